@@ -1,0 +1,83 @@
+# Every target sets up what it needs. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PROFILE ?= smoke
+SUBSTRATE ?= local
+STAMP := $(VENV)/.ready-$(shell cksum requirements.lock pyproject.toml 2>/dev/null | cksum | cut -d' ' -f1)
+
+# Optional settings that the run understands, passed on only when given.
+RUN_OPTIONS := $(if $(SEED),--seed $(SEED)) $(foreach s,$(SET),--set $(s)) \
+  $(if $(KUBERNETES_VERSION),--kubernetes-version $(KUBERNETES_VERSION)) $(if $(KEEP),--keep)
+
+.PHONY: help
+help: ## List the targets
+	@echo "BigFleet and its scale-test harness. Targets:"
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "Variables of scaletest: PROFILE=$(PROFILE) SEED=n SET='key=value ...' KEEP=1"
+	@echo "  KUBERNETES_VERSION=1.x.y. Known profiles: $$(ls profiles | grep -v '\.' | tr '\n' ' ')"
+
+$(STAMP): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Python >= 3.11 is needed: install python3"; exit 6; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python >= 3.11 is needed; $$($(PYTHON) --version) found. Set PYTHON=..."; exit 6; }
+	@echo "setting up Python packages in $(VENV) (about a minute the first time)"
+	@rm -f $(VENV)/.ready-*
+	@$(PYTHON) -m venv $(VENV) \
+	  || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 6; }
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: setup
+setup: $(STAMP) ## Install the pinned Python packages into .venv
+
+.PHONY: binaries
+binaries: setup ## Get the pinned Kubernetes binaries (found, cached, downloaded or built)
+	@$(BIN)/python -m controlplane get
+
+.PHONY: scaletest
+scaletest: setup ## Run PROFILE on real control planes and give a verdict
+	@$(BIN)/loaddriver run $(PROFILE) --substrate $(SUBSTRATE) $(RUN_OPTIONS)
+
+.PHONY: up
+up: setup ## Start PROFILE's clusters and BigFleet without load; prints kubeconfigs
+	@$(BIN)/loaddriver up $(PROFILE) --substrate $(SUBSTRATE) $(RUN_OPTIONS)
+
+.PHONY: down
+down: setup ## End what is up or running on this machine, cleanly
+	@$(BIN)/loaddriver down
+
+.PHONY: test
+test: check binaries ## All checks, then all tests, with runs on real control planes among them
+	@$(BIN)/pytest -q --durations=10
+
+.PHONY: check
+check: setup ## Formatting, lint, types, import layers, house rules, current stubs
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run '$(BIN)/ruff format .'"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/pytest -q tests/test_layers.py tests/test_style.py tests/api/test_stubs.py
+	@echo "check: formatting, lint, types, import layers, house rules and stubs are in order"
+
+PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto)
+.PHONY: stubs
+stubs: setup ## Generate the wire stubs again after a .proto changed
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. \
+	  --mypy_out=quiet:. --mypy_grpc_out=quiet:. $(PROTOS)
+
+.PHONY: lock
+lock: setup ## Resolve and hash the Python packages again
+	@$(BIN)/uv pip compile --quiet pyproject.toml --all-extras --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-annotate --upgrade -o requirements.lock
+
+.PHONY: clean
+clean: ## Remove what the targets made here (the binaries' cache stays)
+	@rm -rf $(VENV) build results .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "clean: removed .venv, caches and results"

@@ -1,0 +1,1 @@
+"""BigFleet: one autoscaler above a fleet of Kubernetes clusters."""

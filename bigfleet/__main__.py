@@ -1,0 +1,271 @@
+"""`bigfleet ROLE ...` runs one role until it is told to stop. Flags are read here and nowhere else.
+
+A role's modules are loaded only when it runs: a process shall not carry the others' libraries.
+
+Exit code 0 after SIGTERM or SIGINT, 2 when what it was given cannot work, 1 when it failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from bigfleet.model.errors import BigFleetError, InvalidInput
+from bigfleet.model.machine import CapacityType
+from bigfleet.observe import log
+
+Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the role that `arguments` name; the process's exit code."""
+    flags = _parser().parse_args(arguments)
+    log.to_stderr(flags.role)
+    try:
+        asyncio.run(_until_signalled(flags.build(flags)))
+    except InvalidInput as error:
+        print(f"bigfleet {flags.role}: {error}", file=sys.stderr)
+        return 2
+    except (BigFleetError, OSError) as error:
+        print(f"bigfleet {flags.role}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _until_signalled(role: Role) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await role(stop)
+
+
+def _provider(flags: argparse.Namespace) -> Role:
+    from bigfleet.services.provider import role as provider
+    from bigfleet.services.provider.settings import Latencies, Latency
+    from bigfleet.services.provider.settings import Settings as ProviderSettings
+
+    (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
+    settings = ProviderSettings(
+        listen_host=listen_host,
+        listen_port=listen_port,
+        observe_host=observe_host,
+        observe_port=observe_port,
+        state_directory=flags.state,
+        inventory_file=flags.inventory,
+        host_kubeconfigs=flags.host_kubeconfigs,
+        latencies=Latencies(
+            create=Latency(*flags.create_latency),
+            configure=Latency(*flags.configure_latency),
+            drain=Latency(*flags.drain_latency),
+            delete=Latency(*flags.delete_latency),
+        ),
+        boot_timeout_seconds=flags.boot_timeout,
+        seed=flags.seed,
+        spot_market_hours_per_second=flags.spot_market_hours_per_second,
+    )
+    return lambda stop: provider.run(settings, stop)
+
+
+def _shard(flags: argparse.Namespace) -> Role:
+    from bigfleet.engine.snapshot import Settings as EngineSettings
+    from bigfleet.services.shard import role as shard
+    from bigfleet.services.shard.settings import Settings as ShardSettings
+
+    (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
+    settings = ShardSettings(
+        shard_id=flags.shard_id,
+        listen_host=listen_host,
+        listen_port=listen_port,
+        observe_host=observe_host,
+        observe_port=observe_port,
+        provider_address=flags.provider,
+        state_directory=flags.state,
+        cycle_seconds=flags.cycle,
+        execute_concurrency=flags.execute_concurrency,
+        journal=flags.journal,
+        engine=EngineSettings(
+            reclaim_cap_fraction=flags.reclaim_cap_fraction,
+            reclaim_hold_seconds=flags.reclaim_hold,
+            idle_hold_seconds={
+                CapacityType.ON_DEMAND: flags.on_demand_hold,
+                CapacityType.SPOT: flags.spot_hold,
+            },
+        ),
+    )
+    return lambda stop: shard.run(settings, stop)
+
+
+def _operator(flags: argparse.Namespace) -> Role:
+    from bigfleet.controllers.operator import role as operator
+
+    observe_host, observe_port = flags.observe
+    settings = operator.Settings(
+        cluster_id=flags.cluster_id,
+        shard_address=flags.shard,
+        kubeconfig=flags.kubeconfig,
+        api_server_for_machines=flags.api_server_for_machines,
+        observe_host=observe_host,
+        observe_port=observe_port,
+        rollup_seconds=flags.rollup,
+        acknowledge_per_second=flags.acknowledge_per_second,
+    )
+    return lambda stop: operator.run(settings, stop)
+
+
+def _pod_controller(flags: argparse.Namespace) -> Role:
+    from bigfleet.controllers.pod_controller import role as pod_controller
+
+    observe_host, observe_port = flags.observe
+    settings = pod_controller.Settings(
+        kubeconfig=flags.kubeconfig,
+        observe_host=observe_host,
+        observe_port=observe_port,
+        write_concurrency=flags.write_concurrency,
+    )
+    return lambda stop: pod_controller.run(settings, stop)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bigfleet", description="One autoscaler above a fleet of Kubernetes clusters."
+    )
+    roles = parser.add_subparsers(dest="role", required=True, metavar="ROLE")
+    _provider_flags(roles.add_parser("provider", help="the kwok-backed capacity provider"))
+    _shard_flags(roles.add_parser("shard", help="decides which machines go where"))
+    _operator_flags(roles.add_parser("operator", help="speaks for one cluster to its shard"))
+    _pod_controller_flags(
+        roles.add_parser("pod-controller", help="writes a CapacityRequest for every Pod")
+    )
+    return parser
+
+
+def _provider_flags(role: argparse.ArgumentParser) -> None:
+    _server_flags(role)
+    role.add_argument(
+        "--inventory", type=Path, required=True, help="machines to begin with (JSON lines)"
+    )
+    role.add_argument(
+        "--host-kubeconfigs",
+        type=Path,
+        metavar="DIR",
+        help="CLUSTER.kubeconfig for each cluster whose Nodes the fake hosts watch; "
+        "without it machines boot without a cluster",
+    )
+    for order in ("create", "configure", "drain", "delete"):
+        role.add_argument(
+            f"--{order}-latency",
+            type=_latency,
+            default=(0.0, 0.0),
+            metavar="MEDIAN,P99",
+            help=f"seconds to {order} a machine (default: at once)",
+        )
+    role.add_argument("--boot-timeout", type=float, default=120.0, metavar="SECONDS")
+    role.add_argument("--seed", type=int, default=0, help="of the latencies' randomness")
+    role.add_argument(
+        "--spot-market-hours-per-second",
+        type=float,
+        default=0.0,
+        metavar="HOURS",
+        help="lose spot machines as if so many hours passed per second",
+    )
+    role.set_defaults(build=_provider)
+
+
+def _shard_flags(role: argparse.ArgumentParser) -> None:
+    _server_flags(role)
+    role.add_argument("--shard-id", required=True)
+    role.add_argument("--provider", required=True, metavar="HOST:PORT")
+    role.add_argument(
+        "--cycle", type=float, default=1.0, metavar="SECONDS", help="longest time between decisions"
+    )
+    role.add_argument("--execute-concurrency", type=int, default=64, metavar="N")
+    role.add_argument("--journal", type=Path, help="where machine stories go (JSON lines)")
+    role.add_argument(
+        "--reclaim-cap-fraction",
+        type=float,
+        default=0.05,
+        metavar="SHARE",
+        help="of a cluster's machines, how many may be reclaimed in one cycle",
+    )
+    role.add_argument(
+        "--reclaim-hold",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="how long nobody must have needed a machine before it is reclaimed",
+    )
+    role.add_argument("--on-demand-hold", type=float, default=600.0, metavar="SECONDS")
+    role.add_argument("--spot-hold", type=float, default=60.0, metavar="SECONDS")
+    role.set_defaults(build=_shard)
+
+
+def _operator_flags(role: argparse.ArgumentParser) -> None:
+    _observe_flag(role)
+    _kubeconfig_flag(role)
+    role.add_argument("--cluster-id", required=True)
+    role.add_argument("--shard", required=True, metavar="HOST:PORT")
+    role.add_argument(
+        "--api-server-for-machines", metavar="URL", help="default: the operator's own"
+    )
+    role.add_argument(
+        "--rollup", type=float, default=10.0, metavar="SECONDS", help="longest time between two"
+    )
+    role.add_argument(
+        "--acknowledge-per-second",
+        type=float,
+        default=200.0,
+        metavar="N",
+        help="writes spent on acknowledging CapacityRequests; 0 turns it off",
+    )
+    role.set_defaults(build=_operator)
+
+
+def _pod_controller_flags(role: argparse.ArgumentParser) -> None:
+    _observe_flag(role)
+    _kubeconfig_flag(role)
+    role.add_argument("--write-concurrency", type=int, default=16, metavar="N")
+    role.set_defaults(build=_pod_controller)
+
+
+def _server_flags(role: argparse.ArgumentParser) -> None:
+    role.add_argument("--listen", type=_address, required=True, metavar="HOST:PORT")
+    role.add_argument("--state", type=Path, required=True, metavar="DIR")
+    _observe_flag(role)
+
+
+def _observe_flag(role: argparse.ArgumentParser) -> None:
+    role.add_argument(
+        "--observe",
+        type=_address,
+        required=True,
+        metavar="HOST:PORT",
+        help="serves /healthz, /readyz and /metrics",
+    )
+
+
+def _kubeconfig_flag(role: argparse.ArgumentParser) -> None:
+    role.add_argument("--kubeconfig", type=Path, help="default: the cluster this pod runs in")
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return host, int(port)
+
+
+def _latency(text: str) -> tuple[float, float]:
+    try:
+        median, p99 = (float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not MEDIAN,P99 in seconds") from None
+    return median, p99
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Ports made real: one folder per port, the real one beside the one for tests."""

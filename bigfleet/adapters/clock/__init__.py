@@ -1,0 +1,1 @@
+"""Clocks: the system's, and one that a test moves by hand."""

@@ -1,0 +1,1 @@
+"""What stands in for hardware: kwok Nodes in real clusters, or nothing at all."""

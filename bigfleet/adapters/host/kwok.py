@@ -1,0 +1,178 @@
+"""Hosts faked by kwok: registered by their bootstrap blob, kept alive by an annotation.
+
+Two identities, as with real machines. The blob's token registers the Node and can do no more. The
+hardware's side (is it Ready, is it gone, is it switched off) goes by one kubeconfig per cluster.
+The plug is a label: kwok sends no heartbeats for a Node that carries it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes.aio.config import ConfigException
+from yaml import YAMLError
+
+from bigfleet.adapters.host import bootstrap
+from bigfleet.adapters.host.bootstrap import Blob
+from bigfleet.adapters.host.nodes import PATH, ClusterNodes, NodeView
+from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient, is_transient
+from bigfleet.model.machine import Machine
+from bigfleet.ports.host import Boot, HostFailure
+
+_log = logging.getLogger(__name__)
+_REGISTRATION_ATTEMPTS = 8
+_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.1, 5.0
+# Each registration opens a connection of its own; a burst of boots must not flood an API server.
+_REGISTRATIONS_AT_ONCE = 32
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _ALREADY_EXISTS = 401, 403, 404, 409
+_UNPLUGGED = {"metadata": {"labels": {bootstrap.HEARTBEAT_LABEL: bootstrap.HEARTBEAT_STOPPED}}}
+
+_Request = Callable[[], Awaitable[bytes]]
+
+
+class KwokHost:
+    """A `Host` whose machines are kwok Nodes; `kubeconfigs` holds `<cluster id>.kubeconfig`."""
+
+    def __init__(self, kubeconfigs: Path, provider_name: str) -> None:
+        self._kubeconfigs, self._provider_name = kubeconfigs, provider_name
+        self._clusters: dict[str, ClusterNodes] = {}
+        self._opening = asyncio.Lock()
+        self._registering = asyncio.Semaphore(_REGISTRATIONS_AT_ONCE)
+
+    async def boot(self, boot: Boot, timeout_seconds: float) -> None:
+        """Register the Node, unless this boot already has, and wait until it is Ready."""
+        blob = bootstrap.decode(boot)
+        nodes = await self._nodes(boot.machine.cluster)
+        name = boot.machine.id
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._join(nodes, boot, blob)
+        except TimeoutError:
+            raise HostFailure(
+                f"Node {name} was not Ready within {timeout_seconds:g} s: {nodes.describe(name)}"
+            ) from None
+
+    async def gone(self, machine: Machine) -> None:
+        """Return once the cluster is seen without a Node of this machine."""
+        nodes = await self._nodes(machine.cluster)
+        await nodes.until(machine.id, lambda view: not self._owned(view, machine))
+
+    async def power_off(self, machine: Machine) -> None:
+        """Stop the Node's heartbeat; a Node that is gone or another's needs nothing."""
+        nodes = await self._nodes(machine.cluster)
+        view = nodes.get(machine.id)
+        if view is not None and not self._owned(view, machine):
+            return
+        try:
+            unplug = partial(nodes.client.patch, f"{PATH}/{machine.id}", _UNPLUGGED)
+            await _persistently(unplug, is_transient, attempts=None)
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise HostFailure(f"its host cannot be switched off: {error}") from None
+
+    async def close(self) -> None:
+        """End all watches."""
+        for nodes in self._clusters.values():
+            await nodes.close()
+
+    def _owned(self, view: NodeView | None, machine: Machine) -> bool:
+        ours = bootstrap.provider_id(self._provider_name, machine)
+        return view is not None and view.spec.provider_id == ours
+
+    async def _join(self, nodes: ClusterNodes, boot: Boot, blob: Blob) -> None:
+        """Until the Node is Ready; registered again if it is deleted before that."""
+
+        def registered(view: NodeView | None) -> bool:
+            return view is not None and view.operation_id == boot.operation_id
+
+        name = boot.machine.id
+        await nodes.until(name, lambda _: True)
+        while True:
+            if not registered(nodes.get(name)):
+                await self._register(boot, blob)
+            await nodes.until(name, registered)
+            await nodes.until(name, lambda v: v is None or not registered(v) or v.ready)
+            view = nodes.get(name)
+            if view is not None and registered(view) and view.ready:
+                return
+
+    async def _register(self, boot: Boot, blob: Blob) -> None:
+        node = bootstrap.node(boot, blob, self._provider_name)
+        try:
+            async with self._registering, KubeClient.with_token(blob.access) as client:
+                await _create_or_take_over(client, node)
+        except ssl.SSLError as error:
+            raise HostFailure(f"the bootstrap blob's caPem cannot be used: {error}") from None
+        except (ApiError, *NO_ANSWER) as error:
+            raise HostFailure(f"its Node cannot be registered: {_text(error)}") from None
+
+    async def _nodes(self, cluster: str) -> ClusterNodes:
+        async with self._opening:
+            if cluster not in self._clusters:
+                client = await self._client(cluster)
+                self._clusters[cluster] = ClusterNodes(cluster, client)
+            return self._clusters[cluster]
+
+    async def _client(self, cluster: str) -> KubeClient:
+        path = self._kubeconfigs / f"{cluster}.kubeconfig"
+        if not path.is_file():
+            raise HostFailure(f"no host can join cluster {cluster!r}: there is no {path}")
+        try:
+            return await KubeClient.from_kubeconfig(path)
+        except (ConfigException, YAMLError, OSError, ValueError) as error:
+            raise HostFailure(f"{path} cannot be used: {error}") from None
+
+
+async def _create_or_take_over(client: KubeClient, node: Mapping[str, Any]) -> None:
+    try:
+        await _registered(partial(client.create, PATH, node))
+    except ApiError as error:
+        if error.status != _ALREADY_EXISTS:
+            raise
+    else:
+        return
+    path = f"{PATH}/{node['metadata']['name']}"
+    claim, not_ready, begin = bootstrap.takeover(node)
+    for target, patch in ((path, claim), (f"{path}/status", not_ready), (path, begin)):
+        await _registered(partial(client.patch, target, patch))
+
+
+async def _registered(request: _Request) -> bytes:
+    return await _persistently(request, _registration_may_pass, _REGISTRATION_ATTEMPTS)
+
+
+async def _persistently(
+    request: _Request, may_pass: Callable[[Exception], bool], attempts: int | None
+) -> bytes:
+    """The answer to `request`, repeated while its failure may pass; None: without a limit."""
+    pause_seconds = _FIRST_PAUSE_SECONDS
+    for attempt in itertools.count(1):
+        try:
+            return await request()
+        except (ApiError, *NO_ANSWER) as error:
+            if attempt == attempts or not may_pass(error):
+                raise
+            _log.info("attempt %d failed: %s", attempt, _text(error))
+        await asyncio.sleep(pause_seconds)
+        pause_seconds = min(pause_seconds * 2, _LAST_PAUSE_SECONDS)
+    raise AssertionError("counting does not end")
+
+
+def _registration_may_pass(error: Exception) -> bool:
+    """A wrong server stays wrong; a ServiceAccount and its rights come a moment late."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.InvalidURL):
+        return False
+    new = isinstance(error, ApiError) and error.status in (_UNAUTHORIZED, _FORBIDDEN)
+    return new or is_transient(error)
+
+
+def _text(error: Exception) -> str:
+    return str(error) if isinstance(error, ApiError) else f"{type(error).__name__}: {error}"

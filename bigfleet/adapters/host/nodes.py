@@ -1,0 +1,131 @@
+"""One cluster's Nodes as a fake host's hardware sees them: one watch, and waiting on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from bigfleet.adapters.host.bootstrap import OPERATION_ANNOTATION
+from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.kube.watch import Changed, Listed, Watch
+from bigfleet.ports.host import HostFailure
+
+PATH = "/api/v1/nodes"
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    annotations: dict[str, str] = {}
+
+
+class _Spec(msgspec.Struct):
+    provider_id: str = msgspec.field(name="providerID", default="")
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class NodeView(msgspec.Struct):
+    """The fields of a Node that tell whose it is and how it is."""
+
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def operation_id(self) -> str:
+        """The boot that registered it."""
+        return self.metadata.annotations.get(OPERATION_ANNOTATION, "")
+
+    @property
+    def ready(self) -> bool:
+        """Whether the condition Ready is True."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+
+Expectation = Callable[[NodeView | None], bool]
+
+
+class ClusterNodes:
+    """Follows the Nodes of one cluster until `close`."""
+
+    def __init__(self, cluster: str, client: KubeClient) -> None:
+        self.client = client
+        self._cluster = cluster
+        self._views: dict[str, NodeView] = {}
+        self._waiting: dict[str, asyncio.Event] = {}
+        self._listed = asyncio.Event()
+        self._watch = Watch(client, PATH, NodeView)
+        self._following = asyncio.create_task(self._follow(), name=f"nodes of {cluster}")
+        self._following.add_done_callback(lambda _: self._wake_all())
+
+    async def close(self) -> None:
+        """End the watch and its connection."""
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+        await self.client.close()
+
+    def get(self, name: str) -> NodeView | None:
+        """The Node as last seen; None if there is none or none is known yet."""
+        return self._views.get(name)
+
+    async def until(self, name: str, expected: Expectation) -> None:
+        """Return once the Node `name` (None while there is none) is as expected.
+
+        HostFailure when the Nodes can no longer be followed.
+        """
+        while not (self._listed.is_set() and expected(self._views.get(name))):
+            if self._following.done():
+                raise HostFailure(
+                    f"the Nodes of cluster {self._cluster} cannot be followed: {self._end()}"
+                )
+            await self._waiting.setdefault(name, asyncio.Event()).wait()
+
+    def describe(self, name: str) -> str:
+        """What is known of the Node, for whoever waited in vain."""
+        if not self._listed.is_set():
+            return f"the Nodes of cluster {self._cluster} cannot be listed: {self._trouble()}"
+        view = self._views.get(name)
+        if view is None:
+            return f"cluster {self._cluster} has no such Node"
+        return "it is Ready" if view.ready else "it exists, but its condition Ready is not True"
+
+    def _trouble(self) -> str:
+        return self._watch.stats.last_error or "the API server has not answered"
+
+    def _end(self) -> str:
+        if self._following.cancelled():
+            return "the provider is stopping"
+        return repr(self._following.exception())
+
+    async def _follow(self) -> None:
+        async for change in self._watch.follow():
+            match change:
+                case Listed(items):
+                    self._views = {view.metadata.name: view for view in items}
+                    self._listed.set()
+                    self._wake_all()
+                case Changed(view, deleted):
+                    self._apply(view, deleted)
+
+    def _apply(self, view: NodeView, deleted: bool) -> None:
+        name = view.metadata.name
+        if deleted:
+            self._views.pop(name, None)
+        else:
+            self._views[name] = view
+        if event := self._waiting.pop(name, None):
+            event.set()
+
+    def _wake_all(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for event in waiting.values():
+            event.set()

@@ -1,0 +1,1 @@
+"""Capacity providers: over gRPC, and in memory."""

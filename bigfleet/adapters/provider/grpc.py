@@ -1,0 +1,152 @@
+"""A provider over gRPC: model records in and out, status codes turned into errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+
+from bigfleet.api import codec, transport
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
+from bigfleet.model.errors import (
+    BigFleetError,
+    Fenced,
+    IllegalTransition,
+    InvalidInput,
+    Unavailable,
+    UnknownObject,
+)
+from bigfleet.model.machine import Machine, MachineEvent
+from bigfleet.ports.provider import Fence, Listing, Operation
+
+CALL_SECONDS = 30.0
+LIST_SECONDS = 120.0
+# Decoding some thousand machines takes as long as a session may be kept waiting.
+_RECORDS_AT_ONCE = 2000
+
+_Answer = TypeVar("_Answer")
+
+
+class GrpcProvider:
+    """The provider at `address` (host:port); connects when first called, and again by itself."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._channel = transport.channel(address)
+        self._stub = CapacityProviderStub(self._channel)
+
+    async def create(self, machine_id: str, fence: Fence) -> Operation:
+        """See `ports.provider.CapacityProvider`."""
+        request = wire.CreateRequest(
+            machine_id=machine_id,
+            shard_id=fence.shard_id,
+            shard_epoch=fence.epoch,
+            sequence_number=fence.sequence,
+        )
+        call = self._stub.Create(request, timeout=CALL_SECONDS)
+        return _operation(await self._answer(call, machine_id, MachineEvent.CREATE.value))
+
+    async def configure(
+        self,
+        machine_id: str,
+        cluster: str,
+        bootstrap_blob: bytes,
+        shard_metadata: Mapping[str, str],
+        fence: Fence,
+    ) -> Operation:
+        """See `ports.provider.CapacityProvider`."""
+        request = wire.ConfigureRequest(
+            machine_id=machine_id,
+            cluster_id=cluster,
+            bootstrap_blob=bootstrap_blob,
+            shard_id=fence.shard_id,
+            shard_epoch=fence.epoch,
+            sequence_number=fence.sequence,
+            shard_metadata=shard_metadata,
+        )
+        call = self._stub.Configure(request, timeout=CALL_SECONDS)
+        return _operation(await self._answer(call, machine_id, MachineEvent.CONFIGURE.value))
+
+    async def drain(self, machine_id: str, grace_seconds: int, fence: Fence) -> Operation:
+        """See `ports.provider.CapacityProvider`."""
+        request = wire.DrainRequest(
+            machine_id=machine_id,
+            grace_period_seconds=grace_seconds,
+            shard_id=fence.shard_id,
+            shard_epoch=fence.epoch,
+            sequence_number=fence.sequence,
+        )
+        call = self._stub.Drain(request, timeout=CALL_SECONDS)
+        return _operation(await self._answer(call, machine_id, MachineEvent.DRAIN.value))
+
+    async def delete(self, machine_id: str, fence: Fence) -> Operation:
+        """See `ports.provider.CapacityProvider`."""
+        request = wire.DeleteRequest(
+            machine_id=machine_id,
+            shard_id=fence.shard_id,
+            shard_epoch=fence.epoch,
+            sequence_number=fence.sequence,
+        )
+        call = self._stub.Delete(request, timeout=CALL_SECONDS)
+        return _operation(await self._answer(call, machine_id, MachineEvent.DELETE.value))
+
+    async def get(self, machine_id: str) -> Machine:
+        """See `ports.provider.CapacityProvider`."""
+        call = self._stub.Get(wire.MachineRef(id=machine_id), timeout=CALL_SECONDS)
+        return codec.machine_from_wire(await self._answer(call, machine_id, "a question about it"))
+
+    async def list(self, since_revision: bytes = b"") -> Listing:
+        """See `ports.provider.CapacityProvider`."""
+        request = wire.ListFilter(since_revision=since_revision)
+        call = self._stub.List(request, timeout=LIST_SECONDS)
+        return await _listing(await self._answer(call, "of any id", "a listing"))
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close(None)
+
+    async def _answer(self, call: Awaitable[_Answer], machine_id: str, event: str) -> _Answer:
+        try:
+            return await call
+        except grpc.aio.AioRpcError as error:
+            raise _meaning(error, self._address, machine_id, event) from None
+
+
+def _meaning(
+    error: grpc.aio.AioRpcError, address: str, machine_id: str, event: str
+) -> BigFleetError:
+    code, details = error.code(), error.details() or "no reason given"
+    if code is grpc.StatusCode.FAILED_PRECONDITION:
+        return Fenced(details)
+    if code is grpc.StatusCode.NOT_FOUND:
+        return UnknownObject(details)
+    if code is grpc.StatusCode.ABORTED:
+        return IllegalTransition(f"machine {machine_id}", "in another state", event, details)
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return InvalidInput(
+            f"machine {machine_id}", event, f"was refused by the provider: {details}"
+        )
+    return Unavailable(f"provider at {address}: {code.name}: {details}")
+
+
+def _operation(ack: wire.TransitionAck) -> Operation:
+    return Operation(ack.operation_id, codec.machine_from_wire(ack.machine))
+
+
+async def _listing(answer: wire.MachineList) -> Listing:
+    machines: list[Machine] = []
+    rejected: dict[str, InvalidInput] = {}
+    provider_name = ""
+    for number, record in enumerate(answer.machines):
+        if number % _RECORDS_AT_ONCE == _RECORDS_AT_ONCE - 1:
+            await asyncio.sleep(0)
+        provider_name = provider_name or record.host.provider
+        try:
+            machines.append(codec.machine_from_wire(record))
+        except InvalidInput as error:
+            rejected[record.id] = error
+    return Listing(machines, rejected, answer.revision, provider_name)

@@ -1,0 +1,158 @@
+"""A provider in memory: the contract without hardware, and a handle on everything that happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from bigfleet.model.errors import Fenced, Unavailable, UnknownObject
+from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState, next_state
+from bigfleet.ports.provider import Fence, Listing, Operation
+
+_ENDS = {
+    MachineState.CREATING: MachineEvent.CREATED,
+    MachineState.CONFIGURING: MachineEvent.JOINED,
+    MachineState.DRAINING: MachineEvent.DRAINED,
+    MachineState.DELETING: MachineEvent.DELETED,
+}
+# The states in which an order has nothing left to start.
+_UNDER_WAY = {
+    MachineEvent.CREATE: (MachineState.CREATING,),
+    MachineEvent.CONFIGURE: (MachineState.CONFIGURING, MachineState.CONFIGURED),
+    MachineEvent.DRAIN: (MachineState.DRAINING,),
+    MachineEvent.DELETE: (MachineState.DELETING,),
+}
+
+
+class MemoryProvider:
+    """Obeys `ports.provider.CapacityProvider` and the machines' lifecycle table.
+
+    Transitions end when `finish` is called, or at the next `list` when `finishes_by_itself`.
+    `reachable = False` makes every call raise Unavailable. `orders` and `blobs` remember what was
+    accepted.
+    """
+
+    name = "memory"
+
+    def __init__(self, machines: Iterable[Machine] = (), *, finishes_by_itself: bool = False):
+        self.reachable = True
+        self.orders: list[tuple[str, str, Fence]] = []
+        self.blobs: dict[str, bytes] = {}
+        self._finishes_by_itself = finishes_by_itself
+        self._machines: dict[str, Machine] = {}
+        self._changed_at: dict[str, int] = {}
+        self._operations: dict[str, tuple[str, MachineEvent]] = {}
+        self._marks: dict[tuple[str, str], tuple[int, int]] = {}
+        self._revision = 0
+        for machine in machines:
+            self.report(machine)
+
+    async def create(self, machine_id: str, fence: Fence) -> Operation:
+        """Buys the machine."""
+        return self._order(machine_id, MachineEvent.CREATE, fence, {})
+
+    async def configure(
+        self,
+        machine_id: str,
+        cluster: str,
+        bootstrap_blob: bytes,
+        shard_metadata: Mapping[str, str],
+        fence: Fence,
+    ) -> Operation:
+        """Binds the machine to `cluster`."""
+        bound = {"cluster": cluster, "shard_metadata": dict(shard_metadata)}
+        operation = self._order(machine_id, MachineEvent.CONFIGURE, fence, bound)
+        self.blobs[machine_id] = bootstrap_blob
+        return operation
+
+    async def drain(self, machine_id: str, grace_seconds: int, fence: Fence) -> Operation:
+        """Begins to free the machine; the grace plays no part here."""
+        del grace_seconds
+        return self._order(machine_id, MachineEvent.DRAIN, fence, {})
+
+    async def delete(self, machine_id: str, fence: Fence) -> Operation:
+        """Gives the machine back."""
+        return self._order(machine_id, MachineEvent.DELETE, fence, {})
+
+    async def get(self, machine_id: str) -> Machine:
+        """The machine as it is."""
+        self._check_reachable()
+        return self._known(machine_id)
+
+    async def list(self, since_revision: bytes = b"") -> Listing:
+        """Machines changed after `since_revision`, in the order of their ids."""
+        self._check_reachable()
+        if self._finishes_by_itself:
+            self.finish_all()
+        since = int(since_revision or b"0")
+        changed = [m for i, m in sorted(self._machines.items()) if self._changed_at[i] > since]
+        return Listing(changed, {}, b"%d" % self._revision, self.name)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    def finish(self, machine_id: str) -> Machine:
+        """End the transition that the machine is in."""
+        machine = self._known(machine_id)
+        return self._move(machine, _ENDS[machine.state])
+
+    def finish_all(self) -> None:
+        """End every transition that is under way."""
+        for machine in list(self._machines.values()):
+            if machine.state in TRANSITIONAL:
+                self.finish(machine.id)
+
+    def fail(self, machine_id: str, error: str) -> Machine:
+        """Let the machine fail, still bound to its cluster if it was."""
+        return self._move(self._known(machine_id), MachineEvent.FAIL, last_error=error)
+
+    def report(self, machine: Machine) -> None:
+        """Make `machine` the truth, whatever it was before."""
+        self._revision += 1
+        self._machines[machine.id] = machine
+        self._changed_at[machine.id] = self._revision
+
+    def forget(self, machine_id: str) -> None:
+        """Let the machine cease to exist."""
+        del self._machines[machine_id]
+
+    def _order(
+        self, machine_id: str, event: MachineEvent, fence: Fence, changes: Mapping[str, object]
+    ) -> Operation:
+        self._check_reachable()
+        self._check_fence(machine_id, fence)
+        machine = self._known(machine_id)
+        last_id, last_event = self._operations.get(machine_id, ("", None))
+        if last_event is event and machine.state in _UNDER_WAY[event]:
+            return Operation(last_id, machine)
+        moved = self._move(machine, event, **changes)
+        operation_id = f"{machine_id}/{fence.epoch}.{fence.sequence}"
+        self._operations[machine_id] = (operation_id, event)
+        self.orders.append((event.name, machine_id, fence))
+        return Operation(operation_id, moved)
+
+    def _check_reachable(self) -> None:
+        if not self.reachable:
+            raise Unavailable("the provider in memory was made unreachable")
+
+    def _check_fence(self, machine_id: str, fence: Fence) -> None:
+        owner, mark = (fence.shard_id, machine_id), (fence.epoch, fence.sequence)
+        if mark <= self._marks.get(owner, (0, 0)):
+            raise Fenced(f"machine {machine_id}: {mark} is not newer than {self._marks[owner]}")
+        self._marks[owner] = mark
+
+    def _known(self, machine_id: str) -> Machine:
+        try:
+            return self._machines[machine_id]
+        except KeyError:
+            raise UnknownObject(f"no machine {machine_id} here") from None
+
+    def _move(self, machine: Machine, event: MachineEvent, **changes: object) -> Machine:
+        state = next_state(machine.id, machine.state, event)
+        if state is MachineState.IDLE:
+            changes |= {"cluster": "", "shard_metadata": {}, "host": f"host-of-{machine.id}"}
+        if state is MachineState.SPECULATIVE:
+            changes |= {"host": ""}
+        moved = replace(machine, state=state, **changes)  # type: ignore[arg-type]
+        self.report(moved)
+        return moved

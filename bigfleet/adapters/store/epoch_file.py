@@ -1,0 +1,60 @@
+"""The epoch in a small text file, replaced atomically and flushed to the disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bigfleet.model.errors import BigFleetError
+
+
+class EpochFile:
+    """`epoch` in `directory`: a decimal number and a newline. One directory serves one shard."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._path = directory / "epoch"
+
+    def next_epoch(self) -> int:
+        """One more than the file says, 1 where there is no file; on the disk before it returns.
+
+        BigFleetError names the file and the cure when it is damaged or cannot be written.
+        """
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            epoch = self._read() + 1
+            self._write(epoch)
+        except OSError as error:
+            raise BigFleetError(
+                f"{self._path}: the shard's epoch cannot be kept there ({error.strerror}); "
+                "give the shard a state directory that it can write to"
+            ) from None
+        return epoch
+
+    def _read(self) -> int:
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return 0
+        text = content.removesuffix(b"\n")
+        if not (text.isdigit() and len(text) <= 18 and int(text) > 0):
+            raise BigFleetError(
+                f"{self._path}: holds {content[:40]!r} where the shard's epoch should be, a whole "
+                "number > 0; write a number larger than any epoch this shard has used (its log "
+                "names the epoch at every start), because providers refuse older ones"
+            )
+        return int(text)
+
+    def _write(self, epoch: int) -> None:
+        fresh = self._path.with_suffix(".new")
+        with fresh.open("wb") as file:
+            file.write(b"%d\n" % epoch)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._path)
+        # The rename itself is durable only once the directory is.
+        directory = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

@@ -1,0 +1,163 @@
+"""Puts BigFleet's resource kinds, roles and the machines' admission policy into a cluster.
+
+The same YAML files serve `kubectl apply`; here they are applied server-side and waited for,
+because a kind, a role or a policy takes effect a moment after it was written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from bigfleet.api.kube.client import APPLY_PATCH, ApiError, BearerAccess, KubeClient, is_transient
+from bigfleet.model.errors import Unavailable
+
+CRDS = Path(__file__).with_name("crds")
+MANIFESTS = Path(__file__).with_name("manifests")
+GROUP_VERSION = "/apis/bigfleet.lucy.sh/v1alpha1"
+NODE_NAMESPACE = "bigfleet-nodes"
+
+_DEADLINE_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+_APPLY = {"fieldManager": "bigfleet-install", "force": "true"}
+_COLLECTIONS = {
+    "Namespace": "/api/v1/namespaces",
+    "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "ValidatingAdmissionPolicy": (
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    ),
+    "ValidatingAdmissionPolicyBinding": (
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+    ),
+}
+
+
+async def install(client: KubeClient, deadline_seconds: float = _DEADLINE_SECONDS) -> None:
+    """Apply everything and return once it is in force; `client` must be a cluster administrator.
+
+    Harmless when repeated. Unavailable when the cluster has not taken it all by the deadline,
+    ApiError when it refuses something.
+    """
+    waiting_for = "BigFleet's resources to be accepted"
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            for manifest in _documents():
+                await _apply(client, manifest)
+            waiting_for = "BigFleet's resource kinds to be served"
+            for path in sorted(CRDS.glob("*.yaml")):
+                await _until(lambda kind=path.stem: _served(client, kind))  # type: ignore[misc]
+            waiting_for = "the admission policy of joining machines to be in force"
+            await _until_policy_in_force(client)
+    except TimeoutError:
+        raise Unavailable(
+            f"{client.server}: waited {deadline_seconds:g} s in vain for {waiting_for}; "
+            "look into the log of its kube-apiserver"
+        ) from None
+
+
+def _documents() -> Iterator[dict[str, Any]]:
+    for path in (*sorted(CRDS.glob("*.yaml")), *sorted(MANIFESTS.glob("*.yaml"), reverse=True)):
+        yield from yaml.safe_load_all(path.read_text())
+
+
+async def _apply(client: KubeClient, manifest: dict[str, Any]) -> None:
+    metadata = manifest["metadata"]
+    collection = _COLLECTIONS[manifest["kind"]].format(namespace=metadata.get("namespace"))
+    path = f"{collection}/{metadata['name']}"
+
+    async def attempt() -> bool:
+        await client.patch(path, manifest, APPLY_PATCH, _APPLY)
+        return True
+
+    await _until(attempt)
+
+
+async def _until(attempt: Callable[[], Awaitable[bool]]) -> None:
+    while True:
+        try:
+            if await attempt():
+                return
+        except Exception as error:
+            if not is_transient(error):
+                raise
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _served(client: KubeClient, plural: str) -> bool:
+    try:
+        await client.get(f"{GROUP_VERSION}/{plural}", {"limit": "1"})
+    except ApiError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True
+
+
+class _TokenStatus(msgspec.Struct):
+    token: str
+
+
+class _TokenRequest(msgspec.Struct):
+    status: _TokenStatus
+
+
+async def _until_policy_in_force(client: KubeClient) -> None:
+    """Try, without writing anything, what a joining machine may and may not do."""
+    name = "install-probe"
+    accounts = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+    await client.patch(f"{accounts}/{name}", account, APPLY_PATCH, _APPLY)
+    try:
+        access = BearerAccess(client.server, client.ca_pem, await request_token(client, name))
+        async with KubeClient.with_token(access) as machine:
+            await _until(lambda: _allowed(machine, name))
+            await _until(lambda: _denied(machine, f"not-{name}"))
+    finally:
+        await client.delete(f"{accounts}/{name}")
+
+
+async def request_token(client: KubeClient, account: str, lifetime_seconds: int = 600) -> str:
+    """A token of the joining machine's ServiceAccount `account`; the API's least life is 600 s."""
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": lifetime_seconds},
+    }
+    path = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts/{account}/token"
+    return msgspec.json.decode(await client.create(path, body), type=_TokenRequest).status.token
+
+
+async def _try_node(machine: KubeClient, name: str) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    query = {**_APPLY, "dryRun": "All"}
+    await machine.patch(f"/api/v1/nodes/{name}", node, APPLY_PATCH, query)
+
+
+async def _allowed(machine: KubeClient, name: str) -> bool:
+    try:
+        await _try_node(machine, name)
+    except ApiError as error:
+        if error.status in (401, 403):
+            return False
+        raise
+    return True
+
+
+async def _denied(machine: KubeClient, name: str) -> bool:
+    try:
+        await _try_node(machine, name)
+    except ApiError as error:
+        if error.status == 403 and "ValidatingAdmissionPolicy" in error.message:
+            return True
+        raise
+    return False

@@ -1,0 +1,187 @@
+"""List once, then watch and resume: no change is lost when an API server cuts a watch.
+
+A busy API server ends slow watches every few hundred events. `follow` resumes from the last
+resourceVersion it saw, and lists again only when the server has forgotten that version; a new list
+is reported as one `Listed`, so that the receiver can drop what has vanished meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import aiohttp
+import msgspec
+
+from bigfleet.api.kube.client import GONE, NO_ANSWER, ApiError, KubeClient
+from bigfleet.model.errors import InvalidInput
+
+_LOG = logging.getLogger(__name__)
+
+_WATCH_SECONDS = 300
+# Beyond what we asked for, a silent connection is a dead one.
+_SLACK_SECONDS = 30
+# A watch that lasted this long and then ended was served well, even if nothing happened in it.
+_HEALTHY_SECONDS = 1.0
+_FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.05, 5.0
+_PAGE = 2000
+
+T = TypeVar("T")
+
+
+class ListMeta(msgspec.Struct, rename="camel"):
+    """The part of a list's metadata that a watch needs."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _List(msgspec.Struct, rename="camel"):
+    metadata: ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Versioned(msgspec.Struct):
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Listed(Generic[T]):
+    """Everything there is now; what was known before and is not in it is gone."""
+
+    items: list[T]
+
+
+@dataclass(frozen=True)
+class Changed(Generic[T]):
+    """One object was added or modified (`deleted` false), or deleted in this last state."""
+
+    item: T
+    deleted: bool
+
+
+@dataclass
+class WatchStats:
+    """How often a watch had to be resumed, and how often it had to list anew."""
+
+    resumed: int = 0
+    listed: int = 0
+    events: int = 0
+    last_error: str = ""
+
+
+@dataclass
+class Watch(Generic[T]):
+    """What to follow: the collection at `path`, each object decoded as `kind`."""
+
+    client: KubeClient
+    path: str
+    kind: type[T]
+    query: Mapping[str, str] = field(default_factory=dict)
+    stats: WatchStats = field(default_factory=WatchStats)
+    _resume_from: str = field(default="", init=False)
+
+    async def follow(self) -> AsyncGenerator[Listed[T] | Changed[T], None]:
+        """Listed, then Changed for ever; after a gap that cannot be resumed, Listed again.
+
+        InvalidInput for an object that cannot be decoded as `kind`: no repetition would help.
+        """
+        backoff = _FIRST_BACKOFF_SECONDS
+        while True:
+            before, since = self._resume_from, time.monotonic()
+            try:
+                if not self._resume_from:
+                    yield Listed(await self._list())
+                async with aclosing(self._watch()) as changes:
+                    async for change in changes:
+                        yield change
+            except (ApiError, *NO_ANSWER, msgspec.MsgspecError) as error:
+                self._interrupted(error)
+            self.stats.resumed += 1
+            if self._progressed(before, since):
+                backoff = _FIRST_BACKOFF_SECONDS
+                continue
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, _LAST_BACKOFF_SECONDS)
+
+    def _progressed(self, before: str, since: float) -> bool:
+        """Whether this round was healthy, so that its end is a cut to resume from at once."""
+        if not self._resume_from:
+            return False
+        return self._resume_from != before or time.monotonic() - since >= _HEALTHY_SECONDS
+
+    def _interrupted(self, error: Exception) -> None:
+        if isinstance(error, msgspec.MsgspecError):
+            cure = f"is not a {self.kind.__name__} as this version knows it"
+            raise InvalidInput(f"GET {self.path}", str(error), cure) from error
+        if isinstance(error, ApiError) and error.status == GONE:
+            self._resume_from = ""
+        named = isinstance(error, ApiError)
+        text = str(error) if named else f"GET {self.path}: {str(error) or repr(error)}"
+        if text != self.stats.last_error:
+            _LOG.warning("a watch was interrupted and will resume: %s", text)
+        self.stats.last_error = text
+
+    async def _list(self) -> list[T]:
+        self.stats.listed += 1
+        decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(self.kind)
+        items: list[T] = []
+        query: dict[str, str] = {**self.query, "limit": str(_PAGE)}
+        while True:
+            page = msgspec.json.decode(await self.client.get(self.path, query), type=_List)
+            items += [decoder.decode(raw) for raw in page.items or ()]
+            if not page.metadata.continue_:
+                self._resume_from = page.metadata.resource_version
+                return items
+            query["continue"] = page.metadata.continue_
+
+    async def _watch(self) -> AsyncGenerator[Changed[T], None]:
+        query = {
+            **self.query,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._resume_from,
+            "timeoutSeconds": str(_WATCH_SECONDS),
+        }
+        decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(self.kind)
+        events = msgspec.json.Decoder(_Event)
+        versions = msgspec.json.Decoder(_Versioned)
+        deadline_seconds = _WATCH_SECONDS + _SLACK_SECONDS
+        response = await self.client.open(self.path, query, deadline_seconds)
+        async with response, aclosing(_lines(response)) as lines:
+            async for line in lines:
+                event = events.decode(line)
+                if event.type == "ERROR":
+                    said = msgspec.json.decode(event.object, type=_Status)
+                    raise ApiError(f"watch {self.path}", said.code, said.reason, said.message)
+                if event.type != "BOOKMARK":
+                    self.stats.events += 1
+                    yield Changed(decoder.decode(event.object), event.type == "DELETED")
+                # Only now: what the receiver has not taken must be sent again after a cut.
+                self._resume_from = versions.decode(event.object).metadata.resource_version
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    """Whole lines only: a line that the server cut off is dropped here and sent again later."""
+    rest = b""
+    async for chunk in response.content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
+        for line in whole:
+            if line:
+                yield line

@@ -1,0 +1,131 @@
+"""What a machine needs to join this cluster, and for how long it may.
+
+Each joining machine gets a ServiceAccount named like its Node. Its token can register just that
+Node, and dies with the account as soon as the machine has joined or is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+import msgspec
+
+from bigfleet.api.install import NODE_NAMESPACE, request_token
+from bigfleet.api.kube.client import CONFLICT, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.v1alpha1.shard_pb2 import BootstrapBlobResponse, BootstrapRequest
+from bigfleet.controllers.operator.machines import MACHINE_LABEL, Node, node_path
+
+_LOG = logging.getLogger(__name__)
+TOKEN_SECONDS = 600
+_ACCOUNTS = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
+
+
+class _AccountMetadata(msgspec.Struct, rename="camel"):
+    name: str
+    creation_timestamp: datetime
+
+
+class _Account(msgspec.Struct):
+    metadata: _AccountMetadata
+
+
+class _Accounts(msgspec.Struct):
+    items: list[_Account]
+
+
+class Credentials:
+    """The ServiceAccounts of machines that are joining."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._revoked: set[str] = set()
+
+    async def issue(self, machine_id: str) -> str:
+        """A fresh token for `machine_id`; repeating it is harmless."""
+        self._revoked.discard(machine_id)
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": machine_id}}
+        try:
+            await self._client.create(_ACCOUNTS, account)
+        except ApiError as error:
+            if error.status != CONFLICT:
+                raise
+        return await request_token(self._client, machine_id, TOKEN_SECONDS)
+
+    async def revoke(self, machine_id: str) -> None:
+        """Make every token of `machine_id` worthless."""
+        if machine_id in self._revoked:
+            return
+        try:
+            await self._client.delete(f"{_ACCOUNTS}/{machine_id}")
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+        self._revoked.add(machine_id)
+
+    async def sweep(self, now: float) -> None:
+        """Revoke what an earlier operator left behind: accounts that outlived their tokens."""
+        accounts = msgspec.json.decode(await self._client.get(_ACCOUNTS), type=_Accounts)
+        for account in accounts.items:
+            age_seconds = now - account.metadata.creation_timestamp.timestamp()
+            if account.metadata.name != "default" and age_seconds > TOKEN_SECONDS:
+                await self.revoke(account.metadata.name)
+
+
+class Bootstrap:
+    """Answers the shard's requests for blobs.
+
+    Machines find the API server at `api_server` and trust `ca_pem`. `settled` waits until what the
+    shard said of a machine before has been carried out here, such as removing its last credential.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        credentials: Credentials,
+        api_server: str,
+        ca_pem: str,
+        settled: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._client, self._credentials = client, credentials
+        self._api_server, self._ca_pem, self._settled = api_server, ca_pem, settled
+
+    async def answer(self, request: BootstrapRequest) -> BootstrapBlobResponse:
+        """The blob, or a sentence why this cluster cannot take the machine now."""
+        response = BootstrapBlobResponse(request_id=request.request_id)
+        if not request.machine_id:
+            response.error = "the request names no machine, so no credential can be bound to it"
+            return response
+        try:
+            await self._settled(request.machine_id)
+            await self._remove_leftover(request.machine_id)
+            response.user_data = await self._blob(request.machine_id)
+            response.ttl_seconds = TOKEN_SECONDS
+        except (ApiError, *NO_ANSWER) as error:
+            response.error = f"no credential for {request.machine_id}: {str(error) or repr(error)}"
+            _LOG.error("%s", response.error)
+        return response
+
+    async def _remove_leftover(self, machine_id: str) -> None:
+        """A Node that was being reclaimed from here would make the machine join cordoned."""
+        try:
+            node = msgspec.json.decode(await self._client.get(node_path(machine_id)), type=Node)
+            if node.reclaim_deadline is not None:
+                await self._client.delete(node_path(machine_id))
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+
+    async def _blob(self, machine_id: str) -> bytes:
+        return msgspec.json.encode(
+            {
+                "apiServer": self._api_server,
+                "caPem": self._ca_pem,
+                "token": await self._credentials.issue(machine_id),
+                "nodeName": machine_id,
+                "labels": {MACHINE_LABEL: machine_id},
+                "taints": [],
+                "kubelet": {},
+            }
+        )

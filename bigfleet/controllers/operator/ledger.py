@@ -1,0 +1,169 @@
+"""Every CapacityRequest of the cluster, by one watch: their sum, and who awaits an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import aclosing
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.kube.watch import Listed, Watch, WatchStats
+from bigfleet.controllers.operator.aggregate import Aggregate
+from bigfleet.controllers.operator.demand import Demand, RequestSpec, demand_of
+from bigfleet.model.errors import InvalidInput
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+_ACKNOWLEDGED = "Acknowledged"
+
+
+class Key(NamedTuple):
+    """A request's identity."""
+
+    namespace: str
+    name: str
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    """A request's name, and whether it is on its way out."""
+
+    name: str
+    namespace: str
+    deletion_timestamp: str | None = None
+
+
+class Status(msgspec.Struct):
+    """What the operator told the request's owner so far."""
+
+    phase: str = ""
+
+
+class CapacityRequest(msgspec.Struct):
+    """A request as far as the operator reads it; equal specs are parsed once."""
+
+    metadata: Metadata
+    spec: msgspec.Raw
+    status: Status = msgspec.field(default_factory=Status)
+
+    @property
+    def key(self) -> Key:
+        return Key(self.metadata.namespace, self.metadata.name)
+
+
+@lru_cache(maxsize=2**17)
+def _demand(namespace: str, spec: bytes) -> Demand:
+    return demand_of(namespace, msgspec.json.decode(spec, type=RequestSpec))
+
+
+class Ledger:
+    """The requests in force. `changed` is set with every change of their sum."""
+
+    def __init__(self) -> None:
+        self.aggregate: Aggregate[Key] = Aggregate()
+        self.listed, self.changed = asyncio.Event(), asyncio.Event()
+        # In order of the aggregate's version that first contained them.
+        self._unanswered: dict[Key, int] = {}
+        self._unusable: set[Key] = set()
+        self._watched = WatchStats()
+
+    def not_ready(self) -> str:
+        """Why the demand is not known yet; "" once it is."""
+        if self.listed.is_set():
+            return ""
+        return f"capacity requests are not listed: {self._watched.last_error or 'no answer yet'}"
+
+    async def follow(self, client: KubeClient) -> None:
+        """Keep up with the cluster until cancelled."""
+        path = f"{GROUP_VERSION}/capacityrequests"
+        watch = Watch(client, path, CapacityRequest, stats=self._watched)
+        async with aclosing(watch.follow()) as changes:
+            async for change in changes:
+                if isinstance(change, Listed):
+                    self.replace(change.items)
+                elif change.deleted:
+                    self.remove(change.item.key)
+                else:
+                    self.put(change.item)
+
+    def replace(self, requests: list[CapacityRequest]) -> None:
+        """These are all requests there are."""
+        started = time.perf_counter()
+        for gone in set(self._keys()) - {r.key for r in requests}:
+            self.remove(gone)
+        for request in requests:
+            self.put(request)
+        metrics.operator_rollup_seconds.labels("list").observe(time.perf_counter() - started)
+        self.listed.set()
+
+    def put(self, request: CapacityRequest) -> None:
+        """A request as it is now; without sense, or being deleted, it asks for nothing."""
+        key = request.key
+        if request.metadata.deletion_timestamp is not None:
+            self.remove(key)
+            return
+        before = self.aggregate.version
+        try:
+            self.aggregate.put(key, _demand(key.namespace, bytes(request.spec)))
+        except (InvalidInput, msgspec.ValidationError) as error:
+            self._leave_out(key, error)
+            return
+        self._understood(key)
+        self._await_answer(key, request.status.phase, self.aggregate.version != before)
+        self._note_change(before)
+
+    def remove(self, key: Key) -> None:
+        """A request is gone."""
+        before = self.aggregate.version
+        self.aggregate.remove(key)
+        self._unanswered.pop(key, None)
+        self._understood(key)
+        self._note_change(before)
+
+    def answered(self, version: int) -> list[Key]:
+        """Take out the requests not yet acknowledged that `version` of the aggregate contained."""
+        due = []
+        for key, contained_in in self._unanswered.items():
+            if contained_in > version:
+                break
+            due.append(key)
+        for key in due:
+            del self._unanswered[key]
+        return due
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self.aggregate
+
+    def _await_answer(self, key: Key, phase: str, changed: bool) -> None:
+        if phase == _ACKNOWLEDGED:
+            self._unanswered.pop(key, None)
+        elif changed or key not in self._unanswered:
+            self._unanswered.pop(key, None)  # to the end: the order is that of versions
+            self._unanswered[key] = self.aggregate.version
+
+    def _leave_out(self, key: Key, error: Exception) -> None:
+        known = key in self._unusable
+        self.remove(key)
+        self._unusable.add(key)
+        metrics.operator_unusable_requests.set(len(self._unusable))
+        if not known:
+            _LOG.warning("capacity request %s/%s is left out: %s", key.namespace, key.name, error)
+
+    def _understood(self, key: Key) -> None:
+        if key in self._unusable:
+            self._unusable.remove(key)
+            metrics.operator_unusable_requests.set(len(self._unusable))
+
+    def _note_change(self, before: int) -> None:
+        if self.aggregate.version != before:
+            self.changed.set()
+
+    def _keys(self) -> Iterator[Key]:
+        yield from self.aggregate.keys()
+        yield from self._unusable

@@ -1,0 +1,197 @@
+"""What the shard says of machines, written down for this cluster's users as UpcomingNodes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.kube.client import APPLY_PATCH, CONFLICT, NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.v1alpha1.shard_pb2 import NodeStateUpdate
+from bigfleet.controllers.operator.acknowledge import rfc3339
+from bigfleet.controllers.operator.bootstrap import Credentials
+from bigfleet.controllers.operator.machines import Node, node_path
+from bigfleet.controllers.work_queue import WorkQueue
+from bigfleet.model.machine import MachineState
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+_CONCURRENCY = 16
+_UPCOMING = f"{GROUP_VERSION}/upcomingnodes"
+_APPLY = {"fieldManager": "bigfleet-operator", "force": "true"}
+
+_PHASES: Mapping[MachineState, str] = {
+    MachineState.CREATING: "Provisioning",
+    MachineState.IDLE: "Launched",
+    MachineState.CONFIGURING: "Registered",
+    MachineState.CONFIGURED: "Ready",
+    MachineState.DRAINING: "Draining",
+    MachineState.FAILED: "Failed",
+}
+_STATES = frozenset(int(state) for state in MachineState)
+_NOT_JOINED = ("Provisioning", "Launched")
+
+
+def phase_after(known: str | None, state: MachineState) -> str | None:
+    """The UpcomingNode's next phase; None when the machine has left and the object goes.
+
+    An idle machine is one that has just been made for us, or one that has come back from us; which
+    of them, only the phase before can tell.
+    """
+    if state is MachineState.IDLE and known not in _NOT_JOINED:
+        return None
+    return _PHASES.get(state)
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    phase: str = ""
+    provisioning_start_time: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _UpcomingNode(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _UpcomingNodes(msgspec.Struct):
+    items: list[_UpcomingNode]
+
+
+@dataclass
+class _Known:
+    """What we last wrote of a machine; `spec` is None when an earlier operator wrote it."""
+
+    phase: str
+    started: str
+    spec: dict[str, Any] | None = None
+
+
+class NodeStates:
+    """Carries out node state updates: per machine one after the other, and only the newest."""
+
+    def __init__(
+        self, client: KubeClient, credentials: Credentials, now: Callable[[], float]
+    ) -> None:
+        self._client, self._credentials, self._now = client, credentials, now
+        self._latest: dict[str, NodeStateUpdate] = {}
+        self._known: dict[str, _Known] = {}
+        self._queue: WorkQueue[str] = WorkQueue(self._carry_out, _CONCURRENCY, self._refused)
+        self.settled = self._queue.settled
+        self.run = self._queue.run
+
+    async def load(self) -> None:
+        """Read what an earlier operator wrote."""
+        found = msgspec.json.decode(await self._client.get(_UPCOMING), type=_UpcomingNodes)
+        for node in found.items:
+            status = node.status
+            self._known[node.metadata.name] = _Known(status.phase, status.provisioning_start_time)
+
+    def offer(self, update: NodeStateUpdate) -> None:
+        """Carry out `update` soon, unless a newer one for its machine comes first."""
+        if update.state not in _STATES:
+            _LOG.error("machine %s: unknown state %d", update.machine_id, update.state)
+            return
+        metrics.operator_node_updates.labels(MachineState(update.state).name).inc()
+        self._latest[update.machine_id] = update
+        self._queue.add(update.machine_id)
+
+    async def _carry_out(self, machine_id: str) -> None:
+        update = self._latest.get(machine_id)
+        if update is None:
+            return
+        known, state = self._known.get(machine_id), MachineState(update.state)
+        phase = phase_after(known.phase if known else None, state)
+        # It may be about to join: then neither its credential nor its new Node must go.
+        maybe_joining = known is None and state is MachineState.IDLE
+        if phase in (None, "Ready", "Failed") and not maybe_joining:
+            await self._credentials.revoke(machine_id)
+        if phase in (None, "Failed"):
+            await self._remove_node(update, only_reclaimed=maybe_joining)
+        if phase is None:
+            await self._forget(machine_id)
+        else:
+            await self._write(update, phase)
+        if self._latest.get(machine_id) is update:
+            del self._latest[machine_id]
+
+    async def _write(self, update: NodeStateUpdate, phase: str) -> None:
+        name = update.machine_id
+        known = self._known.get(name)
+        started = (known and known.started) or rfc3339(self._now())
+        spec = _spec(update)
+        if known and known.spec and not spec["resources"]:
+            spec = known.spec  # an update that describes no machine changes no description
+        head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "UpcomingNode"}
+        body = {**head, "metadata": {"name": name}}
+        if known is None or known.spec != spec:
+            await self._client.patch(
+                f"{_UPCOMING}/{name}", {**body, "spec": spec}, APPLY_PATCH, _APPLY
+            )
+        status = {"phase": phase, "provisioningStartTime": started, **_reported(update, phase)}
+        await self._client.patch(
+            f"{_UPCOMING}/{name}/status", {**body, "status": status}, APPLY_PATCH, _APPLY
+        )
+        self._known[name] = _Known(phase, started, spec)
+
+    async def _forget(self, machine_id: str) -> None:
+        await _delete_if_there(self._client, f"{_UPCOMING}/{machine_id}")
+        self._known.pop(machine_id, None)
+
+    async def _remove_node(self, update: NodeStateUpdate, *, only_reclaimed: bool) -> None:
+        """Delete the Node that the machine was here; if asked, only one that was being emptied."""
+        path = node_path(update.node_name or update.machine_id)
+        try:
+            node = msgspec.json.decode(await self._client.get(path), type=Node)
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return
+            raise
+        if not node.is_machine(update.machine_id, update.provider_id):
+            _LOG.error("node %s stays: it is not machine %s", node.metadata.name, update.machine_id)
+        elif not only_reclaimed or node.reclaim_deadline is not None:
+            await delete_node(self._client, node)
+
+    def _refused(self, machine_id: str, error: ApiError) -> None:
+        _LOG.error("cannot write down the state of machine %s: %s", machine_id, error)
+
+
+async def delete_node(client: KubeClient, node: Node) -> None:
+    """Delete this very Node, not one that has taken its name since."""
+    options = {"preconditions": {"uid": node.metadata.uid}}
+    try:
+        await _delete_if_there(client, node_path(node.metadata.name), options)
+    except ApiError as error:
+        if error.status != CONFLICT:
+            raise
+
+
+async def _delete_if_there(client: KubeClient, path: str, options: Any = None) -> None:
+    try:
+        await client.delete(path, options)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+
+
+def _spec(update: NodeStateUpdate) -> dict[str, Any]:
+    """Without empty fields: server-side apply turns a map that it empties into a null."""
+    taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in update.taints]
+    optional = {"labels": dict(update.labels), "taints": taints}
+    filled = {name: value for name, value in optional.items() if value}
+    return {"resources": dict(update.resources.resources), **filled}
+
+
+def _reported(update: NodeStateUpdate, phase: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {"providerID": update.provider_id, "lastError": update.last_error}
+    reported = {name: value for name, value in fields.items() if value}
+    if phase in ("Ready", "Draining"):
+        reported["nodeRef"] = {"name": update.node_name or update.machine_id}
+    return reported

@@ -1,0 +1,174 @@
+"""The operator as a role."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+
+from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
+from bigfleet.api.v1alpha1.shard_pb2 import (
+    BootstrapRequest,
+    OperatorMessage,
+    ReclaimInstruction,
+    ShardMessage,
+)
+from bigfleet.controllers.operator.acknowledge import Acknowledger
+from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
+from bigfleet.controllers.operator.hints import Hints
+from bigfleet.controllers.operator.ledger import Ledger
+from bigfleet.controllers.operator.nodes import NodeStates
+from bigfleet.controllers.operator.reclaim import Reclaims
+from bigfleet.controllers.operator.rollup import Rollups
+from bigfleet.controllers.operator.session import Dialer, Session
+from bigfleet.controllers.running import connect, until_stopped
+from bigfleet.observe import health
+
+_LOG = logging.getLogger(__name__)
+_CONCURRENT_ORDERS = 32
+_READ_AGAIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Without a `kubeconfig` the operator serves the cluster that its own pod runs in.
+
+    `shard_address` is host:port. `api_server_for_machines` and `ca_pem_for_machines` are what a
+    joining machine is given; None means what the operator itself uses. A roll-up is sent
+    `debounce_seconds` after a change and at the latest every `rollup_seconds`. At most
+    `acknowledge_per_second` requests are told that they are known; 0 tells none.
+    """
+
+    cluster_id: str
+    shard_address: str
+    kubeconfig: Path | None
+    observe_port: int
+    observe_host: str = "127.0.0.1"
+    api_server_for_machines: str | None = None
+    ca_pem_for_machines: str | None = None
+    rollup_seconds: float = 10.0
+    debounce_seconds: float = 0.2
+    acknowledge_per_second: float = 50.0
+
+
+class Operator:
+    """All of the operator's parts, and which message goes to which of them."""
+
+    def __init__(self, settings: Settings, client: KubeClient) -> None:
+        self._client = client
+        self._ledger = Ledger()
+        self._acknowledger = Acknowledger(
+            client, self._ledger, settings.acknowledge_per_second, time.time
+        )
+        self._rollups = Rollups(
+            settings.cluster_id,
+            self._ledger,
+            settings.rollup_seconds,
+            settings.debounce_seconds,
+            self._acknowledger.accepted,
+        )
+        self._credentials = Credentials(client)
+        self._nodes = NodeStates(client, self._credentials, time.time)
+        self._bootstrap = Bootstrap(
+            client,
+            self._credentials,
+            settings.api_server_for_machines or client.server,
+            client.ca_pem if settings.ca_pem_for_machines is None else settings.ca_pem_for_machines,
+            self._nodes.settled,
+        )
+        self._reclaims = Reclaims(client, time.time)
+        self._hints = Hints(client)
+        self._dialer = Dialer(settings.shard_address, settings.cluster_id, self, random.random)
+        self._orders = asyncio.Semaphore(_CONCURRENT_ORDERS)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def not_ready(self) -> str:
+        """Why the cluster is not served yet; "" once it is."""
+        return self._ledger.not_ready() or self._dialer.not_ready()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as loops:
+                loops.create_task(self._ledger.follow(self._client))
+                loops.create_task(self._acknowledger.run())
+                loops.create_task(self._nodes.run())
+                loops.create_task(self._hints.run())
+                loops.create_task(self._serve_shard())
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await self._reclaims.close()
+
+    async def _serve_shard(self) -> None:
+        """What an earlier operator left comes first: the shard's replay must meet it known."""
+        await self._until_done("UpcomingNodes", self._nodes.load)
+        await self._until_done("reclaims under way", self._reclaims.resume)
+        await self._until_done("old credentials", lambda: self._credentials.sweep(time.time()))
+        await self._dialer.run()
+
+    async def _until_done(self, what: str, step: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                return await step()
+            except (ApiError, *NO_ANSWER) as error:
+                _LOG.warning("cannot read %s yet: %s", what, str(error) or repr(error))
+            await asyncio.sleep(_READ_AGAIN_SECONDS)
+
+    async def send_rollups(self, session: Session) -> None:
+        """Speak for the cluster while `session` is open."""
+        await self._rollups.send_over(session)
+
+    def handle(self, message: ShardMessage, session: Session) -> None:
+        """Take on what the shard orders; answers go over `session`."""
+        match message.WhichOneof("message"):
+            case "bootstrap_request":
+                self._spawn(self._answer_bootstrap(message.bootstrap_request, session))
+            case "reclaim_instruction":
+                self._spawn(self._answer_reclaim(message.reclaim_instruction, session))
+            case "node_state_update":
+                self._nodes.offer(message.node_state_update)
+            case "available_capacity":
+                self._hints.offer(message.available_capacity)
+            case unknown:
+                _LOG.warning(
+                    "the shard sent a message that this version does not know: %s", unknown
+                )
+
+    async def _answer_bootstrap(self, request: BootstrapRequest, session: Session) -> None:
+        async with self._orders:
+            response = await self._bootstrap.answer(request)
+        session.send(OperatorMessage(bootstrap_response=response))
+
+    async def _answer_reclaim(self, instruction: ReclaimInstruction, session: Session) -> None:
+        async with self._orders:
+            ack = await self._reclaims.begin(instruction)
+        if ack is not None:
+            session.send(OperatorMessage(reclaim_ack=ack))
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            _LOG.error("an order of the shard could not be carried out", exc_info=error)
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set. InvalidInput when there is no access to a cluster."""
+    async with await connect(settings.kubeconfig) as client:
+        operator = Operator(settings, client)
+        observer = await health.serve(
+            settings.observe_host, settings.observe_port, operator.not_ready
+        )
+        try:
+            await until_stopped(stop, operator.run())
+        finally:
+            await observer.cleanup()

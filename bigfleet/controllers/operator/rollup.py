@@ -1,0 +1,82 @@
+"""Sends a cluster's whole demand over a session: when it changed, and at regular intervals."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
+from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement
+from bigfleet.controllers.operator.ledger import Ledger
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+
+
+class Shard(Protocol):
+    """Whoever takes roll-ups."""
+
+    async def deliver(self, rollup: ClusterCapacityNeeds) -> Acknowledgement: ...
+
+
+class Rollups:
+    """One roll-up under way at a time: what changes meanwhile goes into the next.
+
+    `accepted` is called with the version of the ledger's aggregate that the shard has taken over.
+    """
+
+    def __init__(
+        self,
+        cluster_id: str,
+        ledger: Ledger,
+        rollup_seconds: float,
+        debounce_seconds: float,
+        accepted: Callable[[int], None],
+    ) -> None:
+        self._cluster_id, self._ledger, self._accepted = cluster_id, ledger, accepted
+        self._rollup_seconds, self._debounce_seconds = rollup_seconds, debounce_seconds
+        self._last_nanos = 0
+
+    async def send_over(self, shard: Shard) -> None:
+        """Send until cancelled; the first at once, because a new session knows nothing of us."""
+        await self._ledger.listed.wait()  # "nothing listed yet" must not pass for "no demand"
+        while True:
+            self._ledger.changed.clear()
+            await self._send(shard)
+            await self._next_occasion()
+
+    async def _next_occasion(self) -> None:
+        try:
+            async with asyncio.timeout(self._rollup_seconds):
+                await self._ledger.changed.wait()
+                await asyncio.sleep(self._debounce_seconds)
+        except TimeoutError:
+            return
+
+    async def _send(self, shard: Shard) -> None:
+        version = self._ledger.aggregate.version
+        started = time.perf_counter()
+        rollup = self.build()
+        built = time.perf_counter()
+        metrics.operator_rollup_seconds.labels("build").observe(built - started)
+        metrics.operator_rollup_bytes.set(rollup.ByteSize())
+        metrics.operator_rollup_needs.set(len(rollup.needs))
+        answer = await shard.deliver(rollup)
+        metrics.operator_rollup_seconds.labels("send").observe(time.perf_counter() - built)
+        if answer.rejected:
+            metrics.operator_rollups_rejected.inc()
+            _LOG.error("roll-up refused, the last good one stays in force: %s", answer.rejected)
+        else:
+            self._accepted(version)
+
+    def build(self) -> ClusterCapacityNeeds:
+        """The demand as it is now, under a timestamp later than every one before."""
+        self._last_nanos = max(self._last_nanos + 1, time.time_ns())
+        return ClusterCapacityNeeds(
+            cluster_id=self._cluster_id,
+            timestamp_unix_nanos=self._last_nanos,
+            needs=self._ledger.aggregate.wire(),
+        )

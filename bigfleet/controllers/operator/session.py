@@ -1,0 +1,154 @@
+"""The operator's session with its shard: dialled from here, and dialled again for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+import grpc.aio
+
+from bigfleet.api import transport
+from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
+from bigfleet.api.v1alpha1.shard_pb2 import (
+    Acknowledgement,
+    Hello,
+    OperatorMessage,
+    ShardMessage,
+)
+from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
+from bigfleet.controllers.running import until_one_ends
+from bigfleet.model.errors import Unavailable
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+PROTOCOL_VERSION = "v1alpha1"
+_FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.5, 30.0
+_ANSWER_SECONDS = 30.0
+
+
+class Session:
+    """One open stream. What is sent over it after its end is dropped: the shard asks again."""
+
+    def __init__(self) -> None:
+        self._outbox: asyncio.Queue[OperatorMessage] = asyncio.Queue()
+        self._answers: dict[str, asyncio.Future[Acknowledgement]] = {}
+
+    def send(self, message: OperatorMessage) -> None:
+        """Queue `message` behind those before it."""
+        self._outbox.put_nowait(message)
+
+    async def deliver(self, rollup: ClusterCapacityNeeds) -> Acknowledgement:
+        """Send `rollup` and wait for its answer; Unavailable when none comes."""
+        echo = str(rollup.timestamp_unix_nanos)
+        return await self._ask(OperatorMessage(rollup=rollup), echo)
+
+    async def greet(self, cluster_id: str) -> Acknowledgement:
+        """Send the first message of all, and wait for its answer; Unavailable when none comes."""
+        hello = Hello(cluster_id=cluster_id, protocol_version=PROTOCOL_VERSION)
+        return await self._ask(OperatorMessage(hello=hello), cluster_id)
+
+    def answer(self, acknowledgement: Acknowledgement) -> None:
+        """Hand an acknowledgement to whoever waits for it."""
+        waiting = self._answers.get(acknowledgement.echo)
+        if waiting is None or waiting.done():
+            _LOG.warning("nobody waits for the acknowledgement of %s", acknowledgement.echo)
+        else:
+            waiting.set_result(acknowledgement)
+
+    async def messages(self) -> AsyncIterator[OperatorMessage]:
+        """What is to be written, without end."""
+        while True:
+            yield await self._outbox.get()
+
+    async def _ask(self, message: OperatorMessage, echo: str) -> Acknowledgement:
+        answer: asyncio.Future[Acknowledgement] = asyncio.get_running_loop().create_future()
+        self._answers[echo] = answer
+        self.send(message)
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await answer
+        except TimeoutError:
+            what = message.WhichOneof("message")
+            raise Unavailable(f"no answer to our {what} within {_ANSWER_SECONDS:g} s") from None
+        finally:
+            del self._answers[echo]
+
+
+class Duties(Protocol):
+    """What the operator does while a session is open."""
+
+    def handle(self, message: ShardMessage, session: Session) -> None:
+        """Take on anything but an acknowledgement; must not block."""
+        ...
+
+    async def send_rollups(self, session: Session) -> None: ...
+
+
+class Dialer:
+    """Keeps one session open. `random` gives numbers in [0, 1), to spread reconnections."""
+
+    def __init__(
+        self,
+        address: str,
+        cluster_id: str,
+        duties: Duties,
+        random: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._address, self._cluster_id, self._duties = address, cluster_id, duties
+        self._random, self._sleep = random, sleep
+        self._problem = "not dialled yet"
+        self._failures = 0
+
+    def not_ready(self) -> str:
+        """Why there is no session; "" while there is one."""
+        return self._problem and f"no session with the shard at {self._address}: {self._problem}"
+
+    async def run(self) -> None:
+        """Dial, serve, and dial again until cancelled."""
+        while True:
+            try:
+                await self._one_session()
+                self._problem = "the shard ended it"
+            except grpc.aio.AioRpcError as error:
+                self._problem = f"{error.code().name}: {error.details()}"
+            except Unavailable as error:
+                self._problem = str(error)
+            delay = backoff_seconds(self._failures, self._random())
+            self._failures += 1
+            _LOG.warning("%s; dialling again in %.1f s", self.not_ready(), delay)
+            await self._sleep(delay)
+            metrics.operator_reconnects.inc()
+
+    async def _one_session(self) -> None:
+        # A channel each: an old one would add its own waiting to ours.
+        async with transport.channel(self._address) as channel:
+            session = Session()
+            call = ShardStub(channel).Session(session.messages())
+            try:
+                await until_one_ends(self._read(call, session), self._speak(session))
+            finally:
+                call.cancel()
+
+    async def _speak(self, session: Session) -> None:
+        await session.greet(self._cluster_id)
+        self._problem, self._failures = "", 0
+        _LOG.info("session with the shard at %s is open", self._address)
+        await self._duties.send_rollups(session)
+
+    async def _read(
+        self, call: grpc.aio.StreamStreamCall[OperatorMessage, ShardMessage], session: Session
+    ) -> None:
+        async for message in call:
+            if message.HasField("ack"):
+                session.answer(message.ack)
+            else:
+                self._duties.handle(message, session)
+
+
+def backoff_seconds(failures: int, random: float) -> float:
+    """0.5 s doubling to 30 s, of which a random half is waited at least."""
+    whole: float = min(_FIRST_BACKOFF_SECONDS * 2 ** min(failures, 10), _LAST_BACKOFF_SECONDS)
+    return whole * (0.5 + random / 2)

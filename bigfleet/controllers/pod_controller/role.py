@@ -1,0 +1,37 @@
+"""The pod controller as a role."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from bigfleet.controllers.pod_controller.controller import PodController
+from bigfleet.controllers.running import connect, until_stopped
+from bigfleet.observe import health
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Without a `kubeconfig` the controller serves the cluster that its own pod runs in.
+
+    `write_concurrency` is the number of writes that may be under way at once.
+    """
+
+    kubeconfig: Path | None
+    observe_port: int
+    observe_host: str = "127.0.0.1"
+    write_concurrency: int = 16
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set. InvalidInput when there is no access to a cluster."""
+    async with await connect(settings.kubeconfig) as client:
+        controller = PodController(client, settings.write_concurrency)
+        observer = await health.serve(
+            settings.observe_host, settings.observe_port, controller.not_ready
+        )
+        try:
+            await until_stopped(stop, controller.run())
+        finally:
+            await observer.cleanup()

@@ -1,0 +1,103 @@
+"""Keyed work with bounded concurrency: never two workers on one key, failures tried again later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from bigfleet.api.kube.client import ApiError, is_transient
+
+_LOG = logging.getLogger(__name__)
+_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.1, 30.0
+
+K = TypeVar("K")
+
+
+class WorkQueue(Generic[K]):
+    """Keys whose objects must be looked at; a key added while worked on is worked on again.
+
+    `work(key)` makes the world agree with what its owner wants now. When it fails for a passing
+    reason the key returns after a delay that doubles; a refusal is given to `refused` instead.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[K], Awaitable[None]],
+        concurrency: int,
+        refused: Callable[[K, ApiError], None],
+        first_retry_seconds: float = _FIRST_RETRY_SECONDS,
+    ) -> None:
+        self._work, self._concurrency, self._refused = work, concurrency, refused
+        self._first_retry_seconds = first_retry_seconds
+        self._waiting: deque[K] = deque()
+        self._queued: set[K] = set()
+        self._active: set[K] = set()
+        self._again: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._settling: dict[K, asyncio.Event] = {}
+        self._not_empty = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._queued) + len(self._active)
+
+    def add(self, key: K) -> None:
+        """Have `key` looked at soon."""
+        if key in self._active:
+            self._again.add(key)
+        elif key not in self._queued:
+            self._queued.add(key)
+            self._waiting.append(key)
+            self._not_empty.set()
+
+    async def settled(self, key: K) -> None:
+        """Wait until `key` is neither waiting nor worked on; repetitions to come do not count."""
+        while key in self._queued or key in self._active:
+            waiter = self._settling.setdefault(key, asyncio.Event())
+            await waiter.wait()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._concurrency):
+                workers.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        while True:
+            while not self._waiting:
+                self._not_empty.clear()
+                await self._not_empty.wait()
+            key = self._waiting.popleft()
+            self._queued.discard(key)
+            self._active.add(key)
+            try:
+                await self._attempt(key)
+            finally:
+                self._active.discard(key)
+            if key in self._again:
+                self._again.discard(key)
+                self.add(key)
+            elif waiter := self._settling.pop(key, None):
+                waiter.set()
+
+    async def _attempt(self, key: K) -> None:
+        try:
+            await self._work(key)
+        except Exception as error:
+            if not is_transient(error):
+                if not isinstance(error, ApiError):
+                    raise
+                self._failures.pop(key, None)
+                self._refused(key, error)
+                return
+            self._later(key, error)
+        else:
+            self._failures.pop(key, None)
+
+    def _later(self, key: K, error: Exception) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = min(self._first_retry_seconds * 2 ** (failures - 1), _LAST_RETRY_SECONDS)
+        _LOG.warning("will be tried again in %.1f s: %s", delay, str(error) or repr(error))
+        asyncio.get_running_loop().call_later(delay, self.add, key)

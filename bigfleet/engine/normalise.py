@@ -1,0 +1,142 @@
+"""Demand in the shape that claiming whole machines can serve truthfully.
+
+A gang that fits on one machine needs no common domain: any machine with room puts it together. Were
+each such gang to claim a machine of its own, as a gang over several machines must, a hundred small
+gangs would claim a hundred machines that the scheduler packs into ten. So they fold: all gangs of
+one cluster, profile and size become one plain need whose `min_unit` is one whole gang. A gang that
+fits on no machine keeps its Same requirement.
+
+Whether a gang folds depends on the machines there are now, and is decided anew each cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bigfleet.engine.columns import FlavourColumns
+from bigfleet.engine.matching import Matcher, placement_requirements
+from bigfleet.engine.snapshot import Bytes, Demand, Flags, Fleet
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need, Operator, Profile, Requirement, profile
+
+# An operator's groups begin with a namespace, which holds no colon: they never look like this.
+_FOLDED_GROUP = "folded:"
+
+_ANYBODYS = (MachineState.IDLE, MachineState.SPECULATIVE, MachineState.CREATING)
+
+Size = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class _Class:
+    """Gangs that are alike: one cluster, one profile, one size."""
+
+    cluster: int
+    profile: Profile
+    size: Size
+
+
+def normalise(fleet: Fleet, demand: Demand) -> Demand:
+    """`demand` with every gang folded that some one serving machine could hold.
+
+    A folded need stands where the first of its gangs stood. Without Same needs the very same
+    Demand is returned.
+    """
+    if all(need.profile.same_key is None for need in demand.needs):
+        return demand
+    folder = _Folder(fleet)
+    needs: list[Need] = []
+    clusters: list[int] = []
+    place: dict[tuple[int, tuple[str, str]], int] = {}
+    for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True):
+        kind = _Class(cluster, need.profile, tuple(sorted(need.aggregate.items())))
+        if folder.fits(kind):
+            need = folder.folded(kind)
+            at = place.setdefault((cluster, need.key), len(needs))
+            if at < len(needs):
+                needs[at] = _with_one_more(needs[at])
+                continue
+        needs.append(need)
+        clusters.append(cluster)
+    return Demand(needs, np.array(clusters, np.int32), demand.reported)
+
+
+def _folded(kind: _Class) -> Need:
+    """One gang as a plain need. Its machines must still have the label that its pods look for."""
+    requirements = tuple(
+        Requirement(r.key, Operator.EXISTS) if r.operator is Operator.SAME else r
+        for r in kind.profile.requirements
+    )
+    size = ",".join(f"{name}={amount}" for name, amount in kind.size)
+    return Need(
+        profile(
+            requirements,
+            (),  # Same outranked it, and still does
+            kind.profile.priority,
+            kind.profile.interruption_bucket,
+            kind.profile.reclamation_bucket,
+        ),
+        dict(kind.size),
+        dict(kind.size),
+        _FOLDED_GROUP + size,
+    )
+
+
+def _with_one_more(need: Need) -> Need:
+    one = need.min_unit
+    return replace(need, aggregate={r: a + one[r] for r, a in need.aggregate.items()})
+
+
+class _Folder:
+    """Which gangs some machine could hold, remembered per class."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._columns = FlavourColumns(fleet.flavours)
+        self._matcher = Matcher(self._columns)
+        # One that is being created was free when it was chosen: its gang must not unfold meanwhile.
+        free = _in(fleet.state, _ANYBODYS)
+        self._free = self._flavours_of(fleet, free)
+        self._fleet = fleet
+        self._serving: dict[int, Flags] = {}
+        self._known: dict[_Class, bool] = {}
+        self._folded: dict[_Class, Need] = {}
+
+    def folded(self, kind: _Class) -> Need:
+        """One gang of the class as a plain need."""
+        if kind not in self._folded:
+            self._folded[kind] = _folded(kind)
+        return self._folded[kind]
+
+    def fits(self, kind: _Class) -> bool:
+        """Whether one machine that may serve the class matches it and holds a whole gang."""
+        if kind.profile.same_key is None:
+            return False
+        if kind not in self._known:
+            accepted = self._matcher.flavours(placement_requirements(kind.profile))
+            candidates = accepted & self._serving_flavours(kind.cluster)
+            for resource, amount in kind.size:
+                candidates = candidates & (self._columns.allocatable(resource) >= amount)
+            self._known[kind] = bool(candidates.any())
+        return self._known[kind]
+
+    def _serving_flavours(self, cluster: int) -> Flags:
+        """Flavours of the cluster's own machines, and of those that are anybody's."""
+        if cluster not in self._serving:
+            fleet = self._fleet
+            bound = _in(fleet.state, (MachineState.CONFIGURED, MachineState.CONFIGURING))
+            own = self._flavours_of(fleet, bound & (fleet.cluster == cluster))
+            self._serving[cluster] = own | self._free
+        return self._serving[cluster]
+
+    def _flavours_of(self, fleet: Fleet, rows: Flags) -> Flags:
+        present = np.zeros(len(self._columns), np.bool_)
+        present[fleet.flavour[rows]] = True
+        return present
+
+
+def _in(state: Bytes, states: Iterable[MachineState]) -> Flags:
+    flags: Flags = np.isin(state, [int(each) for each in states])
+    return flags

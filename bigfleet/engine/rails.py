@@ -1,0 +1,39 @@
+"""Limits on what one cycle may do, so that a mistake upstream costs time instead of capacity."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bigfleet.engine.snapshot import Fleet, Ints
+from bigfleet.engine.supply import Rows
+from bigfleet.model.machine import MachineState
+
+
+def cap_reclaims(fleet: Fleet, release_order: Rows, fraction: float) -> Rows:
+    """The head of `release_order` that stays within each cluster's cap: `fraction` of its
+    CONFIGURED machines, but at least one.
+    """
+    clusters = len(fleet.clusters)
+    in_service = fleet.cluster[fleet.state == MachineState.CONFIGURED]
+    counts = np.bincount(in_service, minlength=clusters)
+    caps = np.array([reclaim_cap(int(count), fraction) for count in counts], np.int64)
+    cluster = fleet.cluster[release_order]
+    within: Rows = release_order[_nth_of_its_kind(cluster) < caps[cluster]]
+    return within
+
+
+def reclaim_cap(configured: int, fraction: float) -> int:
+    """How many of `configured` machines of one cluster may be reclaimed in one cycle."""
+    rounding = 1e-9  # 0.29 x 100 is 28.999999999999996
+    return max(1, math.floor(fraction * configured + rounding))
+
+
+def _nth_of_its_kind(kinds: Ints) -> Rows:
+    """For each entry, how many equal ones come before it."""
+    order = np.argsort(kinds, kind="stable")
+    first = np.searchsorted(kinds[order], kinds[order])
+    nth = np.empty(len(kinds), np.intp)
+    nth[order] = np.arange(len(kinds)) - first
+    return nth

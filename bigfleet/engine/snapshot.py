@@ -1,0 +1,101 @@
+"""What a decision is made from: the fleet in columns, the demand in order, and the time.
+
+A *flavour* is everything that machines can share: labels, capacity type, price, interruption
+probability, allocatable. A fleet of 500,000 machines has some thousand flavours, so whatever
+depends on labels or price is computed once per flavour, and a row holds only numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigfleet.model.machine import CapacityType
+from bigfleet.model.need import Need
+
+NONE = -1
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """What the machines of one kind share; `allocatable` in the units of `model.resources`."""
+
+    labels: Mapping[str, str]
+    capacity_type: CapacityType
+    price_per_hour: float
+    interruption_probability: float
+    allocatable: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """One row per machine, n rows; rows keep their index as long as nothing is added or removed.
+
+    `flavour` indexes `flavours`, `cluster` indexes `clusters` (NONE when unbound). `wanted_by`
+    indexes the demand's needs: the one a machine is CREATING for, or that counted a CONFIGURING or
+    CONFIGURED machine in the last cycle (`Decision.claimed_by`), or else that it was bound for;
+    NONE where unknown or where that need is gone. A CREATING machine is supply for that need only.
+    `priority`, `interruption_bucket` and `reclamation_bucket` are those of the need that the
+    machine was last bound for. `unused_since_seconds` is when an IDLE machine became so,
+    or since when no need counts a CONFIGURED one; NaN where unknown or where a need counts it. An
+    order under way shows as the state it leads to (a machine about to be configured is
+    CONFIGURING), so that no second order is derived. `tie_break` orders otherwise equal rows (by
+    id).
+    """
+
+    flavours: Sequence[Flavour]
+    clusters: Sequence[str]
+    flavour: Ints
+    state: Bytes
+    cluster: Ints
+    wanted_by: Ints
+    priority: Ints
+    interruption_bucket: Bytes
+    reclamation_bucket: Bytes
+    unused_since_seconds: Floats
+    tie_break: Longs
+
+    def __len__(self) -> int:
+        return len(self.flavour)
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The needs of all clusters in the order they are served: priority descending, arrival
+    ascending, cluster name ascending, then need key.
+
+    `cluster` indexes `Fleet.clusters` for each need. `reported` are the clusters (same index) that
+    have sent a roll-up since this shard started: only theirs may be reclaimed from.
+    """
+
+    needs: Sequence[Need]
+    cluster: Ints
+    reported: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What may be tuned about decisions.
+
+    reclaim_cap_fraction: of a cluster's CONFIGURED machines, how many may be reclaimed per cycle
+    (at least one). reclaim_hold_seconds: for how long nobody must have counted a CONFIGURED
+    machine before it is reclaimed. idle_hold_seconds: how long an unclaimed IDLE machine is kept,
+    by capacity type; a type that is absent is kept for ever. voluntary_grace_seconds: the drain
+    grace of a reclaim that nobody waits for.
+    """
+
+    reclaim_cap_fraction: float = 0.05
+    reclaim_hold_seconds: float = 30.0
+    idle_hold_seconds: Mapping[CapacityType, float] = field(
+        default_factory=lambda: {CapacityType.ON_DEMAND: 600.0, CapacityType.SPOT: 60.0}
+    )
+    voluntary_grace_seconds: int = 600

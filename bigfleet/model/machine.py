@@ -1,0 +1,141 @@
+"""A machine, and the one table of how its state may change.
+
+Idle is the hub: a machine that moves between clusters always passes through it. A provider's report
+is the truth even where this table has no such move; the table binds those who give orders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+from bigfleet.model.errors import IllegalTransition
+
+
+class MachineState(IntEnum):
+    """Values are those of the wire enum of the same name."""
+
+    SPECULATIVE = 1
+    CREATING = 2
+    IDLE = 3
+    CONFIGURING = 4
+    CONFIGURED = 5
+    DRAINING = 6
+    DELETING = 7
+    FAILED = 8
+
+
+class CapacityType(IntEnum):
+    """How a machine is paid for; values are those of the wire enum of the same name."""
+
+    BARE_METAL = 1
+    RESERVED = 2
+    ON_DEMAND = 3
+    SPOT = 4
+
+    @property
+    def elastic(self) -> bool:
+        """Given back to its seller when idle; a fixed machine stays ours."""
+        return self in (CapacityType.ON_DEMAND, CapacityType.SPOT)
+
+
+class MachineEvent(Enum):
+    """What can happen to a machine, in words that fit into a sentence."""
+
+    CREATE = "an order to create it"
+    CREATED = "its creation's end"
+    CONFIGURE = "an order to configure it"
+    JOINED = "its Node's becoming ready"
+    DRAIN = "an order to drain it"
+    DRAINED = "its drain's end"
+    DELETE = "an order to delete it"
+    DELETED = "its deletion's end"
+    FAIL = "a failure"
+    RECOVER = "its recovery"
+
+
+_S, _E = MachineState, MachineEvent
+
+TRANSITIONS: Mapping[tuple[MachineState, MachineEvent], MachineState] = {
+    (_S.SPECULATIVE, _E.CREATE): _S.CREATING,
+    (_S.CREATING, _E.CREATED): _S.IDLE,
+    (_S.IDLE, _E.CONFIGURE): _S.CONFIGURING,
+    (_S.CONFIGURING, _E.JOINED): _S.CONFIGURED,
+    (_S.CONFIGURED, _E.DRAIN): _S.DRAINING,
+    (_S.DRAINING, _E.DRAINED): _S.IDLE,
+    (_S.IDLE, _E.DELETE): _S.DELETING,
+    (_S.DELETING, _E.DELETED): _S.SPECULATIVE,
+    (_S.CREATING, _E.FAIL): _S.FAILED,
+    (_S.CONFIGURING, _E.FAIL): _S.FAILED,
+    (_S.CONFIGURED, _E.FAIL): _S.FAILED,
+    (_S.DRAINING, _E.FAIL): _S.FAILED,
+    (_S.DELETING, _E.FAIL): _S.FAILED,
+    (_S.FAILED, _E.DELETE): _S.DELETING,
+    (_S.FAILED, _E.RECOVER): _S.IDLE,
+}
+
+TRANSITIONAL = frozenset({_S.CREATING, _S.CONFIGURING, _S.DRAINING, _S.DELETING})
+BOUND = frozenset({_S.CONFIGURING, _S.CONFIGURED, _S.DRAINING})
+UNBOUND = frozenset({_S.SPECULATIVE, _S.CREATING, _S.IDLE, _S.DELETING})
+HOSTLESS = frozenset({_S.SPECULATIVE, _S.CREATING})
+
+
+def next_state(name: str, state: MachineState, event: MachineEvent) -> MachineState:
+    """The state after `event`; IllegalTransition names the machine, its state and the event."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        allowed = ", ".join(e.value for s, e in TRANSITIONS if s is state)
+        raise IllegalTransition(
+            f"machine {name}", state.name, event.value, f"possible: {allowed or 'nothing'}"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine as a provider reports it.
+
+    Prices are dollars per hour, the interruption probability is per hour, resources are in the
+    units of `model.resources`. `allocatable` is what pods may use of `resources`.
+    """
+
+    id: str
+    state: MachineState
+    instance_type: str
+    zone: str
+    capacity_type: CapacityType
+    price_per_hour: float
+    interruption_probability: float
+    resources: Mapping[str, int]
+    allocatable: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    host: str = ""
+    cluster: str = ""
+    last_error: str = ""
+    shard_metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def violations(machine: Machine) -> Iterator[str]:
+    """Sentences that say which invariants `machine` breaks; none for a sound machine."""
+    name = f"machine {machine.id}"
+    if not machine.id:
+        yield "a machine has no id"
+    if machine.state in HOSTLESS and machine.host:
+        yield f"{name} is {machine.state.name} but has a host"
+    if machine.state in BOUND and not machine.cluster:
+        yield f"{name} is {machine.state.name} but belongs to no cluster"
+    if machine.state in UNBOUND and machine.cluster:
+        yield f"{name} is {machine.state.name} but belongs to cluster {machine.cluster}"
+    yield from _impossible_numbers(machine, name)
+
+
+def _impossible_numbers(machine: Machine, name: str) -> Iterator[str]:
+    if not (math.isfinite(machine.price_per_hour) and machine.price_per_hour >= 0):
+        yield f"{name}: price_per_hour {machine.price_per_hour} is not a finite amount >= 0"
+    if not 0 <= machine.interruption_probability <= 1:
+        yield f"{name}: interruption_probability {machine.interruption_probability} is not in 0..1"
+    for resource, amount in {**machine.resources, **machine.allocatable}.items():
+        if amount < 0:
+            yield f"{name}: {resource} is negative"

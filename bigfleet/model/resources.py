@@ -1,0 +1,94 @@
+"""Kubernetes quantities as int64, parsed once, at the edge.
+
+CPU is kept in millicores, byte-sized resources in KiB, anything else in thousandths. Requests round
+up and capacity rounds down, so that rounding never claims that something fits when it does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from bigfleet.model.errors import InvalidInput
+
+CPU, MEMORY, PODS = "cpu", "memory", "pods"
+
+# One machine's amount. 500,000 such machines still sum to less than 2**63.
+MAX_MACHINE_UNITS = 2**43
+# One need's summed amount.
+MAX_AGGREGATE_UNITS = 2**61
+
+_SUFFIX = {
+    "": Decimal(1),
+    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"),
+    "k": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9,
+    "T": Decimal(10) ** 12, "P": Decimal(10) ** 15, "E": Decimal(10) ** 18,
+    "Ki": Decimal(2) ** 10, "Mi": Decimal(2) ** 20, "Gi": Decimal(2) ** 30,
+    "Ti": Decimal(2) ** 40, "Pi": Decimal(2) ** 50, "Ei": Decimal(2) ** 60,
+}  # fmt: skip
+_QUANTITY = re.compile(
+    r"(?P<sign>[+-]?)(?P<number>\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})"
+    r"(?:[eE](?P<exponent>[+-]?\d{1,2})|(?P<suffix>[numkMGTPE]|[KMGTPE]i))?"
+)
+
+
+def is_bytes(resource: str) -> bool:
+    """Whether Kubernetes counts `resource` in bytes."""
+    return resource in (MEMORY, "ephemeral-storage", "storage") or resource.startswith("hugepages-")
+
+
+def _units_per_one(resource: str) -> Decimal:
+    return Decimal(1) / 1024 if is_bytes(resource) else Decimal(1000)
+
+
+def parse(resource: str, quantity: str, *, round_up: bool, limit: int = MAX_MACHINE_UNITS) -> int:
+    """`quantity` in this module's units; InvalidInput when malformed, negative or above `limit`."""
+    match = _QUANTITY.fullmatch(quantity)
+    if match is None:
+        raise InvalidInput(resource, quantity, "is not a Kubernetes quantity such as 500m or 2Gi")
+    if match["sign"] == "-" and Decimal(match["number"]) != 0:
+        raise InvalidInput(resource, quantity, "is negative; resources are amounts >= 0")
+    scale = (
+        Decimal(10) ** int(match["exponent"])
+        if match["exponent"]
+        else _SUFFIX[match["suffix"] or ""]
+    )
+    units = Decimal(match["number"]) * scale * _units_per_one(resource)
+    rounded = int(units.to_integral_value(ROUND_CEILING if round_up else ROUND_FLOOR))
+    if rounded > limit:
+        raise InvalidInput(
+            resource, quantity, f"is more than {text(resource, limit)}, the most accepted"
+        )
+    return rounded
+
+
+def parse_requests(quantities: Mapping[str, str], limit: int = MAX_MACHINE_UNITS) -> dict[str, int]:
+    """Resource name to units, rounded up: what somebody asks for."""
+    return {name: parse(name, q, round_up=True, limit=limit) for name, q in quantities.items()}
+
+
+def parse_capacity(quantities: Mapping[str, str]) -> dict[str, int]:
+    """Resource name to units, rounded down: what a machine has."""
+    return {name: parse(name, q, round_up=False) for name, q in quantities.items()}
+
+
+def text(resource: str, units: int) -> str:
+    """The Kubernetes quantity for `units`; `parse` gives the same units back."""
+    if is_bytes(resource):
+        return f"{units}Ki"
+    return str(units // 1000) if units % 1000 == 0 else f"{units}m"
+
+
+def texts(units: Mapping[str, int]) -> dict[str, str]:
+    """`text` for each entry."""
+    return {name: text(name, amount) for name, amount in units.items()}
+
+
+def add(summands: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Sum by resource name."""
+    total: dict[str, int] = {}
+    for summand in summands:
+        for name, amount in summand.items():
+            total[name] = total.get(name, 0) + amount
+    return total

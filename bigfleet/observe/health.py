@@ -1,0 +1,35 @@
+"""The HTTP side of a role: /healthz, /readyz and /metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+from prometheus_client import generate_latest
+
+from bigfleet.observe.metrics import REGISTRY
+
+NotReady = Callable[[], str]
+
+
+async def serve(host: str, port: int, not_ready: NotReady) -> web.AppRunner:
+    """Serve until the returned runner's `cleanup`. `not_ready` says why not, or "" when ready."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        reason = not_ready()
+        return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(REGISTRY), content_type="text/plain")
+
+    app = web.Application()
+    app.add_routes(
+        [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]
+    )
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, host, port, reuse_port=True).start()
+    return runner

@@ -1,0 +1,102 @@
+"""Every metric of BigFleet, named once. Names and labels are an interface to others."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+REGISTRY = CollectorRegistry()
+
+# 1 ms to 524 s: a value above the last bound would be reported as a lower bound only.
+_SECONDS = tuple(0.001 * 2**n for n in range(20))
+
+
+def _histogram(name: str, help_text: str, *labels: str) -> Histogram:
+    return Histogram(name, help_text, labels, registry=REGISTRY, buckets=_SECONDS)
+
+
+def _counter(name: str, help_text: str, *labels: str) -> Counter:
+    return Counter(name, help_text, labels, registry=REGISTRY)
+
+
+def _gauge(name: str, help_text: str, *labels: str) -> Gauge:
+    return Gauge(name, help_text, labels, registry=REGISTRY)
+
+
+shard_cycle_seconds = _histogram(
+    "bigfleet_shard_cycle_duration_seconds", "Whole decision cycles, reconcile to enqueue"
+)
+shard_cycle_phase_seconds = _histogram(
+    "bigfleet_shard_cycle_phase_duration_seconds", "Parts of a cycle", "phase"
+)
+shard_cycle_failures = _counter(
+    "bigfleet_shard_cycle_failures_total", "Cycles that ended early", "reason"
+)
+shard_inventory = _gauge("bigfleet_shard_inventory_machines", "Machines by state", "state")
+shard_demand_needs = _gauge("bigfleet_shard_demand_needs", "Needs in the needs table")
+shard_shortfalls = _gauge("bigfleet_shard_shortfalls", "Needs that all supply does not cover")
+shard_actions = _counter("bigfleet_shard_actions_total", "Orders enqueued", "kind")
+shard_action_outcomes = _counter(
+    "bigfleet_shard_action_execute_outcomes_total", "Orders carried out", "kind", "outcome"
+)
+shard_action_seconds = _histogram(
+    "bigfleet_shard_action_duration_seconds", "From enqueue to the provider's answer", "kind"
+)
+shard_queue_depth = _gauge("bigfleet_shard_action_queue_depth", "Orders waiting for a worker")
+shard_actions_dropped = _counter(
+    "bigfleet_shard_actions_dropped_total", "Orders not enqueued, re-derived next cycle"
+)
+shard_reclaims_capped = _counter(
+    "bigfleet_shard_reclaims_capped_total", "Reclaims held back by the cap per cycle"
+)
+shard_configure_seconds = _histogram(
+    "bigfleet_shard_configure_phase_seconds", "Machine from the order to configure to CONFIGURED"
+)
+shard_bootstrap_seconds = _histogram(
+    "bigfleet_shard_request_bootstrap_seconds", "Asking an operator for a bootstrap blob"
+)
+shard_sessions = _gauge("bigfleet_shard_active_sessions", "Operators connected")
+shard_rollups = _counter("bigfleet_shard_rollups_total", "Roll-ups received", "outcome")
+shard_adopted = _counter(
+    "bigfleet_shard_adopted_transitions_total",
+    "Provider states taken over although the lifecycle has no such move",
+    "move",
+)
+shard_machines_rejected = _counter(
+    "bigfleet_shard_machines_rejected_total", "Provider records that cannot be right"
+)
+
+provider_transitions = _counter(
+    "bigfleet_provider_transitions_total", "Machine transitions completed", "event"
+)
+provider_machines = _gauge("bigfleet_provider_machines", "Machines by state", "state")
+
+operator_rollup_seconds = _histogram(
+    "bigfleet_operator_rollup_duration_seconds", "Parts of a roll-up", "phase"
+)
+operator_rollup_bytes = _gauge("bigfleet_operator_rollup_bytes", "Size of the last roll-up sent")
+operator_rollup_needs = _gauge("bigfleet_operator_rollup_needs", "Needs in the last roll-up")
+operator_rollups_rejected = _counter(
+    "bigfleet_operator_rollups_rejected_total", "Roll-ups that the shard refused"
+)
+operator_acknowledged = _counter(
+    "bigfleet_operator_acknowledged_total", "CapacityRequests acknowledged"
+)
+operator_reconnects = _counter(
+    "bigfleet_operator_session_reconnects_total", "Sessions that had to be opened again"
+)
+operator_node_updates = _counter(
+    "bigfleet_operator_node_state_updates_total", "Node state updates handled", "state"
+)
+operator_unusable_requests = _gauge(
+    "bigfleet_operator_unusable_requests", "CapacityRequests left out because they make no sense"
+)
+operator_evictions = _counter("bigfleet_operator_evictions_total", "Evictions", "outcome")
+
+pod_controller_requests = _counter(
+    "bigfleet_pod_controller_requests_total", "CapacityRequests written", "operation", "outcome"
+)
+pod_controller_not_carried = _counter(
+    "bigfleet_pod_controller_not_carried_total",
+    "Pods seen with a wish that no CapacityRequest carries",
+    "field",
+)

@@ -1,0 +1,1 @@
+"""What the shells need from outside, as Protocols: clock, provider, store."""

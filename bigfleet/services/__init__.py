@@ -1,0 +1,1 @@
+"""BigFleet's gRPC roles: a servicer delegates, a handler decides."""

@@ -1,0 +1,27 @@
+"""Who may still give orders: a replaced shard's are refused, machine by machine."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bigfleet.model.errors import Fenced
+from bigfleet.ports.provider import Fence
+
+
+class Mark(NamedTuple):
+    """Where an order stands among its shard's: epochs first, then sequence numbers in an epoch."""
+
+    epoch: int
+    sequence: int
+
+
+def check(fence: Fence, machine_id: str, newest: Mark | None) -> Mark:
+    """The order's mark; Fenced unless newer than `newest`, that shard's newest for the machine."""
+    mark = Mark(fence.epoch, fence.sequence)
+    if newest is not None and mark <= newest:
+        raise Fenced(
+            f"machine {machine_id}: shard {fence.shard_id} has already sent epoch {newest.epoch} "
+            f"sequence {newest.sequence}; epoch {mark.epoch} sequence {mark.sequence} is not newer."
+            " Whoever sent it has been replaced and must stop"
+        )
+    return mark

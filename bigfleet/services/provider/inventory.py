@@ -1,0 +1,113 @@
+"""The machines that a provider starts with, one JSON object a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from bigfleet.model import resources
+from bigfleet.model.errors import InvalidInput
+from bigfleet.model.machine import CapacityType, Machine, MachineState
+
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+RACK_LABEL = "topology.bigfleet/rack"
+CAPACITY_TYPE_LABEL = "bigfleet.lucy.sh/capacity-type"
+
+_WORD = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+_Label = Annotated[str, Meta(pattern=f"^{_WORD}$")]
+_LabelOrNone = Annotated[str, Meta(pattern=f"^({_WORD})?$")]
+# Machine ids become Node names.
+_Id = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,34}[a-z0-9])?$")]
+_SHOWN_CHARACTERS = 80
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    id: _Id
+    state: Literal["IDLE", "SPECULATIVE"]
+    instance_type: _Label
+    zone: _Label
+    capacity_type: Literal["BARE_METAL", "RESERVED", "ON_DEMAND", "SPOT"]
+    price_per_hour: Annotated[float, Meta(ge=0)]
+    interruption_probability: Annotated[float, Meta(ge=0, le=1)]
+    resources: dict[str, str]
+    rack: _LabelOrNone = ""
+    labels: dict[str, _LabelOrNone] = {}
+
+
+def read(path: Path) -> Iterator[Machine]:
+    """The machines in the file, in its order; empty lines are skipped.
+
+    InvalidInput names file, line and field: malformed or unknown fields, repeated ids, no machines.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidInput("inventory", str(path), f"cannot be read: {error.strerror}") from None
+    decoder = msgspec.json.Decoder(_Line)
+    seen: dict[str, int] = {}
+    for number, raw in enumerate(content.split(b"\n"), start=1):
+        if raw.strip():
+            where = f"{path} line {number}"
+            line = _decoded(decoder, raw, where)
+            if seen.setdefault(line.id, number) != number:
+                raise InvalidInput(f"{where}: id", line.id, f"is taken by line {seen[line.id]}")
+            yield _machine(line, where)
+    if not seen:
+        raise InvalidInput("inventory", str(path), "holds no machine; write one JSON object a line")
+
+
+def _decoded(decoder: msgspec.json.Decoder[_Line], raw: bytes, where: str) -> _Line:
+    try:
+        return decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        shown = raw[:_SHOWN_CHARACTERS].decode(errors="replace")
+        raise InvalidInput(where, shown, f"is not a machine: {error}") from None
+
+
+def _machine(line: _Line, where: str) -> Machine:
+    amounts = _amounts(line, where)
+    return Machine(
+        id=line.id,
+        state=MachineState[line.state],
+        instance_type=line.instance_type,
+        zone=line.zone,
+        capacity_type=CapacityType[line.capacity_type],
+        price_per_hour=line.price_per_hour,
+        interruption_probability=line.interruption_probability,
+        resources=amounts,
+        allocatable=amounts,
+        labels=_labels(line, where),
+        host=line.id if line.state == "IDLE" else "",
+    )
+
+
+def _amounts(line: _Line, where: str) -> Mapping[str, int]:
+    try:
+        amounts = resources.parse_capacity(line.resources)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: resources: {error.what}", error.value, error.cure) from None
+    for needed in (resources.CPU, resources.MEMORY, resources.PODS):
+        if amounts.get(needed, 0) == 0:
+            shown = line.resources.get(needed, "nothing")
+            raise InvalidInput(f"{where}: resources: {needed}", shown, "holds no pod")
+    return amounts
+
+
+def _labels(line: _Line, where: str) -> Mapping[str, str]:
+    facts = {
+        INSTANCE_TYPE_LABEL: line.instance_type,
+        ZONE_LABEL: line.zone,
+        CAPACITY_TYPE_LABEL: line.capacity_type.lower().replace("_", "-"),
+    }
+    if line.rack:
+        facts[RACK_LABEL] = line.rack
+    for key, value in line.labels.items():
+        if facts.get(key, value) != value:
+            what = f"{where}: labels: {key}"
+            raise InvalidInput(what, value, f"contradicts this line's own {facts[key]!r}")
+    return facts | line.labels

@@ -1,0 +1,193 @@
+"""Carries out what was ordered: one task per operation under way, its end decided by the host.
+
+Everything that must not be forgotten is in the store before it takes effect, so that a provider
+that was killed takes every operation up again where it stood.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
+
+from bigfleet.model.errors import IllegalTransition
+from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState
+from bigfleet.observe.metrics import provider_machines, provider_transitions
+from bigfleet.ports.clock import Clock
+from bigfleet.ports.host import Boot, Host, HostFailure
+from bigfleet.ports.provider import Fence
+from bigfleet.services.provider import fencing, lifecycle
+from bigfleet.services.provider.lifecycle import Order, Record
+from bigfleet.services.provider.market import TAKEN_BACK, seconds_until_loss
+from bigfleet.services.provider.settings import Settings
+from bigfleet.services.provider.store import Store
+
+_log = logging.getLogger(__name__)
+# A machine that has failed is not worth waiting longer for than this: its Node goes anyway.
+_POWER_OFF_AFTER_FAILURE_SECONDS = 10.0
+
+
+class Machinery:
+    """The machines of one provider at work."""
+
+    def __init__(self, settings: Settings, store: Store, host: Host, clock: Clock) -> None:
+        self.store = store
+        self._settings, self._host, self._clock = settings, host, clock
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._census: Counter[MachineState] = Counter(r.machine.state for r in store)
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for state in MachineState:
+            self._show(state)
+
+    def obey(self, machine_id: str, fence: Fence, order: Order) -> Record:
+        """The record with `order` under way or already carried out.
+
+        UnknownObject, Fenced and IllegalTransition in this order of precedence; the fencing mark
+        advances even when the order is illegal.
+        """
+        before = self.store.get(machine_id)
+        fencing.check(fence, machine_id, self.store.fence_mark(fence.shard_id, machine_id))
+        try:
+            after = lifecycle.accept(
+                before, order, self._clock.unix_seconds(), self._latency_seconds(before, order)
+            )
+        except IllegalTransition:
+            self.store.save(None, fence, machine_id)
+            raise
+        if after is before:
+            self.store.save(None, fence, machine_id)
+            return before
+        self._change(before, after, order.event, fence)
+        self._begin(after)
+        return self.store.get(machine_id)
+
+    def _latency_seconds(self, record: Record, order: Order) -> float:
+        latency = self._settings.latencies.of(order.event)
+        operation = record.operations_started + 1
+        return latency.sample_seconds(self._settings.seed, record.machine.id, operation)
+
+    def resume(self) -> None:
+        """Take up every operation that the store knows as under way; call once, at the start."""
+        for record in list(self.store):
+            if record.machine.state in TRANSITIONAL:
+                self._begin(record)
+            elif record.machine.state is MachineState.CONFIGURED:
+                self._expect_loss(record)
+
+    async def close(self) -> None:
+        """Stop working; operations under way stay so in the store."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _begin(self, record: Record) -> None:
+        self._spawn(self._carry_out(record), record.operation_id)
+
+    def _expect_loss(self, record: Record) -> None:
+        seconds = seconds_until_loss(
+            record.machine,
+            self._settings.seed,
+            record.operations_started,
+            self._settings.spot_market_hours_per_second,
+        )
+        if math.isfinite(seconds):
+            self._spawn(self._lose(record, seconds), f"{record.operation_id} loss")
+
+    async def _lose(self, record: Record, seconds: float) -> None:
+        """The host goes first, as in life; who watches its Node may know before we say so."""
+        await asyncio.sleep(seconds)
+        if self._still_serves(record):
+            await self._switch_off_failed(record.machine)
+        if self._still_serves(record):
+            now = self.store.get(record.machine.id)
+            self._change(now, lifecycle.fail(now, TAKEN_BACK), MachineEvent.FAIL)
+
+    def _still_serves(self, record: Record) -> bool:
+        """Whether it is at work since the same boot."""
+        now = self.store.get(record.machine.id)
+        same_boot = now.operation_id == record.operation_id
+        return same_boot and now.machine.state is MachineState.CONFIGURED
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) and not self.broken.done():
+            self.broken.set_exception(error)
+
+    async def _carry_out(self, record: Record) -> None:
+        try:
+            await self._work(record)
+        except HostFailure as failure:
+            self._change(record, lifecycle.fail(record, str(failure)), MachineEvent.FAIL)
+            return
+        done = lifecycle.finish(record)
+        self._change(record, done, lifecycle.SUCCESS[record.machine.state])
+        if done.machine.state is MachineState.CONFIGURED:
+            self._expect_loss(done)
+
+    async def _work(self, record: Record) -> None:
+        await self._until(record.due_unix_seconds)
+        if record.machine.state is MachineState.CONFIGURING:
+            await self._boot(record)
+        elif record.machine.state is MachineState.DRAINING:
+            await self._leave(record)
+
+    async def _boot(self, record: Record) -> None:
+        boot = Boot(record.machine, record.operation_id, record.bootstrap_blob)
+        try:
+            await self._host.boot(boot, self._settings.boot_timeout_seconds)
+        except HostFailure:
+            await self._switch_off_failed(record.machine)
+            raise
+
+    async def _switch_off_failed(self, machine: Machine) -> None:
+        try:
+            async with asyncio.timeout(_POWER_OFF_AFTER_FAILURE_SECONDS):
+                await self._host.power_off(machine)
+        except (HostFailure, TimeoutError) as error:
+            _log.warning("failed host may still be on: %s", error, extra={"machine": machine.id})
+
+    async def _leave(self, record: Record) -> None:
+        """Until the Node is gone; when the grace is over the host is switched off instead."""
+        gone = asyncio.create_task(self._host.gone(record.machine))
+        grace = asyncio.create_task(self._until(record.grace_ends_unix_seconds))
+        try:
+            await asyncio.wait((gone, grace), return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                gone.result()
+            else:
+                await self._host.power_off(record.machine)
+        finally:
+            gone.cancel()
+            grace.cancel()
+            await asyncio.gather(gone, grace, return_exceptions=True)
+
+    async def _until(self, unix_seconds: float) -> None:
+        # Again after the sleep, because the wall clock that outlives restarts may also be set back.
+        left_seconds = unix_seconds - self._clock.unix_seconds()
+        if left_seconds > 0:
+            await asyncio.sleep(left_seconds)
+            await self._until(unix_seconds)
+
+    def _change(
+        self, before: Record, after: Record, event: MachineEvent, fence: Fence | None = None
+    ) -> None:
+        self.store.save(after, fence)
+        old, new = before.machine.state, after.machine.state
+        self._census[old] -= 1
+        self._census[new] += 1
+        self._show(old)
+        self._show(new)
+        provider_transitions.labels(event.name.lower()).inc()
+        story = {"machine": after.machine.id, "operation": after.operation_id, "state": new.name}
+        _log.info("%s", after.machine.last_error or "transition", extra=story)
+
+    def _show(self, state: MachineState) -> None:
+        provider_machines.labels(state.name).set(self._census[state])

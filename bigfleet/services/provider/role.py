@@ -1,0 +1,110 @@
+"""The provider as a process: store, hosts, gRPC and health, opened and closed in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp.web import AppRunner
+
+from bigfleet.adapters.clock.system import SystemClock
+from bigfleet.adapters.host.instant import InstantHost
+from bigfleet.adapters.host.kwok import KwokHost
+from bigfleet.api import transport
+from bigfleet.api.v1alpha1.provider_pb2_grpc import add_CapacityProviderServicer_to_server
+from bigfleet.model.errors import Unavailable
+from bigfleet.observe import health
+from bigfleet.ports.host import Host
+from bigfleet.services.provider import inventory
+from bigfleet.services.provider.machinery import Machinery
+from bigfleet.services.provider.servicer import ProviderServicer
+from bigfleet.services.provider.settings import Settings
+from bigfleet.services.provider.store import Store
+
+_log = logging.getLogger(__name__)
+# Calls are answered in milliseconds; one that is not is repeated by its shard.
+_STOP_GRACE_SECONDS = 1.0
+
+
+@dataclass
+class Serving:
+    """A provider that answers on `port`; `broken` gets an exception when it cannot go on."""
+
+    port: int
+    broken: asyncio.Future[None]
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set, then close cleanly; operations under way go on at the next start.
+
+    Raises InvalidInput for settings, inventory or state that cannot be used, Unavailable when an
+    address is taken or the disk refuses writes.
+    """
+    async with serving(settings, host_for(settings)) as provider:
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait((stopped, provider.broken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+        if provider.broken.done():
+            provider.broken.result()
+
+
+def host_for(settings: Settings) -> Host:
+    """Fake hosts by kwok where clusters are given, by nothing otherwise."""
+    if settings.host_kubeconfigs is None:
+        return InstantHost()
+    return KwokHost(settings.host_kubeconfigs, settings.provider_name)
+
+
+@asynccontextmanager
+async def serving(settings: Settings, host: Host) -> AsyncIterator[Serving]:
+    """A provider that serves inside the `async with`; closes `host` at the end."""
+    not_ready = "opening the store"
+    async with AsyncExitStack() as closing:
+        closing.push_async_callback(host.close)
+        web = await _observe(settings, lambda: not_ready)
+        closing.push_async_callback(web.cleanup)
+        store = _open_store(settings)
+        closing.callback(store.close)
+        machinery = Machinery(settings, store, host, SystemClock())
+        closing.push_async_callback(machinery.close)
+        server = transport.server()
+        servicer = ProviderServicer(machinery, settings.provider_name)
+        add_CapacityProviderServicer_to_server(servicer, server)
+        address = f"{settings.listen_host}:{settings.listen_port}"
+        try:
+            port = server.add_insecure_port(address)
+        except RuntimeError:
+            raise Unavailable(f"provider: cannot listen on {address}") from None
+        machinery.resume()
+        await server.start()
+        closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
+        not_ready = ""
+        _log.info("serving", extra={"port": port, "machines": len(store)})
+        yield Serving(port, machinery.broken)
+        not_ready = "stopping"
+
+
+async def _observe(settings: Settings, not_ready: health.NotReady) -> AppRunner:
+    try:
+        return await health.serve(settings.observe_host, settings.observe_port, not_ready)
+    except OSError as error:
+        address = f"{settings.observe_host}:{settings.observe_port}"
+        raise Unavailable(f"provider: cannot serve health on {address}: {error}") from None
+
+
+def _open_store(settings: Settings) -> Store:
+    store = Store(settings.state_directory)
+    if len(store) > 0:
+        _log.info("machines kept from the last run; inventory file not read")
+        return store
+    try:
+        store.seed(inventory.read(settings.inventory_file))
+    except BaseException:
+        store.close()
+        raise
+    return store

@@ -1,0 +1,117 @@
+"""How machines lie in SQLite: what they are once per kind, what happens to them one row each."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.services.provider.lifecycle import Record
+
+VERSION = 1
+
+TABLES = """
+CREATE TABLE about (store_id TEXT NOT NULL);
+CREATE TABLE kinds (number INTEGER PRIMARY KEY, description BLOB NOT NULL UNIQUE);
+CREATE TABLE machines (
+  id TEXT PRIMARY KEY,
+  kind INTEGER NOT NULL REFERENCES kinds,
+  state INTEGER NOT NULL,
+  host TEXT NOT NULL,
+  cluster TEXT NOT NULL,
+  last_error TEXT NOT NULL,
+  shard_metadata BLOB NOT NULL,
+  operations_started INTEGER NOT NULL,
+  due_unix_seconds REAL NOT NULL,
+  grace_ends_unix_seconds REAL NOT NULL,
+  bootstrap_blob BLOB NOT NULL,
+  revision INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE fences (
+  shard_id TEXT NOT NULL,
+  machine_id TEXT NOT NULL,
+  epoch INTEGER NOT NULL,
+  sequence INTEGER NOT NULL,
+  PRIMARY KEY (shard_id, machine_id)
+) WITHOUT ROWID;
+"""
+
+INSERT_MACHINE = "INSERT INTO machines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+UPDATE_MACHINE = """
+UPDATE machines SET state = ?, host = ?, cluster = ?, last_error = ?, shard_metadata = ?,
+  operations_started = ?, due_unix_seconds = ?, grace_ends_unix_seconds = ?, bootstrap_blob = ?,
+  revision = ?
+WHERE id = ?
+"""
+SELECT_MACHINES = "SELECT * FROM machines ORDER BY revision"
+UPSERT_FENCE = "INSERT OR REPLACE INTO fences VALUES (?, ?, ?, ?)"
+SELECT_FENCE = "SELECT epoch, sequence FROM fences WHERE shard_id = ? AND machine_id = ?"
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine is; it stays so for the machine's whole life. Mappings are shared."""
+
+    instance_type: str
+    zone: str
+    capacity_type: CapacityType
+    price_per_hour: float
+    interruption_probability: float
+    resources: Mapping[str, int]
+    allocatable: Mapping[str, int]
+    labels: Mapping[str, str]
+
+
+_ENCODER = msgspec.json.Encoder(order="sorted")
+_METADATA: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
+
+
+def kind_to_blob(machine: Machine) -> bytes:
+    """The Kind of `machine`; equal kinds give equal bytes."""
+    facts = {name: getattr(machine, name) for name in Kind.__struct_fields__}
+    return _ENCODER.encode(Kind(**facts))
+
+
+def kind_from_blob(blob: bytes) -> Kind:
+    """The Kind that `kind_to_blob` wrote."""
+    return msgspec.json.decode(blob, type=Kind)
+
+
+def fate(record: Record) -> tuple[Any, ...]:
+    """All columns that can change, in the order of UPDATE_MACHINE."""
+    machine = record.machine
+    return (
+        int(machine.state),
+        machine.host,
+        machine.cluster,
+        machine.last_error,
+        _ENCODER.encode(machine.shard_metadata),
+        record.operations_started,
+        record.due_unix_seconds,
+        record.grace_ends_unix_seconds,
+        record.bootstrap_blob,
+        record.revision,
+    )
+
+
+def record_from_row(row: sqlite3.Row, kinds: Mapping[int, Kind]) -> Record:
+    """The Record in a row of SELECT_MACHINES."""
+    machine = Machine(
+        id=row["id"],
+        state=MachineState(row["state"]),
+        host=row["host"],
+        cluster=row["cluster"],
+        last_error=row["last_error"],
+        shard_metadata=_METADATA.decode(row["shard_metadata"]),
+        **msgspec.structs.asdict(kinds[row["kind"]]),
+    )
+    return Record(
+        machine,
+        operations_started=row["operations_started"],
+        due_unix_seconds=row["due_unix_seconds"],
+        grace_ends_unix_seconds=row["grace_ends_unix_seconds"],
+        bootstrap_blob=row["bootstrap_blob"],
+        revision=row["revision"],
+    )

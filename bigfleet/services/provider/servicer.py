@@ -1,0 +1,100 @@
+"""The gRPC face of the provider: decodes, delegates, and says refusals in gRPC's codes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import grpc
+import grpc.aio
+
+from bigfleet.api import codec
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderServicer
+from bigfleet.model.errors import (
+    BigFleetError,
+    Fenced,
+    IllegalTransition,
+    InvalidInput,
+    Unavailable,
+    UnknownObject,
+)
+from bigfleet.services.provider import handlers
+from bigfleet.services.provider.machinery import Machinery
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_CODES: Mapping[type[BigFleetError], grpc.StatusCode] = {
+    Fenced: grpc.StatusCode.FAILED_PRECONDITION,
+    IllegalTransition: grpc.StatusCode.ABORTED,
+    InvalidInput: grpc.StatusCode.INVALID_ARGUMENT,
+    Unavailable: grpc.StatusCode.UNAVAILABLE,
+    UnknownObject: grpc.StatusCode.NOT_FOUND,
+}
+# A long List is built in pieces of some 10 ms, so that orders are answered in between.
+_PIECE = 500
+
+
+class ProviderServicer(CapacityProviderServicer):
+    """`CapacityProvider` over one Machinery."""
+
+    def __init__(self, machinery: Machinery, provider_name: str) -> None:
+        self._machinery, self._provider_name = machinery, provider_name
+
+    async def Create(self, request: wire.CreateRequest, context: Context) -> wire.TransitionAck:
+        """SPECULATIVE -> CREATING -> IDLE."""
+        return await self._obey(request, context)
+
+    async def Configure(
+        self, request: wire.ConfigureRequest, context: Context
+    ) -> wire.TransitionAck:
+        """IDLE -> CONFIGURING -> CONFIGURED."""
+        return await self._obey(request, context)
+
+    async def Drain(self, request: wire.DrainRequest, context: Context) -> wire.TransitionAck:
+        """CONFIGURED -> DRAINING -> IDLE."""
+        return await self._obey(request, context)
+
+    async def Delete(self, request: wire.DeleteRequest, context: Context) -> wire.TransitionAck:
+        """IDLE -> DELETING -> SPECULATIVE."""
+        return await self._obey(request, context)
+
+    async def Get(self, request: wire.MachineRef, context: Context) -> wire.Machine:
+        """One machine as it is now."""
+        try:
+            record = self._machinery.store.get(request.id)
+        except BigFleetError as error:
+            await _refuse(context, error)
+        return codec.machine_to_wire(record.machine, self._provider_name)
+
+    async def List(self, request: wire.ListFilter, context: Context) -> wire.MachineList:
+        """All machines, those in some states, or those changed since a revision."""
+        try:
+            selection = handlers.select(self._machinery.store, request)
+        except BigFleetError as error:
+            await _refuse(context, error)
+        answer = wire.MachineList(revision=selection.revision)
+        for start in range(0, len(selection.records), _PIECE):
+            answer.machines.extend(
+                codec.machine_to_wire(record.machine, self._provider_name)
+                for record in selection.records[start : start + _PIECE]
+            )
+            await asyncio.sleep(0)
+        return answer
+
+    async def _obey(self, request: handlers.Mutation, context: Context) -> wire.TransitionAck:
+        try:
+            fence, order = handlers.fence_of(request), handlers.order_of(request)
+            record = self._machinery.obey(request.machine_id, fence, order)
+        except BigFleetError as error:
+            await _refuse(context, error)
+        return wire.TransitionAck(
+            operation_id=record.operation_id,
+            machine=codec.machine_to_wire(record.machine, self._provider_name),
+        )
+
+
+async def _refuse(context: Context, error: BigFleetError) -> NoReturn:
+    await context.abort(_CODES[type(error)], str(error))
+    raise AssertionError("abort always raises")

@@ -1,0 +1,122 @@
+"""Carries out orders, many at a time, never two for one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from bigfleet.model.errors import BigFleetError, Fenced
+from bigfleet.observe import metrics
+from bigfleet.ports.clock import Clock
+from bigfleet.services.shard.execution import Execution, Outcome, outcome_of
+from bigfleet.services.shard.journal import Journal
+from bigfleet.services.shard.orders import Order, Orders
+
+# What happens between sound peers now and then is counted and told to the journal only.
+_UNEXPECTED = (Outcome.ILLEGAL, Outcome.UNKNOWN_MACHINE, Outcome.INVALID)
+
+_log = logging.getLogger(__name__)
+
+
+class Actuation:
+    """A bounded queue and `concurrency` workers.
+
+    `done` is called after each order that succeeded, `doubt` after one whose machine the provider
+    does not know. Once an order was Fenced, nothing more is ordered: `fenced` says why.
+    """
+
+    def __init__(
+        self,
+        execution: Execution,
+        orders: Orders,
+        journal: Journal,
+        clock: Clock,
+        concurrency: int,
+        done: Callable[[], None],
+        doubt: Callable[[], None],
+    ) -> None:
+        self.fenced = ""
+        self._execution = execution
+        self._orders = orders
+        self._journal = journal
+        self._clock = clock
+        self._concurrency = concurrency
+        self._done = done
+        self._doubt = doubt
+        self._queue: asyncio.Queue[Order] = asyncio.Queue(2 * concurrency)
+
+    def offer(self, order: Order) -> bool:
+        """Put `order` under way; False when the queue is full, its machine busy, or after Fenced.
+
+        A refused order is no loss: the next cycle derives it again.
+        """
+        busy = self._orders.of(order.machine_id) is not None
+        if self.fenced or self._queue.full() or busy:
+            metrics.shard_actions_dropped.inc()
+            return False
+        self._orders.add(order)
+        self._queue.put_nowait(order)
+        metrics.shard_actions.labels(order.kind.value).inc()
+        metrics.shard_queue_depth.set(self._queue.qsize())
+        return True
+
+    async def run(self) -> None:
+        """Work until cancelled. What was sent by then is settled by the next start's listing."""
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._concurrency):
+                workers.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            order = await self._queue.get()
+            metrics.shard_queue_depth.set(self._queue.qsize())
+            try:
+                outcome = await self._carry_out(order)
+            finally:
+                self._orders.close(order)
+            kind = order.kind.value
+            metrics.shard_action_outcomes.labels(kind, outcome.value).inc()
+            if outcome is Outcome.DONE:
+                elapsed_seconds = self._clock.unix_seconds() - order.decided_seconds
+                metrics.shard_action_seconds.labels(kind).observe(max(0.0, elapsed_seconds))
+                self._done()
+
+    async def _carry_out(self, order: Order) -> Outcome:
+        if self.fenced:
+            return Outcome.FENCED
+        try:
+            outcome = await self._execution.carry_out(order)
+            why = ""
+        except (BigFleetError, TimeoutError) as error:
+            outcome, why = outcome_of(error), str(error)
+            if isinstance(error, Fenced):
+                self._stop_ordering(why)
+        except Exception as error:  # noqa: BLE001  a bug in one order must not end its worker
+            _log.exception("order failed", extra={"machine": order.machine_id})
+            outcome, why = Outcome.FAILED, str(error)
+        if outcome is not Outcome.DONE:
+            self._report(order, outcome, why)
+        return outcome
+
+    def _report(self, order: Order, outcome: Outcome, why: str) -> None:
+        if outcome is Outcome.UNKNOWN_MACHINE:
+            self._doubt()
+        if outcome in _UNEXPECTED:
+            said = {"machine": order.machine_id, "kind": order.kind.value, "why": why}
+            _log.warning("order refused", extra=said)
+        self._journal.note(
+            "order-failed",
+            machine=order.machine_id,
+            kind=order.kind.value,
+            cluster=order.cluster,
+            note=f"{outcome.value}: {why}" if why else outcome.value,
+        )
+
+    def _stop_ordering(self, why: str) -> None:
+        if not self.fenced:
+            self.fenced = (
+                f"fenced: another shard of this name is alive with a newer epoch ({why}); "
+                "this one gives no more orders and should be stopped"
+            )
+            _log.critical(self.fenced)

@@ -1,0 +1,71 @@
+"""What a machine was bound for, and how that survives a restart in the provider's keeping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from bigfleet.model import penalty
+from bigfleet.model.need import Need
+
+_PREFIX = "bigfleet.lucy.sh/assigned-"
+_PRIORITY = f"{_PREFIX}priority"
+_INTERRUPTION = f"{_PREFIX}interruption-bucket"
+_RECLAMATION = f"{_PREFIX}reclamation-bucket"
+_NEED = f"{_PREFIX}need"
+_GROUP = f"{_PREFIX}group"
+
+
+class NeedKey(NamedTuple):
+    """A need among all clusters' needs."""
+
+    cluster: str
+    fingerprint: str
+    group: str
+
+
+class Assignment(NamedTuple):
+    """The need that a machine serves, and what taking it away would cost."""
+
+    need: NeedKey
+    priority: int
+    interruption_bucket: int
+    reclamation_bucket: int
+
+
+def assignment(cluster: str, need: Need) -> Assignment:
+    """What binding a machine for `need` means."""
+    kind = need.profile
+    return Assignment(
+        NeedKey(cluster, *need.key),
+        kind.priority,
+        kind.interruption_bucket,
+        kind.reclamation_bucket,
+    )
+
+
+def to_metadata(cluster: str, need: Need) -> dict[str, str]:
+    """The metadata from which `from_metadata` restores the assignment."""
+    made = assignment(cluster, need)
+    return {
+        _PRIORITY: str(made.priority),
+        _INTERRUPTION: str(made.interruption_bucket),
+        _RECLAMATION: str(made.reclamation_bucket),
+        _NEED: made.need.fingerprint,
+        _GROUP: made.need.group,
+    }
+
+
+def from_metadata(cluster: str, metadata: Mapping[str, str]) -> Assignment | None:
+    """The assignment a machine of `cluster` carries; None when it has none or it is damaged."""
+    try:
+        made = Assignment(
+            NeedKey(cluster, metadata[_NEED], metadata[_GROUP]),
+            int(metadata[_PRIORITY]),
+            int(metadata[_INTERRUPTION]),
+            int(metadata[_RECLAMATION]),
+        )
+    except (KeyError, ValueError):
+        return None
+    buckets_known = all(penalty.ZERO <= b <= penalty.PINNED for b in made[2:])
+    return made if buckets_known and -(2**31) <= made.priority < 2**31 else None

@@ -1,0 +1,51 @@
+"""The inventory's numbers: one array per property, one row per machine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigfleet.engine.snapshot import NONE, Bytes, Flags, Floats, Ints
+from bigfleet.model import penalty
+
+# What a row that was just added holds.
+_INITIAL: dict[str, np.generic] = {
+    "flavour": np.int32(NONE),
+    "state": np.uint8(0),
+    "cluster": np.int32(NONE),
+    "need": np.int32(NONE),
+    "priority": np.int32(0),
+    "interruption_bucket": np.uint8(penalty.ZERO),
+    "reclamation_bucket": np.uint8(penalty.ZERO),
+    "unused_since_seconds": np.float64(np.nan),
+}
+
+
+class Columns:
+    """Rows as in `engine.snapshot.Fleet`; `need` numbers the need that a machine is for.
+
+    A row just added is in state 0, which no machine is ever in.
+    """
+
+    flavour: Ints
+    state: Bytes
+    cluster: Ints
+    need: Ints
+    priority: Ints
+    interruption_bucket: Bytes
+    reclamation_bucket: Bytes
+    unused_since_seconds: Floats
+
+    def __init__(self) -> None:
+        for name, initial in _INITIAL.items():
+            setattr(self, name, np.empty(0, initial.dtype))
+
+    def grow(self, count: int) -> None:
+        """Append `count` rows."""
+        for name, initial in _INITIAL.items():
+            added = np.full(count, initial, initial.dtype)
+            setattr(self, name, np.concatenate([getattr(self, name), added]))
+
+    def keep(self, rows: Flags) -> None:
+        """Drop the rows that are False."""
+        for name in _INITIAL:
+            setattr(self, name, getattr(self, name)[rows])

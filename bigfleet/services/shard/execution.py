@@ -1,0 +1,169 @@
+"""How each kind of order is carried out, step by step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from bigfleet.api import codec
+from bigfleet.engine.decision import ActionKind
+from bigfleet.model.errors import (
+    BigFleetError,
+    Fenced,
+    IllegalTransition,
+    InvalidInput,
+    Unavailable,
+    UnknownObject,
+)
+from bigfleet.observe import metrics
+from bigfleet.ports.provider import CapacityProvider, Fence, Operation
+from bigfleet.services.shard.assignment import to_metadata
+from bigfleet.services.shard.fences import Fences
+from bigfleet.services.shard.inventory import Inventory
+from bigfleet.services.shard.journal import Journal
+from bigfleet.services.shard.orders import Order, Orders
+from bigfleet.services.shard.reconciler import Reconciler
+from bigfleet.services.shard.session import BootstrapRefused, Session
+from bigfleet.services.shard.sessions import Sessions
+
+EXECUTE_SECONDS = 30.0
+DRAIN_RETRY_SECONDS = 1.0
+
+_Send = Callable[[Fence], Awaitable[Operation]]
+
+
+class Outcome(Enum):
+    """How an order ended; the values are metric labels."""
+
+    DONE = "done"
+    OVERTAKEN = "overtaken"
+    NO_SESSION = "no-session"
+    REFUSED_BY_OPERATOR = "refused-by-operator"
+    UNAVAILABLE = "unavailable"
+    TIMED_OUT = "timed-out"
+    ILLEGAL = "illegal-transition"
+    UNKNOWN_MACHINE = "unknown-machine"
+    INVALID = "invalid"
+    FENCED = "fenced"
+    FAILED = "failed"
+
+
+_OF_ERROR: dict[type[BaseException], Outcome] = {
+    BootstrapRefused: Outcome.REFUSED_BY_OPERATOR,
+    Unavailable: Outcome.UNAVAILABLE,
+    TimeoutError: Outcome.TIMED_OUT,
+    IllegalTransition: Outcome.ILLEGAL,
+    UnknownObject: Outcome.UNKNOWN_MACHINE,
+    InvalidInput: Outcome.INVALID,
+    Fenced: Outcome.FENCED,
+}
+
+
+def outcome_of(error: BigFleetError | TimeoutError) -> Outcome:
+    """What an error says about the order that raised it."""
+    return _OF_ERROR.get(type(error), Outcome.FAILED)
+
+
+@dataclass(kw_only=True, eq=False)
+class Execution:
+    """Carries out one order at a time per caller; raises what the operator or provider raises."""
+
+    provider: CapacityProvider
+    sessions: Sessions
+    inventory: Inventory
+    orders: Orders
+    reconciler: Reconciler
+    fences: Fences
+    journal: Journal
+
+    async def carry_out(self, order: Order) -> Outcome:
+        """To the provider's answer. Fenced, Unavailable, TimeoutError and others end it early."""
+        if self._is_overtaken(order):
+            return Outcome.OVERTAKEN
+        steps = {
+            ActionKind.BOOTSTRAP: self._bootstrap,
+            ActionKind.PROVISION: self._provision,
+            ActionKind.RECLAIM: self._reclaim,
+            ActionKind.DELETE: self._delete,
+        }
+        return await steps[order.kind](order)
+
+    async def _bootstrap(self, order: Order) -> Outcome:
+        session = self.sessions.of(order.cluster)
+        if session is None:
+            return Outcome.NO_SESSION
+        blob = await self._blob(session, order)
+        if self._is_overtaken(order):
+            return Outcome.OVERTAKEN
+        assert order.need is not None
+        metadata = to_metadata(order.cluster, order.need)
+
+        def send(fence: Fence) -> Awaitable[Operation]:
+            return self.provider.configure(order.machine_id, order.cluster, blob, metadata, fence)
+
+        return await self._send(order, "configure-sent", send)
+
+    async def _blob(self, session: Session, order: Order) -> bytes:
+        assert order.need is not None
+        requirements = codec.requirements_to_wire(order.need.profile.requirements)
+        self._note(order, "bootstrap-requested")
+        with metrics.shard_bootstrap_seconds.time():
+            blob = await session.request_bootstrap(order.machine_id, requirements)
+        self._note(order, "bootstrap-received")
+        return blob
+
+    async def _provision(self, order: Order) -> Outcome:
+        self.inventory.attribute(order)
+        return await self._send(
+            order, "create-sent", lambda fence: self.provider.create(order.machine_id, fence)
+        )
+
+    async def _delete(self, order: Order) -> Outcome:
+        return await self._send(
+            order, "delete-sent", lambda fence: self.provider.delete(order.machine_id, fence)
+        )
+
+    async def _reclaim(self, order: Order) -> Outcome:
+        session = self.sessions.of(order.cluster)
+        if session is None:
+            return Outcome.NO_SESSION
+        self._note(order, "reclaim-sent")
+        started = await session.instruct_reclaim(order.machine_id, order.grace_seconds)
+        self._note(order, "reclaim-acknowledged", f"nodes started: {started}")
+        # The Node is being emptied now: a machine left CONFIGURED would pass for supply.
+        while True:
+            if self._is_overtaken(order):
+                return Outcome.OVERTAKEN
+            try:
+                return await self._send(order, "drain-sent", lambda f: self._drain(order, f))
+            except (Unavailable, TimeoutError) as error:
+                self._note(order, "drain-unanswered", str(error))
+            await asyncio.sleep(DRAIN_RETRY_SECONDS)
+
+    def _drain(self, order: Order, fence: Fence) -> Awaitable[Operation]:
+        return self.provider.drain(order.machine_id, order.grace_seconds, fence)
+
+    async def _send(self, order: Order, event: str, send: _Send) -> Outcome:
+        order.sent = True
+        self._note(order, event)
+        async with asyncio.timeout(EXECUTE_SECONDS):
+            operation = await send(self.fences.next())
+        self.reconciler.answered(order, operation.machine)
+        return Outcome.DONE
+
+    def _is_overtaken(self, order: Order) -> bool:
+        state = self.inventory.state(order.machine_id)
+        return not self.orders.is_current(order) or state is not order.starts_from
+
+    def _note(self, order: Order, event: str, note: str = "") -> None:
+        self.journal.note(
+            event,
+            machine=order.machine_id,
+            kind=order.kind.value,
+            cluster=order.cluster,
+            need=order.need.profile.fingerprint if order.need else None,
+            group=order.need.group if order.need else None,
+            note=note,
+        )

@@ -1,0 +1,111 @@
+"""Hints for each cluster: how much capacity of the kinds it asks for could be had."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+
+from bigfleet.api import codec
+from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
+from bigfleet.engine.columns import FlavourColumns
+from bigfleet.engine.matching import Matcher, placement_requirements
+from bigfleet.engine.snapshot import Demand, Flags, Fleet, Longs
+from bigfleet.model import resources
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need
+
+AT_LEAST_APART_SECONDS = 5.0
+
+_Hint = shard_pb2.AvailableCapacityUpdate
+
+
+class Hints:
+    """One hint per cluster and demanded profile, told when it changed, at most every 5 s."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str, str], bytes] = {}
+        self._next_seconds = 0.0
+
+    def due(
+        self, fleet: Fleet, demand: Demand, listening: Collection[str], now_seconds: float
+    ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
+        """The clusters to tell, and what; only `listening` ones are told."""
+        if now_seconds < self._next_seconds:
+            return
+        self._next_seconds = now_seconds + AT_LEAST_APART_SECONDS
+        told: dict[tuple[str, str], bytes] = {}
+        for (cluster, fingerprint), hint in _hints(fleet, demand, listening).items():
+            content = hint.SerializeToString(deterministic=True)
+            if self._told.get((cluster, fingerprint)) != content:
+                yield cluster, shard_pb2.ShardMessage(available_capacity=hint)
+            told[cluster, fingerprint] = content
+        self._told = told
+
+    def forget(self, cluster: str) -> None:
+        """The cluster's next session is told everything again."""
+        self._told = {key: said for key, said in self._told.items() if key[0] != cluster}
+
+
+def _hints(
+    fleet: Fleet, demand: Demand, listening: Collection[str]
+) -> dict[tuple[str, str], _Hint]:
+    supply = _Supply(fleet)
+    hints: dict[tuple[str, str], _Hint] = {}
+    for need, number in zip(demand.needs, demand.cluster, strict=True):
+        key = fleet.clusters[number], need.profile.fingerprint
+        if key[0] in listening and key not in hints:
+            hints[key] = supply.hint(need)
+    return hints
+
+
+class _Supply:
+    """What of a fleet is free, by flavour."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._columns = FlavourColumns(fleet.flavours)
+        self._matcher = Matcher(self._columns)
+        self._idle = self._count(MachineState.IDLE)
+        self._speculative = self._count(MachineState.SPECULATIVE)
+
+    def hint(self, need: Need) -> _Hint:
+        """What could be had for `need`: idle machines at once, speculative ones after a while."""
+        usable = self._usable(need)
+        for confidence, free in ((_Hint.HIGH, self._idle), (_Hint.MEDIUM, self._speculative)):
+            found = np.flatnonzero(usable & (free > 0))
+            if len(found):
+                count = int(free[found].sum())
+                return self._found(need, confidence, count, self._cheapest(found))
+        return _base(need, _Hint.NONE)
+
+    def _usable(self, need: Need) -> Flags:
+        usable = self._matcher.flavours(placement_requirements(need.profile)).copy()
+        for resource, amount in need.min_unit.items():
+            usable &= self._columns.allocatable(resource) >= amount
+        return usable
+
+    def _found(
+        self, need: Need, confidence: _Hint.Confidence.ValueType, count: int, flavour: int
+    ) -> _Hint:
+        hint = _base(need, confidence)
+        hint.available_count = min(count, 2**31 - 1)
+        hint.cost_per_hour = self._fleet.flavours[flavour].price_per_hour
+        allocatable = self._fleet.flavours[flavour].allocatable
+        hint.resources.CopyFrom(provider_pb2.Resources(resources=resources.texts(allocatable)))
+        return hint
+
+    def _cheapest(self, flavours: Longs) -> int:
+        return int(flavours[np.argmin(self._columns.price[flavours])])
+
+    def _count(self, state: MachineState) -> Longs:
+        rows = self._fleet.state == state
+        return np.bincount(self._fleet.flavour[rows], minlength=len(self._fleet.flavours))
+
+
+def _base(need: Need, confidence: _Hint.Confidence.ValueType) -> _Hint:
+    return _Hint(
+        supersedes_key=f"capacity:{need.profile.fingerprint}",
+        requirements=codec.requirements_to_wire(need.profile.requirements),
+        confidence=confidence,
+    )

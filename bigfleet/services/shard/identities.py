@@ -1,0 +1,66 @@
+"""Machine ids in one byte arena, found by binary search: no Python object per machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs
+
+MAX_BYTES = 36
+
+
+def acceptable(machine_id: str) -> bool:
+    """Whether an id can be kept here: 1 to 36 ASCII characters, so that it can name a Node."""
+    return 0 < len(machine_id) <= MAX_BYTES and machine_id.isascii() and machine_id.isprintable()
+
+
+class Identities:
+    """Row number of each machine id; rows are numbered from 0 in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self._ids: NDArray[np.bytes_] = np.empty(0, f"S{MAX_BYTES}")
+        self._order: Ints = np.empty(0, np.int32)
+        self._ranks: Longs = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def ranks(self) -> Longs:
+        """For each row, its id's place among all ids in ascending order."""
+        return self._ranks
+
+    def id(self, row: int) -> str:
+        """The id in `row`."""
+        return bytes(self._ids[row]).decode()
+
+    def rows(self, ids: Sequence[str]) -> Ints:
+        """The row of each id, NONE for an unknown one."""
+        wanted = np.array([i.encode() for i in ids], self._ids.dtype)
+        if not len(self._ids):
+            return np.full(len(wanted), NONE, np.int32)
+        places = np.searchsorted(self._ids, wanted, sorter=self._order)
+        rows = self._order[np.minimum(places, len(self._ids) - 1)]
+        return np.where(self._ids[rows] == wanted, rows, NONE).astype(np.int32)
+
+    def row(self, machine_id: str) -> int:
+        """The row of one id, NONE when unknown."""
+        return int(self.rows([machine_id])[0]) if acceptable(machine_id) else NONE
+
+    def add(self, ids: Sequence[str]) -> None:
+        """Append ids that are not here yet, each `acceptable`."""
+        added = np.array([i.encode() for i in ids], self._ids.dtype)
+        self._replace(np.concatenate([self._ids, added]))
+
+    def keep(self, rows: Flags) -> None:
+        """Drop the rows that are False; those after them move up."""
+        self._replace(self._ids[rows])
+
+    def _replace(self, ids: NDArray[np.bytes_]) -> None:
+        self._ids = ids
+        self._order = np.argsort(ids, kind="stable").astype(np.int32)
+        self._ranks = np.empty(len(ids), np.int64)
+        self._ranks[self._order] = np.arange(len(ids))

@@ -1,0 +1,47 @@
+"""Values that many machines or needs share, each kept once and named by a small number."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from bigfleet.engine.snapshot import NONE, Ints
+
+_Value = TypeVar("_Value", bound=Hashable)
+
+
+class Interned(Generic[_Value]):
+    """Values numbered from 0 in the order in which they were first seen."""
+
+    def __init__(self) -> None:
+        self.values: list[_Value] = []
+        self._numbers: dict[_Value, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, number: int) -> _Value:
+        return self.values[number]
+
+    def number(self, value: _Value) -> int:
+        """The number of `value`, a new one when it was never seen."""
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = len(self.values)
+            self.values.append(value)
+        return number
+
+    def keep(self, used: Ints) -> Ints:
+        """Forget what does not occur in `used`; returns `used` in the new numbering.
+
+        NONE stays NONE. Without this, prices that move and gangs that come and go would pile up.
+        """
+        alive: Sequence[int] = [int(n) for n in np.unique(used) if n != NONE]
+        renumbered = np.full(len(self.values) + 1, NONE, np.int32)  # the last entry is for NONE
+        renumbered[alive] = np.arange(len(alive), dtype=np.int32)
+        self.values = [self.values[n] for n in alive]
+        self._numbers = {value: n for n, value in enumerate(self.values)}
+        result: Ints = renumbered[used]
+        return result

@@ -1,0 +1,143 @@
+"""What all clusters need: each roll-up replaces everything its cluster said before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from bigfleet.api import codec
+from bigfleet.api.v1alpha1 import capacity_pb2 as wire
+from bigfleet.engine.snapshot import Demand
+from bigfleet.model.errors import InvalidInput
+from bigfleet.model.need import Need
+from bigfleet.services.shard.interning import Interned
+from bigfleet.services.shard.rollup_guard import RollUpGuard
+
+_Order = tuple[int, float, str, tuple[str, str]]
+
+
+@dataclass(slots=True, eq=False)
+class _Row:
+    """One need in force; `wire_bytes` is how it was last sent, `order` its place among all."""
+
+    need: Need
+    wire_bytes: bytes
+    cluster_number: int
+    order: _Order
+    in_force: bool = field(default=True)
+
+
+class NeedsTable:
+    """Needs by cluster, profile and group, in the order in which they are served.
+
+    A need that stays keeps the time of its arrival. `clusters` is shared with the inventory.
+    """
+
+    def __init__(self, clusters: Interned[str]) -> None:
+        self._clusters = clusters
+        self._guard = RollUpGuard()
+        self._rows: dict[str, dict[tuple[str, str], _Row]] = {}
+        self._by_wire_bytes: dict[str, dict[bytes, _Row]] = {}
+        self._ordered: list[_Row] = []
+        self._added: list[_Row] = []
+        self._reported: set[int] = set()
+        self._demand: Demand | None = None
+
+    def __len__(self) -> int:
+        return sum(len(rows) for rows in self._rows.values())
+
+    def replace(self, rollup: wire.ClusterCapacityNeeds, now_seconds: float) -> str:
+        """Take over a roll-up; returns "" or why it is held for now.
+
+        InvalidInput names the first bad need; then nothing of the roll-up is taken. A held roll-up
+        already counts as the cluster's report.
+        """
+        cluster = rollup.cluster_id
+        known = self._by_wire_bytes.get(cluster, {})
+        fresh = _read(rollup, known)
+        self._report(cluster)
+        rows = self._rows.get(cluster, {})
+        kept = len(rows.keys() & fresh.keys())
+
+        def accept() -> None:
+            self._take_over(cluster, fresh, now_seconds)
+
+        held = self._guard.holds(cluster, len(rows), kept, now_seconds, accept)
+        if not held:
+            accept()
+        return held
+
+    def release_held(self, now_seconds: float) -> list[str]:
+        """Take over held roll-ups that nobody contradicted in time; names their clusters."""
+        return self._guard.release(now_seconds)
+
+    def forget_held(self, cluster: str) -> None:
+        """The cluster's operator is gone: what it last said is in doubt for good."""
+        self._guard.forget(cluster)
+
+    def demand(self) -> Demand:
+        """All needs: priority descending, arrival ascending, cluster, then need key."""
+        if self._demand is None:
+            self._arrange()
+            self._demand = Demand(
+                needs=tuple(row.need for row in self._ordered),
+                cluster=np.array([row.cluster_number for row in self._ordered], np.int32),
+                reported=frozenset(self._reported),
+            )
+        return self._demand
+
+    def _report(self, cluster: str) -> None:
+        number = self._clusters.number(cluster)
+        if number not in self._reported:
+            self._reported.add(number)
+            self._demand = None
+
+    def _take_over(
+        self, cluster: str, fresh: dict[tuple[str, str], tuple[bytes, Need]], now_seconds: float
+    ) -> None:
+        rows = self._rows.setdefault(cluster, {})
+        for key in rows.keys() - fresh.keys():
+            rows.pop(key).in_force = False
+        for key, (wire_bytes, need) in fresh.items():
+            row = rows.get(key)
+            if row is None:
+                rows[key] = self._new_row(cluster, need, wire_bytes, now_seconds)
+            elif row.need is not need:
+                row.need, row.wire_bytes = need, wire_bytes
+        self._by_wire_bytes[cluster] = {row.wire_bytes: row for row in rows.values()}
+        self._demand = None
+
+    def _new_row(self, cluster: str, need: Need, wire_bytes: bytes, now_seconds: float) -> _Row:
+        order = (-need.profile.priority, now_seconds, cluster, need.key)
+        row = _Row(need, wire_bytes, self._clusters.number(cluster), order)
+        self._added.append(row)
+        return row
+
+    def _arrange(self) -> None:
+        """Sorting what was sorted before plus a few additions takes little more than a look."""
+        in_force = (row for row in chain(self._ordered, self._added) if row.in_force)
+        self._ordered = sorted(in_force, key=lambda row: row.order)
+        self._added = []
+
+
+def _read(
+    rollup: wire.ClusterCapacityNeeds, known: dict[bytes, _Row]
+) -> dict[tuple[str, str], tuple[bytes, Need]]:
+    """The roll-up's needs by key; those sent before with the same bytes are not parsed again."""
+    fresh: dict[tuple[str, str], tuple[bytes, Need]] = {}
+    for number, raw in enumerate(rollup.needs):
+        wire_bytes = raw.SerializeToString(deterministic=True)
+        row = known.get(wire_bytes)
+        need = codec.need_from_wire(raw, _name(rollup, number)) if row is None else row.need
+        key = need.key
+        if key in fresh:
+            cure = "repeats the profile and group of another need"
+            raise InvalidInput(_name(rollup, number), key, cure)
+        fresh[key] = wire_bytes, need
+    return fresh
+
+
+def _name(rollup: wire.ClusterCapacityNeeds, number: int) -> str:
+    return f"cluster {rollup.cluster_id}, need {number}"

@@ -1,0 +1,112 @@
+"""Orders under way: what has been decided but not yet shown by the provider.
+
+Until its answer, an order stands for the state that it leads to, so that no cycle decides the same
+thing twice. A listing that was asked for before that answer may still show the machine as it was;
+such a record is stale and must not undo what the answer said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bigfleet.engine.decision import ActionKind
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need
+
+LEADS_TO = {
+    ActionKind.BOOTSTRAP: MachineState.CONFIGURING,
+    ActionKind.PROVISION: MachineState.CREATING,
+    ActionKind.RECLAIM: MachineState.DRAINING,
+    ActionKind.DELETE: MachineState.DELETING,
+}
+STARTS_FROM = {
+    ActionKind.BOOTSTRAP: MachineState.IDLE,
+    ActionKind.PROVISION: MachineState.SPECULATIVE,
+    ActionKind.RECLAIM: MachineState.CONFIGURED,
+    ActionKind.DELETE: MachineState.IDLE,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Order:
+    """One decided action. `cluster` is where the machine goes, or comes from; "" for DELETE.
+
+    `sent` once the provider may have seen it. `decided_seconds` is Unix time.
+    """
+
+    kind: ActionKind
+    machine_id: str
+    cluster: str
+    need: Need | None
+    grace_seconds: int
+    decided_seconds: float
+    sent: bool = field(default=False)
+
+    @property
+    def leads_to(self) -> MachineState:
+        """The state it stands for while it is under way."""
+        return LEADS_TO[self.kind]
+
+    @property
+    def starts_from(self) -> MachineState:
+        """The only state in which it makes sense."""
+        return STARTS_FROM[self.kind]
+
+
+class Orders:
+    """At most one order per machine, and which listings may be older than an answer."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, Order] = {}
+        self._answered: dict[str, tuple[MachineState, int]] = {}
+        self._listings = 0
+
+    def __iter__(self) -> Iterator[Order]:
+        return iter(self._under_way.values())
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def of(self, machine_id: str) -> Order | None:
+        """The order under way for a machine."""
+        return self._under_way.get(machine_id)
+
+    def add(self, order: Order) -> None:
+        """Put `order` under way; the machine must have none."""
+        assert order.machine_id not in self._under_way, order
+        self._under_way[order.machine_id] = order
+
+    def is_current(self, order: Order) -> bool:
+        """False once the order was overtaken by what its machine did meanwhile."""
+        return self._under_way.get(order.machine_id) is order
+
+    def overtake(self, machine_id: str) -> None:
+        """The machine moved by itself: an order not sent yet is dropped."""
+        order = self._under_way.get(machine_id)
+        if order is not None and not order.sent:
+            del self._under_way[machine_id]
+
+    def close(self, order: Order) -> None:
+        """The order is done with, whichever way."""
+        if self.is_current(order):
+            del self._under_way[order.machine_id]
+        if order.sent:
+            self._answered[order.machine_id] = (order.starts_from, self._listings)
+
+    def listing_asked(self) -> int:
+        """Number the listing that is now asked for."""
+        self._listings += 1
+        return self._listings
+
+    def is_stale(self, machine_id: str, state: MachineState, listing: int) -> bool:
+        """Whether a record may show the machine as it was before an order reached the provider."""
+        order = self._under_way.get(machine_id)
+        if order is not None and order.sent and order.starts_from is state:
+            return True
+        before, asked = self._answered.get(machine_id, (None, 0))
+        return before is state and listing <= asked
+
+    def listing_applied(self, listing: int) -> None:
+        """Listings up to this one are in: answers older than it need no protection any more."""
+        self._answered = {i: (s, n) for i, (s, n) in self._answered.items() if n >= listing}

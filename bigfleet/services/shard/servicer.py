@@ -1,0 +1,77 @@
+"""The gRPC face of the sessions: streams in and out, errors as status codes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from bigfleet.api.v1alpha1 import shard_pb2
+from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardServicer
+from bigfleet.model.errors import InvalidInput
+from bigfleet.services.shard import session as one
+from bigfleet.services.shard.sessions import Sessions
+
+Context = grpc.aio.ServicerContext[Any, Any]
+_Requests = AsyncIterator[shard_pb2.OperatorMessage]
+
+_log = logging.getLogger(__name__)
+
+
+class SessionServicer(ShardServicer):
+    """`Shard` over Sessions. A stream ends with INVALID_ARGUMENT when its operator broke the
+    protocol, with ABORTED when a newer session replaced it, with OK when the shard stops.
+    """
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def Session(
+        self, request_iterator: _Requests, context: Context
+    ) -> AsyncIterator[shard_pb2.ShardMessage]:
+        """One operator's session, from its Hello to the end of either side."""
+        session = await self._greet(request_iterator, context)
+        reading = asyncio.create_task(self._read(session, request_iterator))
+        try:
+            async with aclosing(session.outbox.drain()) as news:
+                async for message in news:
+                    yield message
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+            self._sessions.close(session)
+        if session.ending is not None:
+            replaced = session.ending.replaced
+            code = grpc.StatusCode.ABORTED if replaced else grpc.StatusCode.INVALID_ARGUMENT
+            await context.abort(code, session.ending.reason)
+
+    async def _greet(self, requests: _Requests, context: Context) -> one.Session:
+        try:
+            first = await anext(requests, shard_pb2.OperatorMessage())
+            if first.WhichOneof("message") != "hello":
+                raise InvalidInput(
+                    "session", first.WhichOneof("message") or "nothing", "is no Hello; begin so"
+                )
+            return self._sessions.open(first.hello)
+        except InvalidInput as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+
+    async def _read(self, session: one.Session, requests: _Requests) -> None:
+        """Until the operator is done; then no question to it can be answered any more."""
+        ending = None
+        try:
+            async for message in requests:
+                self._sessions.receive(session, message)
+        except InvalidInput as error:
+            ending = one.Ending(False, str(error))
+        except grpc.RpcError as error:
+            _log.info("session broke", extra={"cluster": session.cluster, "error": str(error)})
+        except Exception:  # noqa: BLE001  a bug in one session must not pass unseen or end others
+            _log.exception("session failed", extra={"cluster": session.cluster})
+        finally:
+            session.end(ending)

@@ -1,0 +1,111 @@
+"""One operator's connection: questions to it that await an answer, and news that do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from bigfleet.api.v1alpha1 import shard_pb2 as wire
+from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
+from bigfleet.model.errors import BigFleetError, Unavailable
+from bigfleet.services.shard.outbox import Outbox
+
+ANSWER_SECONDS = 30.0
+
+_Answer = TypeVar("_Answer")
+
+
+class BootstrapRefused(BigFleetError):
+    """The operator cannot give a machine what it needs to join."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why the shard ends a session: `replaced` by a newer one, or else by its peer's fault."""
+
+    replaced: bool
+    reason: str
+
+
+class Session:
+    """From an accepted Hello to the end of the stream. `numbers` make question ids unique."""
+
+    def __init__(self, cluster: str, numbers: Iterator[int]) -> None:
+        self.cluster = cluster
+        self.outbox = Outbox()
+        self.ending: Ending | None = None
+        self._numbers = numbers
+        self._blobs: dict[str, asyncio.Future[bytes]] = {}
+        self._acks: dict[str, asyncio.Future[int]] = {}
+
+    async def request_bootstrap(
+        self, machine_id: str, requirements: Sequence[NodeSelectorRequirement]
+    ) -> bytes:
+        """The blob with which `machine_id` joins the cluster.
+
+        BootstrapRefused when the operator says no; Unavailable when the session ends first;
+        TimeoutError after 30 s.
+        """
+        request = wire.BootstrapRequest(
+            request_id=f"bootstrap-{next(self._numbers)}",
+            requirements=requirements,
+            cluster_id=self.cluster,
+            machine_id=machine_id,
+        )
+        message = wire.ShardMessage(bootstrap_request=request)
+        return await self._ask(self._blobs, request.request_id, message)
+
+    async def instruct_reclaim(self, node_name: str, grace_seconds: int) -> int:
+        """Have a Node cordoned and emptied; returns how many the operator started on.
+
+        Unavailable when the session ends first; TimeoutError after 30 s.
+        """
+        instruction = wire.ReclaimInstruction(
+            instruction_id=f"reclaim-{next(self._numbers)}",
+            nodes=[node_name],
+            grace_period_seconds=grace_seconds,
+        )
+        message = wire.ShardMessage(reclaim_instruction=instruction)
+        return await self._ask(self._acks, instruction.instruction_id, message)
+
+    def take_bootstrap(self, response: wire.BootstrapBlobResponse) -> None:
+        """The answer to a bootstrap request; one that nobody waits for is ignored."""
+        waiting = self._blobs.get(response.request_id)
+        if waiting is None or waiting.done():
+            return
+        if response.error:
+            waiting.set_exception(BootstrapRefused(f"cluster {self.cluster}: {response.error}"))
+        else:
+            waiting.set_result(response.user_data)
+
+    def take_reclaim_ack(self, ack: wire.ReclaimAck) -> None:
+        """The answer to an instruction; one that nobody waits for is ignored."""
+        waiting = self._acks.get(ack.instruction_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(ack.nodes_started)
+
+    def end(self, ending: Ending | None = None) -> None:
+        """No more news go out and nobody is kept waiting; the first ending counts."""
+        self.ending = self.ending or ending
+        self.outbox.close()
+        unanswered: list[asyncio.Future[Any]] = [*self._blobs.values(), *self._acks.values()]
+        for waiting in unanswered:
+            if not waiting.done():
+                waiting.set_exception(Unavailable(f"cluster {self.cluster}: its session ended"))
+
+    async def _ask(
+        self,
+        waiting: dict[str, asyncio.Future[_Answer]],
+        question_id: str,
+        message: wire.ShardMessage,
+    ) -> _Answer:
+        answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        waiting[question_id] = answer
+        self.outbox.put(message)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await answer
+        finally:
+            del waiting[question_id]

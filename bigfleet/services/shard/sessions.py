@@ -1,0 +1,106 @@
+"""The sessions with all operators, and the handlers behind them."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+
+from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
+from bigfleet.model.errors import InvalidInput
+from bigfleet.observe import metrics
+from bigfleet.services.shard.session import Ending, Session
+
+_log = logging.getLogger(__name__)
+
+# Takes a roll-up of the named cluster; returns "" or why it is not in force.
+TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], str]
+# What a cluster's operator must hear first: the state of every machine bound to it.
+Replay = Callable[[str], Iterator[shard_pb2.ShardMessage]]
+
+
+class Sessions:
+    """One session per cluster; a newer one replaces the older.
+
+    `over` is told of the cluster whenever a session of it ends or is replaced.
+    """
+
+    def __init__(
+        self, epoch: int, take_rollup: TakeRollUp, replay: Replay, over: Callable[[str], None]
+    ) -> None:
+        self._epoch = epoch
+        self._take_rollup = take_rollup
+        self._replay = replay
+        self._over = over
+        self._by_cluster: dict[str, Session] = {}
+        self._numbers = itertools.count(1)
+
+    def of(self, cluster: str) -> Session | None:
+        """The cluster's session, None while its operator is away."""
+        return self._by_cluster.get(cluster)
+
+    def clusters(self) -> list[str]:
+        """The clusters whose operators are connected."""
+        return list(self._by_cluster)
+
+    def tell(self, cluster: str, message: shard_pb2.ShardMessage, supersedes_key: str) -> None:
+        """Queue news for a cluster; lost when its operator is away, which replay makes good."""
+        session = self._by_cluster.get(cluster)
+        if session is not None:
+            session.outbox.put(message, supersedes_key)
+
+    def open(self, hello: shard_pb2.Hello) -> Session:
+        """Begin a cluster's session: acknowledge, then replay. InvalidInput without a cluster."""
+        cluster = hello.cluster_id
+        if not cluster:
+            raise InvalidInput("Hello: cluster_id", cluster, "is empty; name the cluster")
+        older = self._by_cluster.get(cluster)
+        if older is not None:
+            older.end(Ending(True, f"a newer session of cluster {cluster} replaced this one"))
+            self._over(cluster)
+        session = self._by_cluster[cluster] = Session(cluster, self._numbers)
+        session.outbox.put(self._ack(cluster))
+        for message in self._replay(cluster):
+            session.outbox.put(message, message.node_state_update.supersedes_key)
+        metrics.shard_sessions.set(len(self._by_cluster))
+        _log.info("session opened", extra={"cluster": cluster, "replaced": older is not None})
+        return session
+
+    def close(self, session: Session) -> None:
+        """The stream is over, for whatever reason."""
+        session.end()
+        if self._by_cluster.get(session.cluster) is session:
+            del self._by_cluster[session.cluster]
+            self._over(session.cluster)
+        metrics.shard_sessions.set(len(self._by_cluster))
+        _log.info("session closed", extra={"cluster": session.cluster})
+
+    def close_all(self) -> None:
+        """End every stream after what is queued for it."""
+        for session in self._by_cluster.values():
+            session.end()
+
+    def receive(self, session: Session, message: shard_pb2.OperatorMessage) -> None:
+        """Handle what an operator says after its Hello; what this version cannot know is ignored.
+
+        InvalidInput when the operator greets twice.
+        """
+        kind = message.WhichOneof("message")
+        if kind == "rollup":
+            session.outbox.put(self._answer(session.cluster, message.rollup))
+        elif kind == "bootstrap_response":
+            session.take_bootstrap(message.bootstrap_response)
+        elif kind == "reclaim_ack":
+            session.take_reclaim_ack(message.reclaim_ack)
+        elif kind == "hello":
+            raise InvalidInput("Hello", message.hello.cluster_id, "comes once, as first message")
+
+    def _answer(
+        self, cluster: str, rollup: capacity_pb2.ClusterCapacityNeeds
+    ) -> shard_pb2.ShardMessage:
+        echo = str(rollup.timestamp_unix_nanos)
+        return self._ack(echo, self._take_rollup(cluster, rollup))
+
+    def _ack(self, echo: str, rejected: str = "") -> shard_pb2.ShardMessage:
+        ack = shard_pb2.Acknowledgement(echo=echo, shard_epoch=self._epoch, rejected=rejected)
+        return shard_pb2.ShardMessage(ack=ack)

@@ -1,0 +1,40 @@
+"""What a shard is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.model.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Port 0 lets the system choose.
+
+    `provider_address` is host:port. `state_directory` keeps the epoch and must not be shared with
+    another shard. `cycle_seconds` is the longest time between two decisions. `journal` gets the
+    machines' stories as JSON lines. `engine` tunes the decisions themselves.
+    """
+
+    shard_id: str
+    listen_port: int
+    observe_port: int
+    provider_address: str
+    state_directory: Path
+    listen_host: str = "127.0.0.1"
+    observe_host: str = "127.0.0.1"
+    cycle_seconds: float = 1.0
+    execute_concurrency: int = 64
+    journal: Path | None = None
+    engine: EngineSettings = field(default_factory=EngineSettings)
+
+    def __post_init__(self) -> None:
+        """InvalidInput for values with which no shard can work."""
+        if not self.shard_id:
+            raise InvalidInput("shard_id", self.shard_id, "is empty; every shard needs a name")
+        if not self.cycle_seconds > 0:
+            raise InvalidInput("cycle_seconds", self.cycle_seconds, "is not > 0")
+        if self.execute_concurrency < 1:
+            raise InvalidInput("execute_concurrency", self.execute_concurrency, "is not >= 1")

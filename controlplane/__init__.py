@@ -1,0 +1,1 @@
+"""The pinned Kubernetes binaries that runs and tests start: which, and how they are got."""

@@ -1,0 +1,131 @@
+"""python -m controlplane: gets the pinned binaries, or says where they are."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from controlplane.checksums import CHECKSUMS_FILE, add_checksums, fetch_published_sums
+from controlplane.errors import BinaryError, RequestError
+from controlplane.locate import Found, locate
+from controlplane.pins import wanted_modules
+from controlplane.request import Request, request_from
+from controlplane.resolve import resolve
+
+USAGE_ERROR = 2
+INFRASTRUCTURE_FAILED = 6
+INTERRUPTED = 130
+
+_DESCRIPTION = """\
+Gets the control plane's binaries: kube-apiserver, kube-controller-manager,
+kube-scheduler, etcd and kwok, each in the version this project pins.
+
+commands:
+  get    print where they are; what is missing is downloaded if its checksum
+         is pinned, else built from source with Go (8 to 10 min on 2 cores)
+  where  print where they are; get nothing (exit code 6 if any is missing)
+  pin    ask the release hosts for the checksums they publish and add them to
+         checksums.json (for maintainers: look at the difference, commit it)
+"""
+_EPILOG = """\
+environment:
+  BIGFLEET_BINARIES   as --binaries
+  KUBEBUILDER_ASSETS  a second directory to look in, after --binaries
+  KUBERNETES_VERSION  as --kubernetes-version
+  XDG_CACHE_HOME      where the cache lies (default: ~/.cache)
+
+exit codes: 0 done, 2 a value that cannot be meant, 6 this machine could not
+provide a binary (the message says why), 130 interrupted
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        request = request_from(
+            os.environ,
+            binaries=options.binaries,
+            cache=options.cache,
+            kubernetes_version=options.kubernetes_version,
+        )
+        return _COMMANDS[options.command](request)
+    except RequestError as error:
+        _say(f"error: {error}")
+        return USAGE_ERROR
+    except BinaryError as error:
+        _say(f"error: {error}")
+        return INFRASTRUCTURE_FAILED
+    except KeyboardInterrupt:
+        _say("interrupted; nothing half-made was left in the cache")
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m controlplane",
+        usage="%(prog)s [get|where|pin] [options]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "command", nargs="?", choices=tuple(_COMMANDS), default="get", help="default: get"
+    )
+    parser.add_argument("--binaries", metavar="DIR", help="use what is here first")
+    parser.add_argument("--cache", metavar="DIR", help="default: ~/.cache/bigfleet")
+    parser.add_argument(
+        "--kubernetes-version", metavar="1.X.Y", help="another Kubernetes than the pinned one"
+    )
+    return parser
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _get(request: Request) -> int:
+    binaries = resolve(request, _say)
+    _print_table(
+        {
+            name: Found(path, binaries.versions[name], binaries.origin[name])
+            for name, path in binaries.paths.items()
+        }
+    )
+    return 0
+
+
+def _where(request: Request) -> int:
+    found = locate(request, _say)
+    _print_table(found)
+    missing = [
+        f"{name} {module.version}"
+        for module in wanted_modules(request.kubernetes_version)
+        for name in module.components
+        if name not in found
+    ]
+    if missing:
+        _say(f"missing: {', '.join(missing)}; `python -m controlplane get` gets them")
+    return INFRASTRUCTURE_FAILED if missing else 0
+
+
+def _pin(request: Request) -> int:
+    modules = wanted_modules(request.kubernetes_version)
+    sums = fetch_published_sums(modules, request.release_base_urls, _say)
+    add_checksums(sums)
+    _say(f"pinned {len(sums)} checksums in {CHECKSUMS_FILE}")
+    return 0
+
+
+def _print_table(found: dict[str, Found]) -> None:
+    for name, here in found.items():
+        print(f"{name:<24} {here.version:<8} {here.origin:<18} {here.path}")
+
+
+_COMMANDS = {"get": _get, "where": _where, "pin": _pin}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""The Go compiler of this machine: found, new enough, and set up to build what was pinned."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane.errors import BinaryError
+from controlplane.pins import COMPONENTS, GO_RELEASE_NEEDED, Platform
+
+_ENV_SECONDS = 60.0
+_NEEDED = ".".join(str(part) for part in GO_RELEASE_NEEDED)
+_WAYS_OUT = (
+    f"install Go {_NEEDED} or later and put it on PATH, or set BIGFLEET_BINARIES to a directory "
+    f"that holds {', '.join(COMPONENTS)}"
+)
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A usable Go, with the folders it fills and the environment to run it in."""
+
+    path: str
+    build_cache: Path
+    module_cache: Path
+    scratch: Path
+    environment: Mapping[str, str]
+
+
+def build_environment(inherited: Mapping[str, str], platform: Platform) -> dict[str, str]:
+    """The user's environment, less what would change the outcome of a pinned build."""
+    return {
+        **inherited,
+        "CGO_ENABLED": "0",
+        "GOARCH": platform.architecture,
+        "GOFLAGS": "-mod=readonly -buildvcs=false",
+        "GOOS": platform.operating_system,
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+    }
+
+
+def find_compiler(inherited: Mapping[str, str], platform: Platform, purpose: str) -> Compiler:
+    """The go on the given PATH. Raises BinaryError if there is none or it is too old."""
+    path = shutil.which("go", path=inherited.get("PATH", ""))
+    if path is None:
+        raise BinaryError(f"{purpose} needs the Go compiler, and PATH has none: {_WAYS_OUT}")
+    environment = build_environment(inherited, platform)
+    settings = _settings(path, environment)
+    _require_release(settings.get("GOVERSION", ""), path)
+    return Compiler(
+        path=path,
+        build_cache=Path(settings["GOCACHE"]),
+        module_cache=Path(settings["GOMODCACHE"]),
+        scratch=Path(settings["GOTMPDIR"] or inherited.get("TMPDIR") or "/tmp"),
+        environment=environment,
+    )
+
+
+def _settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
+    command = [path, "env", "-json", "GOVERSION", "GOCACHE", "GOMODCACHE", "GOTMPDIR"]
+    try:
+        answer = subprocess.run(
+            command,
+            cwd="/",
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            timeout=_ENV_SECONDS,
+            check=True,
+        )
+        settings: dict[str, str] = json.loads(answer.stdout)
+    except subprocess.CalledProcessError as error:
+        raise BinaryError(f"`{' '.join(command)}` failed: {error.stderr.strip()}") from error
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise BinaryError(f"`{' '.join(command)}` failed: {error}") from error
+    return settings
+
+
+def _require_release(version: str, path: str) -> None:
+    match = re.search(r"go(\d+)\.(\d+)", version)
+    if match is None or (int(match[1]), int(match[2])) < GO_RELEASE_NEEDED:
+        found = version or "of unknown version"
+        raise BinaryError(f"{path} is {found}, which is too old to build with: {_WAYS_OUT}")

@@ -1,0 +1,127 @@
+"""Finds binaries that are already on this machine: in a given directory or in the cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane.errors import BinaryError, RequestError
+from controlplane.pins import Module, wanted_modules
+from controlplane.request import Request
+from controlplane.storage import cached_path
+
+_VERSION_SECONDS = 30.0
+_VERSION_SAID = re.compile(r"\bv?(\d+\.\d+\.\d+[^\s,]*)")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A binary that is there, with the version it has and a phrase that says whence it came."""
+
+    path: Path
+    version: str
+    origin: str
+
+
+def version_said(output: str) -> str | None:
+    """The version in what `BINARY --version` prints; each of the five words it differently."""
+    match = _VERSION_SAID.search(output)
+    return match[1] if match else None
+
+
+def stated_version(path: Path) -> str:
+    """Asks a binary for its version. Raises BinaryError for one that does not run or say."""
+    command = [str(path), "--version"]
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BinaryError(f"`{' '.join(command)}` does not run on this machine: {error}") from error
+    version = version_said(answer.stdout)
+    if version is None:
+        raise BinaryError(f"`{' '.join(command)}` names no version: is it what its name says?")
+    return version
+
+
+def locate(request: Request, progress: Callable[[str], None]) -> dict[str, Found]:
+    """Every wanted binary that is there already, by component.
+
+    Raises RequestError for a given path that is no directory or a version that cannot be meant,
+    BinaryError for a given binary that does not run.
+    """
+    for directory in request.given_directories:
+        _require_useful(directory, progress)
+    found: dict[str, Found] = {}
+    for module in wanted_modules(request.kubernetes_version):
+        for component in module.components:
+            here = _given(module, component, request, progress) or cached(
+                module, component, request
+            )
+            if here is not None:
+                found[component] = here
+    return found
+
+
+def _require_useful(directory: Path, progress: Callable[[str], None]) -> None:
+    if not directory.is_dir():
+        raise RequestError(
+            f"{directory} is not a directory: correct --binaries, BIGFLEET_BINARIES or "
+            "KUBEBUILDER_ASSETS, or unset it"
+        )
+    names = [name for module in wanted_modules(None) for name in module.components]
+    if not any(_is_binary(directory / name) for name in names):
+        progress(f"{directory} holds none of {', '.join(names)}")
+
+
+def _given(
+    module: Module, component: str, request: Request, progress: Callable[[str], None]
+) -> Found | None:
+    for directory in request.given_directories:
+        path = directory / component
+        if not _is_binary(path):
+            continue
+        version = stated_version(path)
+        if version == module.version:
+            return Found(path, version, f"given in {directory}")
+        if module.name == "kubernetes" and request.kubernetes_version is not None:
+            progress(f"passed over {path}: it is {version}, and {module.version} was asked for")
+            continue
+        progress(f"using {path}: it is {version}, not the pinned {module.version}")
+        return Found(path, version, f"given in {directory}")
+    return None
+
+
+def _is_binary(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def cached(module: Module, component: str, request: Request) -> Found | None:
+    """A component that an earlier run installed; its version was checked then."""
+    path = cached_path(request.directory, module, component, request.platform)
+    return Found(path, module.version, "cache") if _is_binary(path) else None
+
+
+def require_compatible(versions: Sequence[tuple[str, str]]) -> None:
+    """Raises RequestError if Kubernetes parts are further apart than Kubernetes supports.
+
+    versions are (component, version), kube-apiserver's first. The others may be as old as one
+    minor release before it and never newer (Kubernetes' version skew policy).
+    """
+    (server, server_version), *others = versions
+    for component, version in others:
+        lag = _minor(server_version) - _minor(version)
+        if lag not in (0, 1):
+            raise RequestError(
+                f"{component} {version} does not work with {server} {server_version}: it may be "
+                f"one minor release older, never newer. Set KUBERNETES_VERSION={server_version}, "
+                "or give a directory with all of them from one release"
+            )
+
+
+def _minor(version: str) -> int:
+    return int(version.split(".")[1])

@@ -1,0 +1,190 @@
+"""Which binaries are used, at which version, and where each comes from.
+
+The versions of etcd and kwok are the ones their modules under modules/ require. Kubernetes can be
+asked for in another version; its three binaries always come from one release.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from controlplane.errors import BinaryError, RequestError
+
+MODULES_DIRECTORY = Path(__file__).parent / "modules"
+GO_RELEASE_NEEDED = (1, 26)
+
+_VERSION = re.compile(r"\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?")
+_ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+_MEBIBYTE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Platform:
+    """An operating system and an architecture in Go's words ("linux", "amd64")."""
+
+    operating_system: str
+    architecture: str
+
+    def __str__(self) -> str:
+        return f"{self.operating_system}-{self.architecture}"
+
+
+@dataclass(frozen=True)
+class BuildSpace:
+    """Bytes that a build from nothing adds, by the place they land in."""
+
+    module_cache_bytes: int
+    build_cache_bytes: int
+    scratch_bytes: int
+    output_bytes: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """Where released Linux builds lie, as templates of {version}, {architecture}, {component}.
+
+    checksum_path is None where the project publishes no list of checksums that we know of.
+    archive_member is None where the released file is the binary itself.
+    """
+
+    base_url: str
+    file_path: str
+    checksum_path: str | None
+    archive_member: str | None
+
+
+@dataclass(frozen=True)
+class Module:
+    """One Go module that pins binaries of one project, with what a build of it takes."""
+
+    name: str
+    version: str
+    packages: Mapping[str, str]
+    release: Release
+    space: BuildSpace
+    usual_build_time: str
+    version_package: str | None = None
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        return tuple(self.packages)
+
+    @property
+    def linker_flags(self) -> str:
+        """Strips symbols; states the version where the source tree holds a placeholder."""
+        if self.version_package is None:
+            return "-s -w"
+        major, minor = self.version.split(".")[:2]
+        stated = {
+            "gitVersion": f"v{self.version}",
+            "gitMajor": major,
+            "gitMinor": minor,
+            "gitTreeState": "clean",
+        }
+        return "-s -w " + " ".join(f"-X {self.version_package}.{k}={v}" for k, v in stated.items())
+
+
+def _space(module_cache: int, build_cache: int, scratch: int, output: int) -> BuildSpace:
+    sizes = (module_cache, build_cache, scratch, output)
+    return BuildSpace(*(mebibytes * _MEBIBYTE for mebibytes in sizes))
+
+
+_KUBERNETES = Module(
+    name="kubernetes",
+    version="1.36.3",
+    packages=MappingProxyType(
+        {
+            "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+            "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+            "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+        }
+    ),
+    release=Release(
+        base_url="https://dl.k8s.io",
+        file_path="v{version}/bin/linux/{architecture}/{component}",
+        checksum_path="v{version}/bin/linux/{architecture}/{component}.sha256",
+        archive_member=None,
+    ),
+    space=_space(module_cache=1200, build_cache=3200, scratch=1200, output=300),
+    usual_build_time="5 to 7 min",
+    version_package="k8s.io/component-base/version",
+)
+_ETCD = Module(
+    name="etcd",
+    version="3.7.3",
+    packages=MappingProxyType({"etcd": "go.etcd.io/etcd/server/v3"}),
+    release=Release(
+        base_url="https://github.com/etcd-io/etcd/releases/download",
+        file_path="v{version}/etcd-v{version}-linux-{architecture}.tar.gz",
+        checksum_path="v{version}/SHA256SUMS",
+        archive_member="etcd-v{version}-linux-{architecture}/etcd",
+    ),
+    space=_space(module_cache=250, build_cache=350, scratch=150, output=30),
+    usual_build_time="half a minute",
+)
+_KWOK = Module(
+    name="kwok",
+    version="0.8.0",
+    packages=MappingProxyType({"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
+    release=Release(
+        base_url="https://github.com/kubernetes-sigs/kwok/releases/download",
+        file_path="v{version}/kwok-linux-{architecture}",
+        checksum_path=None,
+        archive_member=None,
+    ),
+    space=_space(module_cache=500, build_cache=700, scratch=300, output=90),
+    usual_build_time="1 to 2 min",
+)
+
+PINNED_MODULES = (_KUBERNETES, _ETCD, _KWOK)
+COMPONENTS = tuple(name for module in PINNED_MODULES for name in module.components)
+RELEASE_BASE_URLS: Mapping[str, str] = MappingProxyType(
+    {module.name: module.release.base_url for module in PINNED_MODULES}
+)
+
+
+def wanted_modules(kubernetes_version: str | None) -> tuple[Module, ...]:
+    """The pinned modules, with Kubernetes in the asked version (None: the pinned one).
+
+    Raises RequestError where that is no version of three numbers.
+    """
+    if kubernetes_version is None:
+        return PINNED_MODULES
+    version = kubernetes_version.removeprefix("v")
+    if not _VERSION.fullmatch(version) or not version.startswith("1."):
+        raise RequestError(
+            f"Kubernetes version {kubernetes_version!r} is not of the form 1.36.3 "
+            "(KUBERNETES_VERSION or --kubernetes-version): give a full release number"
+        )
+    return (replace(_KUBERNETES, version=version), _ETCD, _KWOK)
+
+
+def is_pinned(module: Module) -> bool:
+    """Whether the repository itself holds this module's go.mod and go.sum."""
+    return module in PINNED_MODULES
+
+
+def platform_named(system: str, machine: str) -> Platform:
+    """Go's name for a platform as the operating system reports it ("Linux", "x86_64")."""
+    architecture = _ARCHITECTURES.get(machine.lower())
+    operating_system = system.lower()
+    if architecture is None or operating_system not in ("linux", "darwin"):
+        raise BinaryError(
+            f"no control plane binaries for {system} on {machine}: "
+            "use Linux or macOS on x86-64 or arm64"
+        )
+    return Platform(operating_system, architecture)
+
+
+def release_name(module: Module, component: str, architecture: str) -> str:
+    """The key of a released file in checksums.json."""
+    return f"{component}-{module.version}-linux-{architecture}"
+
+
+def filled(template: str, module: Module, component: str, architecture: str) -> str:
+    """A Release template with its blanks filled in."""
+    return template.format(version=module.version, component=component, architecture=architecture)

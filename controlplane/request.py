@@ -1,0 +1,99 @@
+"""What a caller asks for, and what it gets back."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from controlplane.checksums import shipped_checksums
+from controlplane.errors import RequestError
+from controlplane.pins import COMPONENTS, RELEASE_BASE_URLS, Platform, platform_named
+
+
+@dataclass(frozen=True)
+class Request:
+    """Where binaries may come from.
+
+    given_directories are searched first, in order. cache_directory is BigFleet's whole cache;
+    binaries use its folder controlplane/. environment is what the Go compiler inherits.
+    kubernetes_version None means the pinned one. checksums maps a released file's name to its
+    SHA-256; a file without an entry is never downloaded. release_base_urls is by module name.
+    """
+
+    cache_directory: Path
+    environment: Mapping[str, str]
+    platform: Platform
+    given_directories: tuple[Path, ...] = ()
+    kubernetes_version: str | None = None
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    release_base_urls: Mapping[str, str] = field(default_factory=lambda: RELEASE_BASE_URLS)
+    progress_interval_seconds: float = 15.0
+
+    @property
+    def directory(self) -> Path:
+        return self.cache_directory / "controlplane"
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """A whole control plane. versions and origin are keyed by component name.
+
+    An origin is a phrase for people: "cache", "built from source", "found in DIR", ...
+    """
+
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kube_scheduler: Path
+    etcd: Path
+    kwok: Path
+    versions: dict[str, str]
+    origin: dict[str, str]
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """By component name, in the order of COMPONENTS."""
+        paths = (
+            self.kube_apiserver,
+            self.kube_controller_manager,
+            self.kube_scheduler,
+            self.etcd,
+            self.kwok,
+        )
+        return dict(zip(COMPONENTS, paths, strict=True))
+
+
+def default_cache_directory(environment: Mapping[str, str]) -> Path:
+    """The user's cache folder by the XDG base directory rules: relative values count as unset."""
+    configured = Path(environment.get("XDG_CACHE_HOME", ""))
+    if configured.is_absolute():
+        return configured / "bigfleet"
+    if "HOME" not in environment:
+        raise RequestError("neither HOME nor XDG_CACHE_HOME is set: set one, or give --cache DIR")
+    return Path(environment["HOME"]) / ".cache" / "bigfleet"
+
+
+def request_from(
+    environment: Mapping[str, str],
+    *,
+    binaries: str | None = None,
+    cache: str | None = None,
+    kubernetes_version: str | None = None,
+) -> Request:
+    """The request that a command line and its environment make; what is given as a flag wins.
+
+    Read from the environment: BIGFLEET_BINARIES, KUBEBUILDER_ASSETS, KUBERNETES_VERSION,
+    XDG_CACHE_HOME, HOME. Raises RequestError for a value that cannot be meant, BinaryError for a
+    machine that has no binaries.
+    """
+    first = binaries or environment.get("BIGFLEET_BINARIES")
+    given = (first, environment.get("KUBEBUILDER_ASSETS"))
+    return Request(
+        cache_directory=Path(cache).absolute() if cache else default_cache_directory(environment),
+        environment=environment,
+        platform=platform_named(platform.system(), platform.machine()),
+        given_directories=tuple(Path(directory).absolute() for directory in given if directory),
+        kubernetes_version=kubernetes_version or environment.get("KUBERNETES_VERSION") or None,
+        checksums=shipped_checksums(),
+    )

@@ -1,0 +1,110 @@
+"""Gets the five binaries: given, cached, downloaded or built, whichever comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from controlplane.build import build
+from controlplane.errors import BinaryError
+from controlplane.locate import Found, cached, locate, require_compatible, stated_version
+from controlplane.pins import Module, wanted_modules
+from controlplane.release import Releases
+from controlplane.request import Binaries, Request
+from controlplane.storage import (
+    cached_path,
+    disk_errors_named,
+    install,
+    module_lock,
+    staging_directory,
+)
+
+
+def resolve(request: Request, progress: Callable[[str], None]) -> Binaries:
+    """The five binaries, fetched or built if they are not there yet.
+
+    Blocks for minutes where something must be built; progress gets a line at least every
+    request.progress_interval_seconds. Raises RequestError for what cannot be meant (exit code 2)
+    and BinaryError for what this machine cannot do (exit code 6).
+    """
+    found = locate(request, progress)
+    releases = Releases(request, progress)
+    for module in wanted_modules(request.kubernetes_version):
+        missing = tuple(name for name in module.components if name not in found)
+        if missing:
+            with disk_errors_named(request.directory):
+                found.update(_obtain(module, missing, request, releases, progress))
+    kubernetes = wanted_modules(request.kubernetes_version)[0]
+    require_compatible([(name, found[name].version) for name in kubernetes.components])
+    return _binaries(found)
+
+
+def _obtain(
+    module: Module,
+    missing: tuple[str, ...],
+    request: Request,
+    releases: Releases,
+    progress: Callable[[str], None],
+) -> dict[str, Found]:
+    root = request.directory
+    root.mkdir(parents=True, exist_ok=True)
+    with module_lock(root, module, progress, request.progress_interval_seconds):
+        # Another process may have got them while this one waited.
+        found = {name: here for name in missing if (here := cached(module, name, request))}
+        with staging_directory(root, module) as staging:
+            wanted = tuple(name for name in missing if name not in found)
+            for name, (staged, origin) in _staged(
+                module, wanted, request, releases, staging, progress
+            ).items():
+                found[name] = _installed(module, name, staged, origin, request)
+                progress(f"installed {found[name].path} ({origin})")
+    return found
+
+
+def _staged(
+    module: Module,
+    wanted: tuple[str, ...],
+    request: Request,
+    releases: Releases,
+    staging: Path,
+    progress: Callable[[str], None],
+) -> dict[str, tuple[Path, str]]:
+    """(file, origin) of each wanted component, in the staging folder."""
+    staged = {
+        name: (path, "downloaded")
+        for name in wanted
+        if (path := releases.fetch(module, name, staging)) is not None
+    }
+    rest = tuple(name for name in wanted if name not in staged)
+    if rest:
+        built = build(module, rest, request, staging, progress)
+        staged |= {name: (path, "built from source") for name, path in built.items()}
+    return staged
+
+
+def _installed(
+    module: Module, component: str, staged: Path, origin: str, request: Request
+) -> Found:
+    """Puts a staged binary into the cache once it has shown its version."""
+    staged.chmod(0o755)
+    version = stated_version(staged)
+    if version != module.version:
+        raise BinaryError(
+            f"{component} was {origin} as {module.version}, but says that it is {version}: "
+            "nothing was installed"
+        )
+    target = cached_path(request.directory, module, component, request.platform)
+    install(staged, target)
+    return Found(target, version, origin)
+
+
+def _binaries(found: dict[str, Found]) -> Binaries:
+    return Binaries(
+        kube_apiserver=found["kube-apiserver"].path,
+        kube_controller_manager=found["kube-controller-manager"].path,
+        kube_scheduler=found["kube-scheduler"].path,
+        etcd=found["etcd"].path,
+        kwok=found["kwok"].path,
+        versions={name: here.version for name, here in found.items()},
+        origin={name: here.origin for name, here in found.items()},
+    )

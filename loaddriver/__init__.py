@@ -1,0 +1,1 @@
+"""The harness that loads real clusters and judges how fast their pods bind."""

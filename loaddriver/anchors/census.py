@@ -1,0 +1,195 @@
+"""All that is known of one cluster: who waits, who runs where, what is free. Pure: no clock.
+
+What watches say is merged with what our own Bindings were answered, and a binding once known is
+never unlearned: a watch may deliver an older state of the pod later.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from bigfleet.api.kube.watch import Changed, Listed
+from loaddriver.anchors.choose import Anchor, Group, PodRef
+from loaddriver.anchors.objects import KubeNode, Pod, allocatable_of, requests_of, shape_of
+from loaddriver.anchors.outcomes import Ledger
+from loaddriver.anchors.room import Node
+from loaddriver.anchors.shape import Shape
+from loaddriver.manifests import GROUP_LABEL, RACK_KEY
+
+
+@dataclass(slots=True)
+class _Known:
+    """A pod. `group` is "" outside planned groups; `leaving` ones still take up their room."""
+
+    ref: PodRef
+    group: str
+    created: str
+    requests: Mapping[str, int]
+    node: str = ""
+    unschedulable: bool = False
+    leaving: bool = False
+    ended: bool = False
+
+
+class Census:
+    """`groups` maps each same-rack group of the plan to its number of pods."""
+
+    def __init__(self, groups: Mapping[str, int], ledger: Ledger) -> None:
+        self._sizes = dict(groups)
+        self._ledger = ledger
+        self._pods: dict[str, _Known] = {}
+        self._members: defaultdict[str, dict[str, _Known]] = defaultdict(dict)
+        self._shapes: dict[str, Shape] = {}
+        self._succeeded: Counter[str] = Counter()
+        self._nodes: dict[str, tuple[KubeNode, dict[str, int]]] = {}
+        self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._racks: dict[str, str] = {}
+        self._over_full: set[str] = set()
+        self._tried: set[str] = set()
+
+    def take_pods(self, change: Listed[Pod] | Changed[Pod], now_micros: int) -> None:
+        """Note what a watch of all pods said."""
+        if isinstance(change, Changed):
+            self._see(change.item, now_micros)
+            if change.deleted:
+                self._forget(change.item.metadata.uid)
+            return
+        for pod in change.items:
+            self._see(pod, now_micros)
+        for uid in self._pods.keys() - {pod.metadata.uid for pod in change.items}:
+            self._forget(uid)
+
+    def take_nodes(self, change: Listed[KubeNode] | Changed[KubeNode]) -> None:
+        """Note what a watch of all nodes said."""
+        if isinstance(change, Listed):
+            self._nodes.clear()
+            for node in change.items:
+                self._know(node)
+        elif change.deleted:
+            self._nodes.pop(change.item.metadata.name, None)
+        else:
+            self._know(change.item)
+
+    def trying(self, anchor: Anchor) -> None:
+        """Note that a Binding is on its way. Should its answer be lost, the same pod is tried
+        again: a Binding of another one might make a second anchor.
+        """
+        self._tried.add(anchor.pod.uid)
+
+    def anchored(self, anchor: Anchor, now_micros: int) -> None:
+        """Note that the server accepted our Binding; the watch will say so later."""
+        self._ledger.bound(anchor.group, anchor.pod, anchor.node, True, now_micros)
+        if known := self._pods.get(anchor.pod.uid):
+            self._place(known, anchor.node)
+
+    def knows(self, pod: PodRef) -> bool:
+        """Whether the pod exists, as far as the watch has told."""
+        return pod.uid in self._pods
+
+    @property
+    def anyone_waits(self) -> bool:
+        """Whether there is a group with pending pods of which none was ever bound."""
+        return any(
+            not self._ledger.started(group) and any(_waits(known) for known in members.values())
+            for group, members in self._members.items()
+        )
+
+    def groups(self) -> Iterator[Group]:
+        """The planned groups that have pods."""
+        for name, members in self._members.items():
+            if members:
+                yield self._group(name, members)
+
+    def nodes(self) -> Iterator[Node]:
+        """All nodes, with what is free on them."""
+        for name, (node, allocatable) in self._nodes.items():
+            used = self._used[name]
+            free = {key: amount - used[key] for key, amount in allocatable.items()}
+            yield Node(name, self.rack_of(name), node.metadata.labels, free, node.usable)
+
+    def rack_of(self, node: str) -> str:
+        """The rack of a node that is or was there; "" where none is known."""
+        return self._racks.get(node, "")
+
+    def over_full(self, node: str) -> bool:
+        """Whether there was a moment when the node's pods asked for more than it has."""
+        return node in self._over_full
+
+    def _group(self, name: str, members: Mapping[str, _Known]) -> Group:
+        pending = sorted((k for k in members.values() if _waits(k)), key=self._turn)
+        running = [k for k in members.values() if k.node and not k.ended and not k.leaving]
+        racks = {self.rack_of(known.node) for known in running}
+        return Group(
+            name=name,
+            arrived=min(known.created for known in members.values()),
+            size=self._sizes[name],
+            shape=self._shapes[name],
+            pending=tuple(known.ref for known in pending),
+            untried=sum(not known.unschedulable for known in pending),
+            racks=frozenset(racks - {""}),
+            placed=len(running) + self._succeeded[name],
+            started=self._ledger.started(name),
+        )
+
+    def _turn(self, known: _Known) -> tuple[bool, str, PodRef]:
+        return known.ref.uid not in self._tried, known.created, known.ref
+
+    def _see(self, pod: Pod, now_micros: int) -> None:
+        known = self._pods.get(pod.metadata.uid) or self._enter(pod)
+        known.unschedulable = pod.unschedulable
+        known.leaving = pod.metadata.deletion_timestamp is not None
+        if pod.spec.node_name and not known.node:
+            self._place(known, pod.spec.node_name)
+            if known.group:
+                self._ledger.bound(known.group, known.ref, known.node, pod.is_anchor, now_micros)
+        if pod.ended and not known.ended:
+            self._vacate(known)
+            known.ended = True
+            self._succeeded[known.group] += pod.status.phase == "Succeeded"
+
+    def _enter(self, pod: Pod) -> _Known:
+        meta = pod.metadata
+        group = meta.labels.get(GROUP_LABEL, "")
+        known = _Known(
+            PodRef(meta.namespace, meta.name, meta.uid),
+            group if group in self._sizes else "",
+            meta.creation_timestamp,
+            requests_of(pod),
+        )
+        self._pods[meta.uid] = known
+        if known.group:
+            self._members[group][meta.uid] = known
+            self._shapes.setdefault(group, shape_of(pod))
+        return known
+
+    def _forget(self, uid: str) -> None:
+        known = self._pods.pop(uid)
+        if known.group:
+            del self._members[known.group][uid]
+        if not known.ended:
+            self._vacate(known)
+
+    def _place(self, known: _Known, node: str) -> None:
+        if known.node:
+            return
+        known.node = node
+        self._used[node].update(known.requests)
+        allocatable = self._nodes[node][1] if node in self._nodes else {}
+        used = self._used[node]
+        if any(used[name] > amount for name, amount in allocatable.items()):
+            self._over_full.add(node)
+
+    def _vacate(self, known: _Known) -> None:
+        if known.node:
+            self._used[known.node].subtract(known.requests)
+
+    def _know(self, node: KubeNode) -> None:
+        name, labels = node.metadata.name, node.metadata.labels
+        self._nodes[name] = (node, allocatable_of(node))
+        self._racks[name] = labels.get(RACK_KEY, "")
+
+
+def _waits(known: _Known) -> bool:
+    return not known.node and not known.leaving and not known.ended

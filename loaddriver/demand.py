@@ -1,0 +1,142 @@
+"""What a plan needs: pods, gangs and machines for every pod size.
+
+Two counts of machines. `machines_packed` is the least that hold the pods, each
+gang within one rack. `machines_claimed` is what the fleet hands out when every
+group of equal pods takes whole machines of its own, which is how needs are
+served; supply is sized by it, because the fewer would leave pods waiting.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from loaddriver.catalog import Catalog
+from loaddriver.plan import Plan
+from loaddriver.plan_workloads import Workload
+
+
+@dataclass(frozen=True)
+class SizeDemand:
+    """The demand for one pod size of one archetype, over all clusters.
+
+    `gang_machines` lists the machines that each gang larger than a machine spans.
+    """
+
+    archetype: str
+    size: int
+    pods: int
+    gang_pods: int
+    same_rack_pods: int
+    machines_packed: int
+    machines_claimed: int
+    gang_machines: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The demand of a whole plan, in catalog order."""
+
+    sizes: tuple[SizeDemand, ...]
+
+    @property
+    def pods(self) -> int:
+        """All pods."""
+        return sum(size.pods for size in self.sizes)
+
+    @property
+    def machines_packed(self) -> int:
+        """The least number of machines that hold all pods."""
+        return sum(size.machines_packed for size in self.sizes)
+
+    @property
+    def machines_claimed(self) -> int:
+        """The machines handed out when each group of equal pods gets whole ones."""
+        return sum(size.machines_claimed for size in self.sizes)
+
+    @property
+    def same_rack_share(self) -> float:
+        """The part of all pods that must share a rack with their group."""
+        return sum(size.same_rack_pods for size in self.sizes) / self.pods
+
+
+def demand(plan: Plan, catalog: Catalog) -> Demand:
+    """What the plan's workloads need of machines cut as the catalog says."""
+    by_size: dict[tuple[str, int], list[Workload]] = defaultdict(list)
+    for workload in plan.workloads:
+        by_size[workload.archetype, workload.size].append(workload)
+    return Demand(
+        tuple(
+            _size_demand(by_size[archetype.name, size], archetype.pods_per_machine)
+            for archetype in catalog.archetypes
+            for size in range(len(archetype.sizes))
+            if (archetype.name, size) in by_size
+        )
+    )
+
+
+def _size_demand(workloads: Sequence[Workload], density: int) -> SizeDemand:
+    clusters: dict[int, list[Workload]] = defaultdict(list)
+    for workload in workloads:
+        clusters[workload.cluster].append(workload)
+    gangs = [workload for workload in workloads if workload.group is not None]
+    return SizeDemand(
+        archetype=workloads[0].archetype,
+        size=workloads[0].size,
+        pods=_pods(workloads),
+        gang_pods=_pods(gangs),
+        same_rack_pods=_pods(each for each in gangs if each.topology == "sameRack"),
+        machines_packed=sum(_packed(own, density) for own in clusters.values()),
+        machines_claimed=sum(_claimed(own, density) for own in clusters.values()),
+        gang_machines=tuple(
+            _machines(gang.replicas, density) for gang in gangs if gang.replicas > density
+        ),
+    )
+
+
+def _pods(workloads: Iterable[Workload]) -> int:
+    return sum(workload.replicas for workload in workloads)
+
+
+def _machines(pods: int, density: int) -> int:
+    return -(-pods // density)
+
+
+def _packed(workloads: Sequence[Workload], density: int) -> int:
+    """Machines for one cluster: a small gang stays on one machine, since machines next to
+    it may stand in another rack; a large one has whole machines; plain pods fill what is left.
+    """
+    large = 0
+    free: list[int] = []
+    for size in sorted((each.replicas for each in workloads if each.group), reverse=True):
+        if size > density:
+            large += _machines(size, density)
+            continue
+        fitting = next((place for place, room in enumerate(free) if room >= size), None)
+        if fitting is None:
+            free.append(density - size)
+        else:
+            free[fitting] -= size
+    plain = _pods(each for each in workloads if not each.group)
+    return large + len(free) + _machines(max(0, plain - sum(free)), density)
+
+
+def _claimed(workloads: Sequence[Workload], density: int) -> int:
+    """Machines for one cluster when pods with and without spread, and gangs of each size
+    (which are alike, and so served together), take machines of their own.
+    """
+    plain: Counter[bool] = Counter()
+    gangs: Counter[int] = Counter()
+    for workload in workloads:
+        if workload.group is None:
+            plain[workload.spread] += workload.replicas
+        else:
+            gangs[workload.replicas] += 1
+    machines = sum(_machines(pods, density) for pods in plain.values())
+    for size, count in gangs.items():
+        if size > density:
+            machines += count * _machines(size, density)
+        else:
+            machines += _machines(count, density // size)
+    return machines

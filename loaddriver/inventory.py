@@ -1,0 +1,139 @@
+"""The fleet that stands ready for a plan: every machine the provider starts with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from loaddriver.catalog import Archetype, MachineShape, Pricing, machine_shape
+from loaddriver.demand import Demand, SizeDemand
+from loaddriver.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
+from loaddriver.profile import Fleet, Profile
+
+SupplyClass = Literal["idle", "speculative", "spot"]
+SUPPLY_CLASSES: tuple[SupplyClass, ...] = ("idle", "speculative", "spot")
+
+
+class SeedMachine(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine of the seed file; `resources` are Kubernetes quantities."""
+
+    id: str
+    state: Literal["IDLE", "SPECULATIVE"]
+    instance_type: str
+    zone: str
+    rack: str
+    capacity_type: Literal["BARE_METAL", "ON_DEMAND", "SPOT"]
+    price_per_hour: float
+    interruption_probability: float
+    resources: dict[str, str]
+    labels: dict[str, str]
+
+
+def supply_counts(fleet: Fleet, size: SizeDemand) -> dict[SupplyClass, int]:
+    """Machines of each supply class for one pod size."""
+    need = size.machines_claimed
+    return {
+        "idle": math.ceil(fleet.idle_factor * need),
+        "speculative": math.ceil(fleet.speculative_factor * need),
+        "spot": math.ceil(fleet.spot_factor * need),
+    }
+
+
+def fleet_inventory(profile: Profile, demand: Demand) -> tuple[SeedMachine, ...]:
+    """Every machine of the fleet, in a fixed order with ids that are unique in it."""
+    machines: list[SeedMachine] = []
+    for size in demand.sizes:
+        machines.extend(_size_machines(profile, size, first_number=len(machines)))
+    return tuple(machines)
+
+
+def save_inventory(machines: Sequence[SeedMachine], path: Path) -> None:
+    """Writes the provider's seed file: JSON lines, one machine each."""
+    path.write_bytes(msgspec.json.Encoder().encode_lines(machines))
+
+
+def rack_sizes(machines: Sequence[SeedMachine], instance_types: Sequence[str]) -> list[int]:
+    """How many machines of these types each rack has, largest first."""
+    counts: dict[str, int] = {}
+    for machine in machines:
+        if machine.instance_type in instance_types:
+            counts[machine.rack] = counts.get(machine.rack, 0) + 1
+    return sorted(counts.values(), reverse=True)
+
+
+def _size_machines(profile: Profile, size: SizeDemand, first_number: int) -> Iterator[SeedMachine]:
+    archetype = profile.catalog.archetype(size.archetype)
+    types = archetype.sizes[size.size].instance_types
+    shape = machine_shape(archetype, archetype.sizes[size.size], profile.catalog.pricing)
+    classes = [
+        name
+        for name, count in supply_counts(profile.settings.fleet, size).items()
+        for _ in range(count)
+    ]
+    for position, supply_class in enumerate(classes):
+        zone, block = _place(archetype, position, profile.settings.fleet.machines_per_rack)
+        yield _machine(
+            number=first_number + position,
+            supply_class=supply_class,
+            instance_type=types[position % len(types)],
+            zone=zone,
+            rack=f"{zone}-{types[0]}-r{block}",
+            shape=shape,
+            pricing=profile.catalog.pricing,
+        )
+
+
+def _place(archetype: Archetype, position: int, machines_per_rack: int) -> tuple[str, int]:
+    """Zone and rack number. Gangs get racks filled one after another, so that a gang finds
+    room in one; other machines go round the zones, so that spreading finds them all.
+    """
+    zones = archetype.zones
+    if archetype.gang is not None:
+        block = position // machines_per_rack
+        return zones[block % len(zones)], block // len(zones)
+    return zones[position % len(zones)], position // len(zones) // machines_per_rack
+
+
+def _machine(
+    *,
+    number: int,
+    supply_class: SupplyClass,
+    instance_type: str,
+    zone: str,
+    rack: str,
+    shape: MachineShape,
+    pricing: Pricing,
+) -> SeedMachine:
+    # Idle machines are owned already, so keeping one costs nothing more.
+    dollars = {
+        "idle": 0.0,
+        "speculative": shape.dollars_per_hour,
+        "spot": round(shape.dollars_per_hour * pricing.spot_price_fraction, 4),
+    }
+    capacity: dict[SupplyClass, Literal["BARE_METAL", "ON_DEMAND", "SPOT"]] = {
+        "idle": "BARE_METAL",
+        "speculative": "ON_DEMAND",
+        "spot": "SPOT",
+    }
+    spot = supply_class == "spot"
+    return SeedMachine(
+        id=f"{_slug(instance_type)}-{number:06d}",
+        state="IDLE" if supply_class == "idle" else "SPECULATIVE",
+        instance_type=instance_type,
+        zone=zone,
+        rack=rack,
+        capacity_type=capacity[supply_class],
+        price_per_hour=dollars[supply_class],
+        interruption_probability=pricing.spot_interruption_probability if spot else 0.0,
+        resources=shape.quantities(),
+        labels={INSTANCE_TYPE_KEY: instance_type, ZONE_KEY: zone, RACK_KEY: rack},
+    )
+
+
+def _slug(instance_type: str) -> str:
+    """A start of a DNS label that leaves room for a number within 36 characters."""
+    return instance_type.replace(".", "-")[:28].rstrip("-")

@@ -1,0 +1,110 @@
+"""Gangs: whether all of a group ran at once, in one rack, and who placed its first pod."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from loaddriver.judge.percentiles import Quantiles, quantiles
+from loaddriver.record.rows import PodRow
+
+GroupKey = tuple[str, str]
+"""Cluster and group."""
+
+
+class Gangs(msgspec.Struct, frozen=True, rename="camel"):
+    """All groups of a run. Every group is either anchored, scheduler-first or without room.
+
+    `complete`: at some moment all planned members were bound. `rack_pure`: at no moment were bound
+    members known to be in two racks, or in a rack not known. The shares are of all groups.
+    `unplanned` groups are none of the plan's. `completion_seconds` is from a group's first
+    creation until it was complete; groups that never were count as still waiting.
+    """
+
+    count: int
+    complete: int
+    rack_pure: int
+    anchored: int
+    scheduler_first: int
+    no_room: int
+    unplanned: int
+    complete_share: float | None
+    rack_pure_share: float | None
+    completion_seconds: Quantiles
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    complete_seconds: float | None
+    waited_seconds: float
+    pure: bool
+    start: str
+
+
+def judge_gangs(rows: Sequence[PodRow], planned: Mapping[GroupKey, int]) -> Gangs:
+    """The groups of the plan (with their numbers of pods) as they fared, and any others."""
+    members: defaultdict[GroupKey, list[PodRow]] = defaultdict(list)
+    for row in rows:
+        if row.group:
+            members[row.cluster, row.group].append(row)
+    keys = sorted({*planned, *members})
+    outcomes = [_outcome(members[key], planned.get(key, len(members[key]))) for key in keys]
+    starts = Counter(outcome.start for outcome in outcomes)
+    complete = [o.complete_seconds for o in outcomes if o.complete_seconds is not None]
+    pure = sum(outcome.pure for outcome in outcomes)
+    return Gangs(
+        count=len(keys),
+        complete=len(complete),
+        rack_pure=pure,
+        anchored=starts["anchored"],
+        scheduler_first=starts["scheduler-first"],
+        no_room=starts["no-room"],
+        unplanned=sum(key not in planned for key in keys),
+        complete_share=len(complete) / len(keys) if keys else None,
+        rack_pure_share=pure / len(keys) if keys else None,
+        completion_seconds=quantiles(
+            complete, [o.waited_seconds for o in outcomes if o.complete_seconds is None]
+        ),
+    )
+
+
+def _outcome(members: Sequence[PodRow], size: int) -> _Outcome:
+    began = min((row.created_micros for row in members), default=0)
+    ended = max((row.observed_until_micros for row in members), default=0)
+    complete_at: int | None = None
+    pure = True
+    for moment, racks in _moments(members):
+        if complete_at is None and racks.total() >= size:
+            complete_at = moment
+        there = [rack for rack, pods in racks.items() if pods > 0]
+        pure = pure and len(there) <= 1 and "" not in there
+    return _Outcome(
+        complete_seconds=None if complete_at is None else (complete_at - began) / 1e6,
+        waited_seconds=(ended - began) / 1e6,
+        pure=pure and any(row.bound_micros is not None for row in members),
+        start=_start(members),
+    )
+
+
+def _moments(members: Sequence[PodRow]) -> Iterator[tuple[int, Counter[str]]]:
+    """Bound members by rack, after each change; at one moment, those who leave leave first."""
+    changes: list[tuple[int, int, str]] = []
+    for row in members:
+        if row.bound_micros is not None:
+            changes.append((row.bound_micros, 1, row.rack))
+            if row.deleted_micros is not None:
+                changes.append((max(row.deleted_micros, row.bound_micros), -1, row.rack))
+    racks: Counter[str] = Counter()
+    for moment, step, rack in sorted(changes):
+        racks[rack] += step
+        yield moment, racks
+
+
+def _start(members: Sequence[PodRow]) -> str:
+    bound = [row for row in members if row.bound_micros is not None]
+    if not bound:
+        return "no-room"
+    return "anchored" if any(row.bound_by == "anchor" for row in bound) else "scheduler-first"

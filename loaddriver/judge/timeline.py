@@ -1,0 +1,81 @@
+"""Demand and fleet second by second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from loaddriver.record.nodes import NodeLife
+from loaddriver.record.rows import PodRow
+
+Counts = NDArray[np.int64]
+
+
+class Timeline(msgspec.Struct, frozen=True, rename="camel"):
+    """Counts at the end of each second since the start; created and bound add up over the run.
+
+    The backlog is the largest within its second, so that no peak falls between two readings.
+    """
+
+    start_unix_seconds: int
+    created: list[int]
+    bound: list[int]
+    backlog: list[int]
+    nodes_ready: list[int]
+
+
+def make_timeline(rows: Sequence[PodRow], lives: Iterable[NodeLife], until_micros: int) -> Timeline:
+    """From the first creation until `until_micros`."""
+    start = min((row.created_micros for row in rows), default=until_micros) // 1_000_000
+    seconds = max(1, until_micros // 1_000_000 - start + 1)
+    known = list(lives)
+    went = [life.deleted_micros for life in known if life.ready_micros is not None]
+    ready = _level([life.ready_micros for life in known], went, start, seconds)
+    return Timeline(
+        start_unix_seconds=start,
+        created=_running([row.created_micros for row in rows], start, seconds).tolist(),
+        bound=_running([row.bound_micros for row in rows], start, seconds).tolist(),
+        backlog=backlog_peaks(rows, start, seconds).tolist(),
+        nodes_ready=ready.tolist(),
+    )
+
+
+def backlog_peaks(rows: Sequence[PodRow], start: int, seconds: int) -> Counts:
+    """The largest number of pods without a node within each second."""
+    came = [row.created_micros for row in rows]
+    went = [_left_backlog_micros(row) for row in rows]
+    at = np.array([*came, *(moment for moment in went if moment is not None)], dtype=np.int64)
+    step = np.array([1] * len(came) + [-1] * (len(at) - len(came)), dtype=np.int64)
+    order = np.lexsort((-step, at))  # at one moment the comers count before the leavers
+    second, level = at[order] // 1_000_000 - start, np.cumsum(step[order])
+    peaks = _at_start(second, level, seconds)
+    within = (second >= 0) & (second < seconds)
+    np.maximum.at(peaks, second[within], level[within])
+    return peaks
+
+
+def _left_backlog_micros(row: PodRow) -> int | None:
+    moment = row.bound_micros if row.bound_micros is not None else row.deleted_micros
+    return None if moment is None else max(moment, row.created_micros)
+
+
+def _at_start(second: Counts, level: Counts, seconds: int) -> Counts:
+    """The level with which each second begins: what the last change before it left."""
+    padded = np.concatenate([[0], level])
+    begun: Counts = padded[np.searchsorted(second, np.arange(seconds), side="left")]
+    return begun
+
+
+def _running(moments: Sequence[int | None], start: int, seconds: int) -> Counts:
+    known = np.array([moment for moment in moments if moment is not None], dtype=np.int64)
+    second = np.clip(known // 1_000_000 - start, 0, seconds - 1)
+    return np.cumsum(np.bincount(second, minlength=seconds))
+
+
+def _level(
+    came: Sequence[int | None], went: Sequence[int | None], start: int, seconds: int
+) -> Counts:
+    return _running(came, start, seconds) - _running(went, start, seconds)

@@ -1,0 +1,67 @@
+"""Hands each planned event to a free user at the moment it is due.
+
+Open loop: the times come from the plan and the releases alone. When all users
+are busy an event waits and is sent late, and its lateness is on record; it never
+delays the due times of those after it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import gevent
+from gevent.queue import Queue
+
+from loaddriver.load_files import Control
+from loaddriver.plan import Event
+
+
+@dataclass(frozen=True)
+class Due:
+    """An event and the Unix time it is due."""
+
+    event: Event
+    at: float
+
+
+class Dispatcher:
+    """The queue between the released steps and the users that send."""
+
+    def __init__(self, events: Sequence[Event], clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._steps: dict[int, list[Event]] = defaultdict(list)
+        for event in events:
+            self._steps[event.step].append(event)
+        self._released: set[int] = set()
+        self._ready: Queue[Due] = Queue()
+        self._sending = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no user is sending."""
+        return self._sending == 0
+
+    def follow(self, control: Control) -> None:
+        """Starts the steps that `control` releases and that are not running yet."""
+        for step, at in control.released_at.items():
+            number = int(step)
+            if number not in self._released:
+                self._released.add(number)
+                gevent.spawn(self._feed, self._steps[number], at)
+
+    def play_next(self, send: Callable[[Due], None]) -> None:
+        """Waits for the next due event and has it sent."""
+        due = self._ready.get()
+        self._sending += 1
+        try:
+            send(due)
+        finally:
+            self._sending -= 1
+
+    def _feed(self, events: Sequence[Event], released_at: float) -> None:
+        for event in events:
+            at = released_at + event.offset_seconds
+            gevent.sleep(max(0.0, at - self._clock()))
+            self._ready.put(Due(event, at))

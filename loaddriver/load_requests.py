@@ -1,0 +1,124 @@
+"""How an event of the plan becomes a request, and what an answer means. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from loaddriver.load_files import Endpoint
+from loaddriver.manifests import WORKLOAD_LABEL
+from loaddriver.plan import ChurnEvent, CreateEvent
+
+MOST_ATTEMPTS = 6
+_FIRST_PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 10.0
+_TOO_MANY_REQUESTS = 429
+_CONFLICT = 409
+_NOT_FOUND = 404
+_NO_ANSWER = 0
+_SERVER_ERRORS = 500
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    uid: str
+    creation_timestamp: str
+    deletion_timestamp: str | None = None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """The fields of a Pod that choosing a victim needs."""
+
+    metadata: _Metadata
+    status: _Status = _Status()
+
+
+class _PodList(msgspec.Struct, frozen=True):
+    items: list[Pod] | None = None
+
+
+_pod_list = msgspec.json.Decoder(_PodList)
+
+
+def request_headers(endpoint: Endpoint) -> dict[str, str]:
+    """Headers of every request to a cluster."""
+    return {
+        "Authorization": f"Bearer {endpoint.token}",
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+    }
+
+
+def create_url(endpoint: Endpoint, event: CreateEvent) -> str:
+    """Where a create goes."""
+    return f"{endpoint.url}{event.path}"
+
+
+def pod_list_url(endpoint: Endpoint, event: ChurnEvent) -> str:
+    """Where the pods of a workload are listed."""
+    query = urlencode({"labelSelector": f"{WORKLOAD_LABEL}={event.workload}"})
+    return f"{endpoint.url}/api/v1/namespaces/{quote(event.namespace)}/pods?{query}"
+
+
+def pod_url(endpoint: Endpoint, event: ChurnEvent, pod: Pod) -> str:
+    """Where one pod of a workload is deleted."""
+    namespace, name = quote(event.namespace), quote(pod.metadata.name)
+    return f"{endpoint.url}/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def delete_body(pod: Pod) -> bytes:
+    """Deletes this very pod, not a later one of its name."""
+    return msgspec.json.encode({"preconditions": {"uid": pod.metadata.uid}})
+
+
+def pods_of(body: bytes) -> list[Pod]:
+    """The pods in the answer to a list. Raises msgspec.DecodeError."""
+    return _pod_list.decode(body).items or []
+
+
+def victim(pods: Sequence[Pod], rank: int) -> Pod | None:
+    """The live pod of that rank, oldest first and then by name; ranks go round.
+
+    Controllers choose pod names, so a rank is all that a plan can fix.
+    """
+    live = [
+        pod
+        for pod in pods
+        if pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in ("Succeeded", "Failed")
+    ]
+    live.sort(key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
+    return live[rank % len(live)] if live else None
+
+
+def pause_seconds(status: int, attempt: int, retry_after: str | None) -> float | None:
+    """How long to wait before the next attempt, or None when there should be none.
+
+    Attempts count from 1. The server's own Retry-After comes before our doubling
+    pauses; both are bounded.
+    """
+    again = status in (_TOO_MANY_REQUESTS, _NO_ANSWER) or status >= _SERVER_ERRORS
+    if not again or attempt >= MOST_ATTEMPTS:
+        return None
+    if retry_after is not None and retry_after.isdecimal():
+        return min(float(retry_after), _LONGEST_PAUSE_SECONDS)
+    return min(_FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1), _LONGEST_PAUSE_SECONDS)
+
+
+def succeeded(verb: str, status: int, attempts: int) -> bool:
+    """Whether the event did its work.
+
+    An earlier attempt may have worked although its answer was lost, so a retried
+    create may find its object there, and a retried delete may find it gone.
+    """
+    if 200 <= status < 300:
+        return True
+    if verb == "create":
+        return attempts > 1 and status == _CONFLICT
+    return status == _NOT_FOUND or (attempts > 1 and status == _CONFLICT)

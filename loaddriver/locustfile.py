@@ -1,0 +1,174 @@
+"""The load as Locust plays it: tenants who create objects and delete pods on schedule.
+
+Run by Locust, not imported. Its files come in environment variables, because
+Locust owns the command line. Locust's own latency figures are rounded and used
+for nothing; what counts is in the results file.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import gevent
+import msgspec
+from locust import FastHttpUser, LoadTestShape, task
+
+from loaddriver.load_dispatch import Dispatcher, Due
+from loaddriver.load_files import (
+    CLUSTERS_VARIABLE,
+    CONTROL_VARIABLE,
+    PLAN_VARIABLE,
+    RESULTS_VARIABLE,
+    Endpoint,
+    Result,
+    Started,
+    read_control,
+    read_endpoints,
+)
+from loaddriver.load_requests import (
+    create_url,
+    delete_body,
+    pause_seconds,
+    pod_list_url,
+    pod_url,
+    pods_of,
+    request_headers,
+    succeeded,
+    victim,
+)
+from loaddriver.plan import ChurnEvent, CreateEvent
+from loaddriver.plan_files import load_plan
+
+# Enough that a slow answer does not keep the next event waiting, few enough for two cores.
+_USERS = 24
+_OK = 200
+_LAST_ANSWERS_SECONDS = 5.0
+
+_ENDPOINTS = read_endpoints(Path(os.environ[CLUSTERS_VARIABLE]))
+_CONTROL = Path(os.environ[CONTROL_VARIABLE])
+_RESULTS = os.open(os.environ[RESULTS_VARIABLE], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+_DISPATCHER = Dispatcher(load_plan(Path(os.environ[PLAN_VARIABLE])).events, time.time)
+
+
+def _record(line: Started | Result) -> None:
+    os.write(_RESULTS, msgspec.json.encode(line) + b"\n")
+
+
+def _checked_tls() -> gevent.ssl.SSLContext:
+    """A context that trusts the clusters' own authorities."""
+    context = gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT)
+    for endpoint in _ENDPOINTS:
+        context.load_verify_locations(endpoint.ca_file)
+    return context
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The last answer to a request, and how many attempts it took."""
+
+    status: int
+    attempts: int
+    body: bytes
+    error: str
+
+
+class Tenant(FastHttpUser):
+    """One of the users that share the plan: takes the next due event and plays it."""
+
+    host = _ENDPOINTS[0].url
+    insecure = any(endpoint.ca_file is None for endpoint in _ENDPOINTS)
+    ssl_context_factory = None if insecure else staticmethod(_checked_tls)
+    network_timeout = 30.0
+    connection_timeout = 10.0
+
+    @task
+    def play(self) -> None:
+        """Plays one event."""
+        _DISPATCHER.play_next(self._send)
+
+    def _send(self, due: Due) -> None:
+        sent = time.time()
+        endpoint = _ENDPOINTS[due.event.cluster]
+        if isinstance(due.event, CreateEvent):
+            url, body = create_url(endpoint, due.event), bytes(due.event.body)
+            answer = self._ask("POST", url, endpoint, body)
+            _record(_result(due, "create", due.event.name, sent, answer))
+        else:
+            name, answer = self._churn(due.event, endpoint)
+            _record(_result(due, "delete", name, sent, answer))
+
+    def _churn(self, event: ChurnEvent, endpoint: Endpoint) -> tuple[str, Answer]:
+        listed = self._ask("GET", pod_list_url(endpoint, event), endpoint, b"")
+        if listed.status != _OK:
+            return "", listed
+        pod = victim(pods_of(listed.body), event.rank)
+        if pod is None:
+            return "", Answer(listed.status, listed.attempts, b"", "no live pod to delete")
+        url = pod_url(endpoint, event, pod)
+        return pod.metadata.name, self._ask("DELETE", url, endpoint, delete_body(pod))
+
+    def _ask(self, method: str, url: str, endpoint: Endpoint, body: bytes) -> Answer:
+        headers, attempts = request_headers(endpoint), 0
+        while True:
+            attempts += 1
+            with self.client.request(
+                method,
+                url,
+                name=f"{method} {endpoint.name}",
+                data=body,  # type: ignore[arg-type]  # bytes are sent as they are
+                headers=headers,
+                catch_response=True,
+            ) as response:
+                response.success()
+            retry_after = (response.headers or {}).get("Retry-After")
+            pause = pause_seconds(response.status_code, attempts, retry_after)
+            if pause is None:
+                # Locust calls every refusal an error; only the lack of an answer is one here.
+                error = "" if response.status_code else f"no answer: {response.error}"
+                return Answer(response.status_code, attempts, response.content or b"", error)
+            gevent.sleep(pause)
+
+
+def _result(due: Due, verb: str, name: str, sent: float, answer: Answer) -> Result:
+    ok = not answer.error and succeeded(verb, answer.status, answer.attempts)
+    refusal = "" if ok else answer.body[:300].decode(errors="replace")
+    return Result(
+        id=due.event.id,
+        cluster=due.event.cluster,
+        step=due.event.step,
+        verb=verb,
+        name=name,
+        due=due.at,
+        sent=sent,
+        done=time.time(),
+        lateness_seconds=max(0.0, sent - due.at),
+        status=answer.status,
+        attempts=answer.attempts,
+        ok=ok,
+        detail=answer.error or refusal,
+    )
+
+
+class Releases(LoadTestShape):
+    """Releases the steps that the runner allows; the number of users never changes."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # published half typed
+        self._started = False
+        self._stopped_at: float | None = None
+
+    def tick(self) -> tuple[int, float] | None:
+        """Called by Locust every second; None ends the process with exit code 0."""
+        control = read_control(_CONTROL)
+        _DISPATCHER.follow(control)
+        if not self._started and self.runner is not None and self.runner.user_count == _USERS:
+            self._started = True
+            _record(Started(at=time.time()))
+        return None if control.stop and self._drained() else (_USERS, _USERS)
+
+    def _drained(self) -> bool:
+        """Whether the answers still out have come, or had their time."""
+        self._stopped_at = self._stopped_at or time.monotonic()
+        waited = time.monotonic() - self._stopped_at
+        return _DISPATCHER.idle or waited > _LAST_ANSWERS_SECONDS

@@ -1,0 +1,197 @@
+"""Whether a run can work at all, worked out before anything is started.
+
+Pure: the machine's figures are passed in. The rates come from measured runs of
+the real control plane on two cores; they are estimates and said to be so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from loaddriver.catalog import PodSize
+from loaddriver.demand import Demand, SizeDemand
+from loaddriver.errors import InfrastructureError, ProfileError
+from loaddriver.inventory import SUPPLY_CLASSES, SeedMachine, rack_sizes, supply_counts
+from loaddriver.profile import Profile
+
+GIBIBYTE = 2**30
+# One control plane at rest, and what each pod adds to its API server, etcd and caches.
+_CLUSTER_BYTES = int(0.9 * GIBIBYTE)
+_POD_BYTES = 60 * 1024
+# Audit lines, component logs and results, uncompressed.
+_RUN_DISK_BYTES = 200 * 2**20
+_POD_DISK_BYTES = 20 * 1024
+_PODS_PER_SECOND = 150
+_START_SECONDS = 15
+
+
+@dataclass(frozen=True)
+class Host:
+    """What this machine has left: memory and disk in bytes, and its cores."""
+
+    cores: int
+    memory_available_bytes: int
+    disk_free_bytes: int
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """The sums, as lines to print, and why the run must not start, if so."""
+
+    lines: tuple[str, ...]
+    profile_refusals: tuple[str, ...]
+    host_refusals: tuple[str, ...]
+
+    def raise_refusals(self) -> None:
+        """Raises ProfileError or InfrastructureError when there is a reason not to start."""
+        if self.profile_refusals:
+            raise ProfileError(self.profile_refusals)
+        if self.host_refusals:
+            raise InfrastructureError("\n".join(self.host_refusals))
+
+
+def preflight(
+    profile: Profile, demand: Demand, machines: tuple[SeedMachine, ...], host: Host
+) -> Preflight:
+    """The feasibility of `profile`, whose plan needs `demand` of the fleet `machines`."""
+    return Preflight(
+        lines=(
+            *_demand_lines(profile, demand),
+            *_cost_lines(profile, host),
+        ),
+        profile_refusals=(
+            *_supply_refusals(profile, demand),
+            *_rack_refusals(profile, demand, machines),
+            *_budget_refusals(profile),
+        ),
+        host_refusals=tuple(_host_refusals(profile, host)),
+    )
+
+
+def memory_bytes(profile: Profile) -> int:
+    """The memory that the run is expected to take at its peak."""
+    settings = profile.settings
+    return settings.clusters * _CLUSTER_BYTES + settings.pods * _POD_BYTES
+
+
+def disk_bytes(profile: Profile) -> int:
+    """The disk that the run's logs and results are expected to take."""
+    return _RUN_DISK_BYTES + profile.settings.pods * _POD_DISK_BYTES
+
+
+def ramp_seconds(profile: Profile) -> float:
+    """The time the ramp is expected to take: its steps, or binding if that is slower."""
+    ramp = profile.settings.ramp
+    return max(ramp.steps * ramp.step_seconds, profile.settings.pods / _PODS_PER_SECOND)
+
+
+def _size_of(profile: Profile, size: SizeDemand) -> PodSize:
+    return profile.catalog.archetype(size.archetype).sizes[size.size]
+
+
+def _size_name(profile: Profile, size: SizeDemand) -> str:
+    return f"{size.archetype} on {'/'.join(_size_of(profile, size).instance_types)}"
+
+
+def _demand_lines(profile: Profile, demand: Demand) -> Iterator[str]:
+    """A table in 80 columns: what is needed, what BigFleet will hand out, what there is."""
+    clusters = profile.settings.clusters
+    yield (
+        f"{profile.name}: {demand.pods:,} pods in {clusters} cluster{'s' * (clusters > 1)}, "
+        f"{demand.same_rack_share:.1%} of them in same-rack gangs"
+    )
+    yield _row("machines", "pods", "needed", "handed", *(name[:4] for name in SUPPLY_CLASSES))
+    offered = dict.fromkeys(SUPPLY_CLASSES, 0)
+    for size in demand.sizes:
+        supply = supply_counts(profile.settings.fleet, size)
+        offered = {name: offered[name] + supply[name] for name in SUPPLY_CLASSES}
+        needed = size.pods, size.machines_packed, size.machines_claimed
+        yield _row(_size_name(profile, size), *needed, *supply.values())
+    sums = demand.pods, demand.machines_packed, demand.machines_claimed
+    yield _row("all", *sums, *offered.values())
+
+
+def _row(name: str, *cells: object) -> str:
+    return (
+        f"  {name:<41}"
+        + "".join(f"{cell!s:>7}" for cell in cells[:3])
+        + "".join(f"{cell!s:>5}" for cell in cells[3:])
+    )
+
+
+def _cost_lines(profile: Profile, host: Host) -> Iterator[str]:
+    seconds = _START_SECONDS + ramp_seconds(profile) + profile.settings.soak.seconds
+    yield (
+        f"  expected here ({host.cores} cores): about {_gibibytes(memory_bytes(profile))} memory, "
+        f"{_gibibytes(disk_bytes(profile))} disk, {seconds / 60:.1f} minutes"
+    )
+
+
+def _supply_refusals(profile: Profile, demand: Demand) -> Iterator[str]:
+    fleet = profile.settings.fleet
+    for size in demand.sizes:
+        offered = sum(supply_counts(fleet, size).values())
+        if offered < size.machines_claimed:
+            least = 1 - fleet.idle_factor - fleet.spot_factor
+            yield (
+                f"{profile.name}/profile.yaml: fleet: {_size_name(profile, size)} needs "
+                f"{size.machines_claimed} machines, the fleet has {offered}; raise "
+                f"fleet.speculativeFactor to at least {least:g}"
+            )
+
+
+def _rack_refusals(
+    profile: Profile, demand: Demand, machines: tuple[SeedMachine, ...]
+) -> Iterator[str]:
+    """Gangs larger than a machine must each find all their machines in one rack."""
+    for size in demand.sizes:
+        if not size.gang_machines or size.same_rack_pods == 0:
+            continue
+        room = rack_sizes(machines, _size_of(profile, size).instance_types)
+        homeless = _without_rack(size.gang_machines, room)
+        if homeless:
+            yield (
+                f"{profile.name}/profile.yaml: fleet: {len(homeless)} of "
+                f"{len(size.gang_machines)} {size.archetype} gangs (the largest of "
+                f"{max(homeless)} machines) find no rack with room for all of them; raise "
+                f"fleet.speculativeFactor or fleet.machinesPerRack"
+            )
+
+
+def _without_rack(gangs: tuple[int, ...], room: list[int]) -> list[int]:
+    """The gangs left over when the largest go first, each to the tightest rack that holds it."""
+    free, homeless = list(room), []
+    for gang in sorted(gangs, reverse=True):
+        fitting = [place for place, left in enumerate(free) if left >= gang]
+        if not fitting:
+            homeless.append(gang)
+            continue
+        free[min(fitting, key=lambda place: free[place])] -= gang
+    return homeless
+
+
+def _budget_refusals(profile: Profile) -> Iterator[str]:
+    budget = profile.settings.ramp.budget_seconds
+    expected = ramp_seconds(profile)
+    if expected > budget:
+        yield (
+            f"{profile.name}/profile.yaml: ramp.budgetSeconds = {budget:g}: binding "
+            f"{profile.settings.pods} pods takes about {expected:.0f} s on two cores; raise it"
+        )
+
+
+def _host_refusals(profile: Profile, host: Host) -> Iterator[str]:
+    for name, need, has in (
+        ("memory", memory_bytes(profile), host.memory_available_bytes),
+        ("disk", disk_bytes(profile), host.disk_free_bytes),
+    ):
+        if need > has:
+            yield (
+                f"{profile.name} needs about {_gibibytes(need)} of {name}, this machine has "
+                f"{_gibibytes(has)} free; choose a smaller profile or free some"
+            )
+
+
+def _gibibytes(amount: int) -> str:
+    return f"{amount / GIBIBYTE:.1f} GiB"

@@ -1,0 +1,200 @@
+"""What a run does and what it must reach: profiles/<name>/profile.yaml and expect.yaml.
+
+Strict on purpose: a key that does nothing, or a number in the wrong unit, makes
+a run that measures something else than its author thinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from loaddriver.catalog import Catalog, Count, NotNegative, Share, load_catalog
+from loaddriver.errors import ProfileError
+from loaddriver.profile_checks import setting_problems
+from loaddriver.profile_overrides import apply_overrides
+from loaddriver.strict_decode import Problem, Record, decode
+from loaddriver.strict_hints import did_you_mean
+from loaddriver.strict_yaml import read_yaml
+
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Sentence = Annotated[str, msgspec.Meta(min_length=10)]
+
+
+class Distribution(Record, frozen=True, kw_only=True):
+    """A log-normal delay, by its median and 99th percentile, in seconds."""
+
+    median: Positive
+    p99: Positive
+
+
+class MachineLatency(Record, frozen=True, kw_only=True):
+    """How long the fake provider takes for each transition: a constant or a distribution."""
+
+    create_seconds: Seconds | Distribution
+    configure_seconds: Seconds | Distribution
+    drain_seconds: Seconds | Distribution
+    delete_seconds: Seconds | Distribution
+
+
+class Fleet(Record, frozen=True, kw_only=True):
+    """Supply, as multiples of the machines that each pod size needs.
+
+    Idle machines exist already, speculative ones can be had on demand, spot ones
+    cheaper and less surely: they are taken back at their hourly probability,
+    where `spotMarketHoursPerSecond` hours pass in a second. A rack holds machines
+    of one pod size.
+    """
+
+    idle_factor: NotNegative
+    speculative_factor: NotNegative
+    spot_factor: NotNegative = 0.0
+    spot_market_hours_per_second: NotNegative = 0.0
+    machines_per_rack: Count
+    latency: MachineLatency
+
+
+class Ramp(Record, frozen=True, kw_only=True):
+    """From an empty cluster to all pods, in steps.
+
+    `hold` releases a step once the one before bound well (backlog and p99 within
+    their limits), `observe` at fixed times whatever happens, A step's requests are spread over
+    `stepSeconds`; the whole ramp has `budgetSeconds`.
+    """
+
+    gate: Literal["hold", "observe"]
+    steps: Count
+    step_seconds: Positive
+    max_backlog_pods: Annotated[int, msgspec.Meta(ge=0)]
+    max_step_p99_seconds: Positive
+    budget_seconds: Positive
+
+
+class Soak(Record, frozen=True, kw_only=True):
+    """The judged phase: full load, and pods deleted (and so recreated) at a steady rate.
+
+    The rate is over all clusters together.
+    """
+
+    seconds: Seconds
+    churn_pods_per_second: NotNegative
+
+
+class Bigfleet(Record, frozen=True, kw_only=True):
+    """The settings of the system under test that change what is measured."""
+
+    cycle_seconds: Positive
+    rollup_seconds: Positive
+    reclaim_cap_fraction: Share
+    reclaim_hold_seconds: Seconds
+    idle_hold_seconds: Seconds
+
+
+class Settings(Record, frozen=True, kw_only=True):
+    """profile.yaml, key by key."""
+
+    summary: Sentence
+    seed: Annotated[int, msgspec.Meta(ge=0)]
+    clusters: Count
+    pods_per_cluster: Count
+    weights: str | dict[str, NotNegative]
+    fleet: Fleet
+    ramp: Ramp
+    soak: Soak
+    anchors: Literal["on", "off"]
+    bigfleet: Bigfleet
+
+    @property
+    def pods(self) -> int:
+        """All pods of the run, over all clusters."""
+        return self.clusters * self.pods_per_cluster
+
+
+class Gate(Record, frozen=True, kw_only=True):
+    """A limit on one number of the summary (dotted path), and why it is that limit."""
+
+    name: str
+    metric: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9]*(\.[A-Za-z0-9]+)*$")]
+    op: Literal["<=", ">=", "=="]
+    limit: float
+    unit: str
+    origin: Sentence
+
+
+class Expectations(Record, frozen=True, kw_only=True):
+    """expect.yaml."""
+
+    gates: Annotated[tuple[Gate, ...], msgspec.Meta(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile with everything it refers to, checked."""
+
+    name: str
+    settings: Settings
+    gates: tuple[Gate, ...]
+    catalog: Catalog
+
+
+def profile_names(profiles_dir: Path) -> tuple[str, ...]:
+    """The profiles that `profiles_dir` holds."""
+    return tuple(sorted(path.parent.name for path in profiles_dir.glob("*/profile.yaml")))
+
+
+def load_profile(
+    name: str, profiles_dir: Path, overrides: Sequence[str] = (), seed: int | None = None
+) -> Profile:
+    """The profile called `name`, after `overrides` ("dotted.key=yaml value") and `seed`.
+
+    Raises ProfileError with every mistake in profile.yaml, expect.yaml, the
+    catalog and the overrides.
+    """
+    known = profile_names(profiles_dir)
+    if name not in known:
+        raise ProfileError([f"there is no profile {name!r}{did_you_mean(name, known)}"])
+    catalog = load_catalog(profiles_dir, name)
+    where = f"{name}/profile.yaml"
+    raw = read_yaml(profiles_dir / name / "profile.yaml", where)
+    raw, changed = apply_overrides(raw, overrides, seed, where)
+    settings, problems = decode(raw, Settings)
+    if settings is not None:
+        problems = setting_problems(settings, catalog)
+    lines = [_line(problem, where, changed) for problem in problems]
+    gates, gate_lines = _gates(profiles_dir / name / "expect.yaml", f"{name}/expect.yaml")
+    if settings is None or lines or gate_lines:
+        raise ProfileError([*lines, *gate_lines])
+    return Profile(name, settings, gates, catalog)
+
+
+def load_gates(path: Path) -> tuple[Gate, ...]:
+    """The gates of an expectation file anywhere. Raises ProfileError."""
+    gates, lines = _gates(path, str(path))
+    if lines:
+        raise ProfileError(lines)
+    return gates
+
+
+def _gates(path: Path, where: str) -> tuple[tuple[Gate, ...], list[str]]:
+    try:
+        raw: Any = read_yaml(path, where)
+    except ProfileError as error:
+        return (), list(error.problems)
+    expectations, problems = decode(raw, Expectations)
+    if expectations is None:
+        return (), [_line(problem, where, ()) for problem in problems]
+    names = [gate.name for gate in expectations.gates]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    return expectations.gates, [f"{where}: two gates are called {name!r}" for name in repeated]
+
+
+def _line(problem: Problem, where: str, changed: Sequence[str]) -> str:
+    """A problem as one line; blames SET or SEED when that is where the value came from."""
+    touched = any(problem.path == path or problem.path.startswith(f"{path}.") for path in changed)
+    origin = f"{where} (overridden on the command line)" if touched else where
+    return f"{origin}: {problem.path} {problem.text}"

@@ -1,0 +1,90 @@
+"""Sums and relations between keys that no single key can be blamed for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from loaddriver.catalog import Archetype, Catalog, pod_shares
+from loaddriver.errors import ProfileError
+from loaddriver.strict_decode import Problem
+
+if TYPE_CHECKING:
+    from loaddriver.profile import Settings
+
+_FASTEST_TURNOVER_SECONDS = 10
+
+
+def setting_problems(settings: Settings, catalog: Catalog) -> list[Problem]:
+    """Everything impossible in settings that are well formed key by key."""
+    return [
+        *_weight_problems(settings, catalog),
+        *_latency_problems(settings),
+        *_ramp_problems(settings),
+        *_soak_problems(settings),
+    ]
+
+
+def _weight_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:
+    try:
+        shares = pod_shares(settings.weights, catalog)
+    except ProfileError as error:
+        for line in error.problems:
+            path, _, text = line.partition(" ")
+            yield Problem(path.rstrip(":"), text)
+        return
+    for name in shares:
+        yield from _rack_problems(catalog.archetype(name), settings.fleet.machines_per_rack)
+
+
+def _rack_problems(archetype: Archetype, machines_per_rack: int) -> Iterator[Problem]:
+    gang = archetype.gang
+    if gang is None or gang.topology != "sameRack":
+        return
+    machines = -(-gang.size.max // archetype.pods_per_machine)
+    if machines > machines_per_rack:
+        yield Problem(
+            "fleet.machinesPerRack",
+            f"= {machines_per_rack}: a {archetype.name} gang of {gang.size.max} pods needs "
+            f"{machines} machines in one rack; write at least {machines}",
+        )
+
+
+def _latency_problems(settings: Settings) -> Iterator[Problem]:
+    latency = settings.fleet.latency
+    for name in ("create_seconds", "configure_seconds", "drain_seconds", "delete_seconds"):
+        delay = getattr(latency, name)
+        if not isinstance(delay, float | int) and delay.p99 < delay.median:
+            key = name.replace("_seconds", "Seconds")
+            yield Problem(
+                f"fleet.latency.{key}.p99",
+                f"= {delay.p99:g} lies below the median {delay.median:g}; swap or raise it",
+            )
+
+
+def _ramp_problems(settings: Settings) -> Iterator[Problem]:
+    ramp = settings.ramp
+    if ramp.steps > settings.pods_per_cluster:
+        yield Problem(
+            "ramp.steps",
+            f"= {ramp.steps}: there are only {settings.pods_per_cluster} pods per cluster",
+        )
+    least = ramp.steps * ramp.step_seconds
+    if ramp.budget_seconds < least:
+        yield Problem(
+            "ramp.budgetSeconds",
+            f"= {ramp.budget_seconds:g}: {ramp.steps} steps of {ramp.step_seconds:g} s need "
+            f"{least:g} s even when nothing waits; write at least {least:g}",
+        )
+
+
+def _soak_problems(settings: Settings) -> Iterator[Problem]:
+    churn = settings.soak.churn_pods_per_second
+    most = settings.pods / _FASTEST_TURNOVER_SECONDS
+    if churn > most:
+        yield Problem(
+            "soak.churnPodsPerSecond",
+            f"= {churn:g}: with {settings.pods} pods that replaces every pod within "
+            f"{_FASTEST_TURNOVER_SECONDS} s; it is in pods per second over all clusters, "
+            f"at most {most:g} here",
+        )

@@ -1,0 +1,27 @@
+"""How far the harness's own eyes are behind the API servers' logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from loaddriver.record.recorder import Observations
+
+
+def receipt_lags_seconds(observed: Sequence[Observations]) -> list[float]:
+    """Receipt by watch minus the log's stamp, for every creation and binding that both have.
+
+    Negative where a watch was faster than the log's last word on the request.
+    """
+    return [lag / 1e6 for each in observed for lag in _lags_micros(each)]
+
+
+def _lags_micros(observed: Observations) -> Iterator[int]:
+    if observed.audit is None:
+        return
+    bound = {binding.uid: binding.at_micros for binding in reversed(observed.audit.bindings)}
+    for uid, sighting in observed.watch.pods.items():
+        created = observed.audit.pods.get(uid)
+        if created is not None:
+            yield sighting.created_micros - created.at_micros
+        if sighting.bound_micros is not None and uid in bound:
+            yield sighting.bound_micros - bound[uid]

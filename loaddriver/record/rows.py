@@ -1,0 +1,214 @@
+"""One row per created pod: everything that is known of it, from whichever source knows best."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from loaddriver.manifests import ARCHETYPE_LABEL, GROUP_LABEL, STEP_LABEL, WORKLOAD_LABEL
+from loaddriver.record.audit import Name
+from loaddriver.record.hops import credible, split
+from loaddriver.record.journal import Acquisition, Journal
+from loaddriver.record.nodes import NodeLife, life_at, node_lives
+from loaddriver.record.recorder import Observations
+from loaddriver.record.watching import PodSighting
+
+BINDERS: Mapping[str, str] = {"system:kube-scheduler": "scheduler", "load-driver": "anchor"}
+_OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """A pod of the load. Moments are microseconds since 1970, None where nothing was observed.
+
+    `bound_by` is scheduler, anchor, other, or "" where no log says so; `source` is audit, watch or
+    mixed (a stamp that the log lacks was taken from the watch). `found_room` says that its node
+    was ready before the pod came; None if that is not known. A pod that was not bound waited until
+    it was deleted or observation ended.
+    """
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    archetype: str
+    workload: str
+    group: str
+    step: str
+    created_micros: int
+    seen_micros: int | None
+    acknowledged_micros: int | None
+    decided_micros: int | None
+    provisioned_micros: int | None
+    node: str
+    rack: str
+    node_created_micros: int | None
+    node_ready_micros: int | None
+    bound_micros: int | None
+    bound_by: str
+    deleted_micros: int | None
+    observed_until_micros: int
+    source: str
+    found_room: bool | None
+
+    @property
+    def waited_seconds(self) -> float:
+        """From creation to binding, or as long as it was observed to wait."""
+        return (self._waited_until_micros - self.created_micros) / 1e6
+
+    @property
+    def _waited_until_micros(self) -> int:
+        until = self.bound_micros or self.deleted_micros or self.observed_until_micros
+        return max(until, self.created_micros)
+
+    def hops_micros(self) -> dict[str, int]:
+        """The parts of its wait, adding up to it exactly; nothing for a pod never bound."""
+        if self.bound_micros is None:
+            return {}
+        reached = {
+            "seen": self.seen_micros,
+            "rolledUp": self.acknowledged_micros,
+            "decided": self.decided_micros,
+            "provisioned": self.provisioned_micros,
+            "nodeReady": self.node_ready_micros,
+        }
+        waited = self.found_room is False
+        reached_in_time = credible(reached, self.bound_micros, waited)
+        return split(self.created_micros, self.bound_micros, reached_in_time)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    micros: int
+    by: str
+    logged: bool
+
+
+def build_rows(observed: Sequence[Observations], journal: Journal | None = None) -> list[PodRow]:
+    """All rows of all clusters, in order of creation. Pure: the same stamps give the same rows."""
+    rows = [row for each in observed for row in _Joining(each, journal).rows()]
+    return sorted(rows, key=lambda row: (row.created_micros, row.cluster, row.uid))
+
+
+class _Joining:
+    """The lookups of one cluster's join."""
+
+    def __init__(self, observed: Observations, journal: Journal | None) -> None:
+        self._observed, self._journal = observed, journal
+        self._lives = node_lives(observed)
+        self._pods = _load_pods(observed)
+        self._by_name: defaultdict[Name, list[tuple[int, str]]] = defaultdict(list)
+        for uid, pod in self._pods.items():
+            self._by_name[pod.namespace, pod.name].append((pod.created_micros, uid))
+        for bearers in self._by_name.values():
+            bearers.sort()
+        self._bound = self._bindings()
+        self._removed = self._removals()
+
+    def rows(self) -> list[PodRow]:
+        return [self._row(uid, pod) for uid, pod in self._pods.items()]
+
+    def _row(self, uid: str, pod: _Pod) -> PodRow:
+        sighting = self._observed.watch.pods.get(uid)
+        bound = self._bound.get(uid)
+        node = sighting.node if sighting else ""
+        life = life_at(self._lives.get(node, ()), bound.micros) if bound else None
+        acquired = self._acquisition(life)
+        request = (pod.namespace, f"{pod.name}-{uid[:8]}")
+        audit = self._observed.audit
+        return PodRow(
+            cluster=self._observed.cluster,
+            namespace=pod.namespace,
+            name=pod.name,
+            uid=uid,
+            archetype=pod.labels.get(ARCHETYPE_LABEL, ""),
+            workload=pod.labels[WORKLOAD_LABEL],
+            group=pod.labels.get(GROUP_LABEL, ""),
+            step=pod.labels.get(STEP_LABEL, ""),
+            created_micros=pod.created_micros,
+            seen_micros=audit.requested.get(request) if audit else None,
+            acknowledged_micros=audit.acknowledged.get(request) if audit else None,
+            decided_micros=acquired.decided_micros,
+            provisioned_micros=acquired.provisioned_micros,
+            node=node,
+            rack=life.rack if life else "",
+            node_created_micros=life.created_micros if life else None,
+            node_ready_micros=life.ready_micros if life else None,
+            bound_micros=bound.micros if bound else None,
+            bound_by=bound.by if bound else "",
+            deleted_micros=self._removed.get(uid, sighting.deleted_micros if sighting else None),
+            observed_until_micros=self._observed.ended_micros,
+            source=_source(pod, bound),
+            found_room=_found_room(pod.created_micros, life),
+        )
+
+    def _acquisition(self, life: NodeLife | None) -> Acquisition:
+        if self._journal is None or life is None:
+            return Acquisition(None, None)
+        return self._journal.acquisition(life.name, life.previous_micros, life.created_micros)
+
+    def _bindings(self) -> dict[str, _Bound]:
+        """The log's first, and what only the watch has seen."""
+        bound: dict[str, _Bound] = {}
+        for binding in self._observed.audit.bindings if self._observed.audit else ():
+            uid = binding.uid or self._bearer(binding.name, binding.at_micros)
+            bound.setdefault(
+                uid, _Bound(binding.at_micros, BINDERS.get(binding.writer, _OTHER), True)
+            )
+        for uid, sighting in self._observed.watch.pods.items():
+            if sighting.bound_micros is not None:
+                bound.setdefault(uid, _Bound(sighting.bound_micros, "", False))
+        return bound
+
+    def _removals(self) -> dict[str, int]:
+        removed: dict[str, int] = {}
+        for removal in self._observed.audit.removals if self._observed.audit else ():
+            uid = self._bearer(removal.name, removal.at_micros)
+            removed[uid] = min(removed.get(uid, removal.at_micros), removal.at_micros)
+        return removed
+
+    def _bearer(self, name: Name, at_micros: int) -> str:
+        """The UID of the pod that bore the name at that moment: StatefulSets use names again."""
+        bearers = self._by_name.get(name, [])
+        position = bisect_right(bearers, at_micros, key=lambda bearer: bearer[0])
+        return bearers[position - 1][1] if position else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    created_micros: int
+    logged: bool | None
+
+
+def _load_pods(observed: Observations) -> dict[str, _Pod]:
+    """Pods of the load only, by UID; `logged` is None where there is no log."""
+    pods: dict[str, _Pod] = {}
+    for uid, created in observed.audit.pods.items() if observed.audit else ():
+        meta = created.pod
+        pods[uid] = _Pod(meta.namespace, meta.name, meta.labels, created.at_micros, True)
+    for uid, sighting in observed.watch.pods.items():
+        pods.setdefault(uid, _from_sighting(sighting, observed))
+    return {uid: pod for uid, pod in pods.items() if WORKLOAD_LABEL in pod.labels}
+
+
+def _from_sighting(sighting: PodSighting, observed: Observations) -> _Pod:
+    logged = None if observed.audit is None else False
+    return _Pod(sighting.namespace, sighting.name, sighting.labels, sighting.created_micros, logged)
+
+
+def _source(pod: _Pod, bound: _Bound | None) -> str:
+    stamps = {bool(pod.logged)} | ({bound.logged} if bound else set())
+    if len(stamps) == 2:
+        return "mixed"
+    return "audit" if stamps.pop() else "watch"
+
+
+def _found_room(created_micros: int, life: NodeLife | None) -> bool | None:
+    if life is None:
+        return None
+    return (life.ready_micros or life.created_micros) <= created_micros

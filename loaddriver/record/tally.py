@@ -1,0 +1,95 @@
+"""Running counts while a run goes on, for the live view and for the gate of the ramp."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long pods waited, in seconds: those that were bound, and those that were not (yet)."""
+
+    bound: tuple[float, ...]
+    unbound: tuple[float, ...]
+
+
+class Tally:
+    """Counts of one cluster, fed by its audit log, or by its watch where there is no log."""
+
+    def __init__(self) -> None:
+        self.created_total = 0
+        self.bound_total = 0
+        self.last_created_micros = 0
+        self._waiting: dict[str, tuple[int, str]] = {}
+        self._bound_early: dict[str, int] = {}
+        self._bound: defaultdict[str, list[float]] = defaultdict(list)
+        self._withdrawn: defaultdict[str, list[float]] = defaultdict(list)
+
+    @property
+    def backlog(self) -> int:
+        """Pods that exist and have no node."""
+        return len(self._waiting)
+
+    def created(self, uid: str, at_micros: int, step: str) -> None:
+        """A pod came."""
+        self.created_total += 1
+        self.last_created_micros = max(self.last_created_micros, at_micros)
+        self._waiting[uid] = (at_micros, step)
+        if uid in self._bound_early:
+            self.bound(uid, self._bound_early.pop(uid))
+
+    def bound(self, uid: str, at_micros: int) -> None:
+        """A pod got its node. A busy server may log this before the pod's creation."""
+        waited = self._waiting.pop(uid, None)
+        if waited is None:
+            self._bound_early[uid] = at_micros
+            return
+        self.bound_total += 1
+        self._bound[waited[1]].append(max(0, at_micros - waited[0]) / 1e6)
+
+    def removed(self, uid: str, at_micros: int) -> None:
+        """A pod was deleted; if it still waited, it waited in vain."""
+        waited = self._waiting.pop(uid, None)
+        if waited is not None:
+            self._withdrawn[waited[1]].append(max(0, at_micros - waited[0]) / 1e6)
+
+    def waits(self, now_micros: int, step: str | None = None) -> Waits:
+        """All waits so far, or those of one step of the ramp."""
+        waiting = [
+            max(0, now_micros - since) / 1e6
+            for since, of_step in self._waiting.values()
+            if step in (None, of_step)
+        ]
+        return Waits(
+            tuple(_of_step(self._bound, step)), (*waiting, *_of_step(self._withdrawn, step))
+        )
+
+
+class Deaf:
+    """Listens to nothing: the second source of stamps must not count pods again."""
+
+    def created(self, uid: str, at_micros: int, step: str) -> None:
+        """Not counted."""
+
+    def bound(self, uid: str, at_micros: int) -> None:
+        """Not counted."""
+
+    def removed(self, uid: str, at_micros: int) -> None:
+        """Not counted."""
+
+
+def all_waits(tallies: Iterable[Tally], now_micros: int, step: str | None = None) -> Waits:
+    """The waits of several clusters together."""
+    parts = [tally.waits(now_micros, step) for tally in tallies]
+    return Waits(
+        tuple(wait for part in parts for wait in part.bound),
+        tuple(wait for part in parts for wait in part.unbound),
+    )
+
+
+def _of_step(waits: dict[str, list[float]], step: str | None) -> Iterable[float]:
+    if step is not None:
+        return waits.get(step, [])
+    return (wait for of_step in waits.values() for wait in of_step)

@@ -1,0 +1,1 @@
+"""The files of a run: a summary, a report, a JUnit file, the pods. It renders, measures nothing."""

@@ -1,0 +1,74 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from loaddriver.judge.percentiles import AtLeast, Quantile
+
+ABSENT = "\u2013"
+_NARROW_SPACE = "\u202f"
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands apart."""
+    return ABSENT if value is None else f"{value:,.0f}"
+
+
+def quantile(value: Quantile) -> str:
+    """A quantile in seconds, without its unit; a bound is marked as one."""
+    if isinstance(value, AtLeast):
+        return f"\u2265{_NARROW_SPACE}{plain_seconds(value.at_least)}"
+    return ABSENT if value is None else plain_seconds(value)
+
+
+def plain_seconds(value: float) -> str:
+    """Seconds without their unit, as exact as their size deserves."""
+    size = abs(value)
+    return f"{value:,.{3 if size < 1 else 2 if size < 100 else 1}f}"
+
+
+def spoken_quantile(value: Quantile) -> str:
+    """A quantile with its unit, for a sentence or a tile."""
+    if isinstance(value, AtLeast):
+        return f"\u2265{_NARROW_SPACE}{seconds(value.at_least)}"
+    return ABSENT if value is None else seconds(value)
+
+
+def seconds(value: float) -> str:
+    """A time of any length in the unit that suits it."""
+    size = abs(value)
+    if size < 0.9995:
+        return f"{value * 1000:.0f}{_NARROW_SPACE}ms"
+    if size < 600:
+        return f"{value:.{1 if size >= 9.995 else 2}f}{_NARROW_SPACE}s"
+    return clock(value)
+
+
+def clock(value: float) -> str:
+    """A duration as hours, minutes and seconds: `6:04` or `1:02:03`."""
+    minutes, rest = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def share(part: float, whole: float) -> str:
+    """A percentage that says 100 only when it is all, and 0 only when it is nothing."""
+    if not whole:
+        return ABSENT
+    percent = 100 * part / whole
+    if part not in (0, whole):
+        percent = min(max(percent, 0.1), 99.9)
+    return f"{percent:.1f}".removesuffix(".0") + f"{_NARROW_SPACE}%"
+
+
+def moment(unix_seconds: float) -> str:
+    """A date and time in UTC."""
+    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def words(key: str) -> str:
+    """A camelCase key as words: `rollupSendSeconds.p99` is `rollup send seconds, p99`."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", key.replace(".", ", "))
+    return " ".join(w if w.isupper() and len(w) > 1 else w.lower() for w in spaced.split(" "))

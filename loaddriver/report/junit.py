@@ -1,0 +1,50 @@
+"""junit.xml: one test case per gate, so that a CI system shows which limit was missed."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as Xml
+
+from loaddriver.judge.gates import GateResult
+from loaddriver.judge.schema import Summary
+
+_OUTCOME = "the run can be judged"
+
+
+def render_junit(summary: Summary) -> bytes:
+    """The file's content. A run that voided itself or broke off is a case of its own, in error."""
+    suite = Xml.Element(
+        "testsuite",
+        name=f"scaletest {summary.run.profile}",
+        tests=str(len(summary.gates) + 1),
+        failures=str(sum(not g.passed for g in summary.gates) + bool(summary.failures)),
+        errors=str(int(_broken(summary))),
+        time=f"{summary.run.duration_seconds:.3f}",
+    )
+    _outcome_case(suite, summary)
+    for gate in summary.gates:
+        _gate_case(suite, summary, gate)
+    root = Xml.Element("testsuites")
+    root.append(suite)
+    Xml.indent(root)
+    content: bytes = Xml.tostring(root, encoding="utf-8", xml_declaration=True)
+    return content
+
+
+def _outcome_case(suite: Xml.Element, summary: Summary) -> None:
+    case = Xml.SubElement(suite, "testcase", classname=summary.run.profile, name=_OUTCOME)
+    if _broken(summary):
+        Xml.SubElement(case, "error", message=summary.verdict).text = "\n".join(summary.why)
+    elif summary.failures:
+        text = "\n".join(summary.failures)
+        Xml.SubElement(case, "failure", message=summary.failures[0]).text = text
+
+
+def _gate_case(suite: Xml.Element, summary: Summary, gate: GateResult) -> None:
+    case = Xml.SubElement(suite, "testcase", classname=summary.run.profile, name=gate.name)
+    if not gate.passed:
+        failure = Xml.SubElement(case, "failure", message=gate.sentence)
+        failure.text = f"{gate.sentence}\nmetric: {gate.metric}\norigin: {gate.origin}"
+
+
+def _broken(summary: Summary) -> bool:
+    return summary.verdict in ("error", "invalid")

@@ -1,0 +1,33 @@
+"""report.html: one file that shows the whole run, without scripts and without anything external."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from loaddriver.judge.schema import Summary
+from loaddriver.report import figures, plots, view
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render_page(summary: Summary, files: Sequence[tuple[str, str]]) -> str:
+    """The page. `files` are names beside the report and what each holds."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(
+        summary=summary,
+        view=view,
+        figures=figures,
+        plots=plots,
+        files=files,
+        style=Markup((_TEMPLATES / "style.css").read_text()),
+    )

@@ -1,0 +1,131 @@
+"""The report's charts, each drawn for wide, middling and narrow screens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from loaddriver.judge.schema import OVERALL, Summary
+from loaddriver.report import axes, figures
+from loaddriver.report.charts import Band, Chart, Line, Mark, Points, Size, draw
+
+_WIDTHS = {"wide": 1020, "middling": 640, "narrow": 350}
+_PIXELS_PER_TICK = 82
+_PIXELS_PER_POINT = 2
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A chart at every width, and the names and tones of its lines."""
+
+    drawings: Markup
+    legend: Sequence[tuple[str, int]]
+
+
+def latency_plot(summary: Summary) -> Plot | None:
+    """The share of pods bound over the time since their creation; None when none was bound."""
+    names = [name for name, points in summary.curves.items() if points]
+    if OVERALL not in names:
+        return None
+    lines = [Line(_shown(name), summary.curves[name], tone) for tone, name in enumerate(names)]
+    times = [x for line in lines for x, _ in line.points]
+    marks = _percentile_marks(summary)
+
+    def chart(width: int) -> Chart:
+        return Chart(
+            says=f"Share of pods bound by time since creation: {_said(marks)}",
+            lines=lines,
+            x=axes.latencies(min(times), max(times), "time from creation to binding", width // 62),
+            y=axes.percents("share of pods bound"),
+            marks=marks,
+        )
+
+    return _plot(chart, 340, lines)
+
+
+def demand_plot(summary: Summary) -> Plot:
+    """Pods created and bound, added up over the run."""
+    line = summary.timeline
+    return _over_time(
+        summary,
+        "pods",
+        [("created", line.created, 8, False), ("bound", line.bound, 1, False)],
+        240,
+    )
+
+
+def backlog_plot(summary: Summary) -> Plot:
+    """Pods without a node."""
+    series = [("waiting for a node", summary.timeline.backlog, 2, True)]
+    return _over_time(summary, "pods without a node", series, 180)
+
+
+def nodes_plot(summary: Summary) -> Plot:
+    """Ready nodes."""
+    series = [("ready nodes", summary.timeline.nodes_ready, 3, True)]
+    return _over_time(summary, "ready nodes", series, 180)
+
+
+def _over_time(
+    summary: Summary, unit: str, series: Sequence[tuple[str, list[int], int, bool]], height: int
+) -> Plot:
+    length = max(1, len(summary.timeline.created) - 1)
+    highest = max(max(values) for _, values, _, _ in series)
+
+    def chart(width: int) -> Chart:
+        lines = [
+            Line(name, thinned(values, width // _PIXELS_PER_POINT), tone, filled)
+            for name, values, tone, filled in series
+        ]
+        return Chart(
+            says=f"{unit} over time, at most {figures.count(highest)}",
+            lines=lines,
+            x=axes.clock(length, "time since the first pod", width // _PIXELS_PER_TICK),
+            y=axes.amounts(highest, unit, 4 if height > 200 else 3),
+            bands=_soak(summary, length),
+            stepped=True,
+        )
+
+    return _plot(chart, height, chart(_WIDTHS["wide"]).lines)
+
+
+def thinned(values: Sequence[int], most: int) -> Points:
+    """At most so many points, each the largest of its stretch, so that no peak is lost."""
+    stretch = -(-len(values) // most)
+    starts = range(0, len(values), stretch)
+    return [(start, max(values[start : start + stretch])) for start in starts]
+
+
+def _plot(chart: Callable[[int], Chart], height: int, lines: Sequence[Line]) -> Plot:
+    drawings = Markup("").join(
+        Markup('<div class="{}">{}</div>').format(kind, draw(chart(width), Size(width, height)))
+        for kind, width in _WIDTHS.items()
+    )
+    return Plot(drawings, [(line.name, line.tone) for line in lines])
+
+
+def _shown(name: str) -> str:
+    return "all pods" if name == OVERALL else name
+
+
+def _percentile_marks(summary: Summary) -> list[Mark]:
+    latency = summary.bind_latency_seconds
+    known = (("p50", 0.5, latency.p50), ("p99", 0.99, latency.p99))
+    return [
+        Mark(value, portion, f"{name} {figures.seconds(value)}")
+        for name, portion, value in known
+        if isinstance(value, float)
+    ]
+
+
+def _said(marks: Sequence[Mark]) -> str:
+    return ", ".join(mark.text for mark in marks) or "too few to know a percentile"
+
+
+def _soak(summary: Summary, length: float) -> list[Band]:
+    began = summary.run.soak_started_unix_seconds
+    if began is None:
+        return []
+    return [Band(max(0, began - summary.timeline.start_unix_seconds), length, "soak")]

@@ -1,0 +1,84 @@
+"""A run's folder: writes what a run leaves behind, and reads it again."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from loaddriver.errors import ProfileError
+from loaddriver.judge.schema import SCHEMA, Summary
+from loaddriver.record.rows import PodRow
+from loaddriver.report.junit import render_junit
+from loaddriver.report.page import render_page
+from loaddriver.report.table import read_rows, write_rows
+
+SUMMARY, REPORT, JUNIT, PODS = "summary.json", "report.html", "junit.xml", "pods.csv.gz"
+_KNOWN = {
+    SUMMARY: "every number of this page and more, for programs",
+    JUNIT: "the gates as test cases, for CI",
+    PODS: "one line per created pod with all its stamps",
+    "plan.jsonl": "every request of the load and when it was due",
+    "logs": "the logs of all components",
+}
+_NUMBERS = re.compile(r"\[\s*\n[\s\d.,eE+-]*?\]")
+_PAIRS = re.compile(r"\[\s*\n(?:\s*\[[-\d., eE+]*\],?\s*)+\]")
+
+
+def write_results(folder: Path, summary: Summary, rows: Sequence[PodRow]) -> None:
+    """Write all files of a run into `folder`; whoever reads one meanwhile sees it whole."""
+    write_rows(folder / PODS, rows)
+    write_judgement(folder, summary)
+
+
+def write_judgement(folder: Path, summary: Summary) -> None:
+    """Write what the verdict is part of: the summary, the report and the JUnit file."""
+    _replace(folder / JUNIT, render_junit(summary))
+    _replace(folder / SUMMARY, encode_summary(summary))
+    _replace(folder / REPORT, render_page(summary, _files(folder)).encode())
+
+
+def read_summary(folder: Path) -> Summary:
+    """The summary of a results folder.
+
+    Raises ProfileError, in a sentence, when there is none or it is of another schema.
+    """
+    path = folder / SUMMARY
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Summary)
+    except OSError as error:
+        raise ProfileError(
+            [f"{path}: {error.strerror}; name the folder of a finished run"]
+        ) from None
+    except msgspec.MsgspecError as error:
+        raise ProfileError([f"{path}: not a summary of schema {SCHEMA}: {error}"]) from None
+
+
+def read_pods(folder: Path) -> list[PodRow]:
+    """The rows of a results folder."""
+    return read_rows(folder / PODS)
+
+
+def encode_summary(summary: Summary) -> bytes:
+    """As JSON for people and programs: indented, keys in order, lists of numbers on one line."""
+    text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
+    text = _NUMBERS.sub(_on_one_line, text)
+    return (_PAIRS.sub(_on_one_line, text) + "\n").encode()
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    return re.sub(r"\s+", " ", found.group()).replace("[ ", "[").replace(" ]", "]")
+
+
+def _files(folder: Path) -> list[tuple[str, str]]:
+    names = [name for name in _KNOWN if (folder / name).exists()]
+    return [(f"{name}/" if (folder / name).is_dir() else name, _KNOWN[name]) for name in names]
+
+
+def _replace(path: Path, content: bytes) -> None:
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content)
+    os.replace(part, path)

@@ -1,0 +1,46 @@
+"""pods.csv.gz: one line per created pod, so that anybody can redo the sums."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Sequence
+from dataclasses import astuple, fields
+from pathlib import Path
+
+import msgspec
+
+from loaddriver.record.rows import PodRow
+
+_COLUMNS = tuple(field.name for field in fields(PodRow))
+
+
+def write_rows(path: Path, rows: Sequence[PodRow]) -> None:
+    """Write all rows; what is not known is empty. The same rows give the same bytes."""
+    with (
+        path.open("wb") as raw,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed,
+        io.TextIOWrapper(packed, encoding="utf-8", newline="") as text,
+    ):
+        writer = csv.writer(text)
+        writer.writerow(_COLUMNS)
+        writer.writerows(map(astuple, rows))
+
+
+def read_rows(path: Path) -> list[PodRow]:
+    """The rows of a file that `write_rows` wrote; msgspec.ValidationError if it is another's."""
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
+        lines = [
+            {key: _unwritten(key, value) for key, value in line.items()}
+            for line in csv.DictReader(text)
+        ]
+    return msgspec.convert(lines, list[PodRow], strict=False)
+
+
+def _unwritten(key: str, value: str) -> str | None:
+    """Empty means unknown for numbers and truths; for texts it is the empty text."""
+    return None if value == "" and key not in _TEXTS else value
+
+
+_TEXTS = frozenset(field.name for field in fields(PodRow) if field.type == "str")

@@ -1,0 +1,143 @@
+"""Ramp and soak: releases the load step by step and waits for what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from loaddriver.judge.percentiles import least, quantiles
+from loaddriver.load import RELEASE_NOTICE_SECONDS, LoadProcess
+from loaddriver.plan import SETUP_STEP, Plan, Step
+from loaddriver.profile import Ramp, Soak
+from loaddriver.record.tally import all_waits
+from loaddriver.record.watching import now_micros
+from loaddriver.run.ramp import Move, RampView, next_move
+from loaddriver.run.watchers import Watchers
+
+_LOOK_SECONDS = 0.25
+# Longer than the time from a deletion to its replacement's line in the audit log.
+_QUIET_SECONDS = 2.0
+_SETUP_SECONDS = 60.0
+_SEND_SLACK_SECONDS = 60.0
+
+
+@dataclass
+class Course:
+    """How the load went so far; the live view and the summary read it.
+
+    `failures` are sentences that blame the system under test. `breaches` are the ramp's steps that
+    bound more slowly than the ramp allows.
+    """
+
+    phase: str = "starting"
+    detail: str = ""
+    steps_released: int = 0
+    soak_started_micros: int | None = None
+    soak_ends_at: float | None = None
+    breaches: set[int] = field(default_factory=set)
+    failures: list[str] = field(default_factory=list)
+
+
+class Phases:
+    """Plays one plan. `course` is updated as it goes; `changed` is called after each look."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        ramp: Ramp,
+        soak: Soak,
+        load: LoadProcess,
+        watchers: Watchers,
+        changed: Callable[[], None],
+    ) -> None:
+        self._plan, self._ramp, self._soak = plan, ramp, soak
+        self._load, self._watchers, self._changed = load, watchers, changed
+        self._ramp_started = 0.0
+        self._released_at = 0.0
+        self.course = Course()
+
+    async def play(self) -> None:
+        """Set up, ramp, soak, settle. Raises LoadProcessError when the load cannot be played."""
+        self.course.phase = "set-up"
+        self._load.release(SETUP_STEP, time.time())
+        await self._load.wait_for_step(SETUP_STEP, _SETUP_SECONDS)
+        if await self._climb():
+            await self._hold_load()
+            await self._settle()
+        self.course.phase = "finishing"
+
+    async def _climb(self) -> bool:
+        """Release the ramp's steps; whether the soak should follow."""
+        self.course.phase = "ramp"
+        self._ramp_started = time.time()
+        while True:
+            view = self._view()
+            verdict = next_move(self._ramp, view, time.time())
+            self.course.detail = verdict.reason
+            if verdict.breach:
+                self.course.breaches.add(view.steps_released)
+            if verdict.move is Move.RELEASE:
+                self._release(self._plan.steps[view.steps_released + 1])
+            elif verdict.move is Move.GIVE_UP:
+                self.course.failures.append(f"The ramp did not get through: {verdict.reason}.")
+                return False
+            elif verdict.move is not Move.WAIT:
+                return verdict.move is Move.DONE
+            await self._look()
+
+    async def _hold_load(self) -> None:
+        """The soak: churn is played for its whole length, whatever happens."""
+        soak = self._plan.steps[-1]
+        self.course.phase, self.course.detail = "soak", ""
+        self._release(soak)
+        self.course.soak_started_micros = round(self._released_at * 1e6)
+        self.course.soak_ends_at = self._released_at + self._soak.seconds
+        while time.time() < self.course.soak_ends_at:
+            await self._look()
+        await self._load.wait_for_step(soak.number, _SEND_SLACK_SECONDS)
+
+    async def _settle(self) -> None:
+        """Pods made in the soak's last moments get as long to bind as a step may take."""
+        self.course.phase = "settling"
+        now = time.time()
+        deadline, quiet_since = now + self._ramp.max_step_p99_seconds, now
+        while now < deadline and now - quiet_since < _QUIET_SECONDS:
+            self.course.detail = f"{self._backlog()} pods wait"
+            await self._look()
+            now = time.time()
+            if self._backlog():
+                quiet_since = now
+
+    def _release(self, step: Step) -> None:
+        self._released_at = time.time() + RELEASE_NOTICE_SECONDS
+        self._load.release(step.number, self._released_at)
+        if step.phase == "ramp":
+            self.course.steps_released = step.number
+
+    def _view(self) -> RampView:
+        number = self.course.steps_released
+        step = self._plan.steps[number]
+        waits = all_waits(self._watchers.tallies, now_micros(), str(number))
+        p99 = least(quantiles(waits.bound, waits.unbound).p99)
+        asked_for = sum(each.pods for each in self._plan.steps[: number + 1])
+        bound = sum(tally.bound_total for tally in self._watchers.tallies)
+        return RampView(
+            started_at=self._ramp_started,
+            steps_released=number,
+            last_released_at=self._released_at,
+            last_step_sent=self._load.step_finished(number),
+            last_step_pods=step.pods,
+            last_step_bound=len(waits.bound),
+            last_step_p99_seconds=p99 or 0.0,
+            # Pods that no controller has made yet wait as well.
+            backlog_pods=max(self._backlog(), asked_for - bound),
+        )
+
+    def _backlog(self) -> int:
+        return sum(tally.backlog for tally in self._watchers.tallies)
+
+    async def _look(self) -> None:
+        self._changed()
+        await asyncio.sleep(_LOOK_SECONDS)

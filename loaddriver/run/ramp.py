@@ -1,0 +1,109 @@
+"""When the next step of load is released: a pure function of how the last one bound.
+
+`hold` waits while binding is behind; a step that bound slowly is recorded as a breach, and the next
+one waits a step's length longer. `observe` releases at fixed times and records breaches, because a
+ramp that waits would hide a slow release.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from loaddriver.profile import Ramp
+
+
+@dataclass(frozen=True)
+class RampView:
+    """How the ramp stands. Times are seconds on one clock.
+
+    `last_step_*` speak of the step released last: whether all its requests were sent, how many of
+    its pods were planned and bound, and the p99 of create -> bind over all of them, unbound ones
+    counted with the time they have waited so far.
+    """
+
+    started_at: float
+    steps_released: int
+    last_released_at: float
+    last_step_sent: bool
+    last_step_pods: int
+    last_step_bound: int
+    last_step_p99_seconds: float
+    backlog_pods: int
+
+
+class Move(Enum):
+    """What to do now."""
+
+    RELEASE = "release the next step"
+    WAIT = "wait"
+    DONE = "all steps are released and bound"
+    GIVE_UP = "the ramp's budget is spent"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The move, why, and whether the last step was a breach of the ramp's limits."""
+
+    move: Move
+    reason: str
+    breach: bool = False
+
+
+def next_move(ramp: Ramp, view: RampView, now: float) -> Verdict:
+    """The one decision of the ramp, asked again until it is not WAIT."""
+    if view.steps_released == 0:
+        return Verdict(Move.RELEASE, "the first step")
+    breach = view.last_step_p99_seconds > ramp.max_step_p99_seconds
+    if ramp.gate == "observe":
+        return _by_the_clock(ramp, view, now, breach)
+    if now - view.started_at > ramp.budget_seconds:
+        return Verdict(Move.GIVE_UP, f"{_state(view)} after {ramp.budget_seconds:g} s", breach)
+    waiting = _still_binding(ramp, view)
+    if waiting:
+        return Verdict(Move.WAIT, waiting, breach)
+    if view.steps_released == ramp.steps:
+        return Verdict(Move.DONE, _state(view), breach)
+    pause = ramp.step_seconds * (2 if breach else 1)
+    if now < view.last_released_at + pause:
+        return Verdict(Move.WAIT, _slow(ramp, view) if breach else "the step's length", breach)
+    return Verdict(Move.RELEASE, "binding keeps up", breach)
+
+
+def _by_the_clock(ramp: Ramp, view: RampView, now: float, breach: bool) -> Verdict:
+    late = view.backlog_pods > ramp.max_backlog_pods
+    if view.steps_released < ramp.steps:
+        due = view.started_at + view.steps_released * ramp.step_seconds
+        move = Move.RELEASE if now >= due else Move.WAIT
+        return Verdict(move, "by the clock", breach or late)
+    if not _still_binding(ramp, view):
+        return Verdict(Move.DONE, _state(view), breach)
+    spent = now - view.started_at > ramp.budget_seconds
+    return Verdict(Move.GIVE_UP if spent else Move.WAIT, _state(view), breach or late)
+
+
+def _still_binding(ramp: Ramp, view: RampView) -> str:
+    """Why binding is behind, or an empty text."""
+    if not view.last_step_sent:
+        return "the step is still being sent"
+    last = view.steps_released == ramp.steps
+    if last and view.last_step_bound < view.last_step_pods:
+        return _state(view)
+    allowed = 0 if last else ramp.max_backlog_pods
+    if view.backlog_pods > allowed:
+        return f"{view.backlog_pods} pods wait, {allowed} may"
+    return ""
+
+
+def _state(view: RampView) -> str:
+    return (
+        f"step {view.steps_released}: {view.last_step_bound} of {view.last_step_pods} pods bound, "
+        f"{view.backlog_pods} waiting in all"
+    )
+
+
+def _slow(ramp: Ramp, view: RampView) -> str:
+    return (
+        f"step {view.steps_released} bound with p99 {view.last_step_p99_seconds:.1f} s, "
+        f"limit {ramp.max_step_p99_seconds:g} s"
+    )

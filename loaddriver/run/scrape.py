@@ -1,0 +1,97 @@
+"""What BigFleet says of itself at the end of a run, as numbers for the summary.
+
+A histogram's quantile is the upper bound of the bucket that holds it: never too small, at most
+twice too large.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from loaddriver.substrates.base import Endpoint
+
+Samples = Mapping[str, float]
+Buckets = Mapping[float, float]
+
+# Summary key: the histogram, and the label value that selects one of its series.
+_P99_SECONDS = {
+    "cycleP99Seconds": ("bigfleet_shard_cycle_duration_seconds", ""),
+    "configureP99Seconds": ("bigfleet_shard_configure_phase_seconds", ""),
+    "bootstrapP99Seconds": ("bigfleet_shard_request_bootstrap_seconds", ""),
+    "rollupBuildP99Seconds": ("bigfleet_operator_rollup_duration_seconds", "build"),
+    "rollupSendP99Seconds": ("bigfleet_operator_rollup_duration_seconds", "send"),
+}
+_SUMS = {
+    "shortfallsAtEnd": "bigfleet_shard_shortfalls",
+    "rollupsRejected": "bigfleet_operator_rollups_rejected_total",
+    "sessionReconnects": "bigfleet_operator_session_reconnects_total",
+    "ordersDropped": "bigfleet_shard_actions_dropped_total",
+    "transitionsAdopted": "bigfleet_shard_adopted_transitions_total",
+}
+
+
+async def components(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+    """Scrape every role once. Without the answer of each of them no number would be whole: then
+    there is none at all, and every gate on one fails.
+    """
+    texts = [await _metrics(e.addresses["observe"]) for e in endpoints]
+    if None in texts:
+        return {}
+    families = [f for text in texts for f in text_string_to_metric_families(text or "")]
+    samples = [s for family in families for s in family.samples]
+    result: dict[str, Any] = {}
+    for key, (name, label) in _P99_SECONDS.items():
+        buckets: defaultdict[float, float] = defaultdict(float)
+        for sample in samples:
+            if sample.name == f"{name}_bucket" and (not label or label in sample.labels.values()):
+                buckets[float(sample.labels["le"])] += sample.value
+        result[key] = quantile(buckets, 0.99)
+    known = {family.name for family in families}
+    for key, name in _SUMS.items():
+        if name.removesuffix("_total") not in known:  # nobody reports it: that is not zero
+            result[key] = None
+            continue
+        result[key] = sum(s.value for s in samples if s.name == name)
+    result["actions"] = {
+        s.labels["kind"]: s.value for s in samples if s.name == "bigfleet_shard_actions_total"
+    }
+    return result
+
+
+async def shortfalls(shard: Endpoint) -> int | None:
+    """Needs that all supply does not cover, as the shard says now; None if it does not answer."""
+    text = await _metrics(shard.addresses["observe"]) or ""
+    for family in text_string_to_metric_families(text):
+        if family.name == _SUMS["shortfallsAtEnd"]:
+            return int(sum(sample.value for sample in family.samples))
+    return None
+
+
+def quantile(buckets: Buckets, portion: float) -> float | None:
+    """The upper bound of the cumulative bucket that holds the quantile; None without samples.
+
+    A quantile beyond the last finite bound is unreadable, not that bound.
+    """
+    total = buckets.get(math.inf, 0.0)
+    if not total:
+        return None
+    bound = min(le for le, count in buckets.items() if count >= portion * total)
+    return bound if math.isfinite(bound) else None
+
+
+async def _metrics(address: str) -> str | None:
+    timeout = aiohttp.ClientTimeout(total=5)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"http://{address}/metrics") as response,
+        ):
+            return await response.text() if response.status == 200 else None
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return None

@@ -1,0 +1,221 @@
+"""Who may talk to a throwaway control plane: certificates, keys, tokens, kubeconfigs.
+
+Everything is made anew for each cluster, lies in the run's data directory with mode 0600 and is
+removed with it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+# Longer than any run; certificates end with the data directory anyway.
+_VALIDITY = timedelta(days=30)
+# A clock that is stepped back a little must not make a run fail.
+_BACKDATED = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One caller: the role it is known by here, its user name there, its groups."""
+
+    role: str
+    user: str
+    groups: tuple[str, ...] = ()
+
+
+HEALTH_CHECK = Identity("substrate-check", "substrate-check", ("system:masters",))
+
+IDENTITIES = (
+    Identity("admin", "admin", ("system:masters",)),
+    HEALTH_CHECK,
+    Identity("kube-controller-manager", "system:kube-controller-manager"),
+    Identity("kube-scheduler", "system:kube-scheduler"),
+    *(
+        Identity(name, name)
+        for name in (
+            "kwok",
+            "bigfleet-operator",
+            "bigfleet-pod-controller",
+            "load-driver",
+            "recorder",
+            "fake-host",
+        )
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Files of one cluster; `tokens` and `kubeconfigs` are keyed by role."""
+
+    ca_certificate: Path
+    serving_certificate: Path
+    serving_key: Path
+    service_account_public_key: Path
+    service_account_private_key: Path
+    token_file: Path
+    tokens: Mapping[str, str]
+    kubeconfigs: Mapping[str, Path]
+
+
+def issue(directory: Path, cluster: str, api_server: str) -> Credentials:
+    """Write all credentials of one cluster; `api_server` is the URL that kubeconfigs name."""
+    directory.mkdir(mode=0o700, parents=True)
+    ca_key, ca = _authority(cluster)
+    serving_key, serving = _serving_certificate(ca_key, ca)
+    account_key = ec.generate_private_key(ec.SECP256R1())
+    tokens = {identity.role: secrets.token_urlsafe(24) for identity in IDENTITIES}
+    ca_path = _write(directory / "ca.crt", _pem(ca))
+    return Credentials(
+        ca_certificate=ca_path,
+        serving_certificate=_write(directory / "serving.crt", _pem(serving)),
+        serving_key=_write(directory / "serving.key", _private_pem(serving_key)),
+        service_account_public_key=_write(
+            directory / "service-account.pub", _public_pem(account_key)
+        ),
+        service_account_private_key=_write(
+            directory / "service-account.key", _private_pem(account_key)
+        ),
+        token_file=_write(directory / "tokens.csv", _token_lines(tokens)),
+        tokens=tokens,
+        kubeconfigs={
+            role: _write(
+                directory / f"{role}.kubeconfig", _kubeconfig(cluster, api_server, ca_path, token)
+            )
+            for role, token in tokens.items()
+        },
+    )
+
+
+def _authority(cluster: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(f"scaletest {cluster}")
+    usage = _key_usage(key_cert_sign=True, crl_sign=True)
+    builder = (
+        _builder(name, name, key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+    )
+    return key, builder.sign(key, hashes.SHA256())
+
+
+def _serving_certificate(
+    ca_key: ec.EllipticCurvePrivateKey, ca: x509.Certificate
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = [
+        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+        x509.DNSName("localhost"),
+        x509.DNSName("kubernetes.default.svc"),
+    ]
+    builder = (
+        _builder(_name("localhost"), ca.subject, key)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(digital_signature=True), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
+        )
+    )
+    return key, builder.sign(ca_key, hashes.SHA256())
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BACKDATED)
+        .not_valid_after(now + _VALIDITY)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _key_usage(
+    *, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False
+) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=digital_signature,
+        key_cert_sign=key_cert_sign,
+        crl_sign=crl_sign,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _token_lines(tokens: Mapping[str, str]) -> bytes:
+    lines = [
+        f'{tokens[identity.role]},{identity.user},{identity.role},"{",".join(identity.groups)}"\n'
+        for identity in IDENTITIES
+    ]
+    return "".join(lines).encode()
+
+
+def _kubeconfig(cluster: str, api_server: str, ca: Path, token: str) -> bytes:
+    context = {"cluster": cluster, "user": "this"}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {
+                    "name": cluster,
+                    "cluster": {"server": api_server, "certificate-authority": str(ca)},
+                }
+            ],
+            "users": [{"name": "this", "user": {"token": token}}],
+            "contexts": [{"name": cluster, "context": context}],
+            "current-context": cluster,
+        }
+    ).encode()
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def _public_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+def _write(path: Path, content: bytes) -> Path:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    return path

@@ -1,0 +1,119 @@
+"""A run's throwaway directory: in memory where there is room, marked, swept when orphaned."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from loaddriver.substrates.base import SubstrateError
+from loaddriver.substrates.warden.cleaning import MARKER_FILE, Account, clean
+
+_SHARED_MEMORY = Path("/dev/shm")
+# Several etcds with their logs and snapshots; a container's usual 64 MiB would be full at once.
+_ROOM_NEEDED_BYTES = 2 << 30
+_SWEEP_DEADLINE_SECONDS = 10.0
+# Goes into paths, socket names (107 bytes at most) and an environment variable.
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
+
+
+class DataDirectory:
+    """A directory that bears its run's marker; the marker is locked while the run lives."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self.descriptor = descriptor
+
+    @classmethod
+    def create(cls, run_id: str, root: Path) -> DataDirectory:
+        """Make `<root>/bigfleet-<uid>-<run id>`. Raises SubstrateError."""
+        if not _RUN_ID.fullmatch(run_id):
+            raise SubstrateError(
+                f"run id {run_id!r} must be 1 to 48 letters, digits, dots, dashes or underscores"
+            )
+        path = root / f"{_prefix()}{run_id}"
+        try:
+            path.mkdir(mode=0o700)
+            return cls(path, _locked_marker(path, run_id))
+        except OSError as error:
+            raise SubstrateError(
+                f"cannot make the data directory {path}: {error.strerror}"
+            ) from error
+
+    def discard(self) -> None:
+        """Remove it before anything was started in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.close()
+
+    def close(self) -> None:
+        """Unlock the marker; whoever finds the directory afterwards may remove it."""
+        os.close(self.descriptor)
+
+
+def data_roots() -> tuple[Path, ...]:
+    """Where data directories may be, the best first."""
+    return (_SHARED_MEMORY, Path(tempfile.gettempdir()))
+
+
+def roomiest_root(roots: Sequence[Path]) -> Path:
+    """Return the first root that is writable and has room. Raises SubstrateError."""
+    for root in roots:
+        if _writable(root) and shutil.disk_usage(root).free >= _ROOM_NEEDED_BYTES:
+            return root
+    raise SubstrateError(
+        f"no room for the clusters' data: {' and '.join(map(str, roots))} "
+        f"must offer {_ROOM_NEEDED_BYTES >> 30} GiB free; free some space"
+    )
+
+
+def _writable(root: Path) -> bool:
+    return root.is_dir() and os.access(root, os.W_OK | os.X_OK)
+
+
+def sweep(roots: Sequence[Path]) -> list[tuple[str, Account]]:
+    """Clean up after runs of this user whose runner and warden are both gone, by run id."""
+    return [
+        (run_id, clean(run_id, [path], _SWEEP_DEADLINE_SECONDS))
+        for root in roots
+        for path, run_id in _orphans(root)
+    ]
+
+
+def _orphans(root: Path) -> Iterator[tuple[Path, str]]:
+    for path in root.glob(f"{_prefix()}*"):
+        run_id = path.name.removeprefix(_prefix())
+        if _marker_is_unlocked(path):
+            yield path, run_id
+
+
+def _marker_is_unlocked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path / MARKER_FILE, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _locked_marker(path: Path, run_id: str) -> int:
+    # Locked under another name first: a sweep never sees a marker that its owner has not locked.
+    draft = path / f"{MARKER_FILE}.draft"
+    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    os.write(descriptor, run_id.encode())
+    draft.rename(path / MARKER_FILE)
+    return descriptor
+
+
+def _prefix() -> str:
+    return f"bigfleet-{os.getuid()}-"

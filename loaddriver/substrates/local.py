@@ -1,0 +1,142 @@
+"""The local substrate: real binaries and BigFleet roles as child processes on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import aiohttp
+
+from loaddriver.substrates.base import (
+    Capabilities,
+    Cluster,
+    Death,
+    Endpoint,
+    RoleSpec,
+    SubstrateError,
+)
+from loaddriver.substrates.components import Binaries, Layout, LocalSettings
+from loaddriver.substrates.controlplane import ControlPlane
+from loaddriver.substrates.ports import LOOPBACK, HeldPorts
+from loaddriver.substrates.probes import answers
+from loaddriver.substrates.processes import Process, Supervisor, until_ready
+
+# The data is thrown away, and kube-apiserver would linger for many seconds.
+_COMPONENT_GRACE_SECONDS = 0.3
+_ROLE_GRACE_SECONDS = 1.0
+_ROLE_EXIT_SECONDS = 30.0
+# sun_path of a Unix socket holds 108 bytes, the last of them zero.
+_SOCKET_PATH_BYTES = 107
+
+
+class LocalSubstrate:
+    """Clusters and roles of one run. Make it inside a running event loop and always `stop` it.
+
+    `data_directory` is the run scope's, on memory if possible; `environment` is what BigFleet
+    roles inherit.
+    """
+
+    name = "local"
+    capabilities = Capabilities(audit_log=True, own_scheduler=True)
+
+    def __init__(
+        self,
+        run_id: str,
+        data_directory: Path,
+        log_directory: Path,
+        binaries: Binaries,
+        environment: Mapping[str, str],
+        settings: LocalSettings | None = None,
+    ) -> None:
+        self._data_directory = data_directory
+        self._log_directory = log_directory
+        self._binaries = binaries
+        self._environment = dict(environment)
+        self._settings = settings or LocalSettings()
+        self._ports = HeldPorts()
+        self._supervisor = Supervisor(run_id)
+        self._clusters: list[str] = []
+        self._roles: set[str] = set()
+
+    async def start_clusters(self, names: Sequence[str]) -> list[Cluster]:
+        """Start the named clusters, all at the same time.
+
+        Raises SubstrateError for the first that fails, once the others have stopped starting.
+        """
+        planes = [self._control_plane(name) for name in names]
+        self._clusters += names
+        tasks = [asyncio.create_task(plane.start()) for plane in planes]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def start_role(self, role: RoleSpec) -> Endpoint:
+        """Start `python -m bigfleet ...`, or again after a declared exit. Raises SubstrateError."""
+        await self._supervisor.await_expected_exit(role.name, _ROLE_EXIT_SECONDS)
+        addresses = {
+            port: f"{LOOPBACK}:{self._ports.hold(f'{role.name}/{port}')}" for port in role.ports
+        }
+        command = _role_command(role, addresses)
+        log_path = self._log_directory / f"{role.name}.log"
+        process = self._supervisor.start(role.name, command, log_path, self._environment)
+        self._roles.add(role.name)
+        if role.observe_port is not None:
+            url = f"http://{addresses[role.observe_port]}/readyz"
+            async with aiohttp.ClientSession() as session:
+                await until_ready(
+                    process,
+                    lambda: answers(session, url),
+                    self._settings.start_deadline_seconds,
+                )
+        return Endpoint(role.name, addresses, process.pid, log_path)
+
+    def expect_exit(self, name: str) -> None:
+        """Declare that a role, or `<cluster>/<component>`, will end."""
+        self._supervisor.expect_exit(name)
+
+    async def first_death(self) -> Death:
+        """Wait for the first exit that was not declared."""
+        return await self._supervisor.first_death()
+
+    async def stop(self) -> None:
+        """End all roles, the last started first, then all clusters at the same time."""
+        await self._supervisor.stop(self._running_roles(), _ROLE_GRACE_SECONDS)
+        await asyncio.gather(*(self._stop_cluster(name) for name in self._clusters))
+        self._ports.release()
+
+    def versions(self) -> dict[str, str]:
+        """Version of each control plane component."""
+        return dict(self._binaries.versions)
+
+    def _running_roles(self) -> list[Process]:
+        return [each for each in self._supervisor.running() if each.name in self._roles]
+
+    async def _stop_cluster(self, name: str) -> None:
+        processes = self._supervisor.running(f"{name}/")
+        await self._supervisor.stop(processes, _COMPONENT_GRACE_SECONDS)
+
+    def _control_plane(self, name: str) -> ControlPlane:
+        layout = Layout(
+            data=self._data_directory / name,
+            logs=self._log_directory / name,
+            api_server_port=self._ports.hold(f"{name}/kube-apiserver"),
+            controller_manager_port=self._ports.hold(f"{name}/kube-controller-manager"),
+            scheduler_port=self._ports.hold(f"{name}/kube-scheduler"),
+        )
+        if len(bytes(layout.etcd_socket)) > _SOCKET_PATH_BYTES:
+            raise SubstrateError(
+                f"{layout.etcd_socket} is too long for a socket; use a shorter cluster name"
+            )
+        return ControlPlane(name, self._binaries, layout, self._settings, self._supervisor)
+
+
+def _role_command(role: RoleSpec, addresses: Mapping[str, str]) -> list[str]:
+    arguments = list(role.arguments)
+    for name, address in addresses.items():
+        arguments = [each.replace(f"{{{name}}}", address) for each in arguments]
+    return [sys.executable, "-m", "bigfleet", *arguments]

@@ -1,0 +1,82 @@
+"""What a new control plane must show before it counts as started, and what it needs for that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from bigfleet.api.kube.client import APPLY_PATCH, NO_ANSWER, ApiError, KubeClient
+from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
+
+_HARNESS_RBAC = Path(__file__).with_name("manifests") / "harness-rbac.yaml"
+_APPLY = {"fieldManager": "scaletest", "force": "true"}
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_COLLECTIONS = {
+    "ClusterRole": f"{_RBAC}/clusterroles",
+    "ClusterRoleBinding": f"{_RBAC}/clusterrolebindings",
+    "Role": f"{_RBAC}/namespaces/{{namespace}}/roles",
+    "RoleBinding": f"{_RBAC}/namespaces/{{namespace}}/rolebindings",
+    "FlowSchema": "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
+}
+_NODE = "substrate-check"
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _NodeStatus(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class _NodeSpec(msgspec.Struct):
+    taints: list[Any] = []
+
+
+class _Node(msgspec.Struct):
+    spec: _NodeSpec
+    status: _NodeStatus
+
+
+async def answers(client: KubeClient, path: str) -> bool:
+    """Say whether a GET of this path succeeds now."""
+    try:
+        await client.get(path)
+    except (ApiError, *NO_ANSWER):
+        return False
+    return True
+
+
+async def grant_harness_roles(client: KubeClient) -> None:
+    """Give the harness's own identities their rights; `client` is a cluster administrator."""
+    for manifest in yaml.safe_load_all(_HARNESS_RBAC.read_text()):
+        metadata = manifest["metadata"]
+        collection = _COLLECTIONS[manifest["kind"]].format(namespace=metadata.get("namespace"))
+        await client.patch(f"{collection}/{metadata['name']}", manifest, APPLY_PATCH, _APPLY)
+
+
+async def add_check_node(client: KubeClient) -> None:
+    """Register a Node of no use, for kwok to play."""
+    key, value = FAKE_NODE_ANNOTATION
+    metadata = {
+        "name": _NODE,
+        "labels": {"kubernetes.io/hostname": _NODE},
+        "annotations": {key: value},
+    }
+    await client.create("/api/v1/nodes", {"kind": "Node", "metadata": metadata})
+
+
+async def check_node_is_usable(client: KubeClient) -> bool:
+    """Ready by kwok's word, and the node controller has taken its not-ready taint away."""
+    node = msgspec.json.decode(await client.get(f"/api/v1/nodes/{_NODE}"), type=_Node)
+    ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+    return ready and not node.spec.taints
+
+
+async def remove_check_node(client: KubeClient) -> None:
+    """Leave the cluster empty."""
+    await client.delete(f"/api/v1/nodes/{_NODE}")

@@ -1,0 +1,99 @@
+"""One measuring run per machine: two at once would measure each other."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from loaddriver.substrates.base import SubstrateError
+
+
+class MachineBusy(SubstrateError):
+    """Another measuring run holds this machine."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who runs; `started_at` is an ISO 8601 time."""
+
+    pid: int
+    profile: str
+    started_at: str
+
+
+class RunLock:
+    """A lock that the kernel releases when the last process that has it open is gone."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    @classmethod
+    def acquire(cls, path: Path, holder: Holder) -> RunLock:
+        """Take the lock and leave the holder's details in it.
+
+        Raises MachineBusy, naming the run that has it, and SubstrateError when the file is not
+        ours to lock.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise SubstrateError(f"cannot open the run lock {path}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.pread(descriptor, 4096, 0)
+            os.close(descriptor)
+            raise MachineBusy(_refusal(other, path)) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)
+        return cls(descriptor)
+
+    def release(self) -> None:
+        """Let go of it; a warden that inherited the lock still keeps it until it ends."""
+        os.close(self.descriptor)
+
+
+def machine_lock_path() -> Path:
+    """Where runs of this user on this machine meet."""
+    return Path(tempfile.gettempdir()) / f"bigfleet-scaletest-{os.getuid()}.lock"
+
+
+def current_holder(path: Path) -> Holder | None:
+    """Who holds the machine now; None when nobody does. It leaves no trace of having looked."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read_holder(os.pread(descriptor, 4096, 0)) or Holder(0, "unknown", "")
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _read_holder(content: bytes) -> Holder | None:
+    try:
+        return Holder(**json.loads(content))
+    except (ValueError, TypeError):
+        return None
+
+
+def _refusal(content: bytes, path: Path) -> str:
+    other = _read_holder(content)
+    if other is None:
+        return f"another measuring run is just starting on this machine (lock {path}); wait for it"
+    who = f"pid {other.pid}, profile {other.profile}, started {other.started_at}"
+    if not Path(f"/proc/{other.pid}").exists():
+        return (
+            f"the last measuring run ({who}) is still being cleaned up; try again in some seconds"
+        )
+    return (
+        f"another measuring run is under way on this machine: {who}; "
+        f"wait for it, or end it with: kill -INT {other.pid}"
+    )

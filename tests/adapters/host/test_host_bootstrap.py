@@ -1,0 +1,111 @@
+"""What a host makes of its bootstrap blob."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bigfleet.adapters.host import bootstrap
+from bigfleet.adapters.host.instant import InstantHost
+from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.ports.host import Boot, HostFailure
+
+MACHINE = Machine(
+    id="m-1",
+    state=MachineState.CONFIGURING,
+    instance_type="m6i.large",
+    zone="zone-a",
+    capacity_type=CapacityType.SPOT,
+    price_per_hour=1.0,
+    interruption_probability=0.0,
+    resources={"cpu": 4_000, "memory": 2**20, "pods": 110_000},
+    allocatable={"cpu": 3_900, "memory": 2**20, "pods": 110_000},
+    labels={"topology.kubernetes.io/zone": "zone-a"},
+    cluster="c",
+)
+TOKEN = "secret-of-one-node"
+
+
+def boot(**changes: Any) -> Boot:
+    """A boot of m-1 with a good blob, changed so."""
+    blob = {
+        "apiServer": "https://127.0.0.1:6443",
+        "caPem": "pem",
+        "token": TOKEN,
+        "nodeName": "m-1",
+        "labels": {"team": "blue", "topology.kubernetes.io/zone": "elsewhere"},
+        "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}],
+        "kubelet": {"maxPods": 30},
+        "somethingLater": True,
+    }
+    return Boot(MACHINE, "m-1.2", msgspec.json.encode(blob | changes))
+
+
+def node(given: Boot) -> Any:
+    """The Node of the boot."""
+    return bootstrap.node(given, bootstrap.decode(given), "kwok")
+
+
+def test_the_node_is_the_machine_with_the_blobs_labels_and_taints() -> None:
+    """Named and identified as the machine; the machine's own facts win over the blob."""
+    registered = node(boot())
+    assert registered["metadata"]["name"] == "m-1"
+    assert registered["metadata"]["labels"] == {
+        "team": "blue",
+        "topology.kubernetes.io/zone": "zone-a",
+        "kubernetes.io/hostname": "m-1",
+    }
+    assert registered["metadata"]["annotations"] == {
+        "kwok.x-k8s.io/node": "fake",
+        "bigfleet.lucy.sh/operation": "m-1.2",
+    }
+    assert registered["spec"]["providerID"] == "bigfleet://kwok/m-1"
+    assert registered["spec"]["taints"][0]["effect"] == "NoSchedule"
+
+
+def test_the_node_has_the_machines_room() -> None:
+    """Capacity and allocatable are apart; the kubelet's limit of pods is the blob's, if it says."""
+    status = node(boot())["status"]
+    assert status["capacity"] == {"cpu": "4", "memory": "1048576Ki", "pods": "30"}
+    assert status["allocatable"] == {"cpu": "3900m", "memory": "1048576Ki", "pods": "30"}
+    assert node(boot(kubelet={}))["status"]["capacity"]["pods"] == "110"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (Boot(MACHINE, "m-1.2", b""), "cannot be used"),
+        (Boot(MACHINE, "m-1.2", b"\xff"), "cannot be used"),
+        (boot(token=7), r"cannot be used: .*\$\.token"),
+        (boot(nodeName="m-2"), "is for Node 'm-2', this machine is m-1"),
+    ],
+)
+def test_an_unusable_blob_is_explained_without_its_token(given: Boot, said: str) -> None:
+    """last_error is read by many; what lets a Node join is for one host only."""
+    with pytest.raises(HostFailure, match=said) as failure:
+        bootstrap.decode(given)
+    assert TOKEN not in str(failure.value)
+    assert TOKEN not in repr(given)
+
+
+def test_a_second_life_is_not_ready_before_it_has_begun() -> None:
+    """The old Node is claimed, made not Ready, and only then marked with the new boot."""
+    claim, not_ready, begin = bootstrap.takeover(node(boot()))
+    assert claim == {"spec": {"providerID": "bigfleet://kwok/m-1"}}
+    assert [c["status"] for c in not_ready["status"]["conditions"]] == ["False"]
+    assert begin["metadata"]["annotations"]["bigfleet.lucy.sh/operation"] == "m-1.2"
+    assert begin["metadata"]["labels"]["bigfleet.lucy.sh/heartbeat"] is None
+    assert begin["spec"]["unschedulable"] is None
+
+
+async def test_an_instant_host_boots_from_anything_but_nothing() -> None:
+    """So that a provider without clusters can show a failed boot too."""
+    host = InstantHost()
+    await host.boot(boot(), timeout_seconds=1)
+    with pytest.raises(HostFailure, match="blob is empty"):
+        await host.boot(Boot(MACHINE, "m-1.2", b""), timeout_seconds=1)
+    await host.gone(MACHINE)
+    await host.power_off(MACHINE)
+    await host.close()

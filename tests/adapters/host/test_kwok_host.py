@@ -1,0 +1,153 @@
+"""The life of a kwok-backed host in a real cluster, with the rights that a real one would have."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from test_host_bootstrap import MACHINE
+
+from bigfleet.adapters.host.kwok import KwokHost
+from bigfleet.api.install import NODE_NAMESPACE, install
+from bigfleet.api.kube.client import STRATEGIC_PATCH, KubeClient
+from bigfleet.model.machine import Machine
+from bigfleet.ports.host import Boot, HostFailure
+from controlplane.locate import locate
+from controlplane.pins import COMPONENTS
+from controlplane.request import Binaries, request_from
+from loaddriver.substrates.base import Cluster
+from loaddriver.substrates.local import LocalSubstrate
+from loaddriver.substrates.runscope import RunScope
+
+PATIENCE_SECONDS = 30.0
+
+
+@dataclass
+class Ground:
+    """A cluster, its administrator, and the directory that a KwokHost is given."""
+
+    cluster: Cluster
+    admin: KubeClient
+    kubeconfigs: Path
+
+    async def boot(self, machine: Machine, operation: int) -> Boot:
+        """A boot with a fresh token, as the operator hands it out."""
+        account = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
+        await self.admin.create(account, {"metadata": {"name": machine.id}})
+        answer = await self.admin.create(
+            f"{account}/{machine.id}/token", {"spec": {"expirationSeconds": 600}}
+        )
+        blob = {
+            "apiServer": self.cluster.api_server,
+            "caPem": (self.cluster.kubeconfigs["admin"].parent / "ca.crt").read_text(),
+            "token": msgspec.json.decode(answer)["status"]["token"],
+            "nodeName": machine.id,
+        }
+        return Boot(machine, f"{machine.id}.{operation}", msgspec.json.encode(blob))
+
+    async def node(self, name: str) -> Any:
+        """The Node as the API server has it."""
+        return msgspec.json.decode(await self.admin.get(f"/api/v1/nodes/{name}"))
+
+    async def heartbeats(self, name: str, within_seconds: float) -> bool:
+        """Whether kwok makes the Node Ready again after we have said that it is not."""
+        said = {"conditions": [{"type": "Ready", "status": "False"}]}
+        path = f"/api/v1/nodes/{name}"
+        await self.admin.patch(f"{path}/status", {"status": said}, STRATEGIC_PATCH)
+        try:
+            async with asyncio.timeout(within_seconds):
+                while not ready(await self.node(name)):  # noqa: ASYNC110  another process's event
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            return False
+        return True
+
+
+def ready(node: Any) -> bool:
+    """Whether the Node's condition Ready is True."""
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+
+
+def binaries() -> Binaries:
+    """The real binaries, from BIGFLEET_BINARIES or the cache; without them the test is skipped."""
+    found = locate(request_from(os.environ), lambda _: None)
+    if missing := [name for name in COMPONENTS if name not in found]:
+        pytest.skip(f"no {', '.join(missing)}: run `python -m controlplane get` first")
+    return Binaries(
+        **{name.replace("-", "_"): found[name].path for name in COMPONENTS},
+        versions={name: found[name].version for name in COMPONENTS},
+        origin={},
+    )
+
+
+@asynccontextmanager
+async def ground(folder: Path) -> AsyncIterator[Ground]:
+    """A control plane with BigFleet's policy installed."""
+    run_id = f"host-{uuid.uuid4().hex[:8]}"
+    real = binaries()
+    scope = RunScope.open(run_id, "tests", folder / "logs", folder / "lock")
+    substrate = LocalSubstrate(
+        run_id, scope.data_directory, folder / "logs", real, dict(os.environ)
+    )
+    try:
+        [cluster] = await substrate.start_clusters(["c"])
+        async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as admin:
+            await install(admin)
+            kubeconfig = cluster.kubeconfigs["fake-host"].read_text()
+            (folder / "c.kubeconfig").write_text(kubeconfig)
+            yield Ground(cluster, admin, folder)
+    finally:
+        await substrate.stop()
+        await scope.close()
+
+
+@pytest.mark.cluster
+async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
+    """Booted by its blob, adopted by the next process, switched off, booted anew, and gone."""
+    machine = replace(MACHINE, host="m-1")
+    async with ground(tmp_path) as here:
+        host = KwokHost(tmp_path, "kwok")
+        first = await here.boot(machine, operation=1)
+        await host.boot(first, PATIENCE_SECONDS)
+        node = await here.node("m-1")
+        assert ready(node)
+        assert node["spec"]["providerID"] == "bigfleet://kwok/m-1"
+        assert await here.heartbeats("m-1", within_seconds=PATIENCE_SECONDS)
+
+        later = KwokHost(tmp_path, "kwok")
+        forgotten = msgspec.json.decode(first.blob) | {"token": "expired long ago"}
+        await later.boot(replace(first, blob=msgspec.json.encode(forgotten)), PATIENCE_SECONDS)
+        await later.close()
+
+        await host.power_off(machine)
+        assert not await here.heartbeats("m-1", within_seconds=1.5)
+
+        await here.admin.patch("/api/v1/nodes/m-1", {"spec": {"unschedulable": True}})
+        await host.boot(replace(first, operation_id="m-1.3"), PATIENCE_SECONDS)
+        node = await here.node("m-1")
+        assert ready(node)
+        assert "unschedulable" not in node["spec"]
+
+        gone = asyncio.create_task(host.gone(machine))
+        await asyncio.sleep(0.2)
+        assert not gone.done()
+        await here.admin.delete("/api/v1/nodes/m-1")
+        await asyncio.wait_for(gone, PATIENCE_SECONDS)
+        await host.power_off(machine)
+
+        await here.admin.create(
+            "/api/v1/nodes", {"metadata": {"name": "m-1"}, "spec": {"providerID": "other://x"}}
+        )
+        with pytest.raises(HostFailure, match="may not change providerID"):
+            await host.boot(replace(first, operation_id="m-1.4"), PATIENCE_SECONDS)
+        with pytest.raises(HostFailure, match=r"no host can join cluster 'z'.*z\.kubeconfig"):
+            await host.gone(replace(machine, cluster="z"))
+        await host.close()

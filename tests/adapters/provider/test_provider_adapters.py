@@ -1,0 +1,150 @@
+"""What every provider adapter promises, held against the one in memory and the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from bigfleet.adapters.host.instant import InstantHost
+from bigfleet.adapters.provider.grpc import GrpcProvider
+from bigfleet.adapters.provider.memory import MemoryProvider
+from bigfleet.model.errors import Fenced, IllegalTransition, Unavailable, UnknownObject
+from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.ports.provider import CapacityProvider, Fence
+from bigfleet.services.provider.role import serving
+from bigfleet.services.provider.settings import Settings
+
+MACHINES = ("m-1", "m-2")
+_S = MachineState
+
+
+def fence(sequence: int, epoch: int = 1) -> Fence:
+    return Fence("shard-0", epoch, sequence)
+
+
+def in_memory() -> MemoryProvider:
+    units = {"cpu": 4000, "memory": 2**20}
+    return MemoryProvider(
+        (
+            Machine(i, _S.SPECULATIVE, "m6i", "a", CapacityType.SPOT, 0.1, 0.0, units, units)
+            for i in MACHINES
+        ),
+        finishes_by_itself=True,
+    )
+
+
+def served(folder: Path) -> Settings:
+    line = {
+        "state": "SPECULATIVE",
+        "instance_type": "m6i",
+        "zone": "a",
+        "capacity_type": "SPOT",
+        "price_per_hour": 0.1,
+        "interruption_probability": 0.0,
+        "resources": {"cpu": "4", "memory": "1Gi", "pods": "110"},
+    }
+    inventory = folder / "inventory.jsonl"
+    inventory.write_text("".join(json.dumps({"id": i, **line}) + "\n" for i in MACHINES))
+    return Settings(0, 0, folder / "state", inventory, None)
+
+
+@pytest.fixture(params=["in memory", "over gRPC"])
+async def provider(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[CapacityProvider]:
+    async with AsyncExitStack() as closing:
+        if request.param == "in memory":
+            yield in_memory()
+            return
+        server = await closing.enter_async_context(serving(served(tmp_path), InstantHost()))
+        adapter = GrpcProvider(f"127.0.0.1:{server.port}")
+        closing.push_async_callback(adapter.close)
+        yield adapter
+
+
+async def becomes(provider: CapacityProvider, state: MachineState) -> Machine:
+    """Machine m-1 once it is in `state`."""
+    async with asyncio.timeout(10):
+        while True:
+            listing = await provider.list()
+            found = next(m for m in listing.machines if m.id == "m-1")
+            if found.state is state:
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def test_a_machine_goes_through_its_whole_life(provider: CapacityProvider) -> None:
+    """Create, configure, drain, delete: each answers at once and its end shows in the listing."""
+    assert (await provider.create("m-1", fence(1))).machine.id == "m-1"
+    idle = await becomes(provider, _S.IDLE)
+    assert idle.host
+    metadata = {"bigfleet.lucy.sh/assigned-priority": "7", "others/key": "kept"}
+    await provider.configure("m-1", "east", b"blob", metadata, fence(2))
+    bound = await becomes(provider, _S.CONFIGURED)
+    assert (bound.cluster, bound.shard_metadata) == ("east", metadata)
+    await provider.drain("m-1", 0, fence(3))
+    freed = await becomes(provider, _S.IDLE)
+    assert (freed.cluster, dict(freed.shard_metadata)) == ("", {})
+    await provider.delete("m-1", fence(4))
+    assert (await becomes(provider, _S.SPECULATIVE)).host == ""
+
+
+async def test_a_repeated_order_is_the_same_operation(provider: CapacityProvider) -> None:
+    """Ordering again what is under way or done answers with the operation that it started."""
+    await provider.create("m-1", fence(1))
+    await becomes(provider, _S.IDLE)
+    first = await provider.configure("m-1", "east", b"blob", {}, fence(2))
+    again = await provider.configure("m-1", "east", b"blob", {}, fence(3))
+    assert again.id == first.id
+
+
+async def test_an_order_that_is_not_newer_is_fenced(provider: CapacityProvider) -> None:
+    """An equal or older sequence and an older epoch are refused; a newer epoch starts afresh."""
+    await provider.create("m-1", fence(5, epoch=2))
+    for stale in (fence(5, epoch=2), fence(4, epoch=2), fence(9, epoch=1)):
+        with pytest.raises(Fenced):
+            await provider.create("m-1", stale)
+    await provider.create("m-1", fence(1, epoch=3))
+    await provider.create("m-2", fence(1, epoch=1))
+
+
+async def test_an_unknown_machine_is_named(provider: CapacityProvider) -> None:
+    """Orders and questions about a machine that does not exist say so."""
+    with pytest.raises(UnknownObject, match="m-9"):
+        await provider.create("m-9", fence(1))
+    with pytest.raises(UnknownObject, match="m-9"):
+        await provider.get("m-9")
+
+
+async def test_an_impossible_order_changes_nothing(provider: CapacityProvider) -> None:
+    """A drain of a machine that serves nobody names machine and order, and leaves it as it is."""
+    with pytest.raises(IllegalTransition, match="m-1") as error:
+        await provider.drain("m-1", 0, fence(1))
+    assert "drain" in str(error.value)
+    assert (await provider.get("m-1")).state is _S.SPECULATIVE
+
+
+async def test_a_listing_since_a_revision_has_only_changes(provider: CapacityProvider) -> None:
+    """What did not change after the revision is not in the listing."""
+    everything = await provider.list()
+    assert sorted(m.id for m in everything.machines) == list(MACHINES)
+    assert not (await provider.list(everything.revision)).machines
+    await provider.create("m-2", fence(1))
+    changed = await provider.list(everything.revision)
+    assert [m.id for m in changed.machines] == ["m-2"]
+    assert changed.rejected == {}
+
+
+async def test_a_silent_provider_is_unavailable() -> None:
+    """No answer is no fact: neither success nor failure, and the address is named."""
+    adapter = GrpcProvider("127.0.0.1:1")
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
+        await adapter.list()
+    with pytest.raises(Unavailable):
+        await adapter.create("m-1", fence(1))
+    await adapter.close()

@@ -1,0 +1,180 @@
+"""What tests of the loop do to a real cluster, and read from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from anchor_rig import UNSCHEDULABLE
+
+from bigfleet.api.kube.client import KubeClient
+from loaddriver.anchors.objects import KubeNode, Pod
+from loaddriver.manifests import GROUP_LABEL, INSTANCE_TYPE_KEY, RACK_KEY
+from loaddriver.record.audit_line import AuditLine
+from loaddriver.substrates.base import Cluster
+from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
+
+PODS = "/api/v1/namespaces/default/pods"
+NOBODY = "nobody"
+"""A scheduler that is not there: its pods look tried and wait until something else binds them."""
+_DEADLINE_SECONDS = 30
+
+
+@dataclass
+class Racks:
+    """A cluster; `admin` changes it for the test, `recorder` may watch it."""
+
+    cluster: Cluster
+    admin: KubeClient
+    recorder: KubeClient
+
+    async def load_driver(self) -> KubeClient:
+        return await KubeClient.from_kubeconfig(self.cluster.kubeconfigs["load-driver"])
+
+    async def add_nodes(self, nodes: Mapping[str, tuple[str, str, int]]) -> None:
+        """Nodes by name, each with its rack, type and CPUs; returns when kwok made them Ready."""
+        for name, (rack, kind, cpus) in nodes.items():
+            await self.admin.create("/api/v1/nodes", _node(name, rack, kind, cpus))
+        await until(lambda: self._usable(set(nodes)))
+
+    async def _usable(self, names: set[str]) -> bool:
+        found = msgspec.json.decode(await self.admin.get("/api/v1/nodes"), type=_Nodes)
+        return names <= {node.metadata.name for node in found.items if node.usable}
+
+    async def add_pods(self, *names: str, **wanted: Any) -> None:
+        for name in names:
+            body = gang_pod(name, **wanted)
+            await self.admin.create(PODS, body)
+            if body["spec"]["schedulerName"] == NOBODY:
+                tried = {"status": {"conditions": [UNSCHEDULABLE]}}
+                await self.admin.patch(f"{PODS}/{name}/status", tried)
+
+    async def bound(self) -> dict[str, str]:
+        """Node by pod, for those that are bound."""
+        found = msgspec.json.decode(await self.admin.get(PODS), type=_Pods)
+        return {p.metadata.name: p.spec.node_name for p in found.items if p.spec.node_name}
+
+    async def until_bound(self, *names: str) -> None:
+        async def there() -> bool:
+            return set(names) <= (await self.bound()).keys()
+
+        await until(there)
+
+    async def clear(self) -> None:
+        """Delete all pods, and return once they are gone."""
+        await self.admin.delete(PODS, {"gracePeriodSeconds": 0})
+        await until(self._empty)
+
+    async def _empty(self) -> bool:
+        return not msgspec.json.decode(await self.admin.get(PODS), type=_Pods).items
+
+    def binders(self) -> dict[str, list[str]]:
+        """Who bound each pod, from the audit log; successful requests only."""
+        assert self.cluster.audit_log is not None
+        found: dict[str, list[str]] = {}
+        for text in self.cluster.audit_log.read_bytes().splitlines():
+            line = msgspec.json.decode(text, type=AuditLine)
+            if line.what == "create pods/binding" and line.succeeded:
+                found.setdefault(line.object_ref.name, []).append(line.user.username)
+        return found
+
+
+class _Nodes(msgspec.Struct):
+    items: list[KubeNode]
+
+
+class _Pods(msgspec.Struct):
+    items: list[Pod]
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Poll until it holds: the parts that make it hold set no event of ours."""
+    async with asyncio.timeout(_DEADLINE_SECONDS):
+        while not await condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+def gang_pod(
+    name: str,
+    group: str,
+    types: tuple[str, ...] = ("big", "small"),
+    scheduler: str = "default-scheduler",
+) -> dict[str, Any]:
+    """A pod of one CPU that must share its rack with its group, written as the load does."""
+    terms = [{"matchExpressions": [_in(INSTANCE_TYPE_KEY, types)]}]
+    near = {"labelSelector": {"matchLabels": {GROUP_LABEL: group}}, "topologyKey": RACK_KEY}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {GROUP_LABEL: group}},
+        "spec": {
+            "schedulerName": scheduler,
+            "automountServiceAccountToken": False,
+            "affinity": {
+                "nodeAffinity": {required: {"nodeSelectorTerms": terms}},
+                "podAffinity": {required: [near]},
+            },
+            "containers": [
+                {"name": "app", "image": "fake", "resources": {"requests": {"cpu": "1"}}}
+            ],
+        },
+    }
+
+
+def _in(key: str, values: tuple[str, ...]) -> dict[str, Any]:
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def _node(name: str, rack: str, kind: str, cpus: int) -> dict[str, Any]:
+    amounts = {"cpu": str(cpus), "memory": "8Gi", "pods": "20"}
+    annotation, value = FAKE_NODE_ANNOTATION
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {RACK_KEY: rack, INSTANCE_TYPE_KEY: kind},
+            "annotations": {annotation: value},
+        },
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+@asynccontextmanager
+async def interfering(racks: Racks) -> AsyncIterator[Interfering]:
+    """The load driver's client, ready to be disturbed."""
+    client = await Interfering.from_kubeconfig(racks.cluster.kubeconfigs["load-driver"])
+    assert isinstance(client, Interfering)
+    async with client:
+        yield client
+
+
+class Interfering(KubeClient):
+    """The load driver's client; what befalls its first Binding is up to the test."""
+
+    before: Callable[[], Awaitable[object]] | None = None
+    loses_answer = False
+
+    async def create(self, path: str, body: Any) -> bytes:
+        if not path.endswith("/binding"):
+            return await super().create(path, body)
+        before, self.before = self.before, None
+        if before is not None:
+            await before()
+        answer = await super().create(path, body)
+        if self.loses_answer:
+            self.loses_answer = False
+            raise TimeoutError
+        return answer
+
+
+async def bind(client: KubeClient, pod: str, node: str) -> None:
+    """Bind as some scheduler would."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": target}
+    await client.create(f"{PODS}/{pod}/binding", body)

@@ -1,0 +1,100 @@
+"""Groups, nodes and API objects for tests of anchors, with only what matters spelled out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from bigfleet.api.kube.watch import Changed
+from bigfleet.model import resources
+from loaddriver.anchors.choose import Group, PodRef
+from loaddriver.anchors.objects import ANCHOR_ANNOTATION, KubeNode, Pod
+from loaddriver.anchors.room import Node
+from loaddriver.anchors.shape import Requirement, Shape
+from loaddriver.manifests import GROUP_LABEL, INSTANCE_TYPE_KEY, RACK_KEY
+
+SLOT = 1000
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False"}
+
+
+def shape(cpu: int = 1, types: tuple[str, ...] = ("a",)) -> Shape:
+    """A pod that asks for `cpu` units and one of the instance types."""
+    term = (Requirement(INSTANCE_TYPE_KEY, "In", types),)
+    return Shape((("cpu", cpu), ("pods", SLOT)), node_terms=(term,))
+
+
+def node(name: str, rack: str, cpu: int, kind: str = "a", slots: int = 99) -> Node:
+    """A usable node with `cpu` units and `slots` pod slots free."""
+    free = {"cpu": cpu, "pods": slots * SLOT}
+    return Node(name, rack, {INSTANCE_TYPE_KEY: kind, RACK_KEY: rack}, free)
+
+
+def waiting(name: str, size: int, cpu: int = 1, arrived: str = "0", **more: Any) -> Group:
+    """A group all of whose pods are pending."""
+    pods = tuple(PodRef("t", f"{name}-{i}", f"uid-{name}-{i}") for i in range(size))
+    fields = {"shape": shape(cpu), "pending": pods, **more}
+    return Group(name=name, arrived=arrived, size=size, **fields)
+
+
+def unfinished(name: str, size: int, rack: str, placed: int, cpu: int = 1) -> Group:
+    """A group that has `placed` pods bound in `rack`, the others pending."""
+    pods = tuple(PodRef("t", f"{name}-{i}", f"uid-{name}-{i}") for i in range(placed, size))
+    where = frozenset({rack})
+    return Group(name, "0", size, shape(cpu), pods, racks=where, placed=placed, started=True)
+
+
+def pod(
+    name: str,
+    group: str = "g",
+    on: str = "",
+    *,
+    anchor: bool = False,
+    leaving: bool = False,
+    untried: bool = False,
+    phase: str = "Pending",
+    created: str = "2026-01-01T00:00:00Z",
+    spec: Mapping[str, Any] | None = None,
+) -> Pod:
+    """A Pod of one CPU as a watch would deliver it, on node `on`, or refused by kube-scheduler."""
+    containers = [{"resources": {"requests": {"cpu": "1"}}}]
+    body = {
+        "metadata": {
+            "name": name,
+            "namespace": "t",
+            "uid": f"uid-{name}",
+            "creationTimestamp": created,
+            "labels": {GROUP_LABEL: group} if group else {},
+            "annotations": {ANCHOR_ANNOTATION: "true"} if anchor else {},
+            **({"deletionTimestamp": created} if leaving else {}),
+        },
+        "spec": {"containers": containers, **({"nodeName": on} if on else {}), **(spec or {})},
+        "status": {"phase": phase, "conditions": [] if untried else [UNSCHEDULABLE]},
+    }
+    return msgspec.convert(body, Pod)
+
+
+def kube_node(
+    name: str, rack: str = "r1", cpu: int = 4, spec: Mapping[str, Any] | None = None
+) -> KubeNode:
+    """A Ready Node as a watch would deliver it."""
+    body = {
+        "metadata": {"name": name, "uid": f"uid-{name}", "labels": {RACK_KEY: rack}},
+        "spec": spec or {},
+        "status": {
+            "allocatable": {"cpu": str(cpu), "pods": "10"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    return msgspec.convert(body, KubeNode)
+
+
+def seen(item: Pod) -> Changed[Pod]:
+    """What a watch says of a Pod that was added or changed."""
+    return Changed(item, deleted=False)
+
+
+def cpus(node: Node) -> int:
+    """Whole CPUs free."""
+    return node.free["cpu"] // resources.parse("cpu", "1", round_up=True)

@@ -1,0 +1,170 @@
+"""Anchors on a real control plane: kube-scheduler beside them, its audit log as witness."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from anchor_cluster import NOBODY, PODS, Racks, bind, gang_pod, interfering, until
+
+from bigfleet.api.kube.client import KubeClient
+from controlplane.request import Binaries
+from loaddriver.anchors.loop import Anchors
+from loaddriver.anchors.outcomes import GroupOutcome
+from loaddriver.errors import InfrastructureError
+from loaddriver.substrates.local import LocalSubstrate
+from loaddriver.substrates.runscope import RunScope
+
+pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def racks(
+    binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Racks]:
+    """Racks r1 (n1, n2: 2 CPUs each, type big) and r2 (n3: 3 CPUs, type small)."""
+    logs = Path(tmp_path_factory.mktemp("anchors"))
+    scope = RunScope.open(f"anchors-{uuid.uuid4().hex[:8]}", "test", logs, logs / "lock")
+    environment = dict(os.environ)
+    substrate = LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, environment)
+    try:
+        [cluster] = await substrate.start_clusters(["a"])
+        async with (
+            await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as admin,
+            await KubeClient.from_kubeconfig(cluster.kubeconfigs["recorder"]) as recorder,
+        ):
+            racks = Racks(cluster, admin, recorder)
+            await racks.add_nodes({"n1": ("r1", "big", 2), "n2": ("r1", "big", 2)})
+            await racks.add_nodes({"n3": ("r2", "small", 3)})
+            yield racks
+    finally:
+        await substrate.stop()
+        await scope.close()
+
+
+@asynccontextmanager
+async def running(client: KubeClient, groups: Mapping[str, int]) -> AsyncIterator[Anchors]:
+    """Anchors at work; once left, they have stopped and their outcomes are final."""
+    anchors, stop = Anchors(client, "a", groups), asyncio.Event()
+    task = asyncio.create_task(anchors.run(stop))
+    try:
+        yield anchors
+    finally:
+        stop.set()
+        await task
+
+
+async def until_outcome(anchors: Anchors, group: str, outcome: str) -> GroupOutcome:
+    async def there() -> bool:
+        return by_group(anchors)[group].outcome == outcome
+
+    await until(there)
+    return by_group(anchors)[group]
+
+
+def by_group(anchors: Anchors) -> dict[str, GroupOutcome]:
+    return {each.group: each for each in anchors.outcomes()}
+
+
+async def test_each_gang_is_anchored_or_scheduler_first_or_without_room(racks: Racks) -> None:
+    """The anchor leads its gang to the rack that holds it all; kube-scheduler binds the rest."""
+    await racks.add_pods("first-0", "first-1", group="first", types=("small",))
+    await racks.until_bound("first-0", "first-1")
+    async with (
+        await racks.load_driver() as client,
+        running(client, {"first": 2, "led": 4, "huge": 5, "absent": 2}) as anchors,
+    ):
+        await racks.add_pods("led-0", group="led", scheduler=NOBODY)
+        await racks.add_pods("huge-0", group="huge", scheduler=NOBODY)
+        await racks.until_bound("led-0")
+        await racks.add_pods("led-1", "led-2", "led-3", group="led")
+        await racks.until_bound("led-1", "led-2", "led-3")
+        await until_outcome(anchors, "led", "anchored")
+    nodes, outcomes = await racks.bound(), by_group(anchors)
+    assert sorted(nodes[f"led-{i}"] for i in range(4)) == ["n1", "n1", "n2", "n2"]
+    binders = racks.binders()
+    assert {name: binders[name] for name in nodes} == {
+        "led-0": ["load-driver"],
+        **{name: ["system:kube-scheduler"] for name in nodes if name != "led-0"},
+    }
+    assert {name: each.outcome for name, each in outcomes.items()} == {
+        "absent": "no-room",
+        "first": "scheduler-first",
+        "huge": "no-room",
+        "led": "anchored",
+    }
+    assert (outcomes["led"].node, outcomes["led"].rack) == (nodes["led-0"], "r1")
+    assert outcomes["first"].rack == "r2"
+    assert outcomes["huge"].reason.startswith("no rack can hold all 5 pods: the roomiest, r")
+    assert outcomes["absent"].reason == "none of its pods was ever seen waiting"
+    await racks.clear()
+
+
+async def test_pods_that_the_scheduler_has_not_tried_are_left_to_it(racks: Racks) -> None:
+    body = gang_pod("fresh-0", group="fresh", scheduler=NOBODY)
+    async with await racks.load_driver() as client, running(client, {"fresh": 1}) as anchors:
+        await racks.admin.create(PODS, body)
+
+        async def left_alone() -> bool:
+            return "yet to try 1 of its pods" in by_group(anchors)["fresh"].reason
+
+        await until(left_alone)
+    assert await racks.bound() == {}
+    await racks.clear()
+
+
+async def test_when_the_scheduler_is_first_after_all_the_group_is_its_own(racks: Racks) -> None:
+    """A Binding that comes too late is refused and not repeated with another pod."""
+    async with interfering(racks) as client:
+        client.before = lambda: bind(racks.admin, "late-0", "n3")
+        async with running(client, {"late": 2}) as anchors:
+            await racks.add_pods("late-0", "late-1", group="late", scheduler=NOBODY)
+            found = await until_outcome(anchors, "late", "scheduler-first")
+    assert (found.node, found.rack) == ("n3", "r2")
+    assert racks.binders()["late-0"] == ["admin"]
+    assert "late-1" not in racks.binders()
+    await racks.clear()
+
+
+async def test_a_binding_whose_answer_was_lost_is_still_the_only_anchor(racks: Racks) -> None:
+    async with interfering(racks) as client:
+        client.loses_answer = True
+        async with running(client, {"lost": 2}) as anchors:
+            await racks.add_pods("lost-1", "lost-0", group="lost", scheduler=NOBODY)
+            found = await until_outcome(anchors, "lost", "anchored")
+    nodes = await racks.bound()
+    assert len(nodes) == 1
+    assert found.node in nodes.values()
+    await racks.clear()
+
+
+async def test_a_pod_made_anew_under_the_same_name_is_not_bound_in_its_place(racks: Racks) -> None:
+    """The UID goes with the Binding; what was meant for a deleted pod reaches no other."""
+
+    async def replace_it() -> None:
+        await racks.admin.delete(f"{PODS}/again-0", {"gracePeriodSeconds": 0})
+        await racks.add_pods("again-0", group="other", scheduler=NOBODY)
+
+    async with interfering(racks) as client:
+        client.before = replace_it
+        async with running(client, {"again": 1}) as anchors:
+            await racks.add_pods("again-0", group="again", scheduler=NOBODY)
+
+            async def refused() -> bool:
+                return "failed" in by_group(anchors)["again"].reason
+
+            await until(refused)
+    assert await racks.bound() == {}
+    assert by_group(anchors)["again"].outcome == "no-room"
+    await racks.clear()
+
+
+async def test_missing_rights_are_named_before_anything_is_done(racks: Racks) -> None:
+    with pytest.raises(InfrastructureError, match="need: create pods/binding; grant them"):
+        await Anchors(racks.recorder, "a", {"g": 1}).run(asyncio.Event())

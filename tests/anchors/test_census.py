@@ -1,0 +1,187 @@
+"""What watches and our own Bindings add up to, and how groups are said to have begun."""
+
+from __future__ import annotations
+
+import pytest
+from anchor_rig import cpus, kube_node, pod, seen
+
+from bigfleet.api.kube.watch import Changed, Listed
+from loaddriver.anchors.census import Census
+from loaddriver.anchors.choose import Anchor, Group, choose
+from loaddriver.anchors.objects import Pod
+from loaddriver.anchors.outcomes import GroupOutcome, Ledger
+
+
+class Cluster:
+    """A census of one 4-CPU node `n1` in rack r1, with planned groups `g` and `h` of three pods."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger("east", ["h", "g"])
+        self.census = Census({"g": 3, "h": 3}, self.ledger)
+        self.census.take_nodes(Listed([kube_node("n1")]))
+
+    def see(self, *pods: Pod, at: int = 7) -> None:
+        for each in pods:
+            self.census.take_pods(seen(each), at)
+
+    @property
+    def free(self) -> int:
+        [node] = self.census.nodes()
+        return cpus(node)
+
+    @property
+    def group(self) -> Group:
+        return next(group for group in self.census.groups() if group.name == "g")
+
+    def choose(self) -> tuple[Anchor, ...]:
+        return choose(self.census.groups(), self.census.nodes()).anchors
+
+    def outcome(self, group: str = "g") -> GroupOutcome:
+        found = self.ledger.outcomes(self.census.rack_of, self.census.over_full)
+        return {each.group: each for each in found}[group]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_pods_of_anyone_take_up_room(cluster: Cluster) -> None:
+    cluster.see(pod("a", group="", on="n1"), pod("b", group="unplanned", on="n1"), pod("c"))
+    assert cluster.free == 2
+
+
+def test_a_pod_that_has_ended_or_is_gone_frees_its_room_once(cluster: Cluster) -> None:
+    cluster.see(pod("a", on="n1"), pod("b", on="n1"), pod("c", on="n1"))
+    cluster.see(pod("a", on="n1", phase="Succeeded"))
+    assert cluster.free == 2
+    for name, phase in (("a", "Succeeded"), ("b", "Running")):
+        cluster.census.take_pods(Changed(pod(name, on="n1", phase=phase), deleted=True), 9)
+    assert cluster.free == 3
+
+
+def test_a_leaving_pod_takes_up_room_until_it_is_gone_but_is_no_member_any_more(
+    cluster: Cluster,
+) -> None:
+    cluster.see(pod("a", on="n1"), pod("b", on="n1", leaving=True), pod("c", leaving=True))
+    assert cluster.free == 2
+    assert (cluster.group.placed, cluster.group.pending) == (1, ())
+
+
+def test_a_new_list_drops_pods_and_nodes_that_vanished_in_a_gap(cluster: Cluster) -> None:
+    cluster.see(pod("a", on="n1"), pod("b", on="n1"))
+    cluster.census.take_pods(Listed([pod("b", on="n1")]), 9)
+    assert cluster.free == 3
+    cluster.census.take_nodes(Listed([kube_node("n2")]))
+    assert [node.name for node in cluster.census.nodes()] == ["n2"]
+
+
+def test_an_older_state_from_the_watch_does_not_undo_our_binding(cluster: Cluster) -> None:
+    """The room that an anchor took is not given away while the watch lags behind."""
+    cluster.see(pod("a"), pod("b"), pod("c"))
+    [anchor] = cluster.choose()
+    cluster.census.anchored(anchor, 8)
+    cluster.see(pod("a"))
+    assert cluster.free == 3
+    assert cluster.choose() == ()
+    cluster.see(pod("a", on="n1", anchor=True))
+    assert cluster.free == 3
+
+
+def test_members_that_have_done_their_work_need_no_room_again(cluster: Cluster) -> None:
+    cluster.see(pod("a", on="n1"), pod("b", on="n1"))
+    done = pod("b", on="n1", phase="Succeeded")
+    cluster.see(done, done)
+    cluster.census.take_pods(Changed(done, deleted=True), 9)
+    assert cluster.group.missing == 1
+
+
+def test_members_that_failed_are_made_anew_and_need_room(cluster: Cluster) -> None:
+    cluster.see(pod("a", on="n1"), pod("b", on="n1", phase="Failed"))
+    assert cluster.group.missing == 2
+
+
+def test_a_group_without_living_bound_pods_claims_no_rack(cluster: Cluster) -> None:
+    cluster.see(pod("a", on="n1"), pod("a", on="n1", leaving=True), pod("b"))
+    assert cluster.group.racks == frozenset()
+    assert cluster.group.started
+
+
+def test_the_oldest_pod_comes_first_unless_another_was_tried_before(cluster: Cluster) -> None:
+    """If an answer was lost, only the same pod may be bound: another might be a second anchor."""
+    cluster.see(pod("b"), pod("c", created="2026-01-01T00:00:01Z"))
+    [tried] = cluster.choose()
+    assert tried.pod.name == "b"
+    cluster.census.trying(tried)
+    cluster.see(pod("a"))
+    assert cluster.group.pending[0].name == "b"
+
+
+def test_pods_count_as_untried_until_kube_scheduler_gave_them_up(cluster: Cluster) -> None:
+    cluster.see(pod("a", untried=True), pod("b"), pod("c", untried=True))
+    assert cluster.group.untried == 2
+    cluster.see(pod("a"), pod("c", on="n1", untried=True))
+    assert cluster.group.untried == 0
+
+
+def test_nobody_waits_once_each_group_has_a_bound_pod(cluster: Cluster) -> None:
+    waited = [cluster.census.anyone_waits]
+    for change in (pod("a"), pod("b"), pod("b", on="n1")):
+        cluster.see(change)
+        waited.append(cluster.census.anyone_waits)
+    assert waited == [False, True, True, False]
+
+
+def test_a_group_whose_first_pod_we_bound_is_anchored(cluster: Cluster) -> None:
+    cluster.see(pod("a"), pod("b"), pod("c"))
+    [anchor] = cluster.choose()
+    cluster.census.anchored(anchor, 8)
+    cluster.see(pod("b", on="n1"), at=9)
+    assert cluster.outcome() == GroupOutcome("east", "g", "anchored", "", "n1", "r1", 8)
+
+
+def test_a_binding_whose_answer_was_lost_is_known_by_the_pods_own_mark(cluster: Cluster) -> None:
+    cluster.see(pod("a"), pod("a", on="n1", anchor=True))
+    assert cluster.outcome().outcome == "anchored"
+
+
+def test_a_group_whose_first_pod_another_bound_is_scheduler_first_for_good(
+    cluster: Cluster,
+) -> None:
+    cluster.see(pod("a", on="n1"))
+    cluster.census.take_pods(Changed(pod("a", on="n1"), deleted=True), 9)
+    cluster.see(pod("b"), pod("c"))
+    assert cluster.choose() == ()
+    assert cluster.outcome() == GroupOutcome("east", "g", "scheduler-first", "", "n1", "r1", 7)
+
+
+def test_where_both_bound_at_once_the_group_counts_as_ours_and_says_so(cluster: Cluster) -> None:
+    cluster.see(pod("a"), pod("b"), pod("c"))
+    [anchor] = cluster.choose()
+    cluster.see(pod("c", on="n1"))
+    cluster.census.anchored(anchor, 8)
+    assert cluster.outcome().outcome == "anchored"
+    assert cluster.outcome().reason == "c was bound to n1 at the same moment, not by us"
+
+
+def test_a_node_that_others_overfilled_beside_our_anchor_is_disclosed(cluster: Cluster) -> None:
+    cluster.see(pod("a"), pod("b"), pod("c"))
+    [anchor] = cluster.choose()
+    cluster.see(*(pod(f"x{i}", group="", on="n1") for i in range(4)))
+    assert cluster.outcome().reason == "none of its pods was ever seen waiting"
+    cluster.census.anchored(anchor, 8)
+    assert cluster.free == -1
+    assert "n1 was over-full for a time" in cluster.outcome().reason
+
+
+def test_a_group_never_bound_is_no_room_with_its_last_obstacle(cluster: Cluster) -> None:
+    assert cluster.outcome().outcome == "no-room"
+    assert cluster.outcome().reason == "none of its pods was ever seen waiting"
+    cluster.ledger.obstacle("g", "no rack can hold it")
+    assert cluster.outcome().reason == "no rack can hold it"
+    assert cluster.outcome().at_micros is None
+
+
+def test_every_planned_group_has_one_outcome_in_order_of_name(cluster: Cluster) -> None:
+    found = cluster.ledger.outcomes(cluster.census.rack_of, cluster.census.over_full)
+    assert [each.group for each in found] == ["g", "h"]

@@ -1,0 +1,152 @@
+"""Which groups get an anchor, and where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from anchor_rig import node, shape, unfinished, waiting
+
+from loaddriver.anchors.choose import Group, choose
+from loaddriver.anchors.room import Node
+
+
+def places(groups: list[Group], nodes: list[Node]) -> dict[str, str]:
+    return {anchor.group: anchor.node for anchor in choose(groups, nodes).anchors}
+
+
+def test_the_rack_with_the_least_sufficient_room_is_taken() -> None:
+    nodes = [node("n1", "r1", 9), node("n2", "r2", 4), node("n3", "r3", 3)]
+    assert places([waiting("g", 4)], nodes) == {"g": "n2"}
+
+
+def test_in_the_rack_the_fullest_node_with_room_is_taken_and_then_the_first_by_name() -> None:
+    nodes = [node("n1", "r1", 9), node("n4", "r1", 2), node("n3", "r1", 2), node("n2", "r1", 0)]
+    assert places([waiting("g", 4)], nodes) == {"g": "n3"}
+
+
+def test_the_oldest_pod_is_bound() -> None:
+    [anchor] = choose([waiting("g", 3)], [node("n1", "r1", 9)]).anchors
+    assert anchor.pod.name == "g-0"
+
+
+def test_groups_are_served_in_order_of_arrival_and_then_by_name() -> None:
+    groups = [waiting("c", 2), waiting("b", 2, arrived="1"), waiting("a", 2, arrived="1")]
+    assert places(groups, [node("n1", "r1", 4)]) == {"c": "n1", "a": "n1"}
+
+
+def test_room_counts_in_whole_pods_per_node_and_not_in_sums() -> None:
+    """Two nodes of 3 have 6 CPUs and still hold only two pods of 2."""
+    nodes = [node("n1", "r1", 3), node("n2", "r1", 3)]
+    assert places([waiting("g", 3, cpu=2)], nodes) == {}
+    assert places([waiting("g", 2, cpu=2)], nodes) == {"g": "n1"}
+
+
+def test_every_resource_counts_and_so_do_pod_slots() -> None:
+    assert places([waiting("g", 3)], [node("n1", "r1", 9, slots=2)]) == {}
+
+
+def test_a_resource_that_no_node_has_leaves_no_room() -> None:
+    gpu = replace(shape(), requests=(("cpu", 1), ("nvidia.com/gpu", 1000)))
+    assert places([waiting("g", 1, shape=gpu)], [node("n1", "r1", 9)]) == {}
+
+
+def test_only_nodes_that_satisfy_the_affinity_take_the_anchor_or_count_as_room() -> None:
+    wrong_type_only = [node("n1", "r1", 9, kind="b")]
+    mixed = [node("n1", "r1", 9, kind="b"), node("n2", "r1", 1)]
+    assert places([waiting("g", 2)], wrong_type_only) == {}
+    assert places([waiting("g", 2)], mixed) == {}
+    assert places([waiting("g", 1)], mixed) == {"g": "n2"}
+
+
+def test_a_node_that_takes_no_pods_neither_takes_the_anchor_nor_counts_as_room() -> None:
+    nodes = [replace(node("n1", "r1", 9), usable=False), node("n2", "r1", 1)]
+    assert places([waiting("g", 2)], nodes) == {}
+
+
+def test_a_node_without_a_rack_is_no_rack_of_its_own() -> None:
+    assert places([waiting("g", 1)], [node("n1", "", 9)]) == {}
+
+
+def test_a_group_that_has_started_gets_no_anchor_even_when_all_its_pods_are_gone() -> None:
+    group = replace(waiting("g", 2), started=True)
+    assert places([group], [node("n1", "r1", 9)]) == {}
+
+
+def test_a_group_without_pending_pods_gets_no_anchor() -> None:
+    assert places([replace(waiting("g", 2), pending=())], [node("n1", "r1", 9)]) == {}
+
+
+def test_a_group_is_left_alone_while_kube_scheduler_may_be_at_one_of_its_pods() -> None:
+    """It binds what it can find a place for by itself, and two at it would split the group."""
+    assert places([waiting("g", 2, untried=1)], [node("n1", "r1", 9)]) == {}
+
+
+def test_pods_still_to_be_created_need_room_too() -> None:
+    group = waiting("g", 4)
+    group = replace(group, pending=group.pending[:1])
+    assert places([group], [node("n1", "r1", 3)]) == {}
+
+
+def test_room_that_an_unfinished_group_still_needs_is_not_given_away() -> None:
+    groups = [unfinished("old", 4, "r1", placed=1), waiting("new", 3)]
+    assert places(groups, [node("n1", "r1", 5)]) == {}
+
+
+def test_a_rack_is_shared_where_it_has_room_for_both() -> None:
+    """A claim is on room, not on the rack: else a small gang would keep a big rack empty."""
+    groups = [unfinished("old", 4, "r1", placed=1), waiting("new", 3)]
+    assert places(groups, [node("n1", "r1", 6)]) == {"new": "n1"}
+
+
+def test_an_unfinished_group_claims_no_room_in_other_racks() -> None:
+    groups = [unfinished("old", 4, "r2", placed=1), waiting("new", 3)]
+    assert places(groups, [node("n1", "r1", 3), node("n2", "r2", 3)]) == {"new": "n1"}
+
+
+def test_a_complete_group_claims_nothing() -> None:
+    groups = [unfinished("old", 4, "r1", placed=4), waiting("new", 3)]
+    assert places(groups, [node("n1", "r1", 3)]) == {"new": "n1"}
+
+
+def test_two_groups_of_one_round_are_not_promised_the_same_room() -> None:
+    groups = [waiting("a", 3), waiting("b", 3)]
+    assert places(groups, [node("n1", "r1", 5)]) == {"a": "n1"}
+    assert places(groups, [node("n1", "r1", 5), node("n2", "r2", 3)]) == {"a": "n2", "b": "n1"}
+
+
+def test_a_group_that_fits_nowhere_keeps_no_room_from_others() -> None:
+    groups = [waiting("a-huge", 9), waiting("b", 2)]
+    assert places(groups, [node("n1", "r1", 3)]) == {"b": "n1"}
+
+
+def test_a_rack_too_small_for_the_groups_already_there_takes_no_other() -> None:
+    """Five are to come and four fit; one small pod would fit beside them, yet not for long."""
+    groups = [unfinished("old", 6, "r1", placed=1, cpu=2), waiting("new", 1)]
+    nodes = [node("n1", "r1", 5), node("n2", "r1", 5)]
+    assert places(groups, nodes) == {}
+
+
+@pytest.mark.parametrize(
+    ("groups", "nodes", "reason"),
+    [
+        ([waiting("g", 2, untried=1)], [node("n1", "r1", 9)], "kube-scheduler has yet to try 1"),
+        ([waiting("g", 2)], [], "none of the 0 Ready, schedulable nodes in racks satisfies"),
+        ([waiting("g", 2)], [node("n1", "r1", 9, kind="b")], "none of the 1 Ready, schedulable"),
+        ([waiting("g", 2)], [node("n1", "r1", 0)], "none of the 1 nodes that satisfy its node"),
+        (
+            [waiting("g", 4)],
+            [node("n1", "r1", 3), node("n2", "r2", 2)],
+            "no rack can hold all 4 pods: the roomiest, r1, has room for 3",
+        ),
+        (
+            [unfinished("old", 6, "r1", placed=1, cpu=2), waiting("g", 1)],
+            [node("n1", "r1", 5)],
+            "every rack that it could use is too small for the groups already started there",
+        ),
+    ],
+)
+def test_a_group_without_a_place_is_told_why(
+    groups: list[Group], nodes: list[Node], reason: str
+) -> None:
+    assert choose(groups, nodes).no_room["g"].startswith(reason)

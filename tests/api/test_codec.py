@@ -1,0 +1,212 @@
+"""What crosses the wire is validated once, and refused whole when anything in it is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigfleet.api import codec
+from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
+from bigfleet.api.v1alpha1 import provider_pb2 as provider
+from bigfleet.model.errors import InvalidInput
+from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.model.need import Need, Operator, Requirement, Spread, profile
+
+ROLLUP = "cluster a, need 0"
+
+
+def sound_need() -> capacity.CapacityNeed:
+    return capacity.CapacityNeed(
+        requirements=[
+            capacity.NodeSelectorRequirement(
+                key="zone", operator=capacity.NodeSelectorRequirement.IN, values=["b", "a"]
+            )
+        ],
+        aggregate_resources={"cpu": "4", "memory": "8Gi", "pods": "8"},
+        min_unit={"cpu": "500m"},
+        priority=100,
+        interruption_penalty_bucket=capacity.PENALTY_BUCKET_32,
+        reclamation_penalty_bucket=capacity.PENALTY_BUCKET_64,
+    )
+
+
+def sound_machine() -> provider.Machine:
+    return provider.Machine(
+        id="m-1",
+        state=provider.IDLE,
+        host=provider.HostRef(provider="fake", ref="h-1"),
+        capacity_type=provider.SPOT,
+        price_per_hour=0.3,
+        interruption_probability=0.3,
+        resources=provider.Resources(resources={"cpu": "8", "memory": "32Gi"}),
+    )
+
+
+def _unknown_operator(n: capacity.CapacityNeed) -> None:
+    n.requirements[0].operator = 77  # type: ignore[assignment]
+
+
+def _unknown_bucket(n: capacity.CapacityNeed) -> None:
+    n.interruption_penalty_bucket = 99  # type: ignore[assignment]
+
+
+def _no_bucket(n: capacity.CapacityNeed) -> None:
+    n.ClearField("reclamation_penalty_bucket")
+
+
+def _bad_quantity(n: capacity.CapacityNeed) -> None:
+    n.aggregate_resources["cpu"] = "four"
+
+
+def _negative(n: capacity.CapacityNeed) -> None:
+    n.min_unit["memory"] = "-1Gi"
+
+
+def _absurd(n: capacity.CapacityNeed) -> None:
+    n.aggregate_resources["memory"] = "9000E"
+
+
+def _nothing(n: capacity.CapacityNeed) -> None:
+    n.aggregate_resources.clear()
+
+
+def _in_without_values(n: capacity.CapacityNeed) -> None:
+    n.requirements[0].ClearField("values")
+
+
+def _two_domains(n: capacity.CapacityNeed) -> None:
+    for key in ("rack", "zone"):
+        n.requirements.add(key=key, operator=capacity.NodeSelectorRequirement.SAME)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "named"),
+    [
+        (_unknown_operator, "operator of zone"),
+        (_unknown_bucket, "interruption_penalty_bucket"),
+        (_no_bucket, "reclamation_penalty_bucket"),
+        (_bad_quantity, "aggregate_resources: cpu"),
+        (_negative, "min_unit: memory"),
+        (_absurd, "aggregate_resources: memory"),
+        (_nothing, "aggregate_resources"),
+        (_in_without_values, "zone IN"),
+        (_two_domains, "SAME"),
+    ],
+)
+def test_a_bad_need_is_refused_with_the_field_named(
+    spoil: Callable[[capacity.CapacityNeed], None], named: str
+) -> None:
+    """Every error begins with the place of the need and names the field."""
+    message = sound_need()
+    spoil(message)
+    with pytest.raises(InvalidInput, match=named) as caught:
+        codec.need_from_wire(message, ROLLUP)
+    assert str(caught.value).startswith(ROLLUP)
+
+
+def test_one_bad_need_refuses_the_whole_rollup() -> None:
+    """A roll-up is accepted as a whole or not at all."""
+    bad = sound_need()
+    _bad_quantity(bad)
+    with pytest.raises(InvalidInput, match="cluster a, need 1"):
+        codec.needs_from_wire(
+            capacity.ClusterCapacityNeeds(cluster_id="a", needs=[sound_need(), bad])
+        )
+
+
+def test_a_repeated_need_is_refused() -> None:
+    """Two rows of one profile and group would be counted twice or lost, so neither is guessed."""
+    with pytest.raises(InvalidInput, match="repeats"):
+        codec.needs_from_wire(
+            capacity.ClusterCapacityNeeds(cluster_id="a", needs=[sound_need(), sound_need()])
+        )
+
+
+def test_order_and_repeats_of_values_do_not_make_another_profile() -> None:
+    """Equal demands have equal fingerprints however their sender wrote them."""
+    first, second = sound_need(), sound_need()
+    second.requirements[0].values[:] = ["a", "b", "a"]
+    one, other = (codec.need_from_wire(m, ROLLUP) for m in (first, second))
+    assert one.profile.fingerprint == other.profile.fingerprint
+
+
+labels = st.text("abcdefghij./-", min_size=1, max_size=12)
+amounts = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "pods", "nvidia.com/gpu"]), st.integers(1, 2**40), min_size=1
+)
+requirement = st.one_of(
+    st.builds(
+        Requirement,
+        labels,
+        st.sampled_from([Operator.IN, Operator.NOT_IN]),
+        st.lists(labels, min_size=1, max_size=3).map(tuple),
+    ),
+    st.builds(Requirement, labels, st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST])),
+)
+profiles = st.builds(
+    profile,
+    st.lists(requirement, max_size=4).map(tuple),
+    st.lists(st.builds(Spread, labels, st.integers(1, 9), st.booleans()), max_size=2).map(tuple),
+    st.integers(-(2**31), 2**31 - 1),
+    st.integers(1, 27),
+    st.integers(1, 27),
+)
+
+
+@given(st.builds(Need, profiles, amounts, amounts, labels))
+def test_needs_survive_the_wire(need: Need) -> None:
+    """A need read back from its message equals the need that was written."""
+    received = codec.need_from_wire(codec.need_to_wire(need), ROLLUP)
+    assert received == need
+    assert received.key == need.key
+
+
+def test_machines_survive_the_wire() -> None:
+    """A machine read back from its message equals the machine that was written."""
+    machine = Machine(
+        id="m-1",
+        state=MachineState.CONFIGURED,
+        instance_type="m6i.large",
+        zone="a",
+        capacity_type=CapacityType.SPOT,
+        price_per_hour=0.25,
+        interruption_probability=0.5,
+        resources={"cpu": 8000, "memory": 2**25},
+        allocatable={"cpu": 7900, "memory": 2**24},
+        labels={"topology.bigfleet/rack": "a-1"},
+        host="h-1",
+        cluster="a",
+        shard_metadata={"unknown/key": "kept"},
+    )
+    assert codec.machine_from_wire(codec.machine_to_wire(machine, "fake")) == machine
+
+
+def test_without_allocatable_the_resources_count() -> None:
+    """A provider that reports no allocatable offers all of its resources."""
+    machine = codec.machine_from_wire(sound_machine())
+    assert machine.allocatable == machine.resources == {"cpu": 8000, "memory": 2**25}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("state", 42),
+        ("state", 0),
+        ("capacity_type", 9),
+        ("price_per_hour", math.nan),
+        ("price_per_hour", -1.0),
+        ("interruption_probability", 1.5),
+        ("cluster", "a"),
+        ("id", ""),
+    ],
+)
+def test_an_impossible_machine_is_refused(field: str, value: object) -> None:
+    """Unknown states, prices that are no numbers and broken invariants do not get in."""
+    message = sound_machine()
+    setattr(message, field, value)
+    with pytest.raises(InvalidInput):
+        codec.machine_from_wire(message)

@@ -1,0 +1,109 @@
+"""What tests on real control planes share: the binaries, a run's frame, a cluster to work on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import uuid
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import pytest_asyncio
+
+from bigfleet.api.install import install
+from bigfleet.api.kube.client import KubeClient
+from controlplane.locate import locate
+from controlplane.pins import COMPONENTS
+from controlplane.request import Binaries, request_from
+from loaddriver.substrates.base import Cluster
+from loaddriver.substrates.local import LocalSubstrate
+from loaddriver.substrates.runscope import RunScope
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="session")
+def binaries() -> Binaries:
+    """The real binaries, found or cached; without them the test is skipped."""
+    found = locate(request_from(os.environ), lambda _: None)
+    missing = [name for name in COMPONENTS if name not in found]
+    if missing:
+        pytest.skip(f"no {', '.join(missing)}: run `make binaries` first")
+    return Binaries(
+        kube_apiserver=found["kube-apiserver"].path,
+        kube_controller_manager=found["kube-controller-manager"].path,
+        kube_scheduler=found["kube-scheduler"].path,
+        etcd=found["etcd"].path,
+        kwok=found["kwok"].path,
+        versions={name: found[name].version for name in COMPONENTS},
+        origin={},
+    )
+
+
+@pytest.fixture
+def run_id() -> str:
+    """An id that no other run has."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+@pytest_asyncio.fixture
+async def scope(run_id: str, tmp_path: Path) -> AsyncIterator[RunScope]:
+    """A run's frame with a lock of its own, so that it is no measuring run."""
+    scope = RunScope.open(run_id, "test", tmp_path / "logs", tmp_path / "lock")
+    yield scope
+    await scope.close()
+
+
+class _LoopThread:
+    """An event loop that outlives single tests, because child processes are watched from it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="substrate")
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One real control plane for many tests, with BigFleet's resources in it."""
+    logs = tmp_path_factory.mktemp("cluster-logs")
+    scope = RunScope.open(f"shared-{os.getpid()}", "tests", logs, logs / "lock")
+    loop = _LoopThread()
+
+    async def start() -> tuple[LocalSubstrate, Cluster]:
+        substrate = LocalSubstrate(
+            scope.run_id, scope.data_directory, logs, binaries, dict(os.environ)
+        )
+        try:
+            [cluster] = await substrate.start_clusters(["c"])
+            async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as admin:
+                await install(admin)
+        except BaseException:
+            await substrate.stop()
+            raise
+        return substrate, cluster
+
+    try:
+        substrate, started = loop.run(start())
+        yield started
+        loop.run(substrate.stop())
+    finally:
+        loop.close()
+        asyncio.run(scope.close())
+
+
+@pytest.fixture
+def kubeconfig(cluster: Cluster) -> dict[str, Path]:
+    """The shared cluster's kubeconfig files by role."""
+    return dict(cluster.kubeconfigs)

@@ -1,0 +1,191 @@
+"""The sum of a cluster's demand: small, exact, and the same however it came about."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bigfleet.api.codec import needs_from_wire
+from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
+from bigfleet.controllers.operator.aggregate import Aggregate
+from bigfleet.controllers.operator.demand import (
+    CoLocation,
+    Demand,
+    LabelSelector,
+    RequestSpec,
+    RequirementSpec,
+    TopologySpread,
+    demand_of,
+    group_of,
+)
+from bigfleet.model.errors import InvalidInput
+from bigfleet.model.need import Operator
+
+_RACK = "topology.bigfleet/rack"
+
+
+def _demand(namespace: str = "team", cpu: str = "1", **more: Any) -> Demand:
+    return demand_of(
+        namespace, RequestSpec(resources={"cpu": cpu, "pods": "1"}, priority=0, **more)
+    )
+
+
+def _gang(name: str) -> CoLocation:
+    return CoLocation(_RACK, LabelSelector(match_labels={"gang": name}))
+
+
+def test_a_deployment_of_fifty_thousand_pods_is_one_need_and_a_small_rollup() -> None:
+    aggregate: Aggregate[int] = Aggregate()
+    demand = _demand(cpu="250m")
+    for number in range(50_000):
+        aggregate.put(number, demand)
+    [need] = aggregate.needs()
+    assert need.aggregate == {"cpu": 12_500_000, "pods": 50_000_000}
+    assert need.min_unit == {"cpu": 250, "pods": 1000}
+    assert ClusterCapacityNeeds(needs=aggregate.wire()).ByteSize() < 2048
+
+
+def test_a_gang_asks_for_one_domain_on_the_wire_and_other_requests_do_not() -> None:
+    same = [r for r in _demand(co_location=_gang("a")).profile.requirements if r.key == _RACK]
+    assert [r.operator for r in same] == [Operator.SAME]
+    assert _demand().profile.same_key is None
+    assert _demand().group == ""
+
+
+def test_gangs_with_different_selectors_never_merge() -> None:
+    aggregate: Aggregate[int] = Aggregate()
+    for number in range(40):
+        aggregate.put(number, _demand(co_location=_gang(str(number % 4))))
+    assert [n.aggregate["pods"] for n in aggregate.needs()] == [10_000] * 4
+
+
+def test_the_same_selector_in_two_namespaces_means_two_gangs() -> None:
+    aggregate: Aggregate[int] = Aggregate()
+    aggregate.put(1, _demand("a", co_location=_gang("x")))
+    aggregate.put(2, _demand("b", co_location=_gang("x")))
+    assert len(aggregate.needs()) == 2
+
+
+def test_a_selector_means_the_same_however_it_is_written() -> None:
+    labels = CoLocation(_RACK, LabelSelector(match_labels={"a": "1", "b": "2"}))
+    expressions = CoLocation(
+        _RACK,
+        LabelSelector(
+            match_expressions=[RequirementSpec("b", "In", ["2"]), RequirementSpec("a", "In", ["1"])]
+        ),
+    )
+    assert group_of("n", labels) == group_of("n", expressions)
+
+
+@given(st.lists(st.tuples(st.text(), st.text(), st.text(), st.text()), min_size=2, max_size=2))
+def test_no_choice_of_names_makes_two_groups_one(parts: list[tuple[str, str, str, str]]) -> None:
+    groups = {
+        group_of(namespace, CoLocation(key, LabelSelector(match_labels={label: value})))
+        for namespace, key, label, value in parts
+    }
+    assert len(groups) == len(set(parts))
+
+
+def test_the_smallest_machine_must_hold_the_largest_unit_of_each_resource() -> None:
+    aggregate: Aggregate[str] = Aggregate()
+    aggregate.put("wide", demand_of("n", RequestSpec({"cpu": "8", "memory": "1Gi"}, 0)))
+    aggregate.put("tall", demand_of("n", RequestSpec({"cpu": "1", "memory": "64Gi"}, 0)))
+    [need] = aggregate.needs()
+    assert need.min_unit == {"cpu": 8000, "memory": 64 * 2**20}
+    aggregate.remove("wide")
+    [need] = aggregate.needs()
+    assert need.min_unit == {"cpu": 1000, "memory": 64 * 2**20}
+
+
+def test_soft_spread_stays_at_home() -> None:
+    hard = TopologySpread("zone", 1, "DoNotSchedule")
+    soft = TopologySpread("zone", 1, "ScheduleAnyway")
+    assert _demand(topology_spread=[soft]).profile == _demand().profile
+    assert len(_demand(topology_spread=[soft, hard]).profile.spread) == 1
+
+
+@pytest.mark.parametrize(
+    ("dollars", "bucket"),
+    [(0, 1), ("0.5", 2), ("500m", 2), ("0.51", 3), (1, 3), ("1.001", 4), ("100", 10), ("9M", 27)],
+)
+def test_dollars_round_up_to_a_bucket(dollars: str | int, bucket: int) -> None:
+    assert _demand(interruption_penalty=dollars).profile.interruption_bucket == bucket
+    assert _demand(reclamation_penalty=dollars).profile.reclamation_bucket == bucket
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        RequestSpec({"cpu": "0"}, 0),
+        RequestSpec({"cpu": "-1"}, 0),
+        RequestSpec({"cpu": "lots"}, 0),
+        RequestSpec({"cpu": "1"}, 0, [RequirementSpec("a", "Same", ["b"])]),
+        RequestSpec({"cpu": "1"}, 0, [RequirementSpec("a", "In")]),
+        RequestSpec({"cpu": "1"}, 0, interruption_penalty="-1"),
+    ],
+)
+def test_a_request_without_sense_is_an_error(spec: RequestSpec) -> None:
+    with pytest.raises(InvalidInput):
+        demand_of("n", spec)
+
+
+_DEMANDS = [
+    _demand(cpu="1"),
+    _demand(cpu="2"),
+    _demand(cpu="2", requirements=[RequirementSpec("zone", "In", ["b", "a"])]),
+    _demand(cpu="1", requirements=[RequirementSpec("zone", "In", ["a", "b"])]),
+    _demand(co_location=_gang("x")),
+    _demand("other", co_location=_gang("x")),
+    _demand(interruption_penalty="3"),
+]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 8), st.none() | st.sampled_from(_DEMANDS)), max_size=60))
+def test_keeping_up_gives_the_same_as_starting_over(
+    events: list[tuple[int, Demand | None]],
+) -> None:
+    kept: Aggregate[int] = Aggregate()
+    wanted: dict[int, Demand] = {}
+    for key, demand in events:
+        if demand is None:
+            kept.remove(key)
+            wanted.pop(key, None)
+        else:
+            kept.put(key, demand)
+            wanted[key] = demand
+        kept.needs()  # what is remembered between changes must not outlive them
+    fresh: Aggregate[int] = Aggregate()
+    for key in reversed(wanted):
+        fresh.put(key, wanted[key])
+    assert kept.needs() == fresh.needs()
+    assert kept.wire() == fresh.wire()
+    assert len(kept) == len(wanted)
+    received = needs_from_wire(ClusterCapacityNeeds(cluster_id="c", needs=kept.wire()))
+    assert list(received.values()) == kept.needs()
+
+
+def test_putting_the_same_again_is_no_change() -> None:
+    aggregate: Aggregate[int] = Aggregate()
+    aggregate.put(1, _DEMANDS[0])
+    version = aggregate.version
+    aggregate.put(1, _DEMANDS[0])
+    aggregate.remove(2)
+    assert aggregate.version == version
+
+
+def test_a_change_costs_the_same_whatever_the_size() -> None:
+    """25,000 co-located requests in 5,000 gangs; building anew stays well below a second."""
+    demands = [_demand(co_location=_gang(str(n))) for n in range(5000)]
+    aggregate: Aggregate[int] = Aggregate()
+    for number in range(25_000):
+        aggregate.put(number, demands[number % 5000])
+    assert len(aggregate.wire()) == 5000
+    started = time.perf_counter()
+    aggregate.remove(0)
+    assert len(aggregate.wire()) == 5000
+    assert time.perf_counter() - started < 0.5

@@ -1,0 +1,113 @@
+"""A bad object is refused at admission, with the field named; a good one is accepted."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bigfleet.api.install import GROUP_VERSION, install
+from bigfleet.api.kube.client import ApiError, KubeClient
+
+pytestmark = pytest.mark.cluster
+
+REQUESTS = f"{GROUP_VERSION}/namespaces/default/capacityrequests"
+_NUMBERS = itertools.count()
+
+
+def _request(**spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "bigfleet.lucy.sh/v1alpha1",
+        "kind": "CapacityRequest",
+        "metadata": {"name": f"cr-{next(_NUMBERS)}"},
+        "spec": {"resources": {"cpu": "1"}, "priority": 0, **spec},
+    }
+
+
+async def _refusal(kubeconfig: dict[str, Path], body: dict[str, Any]) -> str:
+    async with await KubeClient.from_kubeconfig(kubeconfig["admin"]) as client:
+        with pytest.raises(ApiError) as refused:
+            await client.create(REQUESTS, body)
+    assert refused.value.status == 422
+    return refused.value.message
+
+
+def _requirement(operator: str, *values: str) -> dict[str, Any]:
+    return {"requirements": [{"key": "zone", "operator": operator, "values": list(values)}]}
+
+
+@pytest.mark.parametrize("operator", ["Same", "Gt", "Lt", ""])
+async def test_only_label_operators_of_node_selectors_are_accepted(
+    kubeconfig: dict[str, Path], operator: str
+) -> None:
+    message = await _refusal(kubeconfig, _request(**_requirement(operator, "a")))
+    assert "spec.requirements[0].operator" in message
+    assert '"DoesNotExist"' in message
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "words"),
+    [
+        (_requirement("In"), "spec.requirements[0].values", "need values"),
+        (_requirement("Exists", "a"), "spec.requirements[0].values", "take none"),
+        ({"resources": {"cpu": "-1"}}, "spec.resources[cpu]", "is negative"),
+        ({"resources": {"cpu": -1}}, "spec.resources[cpu]", "is negative"),
+        ({"resources": {"cpu": "much"}}, "spec.resources.cpu", "should match"),
+        ({"resources": {"cpu": "0", "memory": 0}}, "spec.resources", "asks for nothing"),
+        ({"resources": {}}, "spec.resources", "at least 1"),
+        ({"priority": 2**31}, "spec.priority", "2147483647"),
+        ({"coLocation": {}}, "spec.coLocation.topologyKey", "Required"),
+        ({"interruptionPenalty": "-3"}, "spec.interruptionPenalty", "is negative"),
+        ({"reclamationPenalty": "pinned"}, "spec.reclamationPenalty", "should match"),
+        (
+            {"topologySpread": [{"topologyKey": "z", "maxSkew": 0, "whenUnsatisfiable": "x"}]},
+            "spec.topologySpread[0].whenUnsatisfiable",
+            "ScheduleAnyway",
+        ),
+    ],
+)
+async def test_a_refusal_names_the_field(
+    kubeconfig: dict[str, Path], spec: dict[str, Any], field: str, words: str
+) -> None:
+    message = await _refusal(kubeconfig, _request(**spec))
+    assert field in message
+    assert words in message
+
+
+async def test_a_full_request_is_accepted_and_selectable_by_phase(
+    kubeconfig: dict[str, Path],
+) -> None:
+    body = _request(
+        resources={"cpu": 2, "memory": "1.5Gi", "nvidia.com/gpu": "1", "pods": "1"},
+        priority=-5,
+        requirements=[
+            {"key": "zone", "operator": "In", "values": ["a", "b"]},
+            {"key": "node.kubernetes.io/instance-type", "operator": "Exists"},
+        ],
+        coLocation={
+            "topologyKey": "topology.bigfleet/rack",
+            "labelSelector": {
+                "matchLabels": {"app": "x"},
+                "matchExpressions": [{"key": "gang", "operator": "In", "values": ["1"]}],
+            },
+        },
+        topologySpread=[
+            {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+        interruptionPenalty="0.25",
+        reclamationPenalty=12,
+    )
+    async with await KubeClient.from_kubeconfig(kubeconfig["admin"]) as client:
+        await client.create(REQUESTS, body)
+        path = f"{REQUESTS}/{body['metadata']['name']}"
+        await client.patch(f"{path}/status", {"status": {"phase": "Acknowledged"}})
+        found = await client.get(REQUESTS, {"fieldSelector": "status.phase=Acknowledged"})
+        assert body["metadata"]["name"].encode() in found
+        await client.delete(path)
+
+
+async def test_installing_again_changes_nothing(kubeconfig: dict[str, Path]) -> None:
+    async with await KubeClient.from_kubeconfig(kubeconfig["admin"]) as client:
+        await install(client)

@@ -1,0 +1,338 @@
+"""The operator between a real API server and a shard that is only a session."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cluster_rig import (
+    FakeShard,
+    admin,
+    eventually,
+    fake_shard,
+    get,
+    namespace,
+    node,
+    pod,
+    request,
+    requests_path,
+    role,
+)
+
+from bigfleet.api.install import GROUP_VERSION, NODE_NAMESPACE
+from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
+from bigfleet.api.v1alpha1.provider_pb2 import MachineState, Resources
+from bigfleet.api.v1alpha1.shard_pb2 import (
+    AvailableCapacityUpdate,
+    BootstrapRequest,
+    NodeStateUpdate,
+    ReclaimInstruction,
+    ShardMessage,
+)
+from bigfleet.controllers import operator
+from bigfleet.controllers.operator.hints import hint_name
+from bigfleet.controllers.operator.machines import MACHINE_LABEL
+
+pytestmark = pytest.mark.cluster
+
+
+@asynccontextmanager
+async def _operator(kubeconfig: dict[str, Path], address: str, **more: Any) -> AsyncIterator[None]:
+    settings = operator.Settings(
+        cluster_id="c",
+        shard_address=address,
+        kubeconfig=kubeconfig["bigfleet-operator"],
+        observe_port=0,
+        **{"rollup_seconds": 1.0, "acknowledge_per_second": 200.0, **more},
+    )
+    async with role(partial(operator.run, settings)):
+        yield
+
+
+async def _rollup_with(shard: FakeShard, cpu: str | None) -> ClusterCapacityNeeds:
+    """The next roll-up whose only need sums up to `cpu`, or that has none."""
+    async with asyncio.timeout(15):
+        while True:
+            rollup = await shard.rollups.get()
+            if [n.aggregate_resources["cpu"] for n in rollup.needs] == ([cpu] if cpu else []):
+                return rollup
+
+
+def _update(machine_id: str, state: MachineState.ValueType, **more: Any) -> ShardMessage:
+    update = NodeStateUpdate(
+        supersedes_key=f"node:{machine_id}",
+        machine_id=machine_id,
+        cluster_id="c",
+        state=state,
+        node_name=machine_id,
+        resources=Resources(resources={"cpu": "4"}),
+        **more,
+    )
+    return ShardMessage(node_state_update=update)
+
+
+async def _until_phase(client: KubeClient, machine_id: str, phase: str | None) -> None:
+    async def reached() -> bool:
+        found = await get(client, f"{GROUP_VERSION}/upcomingnodes/{machine_id}")
+        return bool((found and found.get("status", {}).get("phase")) == phase)
+
+    await eventually(reached, f"{machine_id} to be {phase}")
+
+
+async def test_requests_become_a_rollup_and_are_acknowledged_once_it_is_accepted(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "rolled-up") as where,
+        fake_shard() as (shard, address),
+    ):
+        path = requests_path(where)
+        await client.create(path, request("early"))
+        shard.rejected = "for the test"
+        async with _operator(kubeconfig, address):
+            assert await shard.hellos.get() == "c"
+            await _rollup_with(shard, "1")
+            for number in range(3):
+                await client.create(path, request(f"late-{number}"))
+            await _rollup_with(shard, "4")
+            assert not any(r.get("status") for r in (await get(client, path))["items"])
+            shard.rejected = ""
+
+            async def all_acknowledged() -> bool:
+                items = (await get(client, path))["items"]
+                return all(
+                    i.get("status", {}).get("phase") == "Acknowledged"
+                    and len(i["status"]["acknowledgedAt"]) == len("2026-01-01T00:00:00.000000Z")
+                    for i in items
+                )
+
+            await eventually(all_acknowledged, "the acknowledgements")
+            await client.delete(path)
+            await _rollup_with(shard, None)
+
+
+async def test_after_a_lost_session_the_whole_demand_is_sent_again(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "sent-again") as where,
+        fake_shard() as (shard, address),
+    ):
+        await client.create(requests_path(where), request("r"))
+        async with _operator(kubeconfig, address, rollup_seconds=60.0):
+            await _rollup_with(shard, "1")
+            shard.hang_up()
+            await _rollup_with(shard, "1")
+        assert shard.hellos.qsize() == 2
+        await client.delete(requests_path(where))
+
+
+async def test_acknowledging_can_be_turned_off(kubeconfig: dict[str, Path]) -> None:
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "turned-off") as where,
+        fake_shard() as (shard, address),
+    ):
+        await client.create(requests_path(where), request("r"))
+        async with _operator(kubeconfig, address, acknowledge_per_second=0, rollup_seconds=0.1):
+            for _ in range(3):
+                await _rollup_with(shard, "1")
+        [found] = (await get(client, requests_path(where)))["items"]
+        assert "status" not in found
+        await client.delete(requests_path(where))
+
+
+async def test_a_machine_joins_stays_and_leaves(kubeconfig: dict[str, Path]) -> None:
+    """Blob, UpcomingNode phases, and nothing left of Node and credential at the end."""
+    account = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts/m-life"
+    async with (
+        await admin(kubeconfig) as client,
+        fake_shard() as (shard, address),
+        _operator(kubeconfig, address, api_server_for_machines="https://api.example:6443"),
+    ):
+        shard.order(_update("m-life", MachineState.CREATING))
+        await _until_phase(client, "m-life", "Provisioning")
+        shard.order(_update("m-life", MachineState.IDLE))
+        order = BootstrapRequest(request_id="r-1", cluster_id="c", machine_id="m-life")
+        shard.order(ShardMessage(bootstrap_request=order))
+        response = await shard.blobs.get()
+        assert (response.request_id, response.error, response.ttl_seconds) == ("r-1", "", 600)
+        blob = msgspec.json.decode(response.user_data)
+        assert blob["apiServer"] == "https://api.example:6443"
+        assert "BEGIN CERTIFICATE" in blob["caPem"]
+        assert (blob["nodeName"], blob["labels"]) == ("m-life", {MACHINE_LABEL: "m-life"})
+        assert await get(client, account) is not None
+        shard.order(_update("m-life", MachineState.CONFIGURING, labels={"zone": "a"}))
+        await _until_phase(client, "m-life", "Registered")
+        await client.create("/api/v1/nodes", node("m-life", labels=blob["labels"]))
+        shard.order(_update("m-life", MachineState.CONFIGURED, provider_id="fake://m-life"))
+        await _until_phase(client, "m-life", "Ready")
+        upcoming = await get(client, f"{GROUP_VERSION}/upcomingnodes/m-life")
+        assert upcoming["status"]["nodeRef"] == {"name": "m-life"}
+        assert upcoming["status"]["providerID"] == "fake://m-life"
+        assert upcoming["spec"]["resources"] == {"cpu": "4"}
+
+        async def no_account() -> bool:
+            return await get(client, account) is None
+
+        await eventually(no_account, "the credential to go")
+        shard.order(_update("m-life", MachineState.DRAINING))
+        await _until_phase(client, "m-life", "Draining")
+        shard.order(_update("m-life", MachineState.IDLE))
+        await _until_phase(client, "m-life", None)
+        assert await get(client, "/api/v1/nodes/m-life") is None
+
+
+async def test_the_node_of_another_machine_is_left_alone(kubeconfig: dict[str, Path]) -> None:
+    async with (
+        await admin(kubeconfig) as client,
+        fake_shard() as (shard, address),
+        _operator(kubeconfig, address),
+    ):
+        await client.create("/api/v1/nodes", node("m-foreign"))
+        shard.order(_update("m-foreign", MachineState.CONFIGURED))
+        await _until_phase(client, "m-foreign", "Ready")
+        shard.order(_update("m-foreign", MachineState.SPECULATIVE))
+        await _until_phase(client, "m-foreign", None)
+        assert await get(client, "/api/v1/nodes/m-foreign") is not None
+        await client.delete("/api/v1/nodes/m-foreign")
+
+
+async def _until_running(client: KubeClient, path: str) -> None:
+    async def running() -> bool:
+        return bool((await get(client, path))["status"]["phase"] == "Running")
+
+    await eventually(running, f"{path} to run")
+
+
+def _reclaim(name: str, grace_seconds: int) -> ShardMessage:
+    return ShardMessage(
+        reclaim_instruction=ReclaimInstruction(
+            instruction_id="i-1", nodes=[name], grace_period_seconds=grace_seconds
+        )
+    )
+
+
+def _budget(minimum: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": minimum, "selector": {"matchLabels": {"app": "x"}}},
+    }
+
+
+async def test_a_reclaimed_node_is_cordoned_emptied_within_budgets_and_deleted(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "reclaimed") as where,
+        fake_shard() as (shard, address),
+        _operator(kubeconfig, address),
+    ):
+        await client.create("/api/v1/nodes", node("m-full"))
+        pods = f"/api/v1/namespaces/{where}/pods"
+        budgets = f"/apis/policy/v1/namespaces/{where}/poddisruptionbudgets"
+        await client.create(budgets, _budget(2))
+        for name in ("a", "b"):
+            await client.create(pods, pod(name, "m-full"))
+            await _until_running(client, f"{pods}/{name}")
+        shard.order(_reclaim("m-full", 60))
+        ack = await shard.acks.get()
+        assert (ack.instruction_id, ack.nodes_started) == ("i-1", 1)
+        assert (await get(client, "/api/v1/nodes/m-full"))["spec"]["unschedulable"]
+        await asyncio.sleep(1)
+        assert len((await get(client, pods))["items"]) == 2
+        await client.delete(f"{budgets}/b")
+
+        async def gone() -> bool:
+            return await get(client, "/api/v1/nodes/m-full") is None
+
+        await eventually(gone, "the Node to be emptied and deleted")
+        assert (await get(client, pods))["items"] == []
+
+
+async def test_a_node_that_joined_again_under_its_name_is_not_emptied(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "joined-again") as where,
+        fake_shard() as (shard, address),
+        _operator(kubeconfig, address),
+    ):
+        pods = f"/api/v1/namespaces/{where}/pods"
+        await client.create(f"/apis/policy/v1/namespaces/{where}/poddisruptionbudgets", _budget(1))
+        await client.create("/api/v1/nodes", node("m-again"))
+        await client.create(pods, pod("p", "m-again"))
+        await _until_running(client, f"{pods}/p")
+        shard.order(_reclaim("m-again", 60))
+        await shard.acks.get()
+        await client.delete("/api/v1/nodes/m-again")
+        await client.create("/api/v1/nodes", node("m-again"))
+        await client.create(pods, pod("new", "m-again"))
+        await client.delete(f"/apis/policy/v1/namespaces/{where}/poddisruptionbudgets/b")
+        await asyncio.sleep(3)
+        new = await get(client, f"{pods}/new")
+        assert new is not None
+        assert "deletionTimestamp" not in new["metadata"]
+        await client.delete("/api/v1/nodes/m-again")
+
+
+async def test_a_new_operator_goes_on_with_a_reclaim(kubeconfig: dict[str, Path]) -> None:
+    until = {"bigfleet.lucy.sh/reclaim-deadline": f"{time.time() + 60:.3f}"}
+    annotations = {"kwok.x-k8s.io/node": "fake", **until}
+    async with await admin(kubeconfig) as client, fake_shard() as (_, address):
+        await client.create("/api/v1/nodes", node("m-half", annotations=annotations))
+        async with _operator(kubeconfig, address):
+
+            async def gone() -> bool:
+                return await get(client, "/api/v1/nodes/m-half") is None
+
+            await eventually(gone, "the Node to be deleted")
+
+
+async def test_a_node_that_is_not_there_can_be_reclaimed_at_once(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with (
+        await admin(kubeconfig),
+        fake_shard() as (shard, address),
+        _operator(kubeconfig, address),
+    ):
+        shard.order(_reclaim("m-never", 60))
+        assert (await shard.acks.get()).nodes_started == 1
+
+
+async def test_a_hint_of_the_shard_becomes_an_object(kubeconfig: dict[str, Path]) -> None:
+    update = AvailableCapacityUpdate(
+        supersedes_key="capacity:x",
+        resources=Resources(resources={"cpu": "4"}),
+        available_count=2,
+        confidence=AvailableCapacityUpdate.HIGH,
+        cost_per_hour=0.1,
+    )
+    path = f"{GROUP_VERSION}/availablecapacities/{hint_name('capacity:x')}"
+    async with (
+        await admin(kubeconfig) as client,
+        fake_shard() as (shard, address),
+        _operator(kubeconfig, address),
+    ):
+        shard.order(ShardMessage(available_capacity=update))
+
+        async def published() -> bool:
+            found = await get(client, path)
+            return found is not None and found["spec"]["availability"] == "High"
+
+        await eventually(published, "the hint")

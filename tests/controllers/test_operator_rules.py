@@ -1,0 +1,126 @@
+"""The operator's small decisions: phases, backoff, what keeps a Node, hints, whose a Node is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
+from bigfleet.api.v1alpha1.provider_pb2 import Resources
+from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate
+from bigfleet.controllers.operator.acknowledge import rfc3339
+from bigfleet.controllers.operator.hints import hint_name, hint_object
+from bigfleet.controllers.operator.machines import MACHINE_LABEL, RECLAIM_DEADLINE, Node
+from bigfleet.controllers.operator.nodes import phase_after
+from bigfleet.controllers.operator.reclaim import PodOnNode, keeping
+from bigfleet.controllers.operator.session import backoff_seconds
+from bigfleet.model.machine import MachineState
+
+
+@pytest.mark.parametrize(
+    ("known", "state", "phase"),
+    [
+        (None, MachineState.CREATING, "Provisioning"),
+        ("Provisioning", MachineState.IDLE, "Launched"),
+        ("Launched", MachineState.IDLE, "Launched"),
+        ("Launched", MachineState.CONFIGURING, "Registered"),
+        (None, MachineState.CONFIGURED, "Ready"),
+        ("Ready", MachineState.DRAINING, "Draining"),
+        ("Draining", MachineState.IDLE, None),
+        ("Registered", MachineState.IDLE, None),
+        ("Ready", MachineState.IDLE, None),
+        (None, MachineState.IDLE, None),
+        ("Ready", MachineState.SPECULATIVE, None),
+        ("Draining", MachineState.DELETING, None),
+        ("Ready", MachineState.FAILED, "Failed"),
+        ("Failed", MachineState.IDLE, None),
+    ],
+)
+def test_a_machine_that_comes_back_idle_has_left_and_one_never_joined_has_not(
+    known: str | None, state: MachineState, phase: str | None
+) -> None:
+    assert phase_after(known, state) == phase
+
+
+@given(st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
+def test_redialling_waits_between_a_quarter_and_thirty_seconds(
+    failures: int, random: float
+) -> None:
+    delay = backoff_seconds(failures, random)
+    assert 0.25 <= delay <= 30
+    assert delay <= backoff_seconds(failures + 1, random)
+
+
+def _pod(phase: str = "Running", **metadata: Any) -> PodOnNode:
+    raw = {"metadata": {"name": "p", "namespace": "n", "uid": "u", **metadata}}
+    return msgspec.json.decode(json.dumps(raw | {"status": {"phase": phase}}), type=PodOnNode)
+
+
+def test_daemons_mirrors_and_finished_pods_do_not_keep_a_node() -> None:
+    ordinary = _pod(ownerReferences=[{"kind": "ReplicaSet", "controller": True}])
+    assert keeping([ordinary]) == [ordinary]
+    assert keeping([_pod(ownerReferences=[{"kind": "DaemonSet", "controller": True}])]) == []
+    assert keeping([_pod(annotations={"kubernetes.io/config.mirror": "x"})]) == []
+    assert keeping([_pod("Succeeded"), _pod("Failed")]) == []
+
+
+def test_a_pod_that_is_leaving_keeps_its_node_until_it_has_left() -> None:
+    leaving = _pod(deletionTimestamp="2026-01-01T00:00:00Z")
+    assert keeping([leaving]) == [leaving]
+
+
+def _node(provider_id: str = "", **metadata: Any) -> Node:
+    raw = {"metadata": {"name": "m-1", "uid": "u", **metadata}, "spec": {"providerID": provider_id}}
+    return msgspec.json.decode(json.dumps(raw), type=Node)
+
+
+def test_a_node_is_the_machines_by_provider_id_or_else_by_our_label() -> None:
+    ours = {MACHINE_LABEL: "m-1"}
+    assert _node("fake://m-1").is_machine("m-1", "fake://m-1")
+    assert not _node("other://9", labels=ours).is_machine("m-1", "fake://m-1")
+    assert _node(labels=ours).is_machine("m-1", "fake://m-1")
+    assert not _node().is_machine("m-1", "")
+    assert not _node(labels={MACHINE_LABEL: "m-2"}).is_machine("m-1", "")
+
+
+def test_only_our_annotation_makes_a_node_one_that_we_are_emptying() -> None:
+    assert _node(annotations={RECLAIM_DEADLINE: "12.5"}).reclaim_deadline == 12.5
+    assert _node(annotations={RECLAIM_DEADLINE: "soon"}).reclaim_deadline is None
+    assert _node().reclaim_deadline is None
+
+
+def test_a_hint_replaces_the_one_before_for_the_same_demand() -> None:
+    assert hint_name("capacity:abc") == hint_name("capacity:abc")
+    assert hint_name("capacity:abc") != hint_name("capacity:abd")
+    assert hint_name("x").startswith("ac-")
+
+
+def test_a_hint_shows_count_cost_and_conditions_that_a_machine_can_meet() -> None:
+    requirements = [
+        NodeSelectorRequirement(key="zone", operator=NodeSelectorRequirement.IN, values=["a"]),
+        NodeSelectorRequirement(key="rack", operator=NodeSelectorRequirement.SAME),
+    ]
+    update = AvailableCapacityUpdate(
+        supersedes_key="k",
+        requirements=requirements,
+        resources=Resources(resources={"cpu": "4"}),
+        available_count=3,
+        confidence=AvailableCapacityUpdate.MEDIUM,
+        cost_per_hour=0.25,
+    )
+    assert hint_object(update)["spec"] == {
+        "availability": "Medium",
+        "availableCount": 3,
+        "cost": "0.250000",
+        "resources": {"cpu": "4"},
+        "requirements": [{"key": "zone", "operator": "In", "values": ["a"]}],
+    }
+
+
+def test_moments_are_written_to_the_microsecond() -> None:
+    assert rfc3339(1.5) == "1970-01-01T00:00:01.500000Z"

@@ -1,0 +1,104 @@
+"""One CapacityRequest per Pod, from the Pod's creation to its end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_rig import admin, eventually, get, namespace, pod, requests_path, role
+
+from bigfleet.api.kube.client import KubeClient
+from bigfleet.controllers import pod_controller
+
+pytestmark = pytest.mark.cluster
+
+
+@asynccontextmanager
+async def _controller(kubeconfig: dict[str, Path]) -> AsyncIterator[None]:
+    settings = pod_controller.Settings(kubeconfig["bigfleet-pod-controller"], observe_port=0)
+    async with role(partial(pod_controller.run, settings)):
+        yield
+
+
+async def _requests(client: KubeClient, where: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await get(client, requests_path(where)))["items"]
+    return found
+
+
+async def _until_count(client: KubeClient, where: str, count: int, what: str) -> None:
+    # The garbage collector looks for new kinds every 30 s, and ours are new here.
+    async def reached() -> bool:
+        return len(await _requests(client, where)) == count
+
+    await eventually(reached, what, deadline_seconds=60)
+
+
+async def test_a_request_comes_with_its_pod_and_goes_with_it(kubeconfig: dict[str, Path]) -> None:
+    async with await admin(kubeconfig) as client, namespace(client, "comes-and-goes") as where:
+        pods = f"/api/v1/namespaces/{where}/pods"
+        await client.create(pods, pod("before"))
+        async with _controller(kubeconfig):
+            await _until_count(client, where, 1, "the request of a Pod that was there before")
+            await client.create(pods, pod("after", nodeSelector={"zone": "a"}))
+            await _until_count(client, where, 2, "the request of a Pod that came later")
+            after = next(
+                r for r in await _requests(client, where) if r["metadata"]["name"].startswith("aft")
+            )
+            assert after["spec"]["resources"] == {"cpu": "100m", "memory": "65536Ki", "pods": "1"}
+            assert after["spec"]["requirements"][0]["values"] == ["a"]
+            await client.delete(f"{pods}/after", {"gracePeriodSeconds": 0})
+            await _until_count(client, where, 1, "the request to go with its Pod")
+
+
+async def test_a_finished_pod_asks_for_nothing_even_if_it_finished_unseen(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with await admin(kubeconfig) as client, namespace(client, "finished") as where:
+        pods = f"/api/v1/namespaces/{where}/pods"
+        for name in ("seen", "unseen"):
+            await client.create(pods, pod(name))
+        async with _controller(kubeconfig):
+            await _until_count(client, where, 2, "both requests")
+            await client.patch(f"{pods}/seen/status", {"status": {"phase": "Succeeded"}})
+            await _until_count(client, where, 1, "the finished Pod's request to go")
+        await client.patch(f"{pods}/unseen/status", {"status": {"phase": "Failed"}})
+        async with _controller(kubeconfig):
+            await _until_count(client, where, 0, "the other's to go after a restart")
+
+
+async def test_what_somebody_deletes_or_changes_is_put_right(kubeconfig: dict[str, Path]) -> None:
+    async with await admin(kubeconfig) as client, namespace(client, "put-right") as where:
+        await client.create(f"/api/v1/namespaces/{where}/pods", pod("p"))
+        async with _controller(kubeconfig):
+            await _until_count(client, where, 1, "the request")
+            [before] = await _requests(client, where)
+            path = f"{requests_path(where)}/{before['metadata']['name']}"
+            await client.patch(path, {"spec": {"priority": 7, "interruptionPenalty": "1"}})
+
+            async def corrected() -> bool:
+                found = await get(client, path)
+                return found is not None and bool(found["spec"] == before["spec"])
+
+            await eventually(corrected, "the changed request to be corrected")
+            await client.delete(path)
+            await eventually(corrected, "the deleted request to come back")
+
+
+async def test_a_pod_that_cannot_be_understood_gets_no_request_and_harms_no_other(
+    kubeconfig: dict[str, Path],
+) -> None:
+    expression = {"key": "cores", "operator": "Gt", "values": ["4"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    async with await admin(kubeconfig) as client, namespace(client, "not-understood") as where:
+        pods = f"/api/v1/namespaces/{where}/pods"
+        async with _controller(kubeconfig):
+            await client.create(pods, pod("odd", affinity=affinity))
+            await client.create(pods, pod("plain"))
+            await _until_count(client, where, 1, "the plain Pod's request")
+            [found] = await _requests(client, where)
+            assert found["metadata"]["name"].startswith("plain-")

@@ -1,0 +1,71 @@
+"""How the roles start, and what they say when they cannot."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from kubernetes.aio.client.configuration import Configuration
+
+from bigfleet.api.kube.client import KubeClient
+from bigfleet.controllers import operator, pod_controller
+from bigfleet.controllers.operator.role import Operator
+from bigfleet.controllers.pod_controller.controller import PodController
+from bigfleet.controllers.running import until_one_ends, until_stopped
+from bigfleet.model.errors import InvalidInput
+
+
+def _settings(kubeconfig: Path | None) -> operator.Settings:
+    return operator.Settings("c", "127.0.0.1:1", kubeconfig, observe_port=0)
+
+
+async def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(InvalidInput, match=str(missing)):
+        await operator.run(_settings(missing), asyncio.Event())
+    with pytest.raises(InvalidInput, match=str(missing)):
+        await pod_controller.run(pod_controller.Settings(missing, 0), asyncio.Event())
+
+
+async def test_outside_a_pod_a_kubeconfig_is_needed() -> None:
+    with pytest.raises(InvalidInput, match="ServiceAccount"):
+        await operator.run(_settings(None), asyncio.Event())
+
+
+async def test_readiness_says_what_is_missing() -> None:
+    async with KubeClient(Configuration(host="http://127.0.0.1:1")) as client:
+        assert "no answer yet" in Operator(_settings(None), client).not_ready()
+        assert "capacityrequests is not listed yet" in PodController(client, 1).not_ready()
+
+
+async def test_an_unreachable_cluster_is_waited_for_and_the_role_still_ends_when_told_to() -> None:
+    stop = asyncio.Event()
+    async with KubeClient(Configuration(host="http://127.0.0.1:1")) as client:
+        serving = Operator(_settings(None), client)
+        task = asyncio.create_task(until_stopped(stop, serving.run()))
+        async with asyncio.timeout(5):
+            while "Cannot connect" not in (why := serving.not_ready()):
+                assert not task.done()
+                await asyncio.sleep(0.005)
+        assert "127.0.0.1:1" in why
+        stop.set()
+        async with asyncio.timeout(5):
+            await task
+
+
+async def test_the_error_of_one_part_ends_all_and_is_raised() -> None:
+    ended: list[str] = []
+
+    async def lasting() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("lasting")
+
+    async def failing() -> None:
+        raise InvalidInput("x", 1, "is wrong")
+
+    with pytest.raises(InvalidInput):
+        await until_one_ends(lasting(), failing())
+    assert ended == ["lasting"]

@@ -1,0 +1,102 @@
+"""When roll-ups are sent: never before the demand is known, soon after a change, and regularly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import msgspec
+
+from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
+from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement
+from bigfleet.controllers.operator.ledger import CapacityRequest, Ledger
+from bigfleet.controllers.operator.rollup import Rollups
+
+
+def _request(name: str) -> CapacityRequest:
+    raw = {
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {"resources": {"cpu": "1"}, "priority": 0},
+    }
+    return msgspec.json.decode(json.dumps(raw), type=CapacityRequest)
+
+
+class _Shard:
+    """Answers at once; `rejected` is its answer's reason."""
+
+    def __init__(self) -> None:
+        self.received: asyncio.Queue[ClusterCapacityNeeds] = asyncio.Queue()
+        self.rejected = ""
+
+    async def deliver(self, rollup: ClusterCapacityNeeds) -> Acknowledgement:
+        self.received.put_nowait(rollup)
+        return Acknowledgement(echo=str(rollup.timestamp_unix_nanos), rejected=self.rejected)
+
+    async def next(self, seconds: float = 2) -> ClusterCapacityNeeds:
+        async with asyncio.timeout(seconds):
+            return await self.received.get()
+
+
+@asynccontextmanager
+async def _sending(
+    ledger: Ledger, shard: _Shard, accepted: list[int], rollup_seconds: float = 60
+) -> AsyncIterator[None]:
+    rollups = Rollups("c", ledger, rollup_seconds, 0.05, accepted.append)
+    task = asyncio.create_task(rollups.send_over(shard))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_nothing_is_sent_before_the_requests_are_listed() -> None:
+    """An empty roll-up would say that the cluster needs nothing and cost it its machines."""
+    ledger, shard = Ledger(), _Shard()
+    async with _sending(ledger, shard, [], rollup_seconds=0.02):
+        await asyncio.sleep(0.1)
+        assert shard.received.empty()
+        ledger.replace([_request("a")])
+        assert len((await shard.next()).needs) == 1
+
+
+async def test_changes_close_to_each_other_make_one_rollup() -> None:
+    ledger, shard = Ledger(), _Shard()
+    ledger.replace([])
+    async with _sending(ledger, shard, []):
+        assert len((await shard.next()).needs) == 0
+        for number in range(100):
+            ledger.put(_request(str(number)))
+            await asyncio.sleep(0)
+        [need] = (await shard.next()).needs
+        assert need.aggregate_resources == {"cpu": "100"}
+        await asyncio.sleep(0.1)
+        assert shard.received.empty()
+
+
+async def test_without_changes_a_rollup_still_comes_at_intervals_each_with_a_later_time() -> None:
+    ledger, shard = Ledger(), _Shard()
+    ledger.replace([_request("a")])
+    async with _sending(ledger, shard, [], rollup_seconds=0.02):
+        first, second = await shard.next(), await shard.next()
+    assert second.timestamp_unix_nanos > first.timestamp_unix_nanos
+    assert second.needs == first.needs
+
+
+async def test_a_rejected_rollup_acknowledges_nothing_and_the_next_may_do_better() -> None:
+    ledger, shard = Ledger(), _Shard()
+    accepted: list[int] = []
+    ledger.replace([_request("a")])
+    shard.rejected = "need 0: is wrong"
+    async with _sending(ledger, shard, accepted):
+        await shard.next()
+        await asyncio.sleep(0)
+        assert accepted == []
+        shard.rejected = ""
+        ledger.put(_request("b"))
+        await shard.next()
+        await asyncio.sleep(0.01)
+    assert accepted == [ledger.aggregate.version]

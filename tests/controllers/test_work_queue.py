@@ -1,0 +1,105 @@
+"""Keyed work: never twice at once, never forgotten, failures repeated with patience."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from bigfleet.api.kube.client import ApiError
+from bigfleet.controllers.work_queue import WorkQueue
+
+
+class _Worker:
+    """Records what is worked on; `gate` holds work up, `failures` are raised first."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.finished = asyncio.Event()
+        self.failures: list[Exception] = []
+        self.done: list[str] = []
+        self.active: list[str] = []
+        self.most_at_once = 0
+        self.refused: list[str] = []
+
+    async def work(self, key: str) -> None:
+        assert key not in self.active
+        self.active.append(key)
+        self.most_at_once = max(self.most_at_once, len(self.active))
+        try:
+            await self.gate.wait()
+            await asyncio.sleep(0)
+            if self.failures:
+                raise self.failures.pop(0)
+            self.done.append(key)
+            self.finished.set()
+        finally:
+            self.active.remove(key)
+
+
+@asynccontextmanager
+async def _running(worker: _Worker, concurrency: int) -> AsyncIterator[WorkQueue[str]]:
+    queue: WorkQueue[str] = WorkQueue(
+        worker.work, concurrency, lambda key, _: worker.refused.append(key), 0.01
+    )
+    task = asyncio.create_task(queue.run())
+    try:
+        yield queue
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_key_added_while_worked_on_is_worked_on_again_but_not_at_the_same_time() -> None:
+    worker = _Worker()
+    worker.gate.clear()
+    async with _running(worker, 4) as queue:
+        queue.add("a")
+        await asyncio.sleep(0.01)
+        queue.add("a")
+        queue.add("a")
+        worker.gate.set()
+        await queue.settled("a")
+        assert worker.done == ["a", "a"]
+        assert len(queue) == 0
+
+
+async def test_no_more_keys_at_once_than_allowed() -> None:
+    worker = _Worker()
+    worker.gate.clear()
+    async with _running(worker, 3) as queue:
+        for number in range(10):
+            queue.add(str(number))
+        await asyncio.sleep(0.01)
+        worker.gate.set()
+        for number in range(10):
+            await queue.settled(str(number))
+        assert worker.most_at_once == 3
+        assert len(worker.done) == 10
+
+
+async def test_a_passing_failure_is_repeated_until_it_passes() -> None:
+    worker = _Worker()
+    worker.failures = [
+        ApiError("POST", 429, "TooManyRequests", ""),
+        ConnectionResetError(),
+        ApiError("POST", 503, "", ""),
+    ]
+    async with _running(worker, 2) as queue, asyncio.timeout(5):
+        queue.add("a")
+        await worker.finished.wait()
+    assert worker.done == ["a"]
+    assert worker.refused == []
+
+
+async def test_a_refusal_is_reported_once_and_not_repeated() -> None:
+    worker = _Worker()
+    worker.failures = [ApiError("POST", 422, "Invalid", "")]
+    async with _running(worker, 2) as queue:
+        queue.add("a")
+        await queue.settled("a")
+        await asyncio.sleep(0.05)
+    assert worker.refused == ["a"]
+    assert worker.done == []

@@ -1,0 +1,160 @@
+"""Capacity that nobody needs goes back, and capacity that is taken away is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from scaletest import ROOT
+
+from bigfleet.api.kube.client import KubeClient
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+NAMESPACE = "way-out"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+NODES = "/api/v1/nodes"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+# A hundred of these fill one machine of the type.
+POD = {"cpu": "400m", "memory": "500Mi"}
+INSTANCE_TYPE = "m6i.large"
+
+
+@asynccontextmanager
+async def held_up(results: Path, *overrides: str) -> AsyncIterator[KubeClient]:
+    """A smoke fleet without load, as an administrator sees its cluster."""
+    settings = [part for override in overrides for part in ("--set", override)]
+    command = [sys.executable, "-m", "loaddriver", "hold", "smoke", "--results", str(results)]
+    child = await asyncio.create_subprocess_exec(
+        *command, *settings, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    try:
+        path = await asyncio.wait_for(_kubeconfig(child), 120)
+        async with await KubeClient.from_kubeconfig(path) as admin:
+            await admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            yield admin
+    finally:
+        if child.returncode is None:
+            child.send_signal(signal.SIGINT)
+        assert child.stderr is not None
+        await child.stderr.read()
+        assert await child.wait() == 0
+
+
+async def _kubeconfig(child: asyncio.subprocess.Process) -> Path:
+    assert child.stderr is not None
+    said = []
+    found = None
+    async for line in child.stderr:
+        said.append(line.decode())
+        found = found or re.search(r"--kubeconfig (\S+)", said[-1])
+        if said[-1].startswith("up;") and found:
+            return Path(found[1])
+    raise AssertionError("".join(said))
+
+
+def deployment(name: str, replicas: int) -> dict[str, Any]:
+    labels = {"app": name}
+    term = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [INSTANCE_TYPE]}
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [term]}]}}  # fmt: skip
+    container = {"name": "c", "image": "fake", "resources": {"requests": POD}}
+    spec = {
+        "containers": [container],
+        "affinity": {"nodeAffinity": affinity},
+        "terminationGracePeriodSeconds": 1,
+    }
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+async def items(admin: KubeClient, path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = msgspec.json.decode(await admin.get(path))["items"]
+    return found
+
+
+async def nodes(admin: KubeClient) -> set[str]:
+    return {node["metadata"]["name"] for node in await items(admin, NODES)}
+
+
+async def placed(admin: KubeClient, app: str) -> list[dict[str, Any]]:
+    """Pods of `app` that are bound to a Node which is there, and are not on their way out."""
+    there = await nodes(admin)
+    return [
+        pod
+        for pod in await items(admin, PODS)
+        if pod["metadata"]["labels"]["app"] == app
+        and pod["spec"].get("nodeName") in there
+        and "deletionTimestamp" not in pod["metadata"]
+    ]
+
+
+async def eventually(what: str, holds: Callable[[], Awaitable[bool]], seconds: float = 90) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            while not await holds():  # noqa: ASYNC110  another process decides
+                await asyncio.sleep(0.5)
+    except TimeoutError:
+        raise AssertionError(f"not within {seconds} s: {what}") from None
+
+
+async def test_the_fleet_shrinks_to_what_the_remaining_workload_needs(tmp_path: Path) -> None:
+    """With half the workload deleted a machine is drained and its Node goes; the other workload
+    is whole again on the machines that are left, and none of those is taken.
+    """
+    async with held_up(tmp_path, "bigfleet.reclaimHoldSeconds=3") as admin:
+
+        async def all_placed() -> bool:
+            return len(await placed(admin, "stays")) + len(await placed(admin, "goes")) == 160
+
+        async def one_node_less() -> bool:
+            return len(await nodes(admin)) == 1 and len(await placed(admin, "stays")) == 80
+
+        await admin.create(DEPLOYMENTS, deployment("stays", 80))
+        await admin.create(DEPLOYMENTS, deployment("goes", 80))
+        await eventually("160 pods have a place", all_placed)
+        assert len(await nodes(admin)) == 2
+        await admin.delete(f"{DEPLOYMENTS}/goes", {"propagationPolicy": "Background"})
+        await eventually("one node is left with 80 pods", one_node_less)
+        (last,) = await nodes(admin)
+        await asyncio.sleep(8)
+        assert await nodes(admin) == {last}
+        requests = await items(
+            admin, f"/apis/bigfleet.lucy.sh/v1alpha1/namespaces/{NAMESPACE}/capacityrequests"
+        )
+        assert len(requests) == 80
+
+
+async def test_a_lost_spot_machine_is_replaced_and_its_pods_find_a_place_again(
+    tmp_path: Path,
+) -> None:
+    """The market takes machines back; their Nodes go, and the pods come back on others."""
+    only_spot = ("fleet.idleFactor=0", "fleet.speculativeFactor=0", "fleet.spotFactor=8")
+    moving = ("fleet.spotMarketHoursPerSecond=2", "fleet.latency.createSeconds=0")
+    async with held_up(tmp_path, *only_spot, *moving) as admin:
+        await admin.create(DEPLOYMENTS, deployment("web", 30))
+        seen: set[str] = set()
+
+        async def replaced() -> bool:
+            seen.update(await nodes(admin))
+            return len(seen) > 1 and len(await placed(admin, "web")) == 30
+
+        await eventually(
+            "30 pods have a place on a machine that replaced a lost one", replaced, 150
+        )
+        lost = seen - await nodes(admin)
+        assert lost

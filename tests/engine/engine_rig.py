@@ -1,0 +1,188 @@
+"""Fleets and demands from readable specifications, and what carrying out a decision leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bigfleet.engine.decide import decide
+from bigfleet.engine.decision import Action, ActionKind, Decision
+from bigfleet.engine.invariants import violations
+from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, Settings
+from bigfleet.model import penalty
+from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.model.need import Need, Operator, Requirement, Spread, profile
+
+RACK, ZONE = "rack", "zone"
+NOW = 10_000.0
+SETTINGS = Settings(reclaim_cap_fraction=0.3)
+EVENLY_BY_ZONE = (Spread(ZONE, 1, True),)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One machine, in words."""
+
+    name: str
+    state: MachineState = MachineState.IDLE
+    cpu: int = 4
+    price: float = 1.0
+    probability: float = 0.0
+    cluster: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, int] = field(default_factory=dict)
+    capacity_type: CapacityType = CapacityType.BARE_METAL
+    wanted_by: int = NONE
+    last_penalty: int = penalty.ZERO
+    idle_since: float = float("nan")
+
+
+def idle(name: str, **kwargs: object) -> Spec:
+    """An Idle machine."""
+    return replace(Spec(name), **kwargs)  # type: ignore[arg-type]
+
+
+def speculative(name: str, **kwargs: object) -> Spec:
+    """A machine that could be bought on demand."""
+    elastic = Spec(name, MachineState.SPECULATIVE, capacity_type=CapacityType.ON_DEMAND)
+    return replace(elastic, **kwargs)  # type: ignore[arg-type]
+
+
+def configured(name: str, cluster: str = "east", **kwargs: object) -> Spec:
+    """A machine at work in `cluster`."""
+    working = Spec(name, MachineState.CONFIGURED, cluster=cluster, idle_since=0.0)
+    return replace(working, **kwargs)  # type: ignore[arg-type]
+
+
+def zoned(zones: str) -> list[Spec]:
+    """Idle machines, one per letter; the earlier, the cheaper."""
+    return [idle(f"{zone}{at}", labels={ZONE: zone}, price=at + 1) for at, zone in enumerate(zones)]
+
+
+def fleet_of(specs: Sequence[Spec]) -> Fleet:
+    """A fleet with one row per spec, in the order given; names break ties."""
+    clusters = sorted({"east", "west"} | {s.cluster for s in specs if s.cluster})
+    flavours: list[Flavour] = []
+    rows = [_flavour_index(flavours, _flavour(spec)) for spec in specs]
+    by_name = sorted(spec.name for spec in specs)
+    return Fleet(
+        flavours=flavours,
+        clusters=clusters,
+        flavour=np.array(rows, np.int32),
+        state=np.array([s.state for s in specs], np.uint8),
+        cluster=np.array([clusters.index(s.cluster) if s.cluster else NONE for s in specs], "i4"),
+        wanted_by=np.array([s.wanted_by for s in specs], np.int32),
+        priority=np.zeros(len(specs), np.int32),
+        interruption_bucket=np.full(len(specs), penalty.ZERO, np.uint8),
+        reclamation_bucket=np.array([s.last_penalty for s in specs], np.uint8),
+        unused_since_seconds=np.array([s.idle_since for s in specs], np.float64),
+        tie_break=np.array([by_name.index(s.name) for s in specs], np.int64),
+    )
+
+
+def _flavour(spec: Spec) -> Flavour:
+    allocatable = {"cpu": spec.cpu, **spec.more}
+    return Flavour(dict(spec.labels), spec.capacity_type, spec.price, spec.probability, allocatable)
+
+
+def _flavour_index(flavours: list[Flavour], flavour: Flavour) -> int:
+    if flavour not in flavours:
+        flavours.append(flavour)
+    return flavours.index(flavour)
+
+
+def need_of(
+    cpu: int,
+    *requirements: Requirement,
+    unit: int = 0,
+    more: Mapping[str, int] | None = None,
+    spread: tuple[Spread, ...] = (),
+    interruption: int = penalty.ZERO,
+    group: str = "",
+) -> Need:
+    """A need for `cpu` in units of `unit` (0: no floor)."""
+    wanted = profile(requirements, spread, 0, interruption, penalty.ZERO)
+    min_unit = {"cpu": unit} if unit else {}
+    return Need(wanted, {"cpu": cpu, **(more or {})}, min_unit, group)
+
+
+def same(key: str = RACK) -> Requirement:
+    """All machines in one domain of `key`."""
+    return Requirement(key, Operator.SAME)
+
+
+def demand_of(
+    fleet: Fleet, needs: Sequence[tuple[str, Need]], reported: Iterable[str] = ("east", "west")
+) -> Demand:
+    """The needs in the order given, each of a cluster."""
+    clusters = [fleet.clusters.index(cluster) for cluster, _ in needs]
+    heard = frozenset(fleet.clusters.index(cluster) for cluster in reported)
+    return Demand([need for _, need in needs], np.array(clusters, np.int32), heard)
+
+
+def checked(
+    fleet: Fleet, demand: Demand, settings: Settings | None = None, now: float = NOW
+) -> Decision:
+    """A decision that breaks no invariant, or an assertion error that tells which it breaks."""
+    decision = decide(fleet, demand, settings or Settings(), now)
+    assert [*violations(fleet, demand, decision)] == []
+    return decision
+
+
+def said(specs: Sequence[Spec], decision: Decision) -> list[str]:
+    """The actions as short sentences."""
+    return [f"{action.kind.value} {specs[action.row].name}" for action in decision.actions]
+
+
+def decided(specs: Sequence[Spec], *needs: Need) -> list[str]:
+    """What cluster east's `needs` lead to."""
+    fleet = fleet_of(specs)
+    demand = demand_of(fleet, [("east", need) for need in needs])
+    return said(specs, checked(fleet, demand))
+
+
+def told(decision: Decision) -> tuple[object, ...]:
+    """A decision as plain values that can be compared and printed."""
+    shortfalls = [(s.need, dict(s.deficit)) for s in decision.shortfalls]
+    actions = [(a.kind.value, a.row, a.need, a.grace_seconds) for a in decision.actions]
+    return actions, shortfalls, decision.claimed_by.tolist(), decision.reclaims_capped
+
+
+IN_FLIGHT = {
+    ActionKind.BOOTSTRAP: MachineState.CONFIGURING,
+    ActionKind.PROVISION: MachineState.CREATING,
+    ActionKind.RECLAIM: MachineState.DRAINING,
+    ActionKind.DELETE: MachineState.DELETING,
+}
+DONE = {
+    ActionKind.BOOTSTRAP: MachineState.CONFIGURED,
+    ActionKind.PROVISION: MachineState.CONFIGURED,
+    ActionKind.RECLAIM: MachineState.IDLE,
+    ActionKind.DELETE: MachineState.SPECULATIVE,
+}
+
+
+def carried_out(
+    fleet: Fleet, demand: Demand, decision: Decision, outcome: Mapping[ActionKind, MachineState]
+) -> Fleet:
+    """The fleet after all actions, each of which left its machine in the state of `outcome`."""
+    state, cluster = fleet.state.copy(), fleet.cluster.copy()
+    claimed = decision.claimed_by
+    wanted_by = np.where(claimed == NONE, fleet.wanted_by, claimed).astype(np.int32)
+    idle_since = fleet.unused_since_seconds.copy()
+    for action in decision.actions:
+        state[action.row] = new = outcome[action.kind]
+        cluster[action.row] = _cluster_after(fleet, demand, action, new)
+        wanted_by[action.row] = action.need
+        idle_since[action.row] = NOW if new is MachineState.IDLE else 0.0
+    return replace(
+        fleet, state=state, cluster=cluster, wanted_by=wanted_by, unused_since_seconds=idle_since
+    )
+
+
+def _cluster_after(fleet: Fleet, demand: Demand, action: Action, state: MachineState) -> int:
+    if state in (MachineState.CONFIGURING, MachineState.CONFIGURED):
+        return int(demand.cluster[action.need])
+    return int(fleet.cluster[action.row]) if state is MachineState.DRAINING else NONE

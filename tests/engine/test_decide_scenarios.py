@@ -1,0 +1,198 @@
+"""What a need counts and acquires, told by small fleets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from engine_rig import (
+    ZONE,
+    Spec,
+    checked,
+    configured,
+    decided,
+    demand_of,
+    fleet_of,
+    idle,
+    need_of,
+    said,
+    speculative,
+)
+
+from bigfleet.model import penalty
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Operator, Requirement
+
+GPU = "nvidia.com/gpu"
+
+
+def test_idle_before_speculative() -> None:
+    """A machine we have is used before one is bought, even a cheaper one."""
+    assert decided([speculative("s", price=0.1), idle("i", price=9)], need_of(4)) == ["Bootstrap i"]
+
+
+def test_what_the_cluster_has_counts_first() -> None:
+    """A need that its own machines cover causes no action."""
+    assert decided([configured("c"), idle("i")], need_of(4)) == []
+
+
+@pytest.mark.parametrize("state", [MachineState.CONFIGURING, MachineState.CREATING])
+def test_what_is_on_its_way_counts(state: MachineState) -> None:
+    """A machine on its way to a need is not ordered twice."""
+    cluster = "east" if state is MachineState.CONFIGURING else ""
+    coming = Spec("c", state, cluster=cluster, wanted_by=0)
+    assert decided([coming, idle("i")], need_of(4)) == []
+
+
+@pytest.mark.parametrize("state", [MachineState.DRAINING, MachineState.FAILED])
+def test_what_is_leaving_does_not_count(state: MachineState) -> None:
+    """Draining and failed machines serve nobody."""
+    assert decided([Spec("c", state, cluster="east"), idle("i")], need_of(4)) == ["Bootstrap i"]
+
+
+def test_creating_counts_only_for_the_need_that_wants_it() -> None:
+    """Another need does not live on a machine that is being made for this one."""
+    coming = Spec("c", MachineState.CREATING, wanted_by=1)
+    first, second = need_of(4), need_of(4, group="b")
+    assert decided([coming, idle("i")], first, second) == ["Bootstrap i"]
+
+
+def test_machines_of_other_clusters_do_not_count() -> None:
+    """Supply is what the cluster itself has."""
+    specs = [configured("c", "west"), idle("i")]
+    fleet = fleet_of(specs)
+    demand = demand_of(fleet, [("east", need_of(4))], reported=["east"])
+    assert said(specs, checked(fleet, demand)) == ["Bootstrap i"]
+
+
+def test_earlier_needs_are_served_first() -> None:
+    """Demand order decides who gets the last machine; the other one's shortfall says how much."""
+    fleet = fleet_of([idle("i", cpu=4)])
+    demand = demand_of(fleet, [("west", need_of(3)), ("east", need_of(5))])
+    decision = checked(fleet, demand)
+    assert [(a.row, a.need) for a in decision.actions] == [(0, 0)]
+    assert [(s.need, s.deficit) for s in decision.shortfalls] == [(1, {"cpu": 5})]
+
+
+def test_gpu_machines_are_the_last_resort_for_plain_pods() -> None:
+    """A free GPU machine is left alone as long as a plain one can be bought."""
+    specs = [idle("gpu", price=0, more={GPU: 8000}), speculative("plain", price=5)]
+    assert decided(specs, need_of(4)) == ["Provision plain"]
+    assert decided(specs, need_of(8)) == ["Provision plain", "Bootstrap gpu"]
+
+
+def test_gpu_pods_get_gpu_machines() -> None:
+    """Who asks for a scarce resource gets it in plain cost order."""
+    specs = [idle("gpu", price=0, more={GPU: 8000}), idle("plain", price=5)]
+    assert decided(specs, need_of(4, more={GPU: 1000})) == ["Bootstrap gpu"]
+
+
+@pytest.mark.parametrize(
+    ("bucket", "choice"),
+    [
+        (penalty.bucket(2.0), "spot"),
+        (penalty.bucket(4.0), "on-demand"),
+        (penalty.PINNED, "steady"),
+    ],
+)
+def test_spot_for_the_tolerant_and_on_demand_for_the_sensitive(bucket: int, choice: str) -> None:
+    """On-demand at $1.00 and 5 % against spot at $0.30 and 30 %: even at a penalty of $2.80."""
+    on_demand = speculative("on-demand", price=1.0, probability=0.05)
+    spot = speculative("spot", price=0.3, probability=0.3)
+    steady = speculative("steady", price=1.5)
+    need = need_of(4, interruption=bucket)
+    assert decided([on_demand, spot, steady], need) == [f"Provision {choice}"]
+
+
+def test_pinned_takes_what_may_be_interrupted_only_when_nothing_else_is_left() -> None:
+    """An infinite cost loses against any finite one, bought or idle."""
+    specs = [idle("spot", price=0, probability=0.01), speculative("steady", price=100)]
+    pinned = need_of(8, interruption=penalty.PINNED)
+    assert decided(specs, pinned) == ["Provision steady", "Bootstrap spot"]
+
+
+def test_cost_is_weighed_by_use() -> None:
+    """One large machine is bought where many small ones would be dearer."""
+    small = [speculative(f"small-{n}", cpu=4, price=0.24) for n in range(16)]
+    assert decided([*small, speculative("large", cpu=64, price=3.2)], need_of(64)) == [
+        "Provision large"
+    ]
+    assert decided([*small, speculative("large", cpu=64, price=3.2)], need_of(4)) == [
+        "Provision small-0"
+    ]
+
+
+def test_the_last_machine_fits() -> None:
+    """The rest goes to the cheapest machine that covers it alone, not to the best bargain."""
+    large = [speculative(f"large-{n}", cpu=64, price=3.2) for n in range(2)]
+    small = [speculative(f"small-{n}", cpu=4, price=0.24) for n in range(4)]
+    assert decided([*large, *small], need_of(67)) == ["Provision large-0", "Provision small-0"]
+
+
+def test_of_equally_cheap_machines_the_smallest_sufficient_ends() -> None:
+    """A free giant stays free for who needs it."""
+    specs = [idle("a-giant", cpu=64, price=0), idle("b-dwarf", cpu=4, price=0)]
+    assert decided(specs, need_of(3)) == ["Bootstrap b-dwarf"]
+
+
+def test_no_machine_is_acquired_that_a_later_one_makes_superfluous() -> None:
+    """The small first pick goes when the rest only fits on a machine that holds everything."""
+    specs = [idle("small", cpu=4, price=0.1), idle("big", cpu=64, price=9)]
+    assert decided(specs, need_of(6)) == ["Bootstrap big"]
+
+
+def test_idle_ties_go_to_the_more_valuable_past() -> None:
+    """Among equally cheap machines, the one last held at the higher reclamation penalty."""
+    specs = [idle("a"), idle("b", last_penalty=9), idle("c", last_penalty=5)]
+    assert decided(specs, need_of(8)) == ["Bootstrap b", "Bootstrap c"]
+
+
+def test_a_machine_counts_by_whole_units() -> None:
+    """Four cores hold one pod of three cores, not four thirds."""
+    specs = [idle(f"i{n}", cpu=4) for n in range(3)]
+    assert decided(specs, need_of(6, unit=3)) == ["Bootstrap i0", "Bootstrap i1"]
+
+
+def test_a_machine_smaller_than_the_unit_is_no_supply() -> None:
+    """A pod cannot be cut in two."""
+    assert decided([idle("i", cpu=4), configured("c", cpu=4)], need_of(5, unit=5)) == ["Reclaim c"]
+
+
+def test_a_machine_without_any_of_the_missing_resource_is_passed_over() -> None:
+    """Once cores are covered, only memory counts."""
+    specs = [idle("a", cpu=4), idle("b", cpu=4), idle("m", cpu=4, price=7, more={"memory": 10})]
+    fleet = fleet_of(specs)
+    need = need_of(8, more={"memory": 20})
+    decision = checked(fleet, demand_of(fleet, [("east", need)]))
+    assert said(specs, decision) == ["Bootstrap m", "Bootstrap a"]
+    assert decision.shortfalls[0].deficit == {"memory": 10}
+
+
+def test_keep_order_is_own_then_cheap_then_valuable() -> None:
+    """What a shrunken need keeps, and therefore what it gives back."""
+    specs = [
+        configured("d-own", price=3, wanted_by=0),
+        configured("c-own-cheap", price=2, wanted_by=0),
+        configured("b-valuable", last_penalty=9),
+        configured("a-plain"),
+        Spec("e-coming", MachineState.CONFIGURING, cluster="east", price=0.1),
+    ]
+    fleet = fleet_of(specs)
+    order = ["c-own-cheap", "d-own", "b-valuable", "a-plain", "e-coming"]
+    for count in range(1, len(order) + 1):
+        decision = checked(fleet, demand_of(fleet, [("east", need_of(4 * count))]))
+        kept = [specs[row].name for row in np.flatnonzero(decision.claimed_by == 0)]
+        assert sorted(kept) == sorted(order[:count])
+
+
+def test_a_need_keeps_its_machines_though_a_neighbour_has_cheaper_ones() -> None:
+    """Or the neighbour, served later, would have to buy."""
+    specs = [configured("large", cpu=8, price=2, wanted_by=0), configured("small", wanted_by=1)]
+    assert decided([*specs, idle("i")], need_of(5), need_of(3, group="b")) == []
+
+
+def test_requirements_are_met_by_every_machine() -> None:
+    """A machine with other labels is neither counted nor acquired."""
+    in_a = Requirement(ZONE, Operator.IN, ("a",))
+    specs = [configured("c", labels={ZONE: "b"}), idle("b", labels={ZONE: "b"}),
+             idle("a", price=9, labels={ZONE: "a"})]  # fmt: skip
+    assert decided(specs, need_of(4, in_a)) == ["Bootstrap a", "Reclaim c"]

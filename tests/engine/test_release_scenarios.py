@@ -1,0 +1,120 @@
+"""What is given back, and when nothing is left to do, told by small fleets."""
+
+from __future__ import annotations
+
+import pytest
+from engine_rig import (
+    DONE,
+    EVENLY_BY_ZONE,
+    IN_FLIGHT,
+    NOW,
+    RACK,
+    Spec,
+    carried_out,
+    checked,
+    configured,
+    decided,
+    demand_of,
+    fleet_of,
+    idle,
+    need_of,
+    said,
+    same,
+    speculative,
+    zoned,
+)
+
+from bigfleet.engine.snapshot import Settings
+from bigfleet.model.machine import CapacityType, MachineState
+
+
+def test_the_dearest_excess_goes_first_and_within_the_cap() -> None:
+    """Price, then the less valuable; the rest waits for later cycles, and is counted."""
+    specs = [
+        configured("cheap", price=1),
+        configured("dear", price=3),
+        configured("middling", price=2, last_penalty=2),
+        configured("valuable", price=2, last_penalty=9),
+    ]
+    fleet = fleet_of(specs)
+    decision = checked(fleet, demand_of(fleet, []), Settings(reclaim_cap_fraction=0.5))
+    assert said(specs, decision) == ["Reclaim dear", "Reclaim middling"]
+    assert decision.reclaims_capped == 2
+    assert {a.grace_seconds for a in decision.actions} == {600}
+
+
+def test_at_least_one_machine_of_each_cluster_goes_back() -> None:
+    """The cap never stops a small cluster from shrinking, nor does one cluster use up another's."""
+    specs = [configured(f"{c}{n}", c) for c in ("east", "west") for n in range(2)]
+    assert decided(specs) == ["Reclaim east0", "Reclaim west0"]
+
+
+def test_a_cluster_that_has_not_reported_loses_nothing() -> None:
+    """Silence is not the absence of need."""
+    fleet = fleet_of([configured("e"), configured("w", "west")])
+    decision = checked(fleet, demand_of(fleet, [], reported=["west"]))
+    assert [a.row for a in decision.actions] == [1]
+
+
+@pytest.mark.parametrize(
+    ("capacity_type", "since", "gone"),
+    [
+        (CapacityType.SPOT, 9_930.0, True),
+        (CapacityType.SPOT, 9_945.0, False),
+        (CapacityType.ON_DEMAND, 9_390.0, True),
+        (CapacityType.ON_DEMAND, 9_450.0, False),
+        (CapacityType.ON_DEMAND, float("nan"), False),
+        (CapacityType.RESERVED, 0.0, False),
+        (CapacityType.BARE_METAL, 0.0, False),
+    ],
+)
+def test_idle_machines_are_held_by_type(
+    capacity_type: CapacityType, since: float, gone: bool
+) -> None:
+    """Spot for a minute, on-demand for ten; fixed and unknown for ever (it is 10,000 now)."""
+    found = decided([idle("i", capacity_type=capacity_type, idle_since=since)])
+    assert found == (["Delete i"] if gone else [])
+
+
+def test_a_wanted_machine_is_not_given_back() -> None:
+    """A claim of this cycle outweighs the hold."""
+    old = idle("i", capacity_type=CapacityType.SPOT, idle_since=0.0)
+    assert decided([old], need_of(4)) == ["Bootstrap i"]
+
+
+def test_failed_is_no_dead_end() -> None:
+    """An elastic machine that failed is given back; a fixed one waits for its repair."""
+    specs = [
+        Spec("spot", MachineState.FAILED, capacity_type=CapacityType.SPOT),
+        Spec("metal", MachineState.FAILED, capacity_type=CapacityType.BARE_METAL),
+    ]
+    assert decided(specs) == ["Delete spot"]
+
+
+def test_nothing_at_all_is_fine() -> None:
+    """An empty fleet with and without demand."""
+    assert decided([]) == []
+    fleet = fleet_of([])
+    needs = [need_of(4), need_of(4, same()), need_of(4, spread=EVENLY_BY_ZONE), need_of(0)]
+    decision = checked(fleet, demand_of(fleet, [("east", need) for need in needs]))
+    assert [(s.need, s.deficit) for s in decision.shortfalls] == [(n, {"cpu": 4}) for n in range(3)]
+
+
+@pytest.mark.parametrize("outcome", [IN_FLIGHT, DONE])
+def test_orders_given_once_are_not_given_again(outcome: dict[object, MachineState]) -> None:
+    """Under way or done, an order leaves nothing to repeat."""
+    specs = [*zoned("abcabc"), *(speculative(f"s{n}", labels={RACK: "a"}) for n in range(4))]
+    fleet = fleet_of(specs)
+    needs = [need_of(12, spread=EVENLY_BY_ZONE), need_of(8, same(), unit=2), need_of(7)]
+    demand = demand_of(fleet, [("east", need) for need in needs])
+    first = checked(fleet, demand)
+    assert len(first.actions) >= 6
+    assert said(specs, checked(carried_out(fleet, demand, first, outcome), demand)) == []  # type: ignore[arg-type]
+
+
+def test_a_machine_is_reclaimed_only_after_nobody_counted_it_for_a_while() -> None:
+    """What is surplus for a moment is not torn down: the next pods often want it."""
+    fresh = configured("fresh", idle_since=NOW - 29)
+    assert decided([fresh]) == []
+    assert decided([configured("old", idle_since=NOW - 30)]) == ["Reclaim old"]
+    assert decided([configured("counted", idle_since=float("nan"))]) == []

@@ -1,0 +1,91 @@
+"""Rows and facts, as small as tests of the judgement need them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from loaddriver.judge.facts import RunFacts
+from loaddriver.profile import Gate
+from loaddriver.record.recorder import Observations
+from loaddriver.record.rows import PodRow
+from loaddriver.record.tally import Deaf
+from loaddriver.record.watching import WatchStamps
+
+SECOND = 1_000_000
+START = 1_790_000_000 * SECOND
+
+
+def at(seconds: float) -> int:
+    """So many seconds after the start, in microseconds."""
+    return START + round(seconds * SECOND)
+
+
+def row(
+    uid: str,
+    created: float = 0,
+    bound: float | None = None,
+    deleted: float | None = None,
+    **more: Any,
+) -> PodRow:
+    """A pod; times are seconds after the start."""
+    known: dict[str, Any] = {
+        "cluster": "c0",
+        "namespace": "load",
+        "name": f"pod-{uid}",
+        "uid": uid,
+        "archetype": "tiny-stateless",
+        "workload": "web",
+        "group": "",
+        "step": "1",
+        "created_micros": at(created),
+        "seen_micros": None,
+        "acknowledged_micros": None,
+        "decided_micros": None,
+        "provisioned_micros": None,
+        "node": "" if bound is None else "n1",
+        "rack": "" if bound is None else "r1",
+        "node_created_micros": None,
+        "node_ready_micros": None,
+        "bound_micros": None if bound is None else at(bound),
+        "bound_by": "" if bound is None else "scheduler",
+        "deleted_micros": None if deleted is None else at(deleted),
+        "observed_until_micros": at(100),
+        "source": "watch",
+        "found_room": None,
+    }
+    return PodRow(**{**known, **more})
+
+
+def facts(**more: Any) -> RunFacts:
+    """A run of 100 seconds, the last 60 of them soak."""
+    known: dict[str, Any] = {
+        "id": "r1",
+        "profile": "smoke",
+        "seed": 1,
+        "substrate": "local",
+        "started_micros": at(0),
+        "soak_started_micros": at(40),
+        "ended_micros": at(100),
+        "planned_pods": 1,
+        "planned_groups": {},
+        "versions": {},
+        "environment": {},
+    }
+    return RunFacts(**{**known, **more})
+
+
+def unseen(cluster: str = "c0") -> Observations:
+    """A cluster whose recorder saw nothing and has no audit log."""
+    return Observations(cluster, None, WatchStamps(Deaf()), 0, 2, 0, at(100))
+
+
+def gate(metric: str, limit: float, op: Literal["<=", ">=", "=="] = "<=") -> Gate:
+    """A gate on `metric`."""
+    return Gate(
+        name=f"the {metric}",
+        metric=metric,
+        op=op,
+        limit=limit,
+        unit="units",
+        origin="Made up for a test.",
+    )

@@ -1,0 +1,37 @@
+"""Profiles on disk for tests: the shipped ones, copied and bent as a test needs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from loaddriver.demand import Demand, demand
+from loaddriver.plan import Plan, make_plan
+from loaddriver.profile import Profile, load_profile
+
+PROFILES = Path(__file__).parents[2] / "profiles"
+SHIPPED = ("smoke", "dev-50", "dev-500")
+
+
+def shipped(name: str, *overrides: str, seed: int | None = None) -> Profile:
+    """A shipped profile, changed as on the command line."""
+    return load_profile(name, PROFILES, overrides, seed)
+
+
+def planned(name: str, *overrides: str, seed: int | None = None) -> tuple[Profile, Plan, Demand]:
+    """A shipped profile with its plan and what that needs."""
+    profile = shipped(name, *overrides, seed=seed)
+    plan = make_plan(profile)
+    return profile, plan, demand(plan, profile.catalog)
+
+
+def copied_profiles(folder: Path) -> Path:
+    """A copy of all shipped profiles that a test may edit."""
+    return Path(shutil.copytree(PROFILES, folder / "profiles"))
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replaces text that must be there."""
+    text = path.read_text()
+    assert old in text, f"{path} does not hold {old!r}"
+    path.write_text(text.replace(old, new))

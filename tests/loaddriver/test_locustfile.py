@@ -1,0 +1,174 @@
+"""The real Locust, in a process of its own, against small API servers on loopback.
+
+One run shows most rules: a healthy cluster that refuses twice, a cluster whose
+answers take two seconds, and one that rejects our token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from load_rig import planned
+from load_server import ApiServer, serving
+
+from loaddriver.errors import LoadProcessError
+from loaddriver.load import RELEASE_NOTICE_SECONDS, Child, LoadProcess, LoadProgress, Spawn
+from loaddriver.load_files import Endpoint, Result, ResultReader
+from loaddriver.plan import CreateEvent, Plan
+
+HEALTHY, SLOW, REJECTING = range(3)
+STALL_SECONDS = 2.0
+DEADLINE_SECONDS = 20.0
+ON_TIME_SECONDS = 0.5
+PROFILE = (
+    "clusters=3",
+    "podsPerCluster=60",
+    "ramp.steps=1",
+    "ramp.stepSeconds=1",
+    "soak.seconds=1",
+    "soak.churnPodsPerSecond=9",
+)
+
+
+@dataclass(frozen=True)
+class Played:
+    """A finished run."""
+
+    plan: Plan
+    servers: tuple[ApiServer, ...]
+    progress: LoadProgress
+    results: dict[str, Result]
+    refused: str
+    lost: str
+
+
+def spawner(folder: Path, *instead: str) -> Spawn:
+    """Starts processes as the runner does, or the command `instead`."""
+
+    async def spawn(name: str, argv: Sequence[str], env: Mapping[str, str]) -> Child:
+        with (folder / f"{name}.log").open("wb") as log:
+            return await asyncio.create_subprocess_exec(
+                *(instead or argv), env={**os.environ, **env}, stdout=log, stderr=log, cwd=folder
+            )
+
+    return spawn
+
+
+async def play(plan: Plan, servers: Sequence[ApiServer], folder: Path) -> LoadProgress:
+    """Plays the plan with all steps released ahead of time, one after another."""
+    async with serving(*servers) as endpoints:
+        load = LoadProcess(plan, endpoints, folder)
+        await load.start(spawner(folder))
+        start = time.time() + RELEASE_NOTICE_SECONDS
+        for step in plan.steps:
+            load.release(step.number, start + step.number)
+        for step in plan.steps:
+            await load.wait_for_step(step.number, DEADLINE_SECONDS)
+        return await load.finish()
+
+
+def creates(plan: Plan, cluster: int) -> list[CreateEvent]:
+    return [
+        each for each in plan.events if isinstance(each, CreateEvent) and each.cluster == cluster
+    ]
+
+
+def read_results(folder: Path) -> dict[str, Result]:
+    lines = ResultReader(folder / "load.jsonl").new_lines()
+    return {line.id: line for line in lines if isinstance(line, Result)}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    folder = tmp_path_factory.mktemp("load")
+    _, plan, _ = planned("smoke", *PROFILE)
+    refused, lost = (each.name for each in creates(plan, HEALTHY)[-2:])
+    servers = (
+        ApiServer("right", refusals={refused: [429], lost: [500]}),
+        ApiServer("right", stall_seconds=STALL_SECONDS),
+        ApiServer("right", reject=True),
+    )
+    progress = asyncio.run(play(plan, servers, folder))
+    return Played(plan, servers, progress, read_results(folder), refused, lost)
+
+
+def test_every_event_of_the_plan_is_played_once_and_locust_ends_with_exit_code_0(
+    played: Played,
+) -> None:
+    assert played.progress.sent == len(played.results) == len(played.plan.events)
+    assert sorted(played.results) == sorted(event.id for event in played.plan.events)
+
+
+def test_each_cluster_gets_its_own_objects(played: Played) -> None:
+    for cluster in (HEALTHY, SLOW):
+        planned_names = sorted(each.name for each in creates(played.plan, cluster))
+        assert sorted(played.servers[cluster].created) == planned_names
+
+
+def test_requests_leave_when_due_however_long_answers_take(played: Played) -> None:
+    """Open loop: on the slow cluster every answer takes longer than the whole step."""
+    assert played.progress.max_lateness_seconds < ON_TIME_SECONDS
+    slow = [played.results[each.id] for each in creates(played.plan, SLOW) if each.step > 0]
+    assert len(slow) > 3
+    for result in slow:
+        assert result.done - result.sent >= STALL_SECONDS
+        assert played.servers[SLOW].created[result.name] - result.due < ON_TIME_SECONDS + 0.2
+
+
+def test_churn_deletes_the_pod_of_the_planned_rank(played: Played) -> None:
+    for event in played.plan.events:
+        if not isinstance(event, CreateEvent) and event.cluster == HEALTHY:
+            rank = event.rank % played.servers[HEALTHY].pods_per_workload
+            assert played.results[event.id].name == f"{event.workload}-{rank}"
+    deleted = played.servers[HEALTHY].deleted
+    assert len(deleted) == 3
+    assert all(name.rsplit("-", 1)[1] == uid.removeprefix("uid-") for name, uid in deleted)
+
+
+def test_a_busy_server_is_asked_again_after_the_time_it_names(played: Played) -> None:
+    result = played.results[f"0-{played.refused}"]
+    assert (result.status, result.attempts, result.ok) == (201, 2, True)
+    assert result.done - result.sent >= 1
+
+
+def test_an_object_that_a_lost_answer_had_created_counts_as_created(played: Played) -> None:
+    result = played.results[f"0-{played.lost}"]
+    assert (result.status, result.attempts, result.ok) == (409, 2, True)
+
+
+def test_refusals_that_stay_are_counted_and_the_first_is_shown(played: Played) -> None:
+    rejected = [event for event in played.plan.events if event.cluster == REJECTING]
+    assert played.progress.failed == len(rejected)
+    assert played.progress.retried == 2
+    assert "HTTP 401" in played.progress.first_failure
+    assert "Unauthorized" in played.progress.first_failure
+
+
+async def test_a_release_in_the_past_is_recorded_as_late(tmp_path: Path) -> None:
+    """Lateness counts from when a request was due, so a stalled harness cannot hide it."""
+    _, plan, _ = planned("smoke", *PROFILE, "clusters=1", "soak.churnPodsPerSecond=3")
+    async with serving(ApiServer("right")) as endpoints:
+        load = LoadProcess(plan, endpoints, tmp_path)
+        await load.start(spawner(tmp_path))
+        load.release(0, time.time())
+        load.release(1, time.time() - 5)
+        await load.wait_for_step(1, DEADLINE_SECONDS)
+        progress = await load.finish()
+    assert progress.max_lateness_seconds > 4
+    assert progress.sent < len(plan.events), "the soak was never released, so never sent"
+
+
+async def test_a_load_process_that_dies_at_once_is_an_error_with_its_exit_code(
+    tmp_path: Path,
+) -> None:
+    _, plan, _ = planned("smoke", *PROFILE)
+    load = LoadProcess(plan, [Endpoint(name="a", url="http://a", token="secret")], tmp_path)
+    with pytest.raises(LoadProcessError, match="exit code 1 before it was ready to send"):
+        await load.start(spawner(tmp_path, "false"))
+    assert (tmp_path / "clusters.json").stat().st_mode & 0o777 == 0o600, "it holds tokens"

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+from load_rig import SHIPPED, planned
+
+from loaddriver.errors import InfrastructureError, ProfileError
+from loaddriver.inventory import fleet_inventory
+from loaddriver.preflight import GIBIBYTE, Host, Preflight, preflight
+
+TEST_MACHINE = Host(cores=2, memory_available_bytes=20 * GIBIBYTE, disk_free_bytes=20 * GIBIBYTE)
+
+
+def checked(name: str, *overrides: str, host: Host = TEST_MACHINE) -> Preflight:
+    profile, _, need = planned(name, *overrides)
+    return preflight(profile, need, fleet_inventory(profile, need), host)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_profile_fits_two_cores_and_20_gib(name: str) -> None:
+    checked(name).raise_refusals()
+
+
+def test_the_sums_are_printed_before_anything_starts() -> None:
+    lines = checked("dev-50").lines
+    rows = {line.rsplit(maxsplit=6)[0].strip(): line.split()[-6:] for line in lines[2:-1]}
+    assert "5,000 pods in 2 clusters, 15." in lines[0]
+    assert rows["tiny-stateless on m6i.large"] == ["2182", "22", "22", "14", "36", "0"]
+    assert rows["all"][:3] == ["5000", "58", "62"]
+    assert "expected here (2 cores): about 2.1 GiB memory" in lines[-1]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_supply_below_demand_names_size_numbers_and_key() -> None:
+    with pytest.raises(ProfileError) as caught:
+        checked("dev-50", "fleet.speculativeFactor=0").raise_refusals()
+    assert (
+        "tiny-stateless on m6i.large needs 22 machines, the fleet has 14; "
+        "raise fleet.speculativeFactor to at least 0.4"
+    ) in str(caught.value)
+
+
+def test_gangs_that_find_no_rack_are_refused() -> None:
+    """Enough machines in all, but scattered: such gangs would wait for ever."""
+    overrides = ("weights={gpu-training-small: 1, tiny-stateless: 1}", "podsPerCluster=200")
+    lean = ("fleet.idleFactor=1", "fleet.speculativeFactor=0", "fleet.machinesPerRack=8")
+    with pytest.raises(ProfileError, match=r"\d+ of \d+ gpu-training-small gangs .* find no rack"):
+        checked("smoke", *overrides, *lean).raise_refusals()
+    checked("smoke", *overrides, "fleet.machinesPerRack=8").raise_refusals()
+
+
+def test_a_ramp_that_cannot_bind_within_its_budget_is_refused() -> None:
+    tight = ("ramp.budgetSeconds=100", "ramp.stepSeconds=1")
+    with pytest.raises(ProfileError, match=r"ramp\.budgetSeconds = 100: binding 50000 pods"):
+        checked("dev-500", *tight).raise_refusals()
+
+
+@pytest.mark.parametrize(
+    ("host", "what"),
+    [
+        (Host(2, 4 * GIBIBYTE, 20 * GIBIBYTE), "of memory, this machine has 4.0 GiB free"),
+        (Host(2, 20 * GIBIBYTE, GIBIBYTE // 2), "of disk, this machine has 0.5 GiB free"),
+    ],
+)
+def test_too_little_machine_is_an_infrastructure_error_in_one_line(host: Host, what: str) -> None:
+    with pytest.raises(InfrastructureError) as caught:
+        checked("dev-500", host=host).raise_refusals()
+    assert what in str(caught.value)
+    assert "\n" not in str(caught.value)

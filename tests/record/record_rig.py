@@ -1,0 +1,112 @@
+"""Lines of an audit log and what a watch would say, as small as tests need them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from loaddriver.manifests import (
+    ARCHETYPE_LABEL,
+    GROUP_LABEL,
+    RACK_KEY,
+    STEP_LABEL,
+    WORKLOAD_LABEL,
+)
+from loaddriver.record.audit import AuditReader
+from loaddriver.record.recorder import Observations
+from loaddriver.record.tally import Deaf, Tally
+from loaddriver.record.watching import Node, Pod, WatchStamps
+
+SECOND = 1_000_000
+START = 1_790_000_000 * SECOND
+END = START + 600 * SECOND
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SCHEDULER, ANCHOR = "system:kube-scheduler", "load-driver"
+
+
+def at(seconds: float) -> int:
+    """So many seconds after the start, in microseconds."""
+    return START + round(seconds * SECOND)
+
+
+def labels(group: str = "", step: str = "1") -> dict[str, str]:
+    """What the load writes on its pods."""
+    common = {WORKLOAD_LABEL: "web", ARCHETYPE_LABEL: "tiny-stateless", STEP_LABEL: step}
+    return {**common, GROUP_LABEL: group} if group else common
+
+
+def line(
+    what: str,
+    name: str,
+    seconds: float,
+    *,
+    uid: str = "",
+    user: str = "somebody",
+    code: int = 201,
+    body: Any = None,
+    stage: str = "ResponseComplete",
+) -> bytes:
+    """One audit line; `what` is such as `create pods/binding`."""
+    verb, _, kind = what.partition(" ")
+    resource, _, subresource = kind.partition("/")
+    moment = (EPOCH + timedelta(microseconds=at(seconds))).isoformat(timespec="microseconds")
+    event: dict[str, Any] = {
+        "kind": "Event",
+        "level": "Metadata",
+        "stage": stage,
+        "verb": verb,
+        "user": {"username": user, "groups": ["system:authenticated"]},
+        "sourceIPs": ["127.0.0.1"],
+        "objectRef": {"resource": resource, "namespace": "load", "apiVersion": "v1"},
+        "responseStatus": {"metadata": {}, "code": code},
+        "requestReceivedTimestamp": moment.replace("+00:00", "Z"),
+        "stageTimestamp": moment.replace("+00:00", "Z"),
+    }
+    ref = {"name": name, "uid": uid, "subresource": subresource}
+    event["objectRef"] |= {key: value for key, value in ref.items() if value}
+    return msgspec.json.encode(event | ({"responseObject": body} if body else {}))
+
+
+def created(uid: str, name: str, seconds: float, group: str = "") -> bytes:
+    """The line of a Pod's creation by a controller: the name is the server's."""
+    body = {"kind": "Pod", "metadata": pod_metadata(uid, name, group), "spec": {"containers": []}}
+    return line("create pods", "", seconds, body=body, user="replicaset-controller")
+
+
+def bound(uid: str, name: str, seconds: float, user: str = SCHEDULER) -> bytes:
+    """The line of a binding."""
+    return line("create pods/binding", name, seconds, uid=uid, user=user)
+
+
+def pod_metadata(uid: str, name: str, group: str = "") -> dict[str, Any]:
+    """Metadata as the API server gives it."""
+    return {"name": name, "namespace": "load", "uid": uid, "labels": labels(group)}
+
+
+def pod(uid: str, name: str, node: str = "", group: str = "") -> Pod:
+    """A Pod as a watch delivers it."""
+    raw = {"metadata": pod_metadata(uid, name, group), "spec": {"nodeName": node}}
+    return msgspec.convert(raw, Pod)
+
+
+def node(name: str, uid: str = "", rack: str = "r1", ready: bool = True) -> Node:
+    """A Node as a watch delivers it."""
+    condition = {"type": "Ready", "status": "True" if ready else "False"}
+    meta = {"name": name, "uid": uid or f"uid-{name}", "labels": {RACK_KEY: rack}}
+    return msgspec.convert({"metadata": meta, "status": {"conditions": [condition]}}, Node)
+
+
+def reader(lines: Iterable[bytes] = (), tally: Tally | None = None) -> AuditReader:
+    """A reader that has read `lines`."""
+    made = AuditReader(STEP_LABEL, tally or Deaf())
+    made.take(list(lines))
+    return made
+
+
+def observations(lines: Iterable[bytes] | None, watch: WatchStamps | None = None) -> Observations:
+    """One cluster's; without lines there is no audit log."""
+    audit = None if lines is None else reader(lines).stamps
+    return Observations("c0", audit, watch or WatchStamps(Deaf()), 0, 2, 0, END)

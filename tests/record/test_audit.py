@@ -1,0 +1,79 @@
+"""An audit log becomes stamps, and nothing in it is dropped silently."""
+
+from __future__ import annotations
+
+import pytest
+from record_rig import ANCHOR, at, bound, created, line, reader
+
+from loaddriver.record.tally import Tally
+
+
+def test_a_pods_creation_is_stamped_from_its_answer() -> None:
+    """A controller-made Pod has its name and UID only in the body of the answer."""
+    stamps = reader([created("u1", "web-x", 1.25)]).stamps
+    assert stamps.pods["u1"].pod.name == "web-x"
+    assert stamps.pods["u1"].at_micros == at(1.25)
+    assert stamps.pods["u1"].creator == "replicaset-controller"
+
+
+def test_a_binding_names_its_writer() -> None:
+    """Who bound a pod decides whether its gang counts as anchored."""
+    (binding,) = reader([bound("u1", "web-x", 3, ANCHOR)]).stamps.bindings
+    assert (binding.uid, binding.at_micros, binding.writer) == ("u1", at(3), ANCHOR)
+
+
+@pytest.mark.parametrize("verb", ["patch", "update"])
+def test_the_first_acknowledgement_counts(verb: str) -> None:
+    """Later writes of the same status say nothing new."""
+    what = f"{verb} capacityrequests/status"
+    stamps = reader([line(what, "cr", 2, code=200), line(what, "cr", 9, code=200)]).stamps
+    assert stamps.acknowledged == {("load", "cr"): at(2)}
+
+
+def test_refused_requests_stamp_nothing_and_are_counted_by_kind() -> None:
+    """A binding that the server refused bound nobody."""
+    refused = line("create pods/binding", "web-x", 3, uid="u1", code=409)
+    stamps = reader([refused, refused, line("create nodes", "n", 1, code=403)]).stamps
+    assert stamps.bindings == []
+    assert stamps.nodes_created == {}
+    assert stamps.failed == {"create pods/binding 409": 2, "create nodes 403": 1}
+
+
+def test_a_line_that_cannot_be_read_is_counted_and_costs_no_other() -> None:
+    """Garbage, a torn line and invalid UTF-8 each cost themselves only."""
+    torn = created("u2", "web-y", 2)[:90]
+    bad_text = bound("u3", "web-z", 2).replace(b"web-z", b"web-\xff")
+    stamps = reader([created("u1", "web-x", 1), b"garbage", torn, bad_text, bound("u1", "", 4)])
+    assert stamps.stamps.undecodable == 3
+    assert stamps.stamps.lines == 5
+    assert list(stamps.stamps.pods) == ["u1"]
+    assert len(stamps.stamps.bindings) == 1
+
+
+def test_a_pod_logged_without_its_body_is_counted() -> None:
+    """At level Metadata a creation names nobody: the policy is wrong, and the run must say so."""
+    assert reader([line("create pods", "", 1)]).stamps.nameless == 1
+
+
+def test_only_answers_count() -> None:
+    """A request that was received may still be refused."""
+    stamps = reader([line("create nodes", "n", 1, stage="RequestReceived")]).stamps
+    assert stamps.nodes_created == {}
+
+
+def test_the_tally_follows_the_log_even_out_of_order() -> None:
+    """A busy server may log a binding before the creation it belongs to."""
+    tally = Tally()
+    reader([bound("u1", "web-x", 3), created("u1", "web-x", 1), created("u2", "web-y", 2)], tally)
+    assert (tally.created_total, tally.bound_total, tally.backlog) == (2, 1, 1)
+    waits = tally.waits(at(10), step="1")
+    assert waits.bound == (2.0,)
+    assert waits.unbound == (8.0,)
+
+
+def test_a_pod_deleted_while_it_waited_leaves_the_backlog_but_not_the_waits() -> None:
+    """It waited in vain, for as long as it lived."""
+    tally = Tally()
+    reader([created("u1", "web-x", 1), line("delete pods", "web-x", 5, code=200)], tally)
+    assert tally.backlog == 0
+    assert tally.waits(at(10)).unbound == (4.0,)

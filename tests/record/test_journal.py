@@ -1,0 +1,69 @@
+"""The shards' journals tell when a machine was chosen and when it began to boot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from record_rig import at
+
+from loaddriver.record.journal import Acquisition, count_machines, read_journals
+
+
+def entry(seconds: float, event: str, **more: str) -> dict[str, object]:
+    return {"at": at(seconds) / 1e6, "event": event, "machine": "m1", **more}
+
+
+TWO_LIVES = [
+    entry(1, "decided", kind="Provision"),
+    entry(1.5, "state", state="CREATING"),
+    entry(2, "state", state="IDLE"),
+    entry(3, "decided", kind="Bootstrap"),
+    entry(4, "state", state="CONFIGURING"),
+    entry(6, "state", state="CONFIGURED"),
+    entry(50, "decided", kind="Reclaim"),
+    entry(51, "state", state="DRAINING"),
+    entry(52, "state", state="IDLE"),
+    entry(60, "decided", kind="Bootstrap"),
+    entry(61, "state", state="CONFIGURING"),
+    entry(64, "state", state="CONFIGURED"),
+]
+
+
+def written(folder: Path, entries: list[dict[str, object]], torn: bytes = b"") -> Path:
+    path = folder / "journal.jsonl"
+    path.write_bytes(msgspec.json.Encoder().encode_lines(entries) + torn)
+    return path
+
+
+def test_each_life_of_a_machine_has_its_own_choice(tmp_path: Path) -> None:
+    """The first choice counts where a machine was created for the need and then joined."""
+    journal = read_journals([written(tmp_path, TWO_LIVES)])
+    assert journal.acquisition("m1", 0, at(5)) == Acquisition(at(1), at(4))
+    assert journal.acquisition("m1", at(5), at(63)) == Acquisition(at(60), at(61))
+
+
+def test_a_node_proves_that_its_machine_has_booted(tmp_path: Path) -> None:
+    """A shard that hears of CONFIGURING late does not move the machine's boot past its Node."""
+    journal = read_journals([written(tmp_path, TWO_LIVES)])
+    assert journal.acquisition("m1", 0, at(3.5)) == Acquisition(at(1), at(3.5))
+
+
+def test_nothing_is_invented_for_a_machine_without_a_story(tmp_path: Path) -> None:
+    """An unknown machine, or no journal at all, leaves the hops out."""
+    journal = read_journals([tmp_path / "never-written.jsonl"])
+    assert journal.acquisition("m9", 0, at(5)) == Acquisition(None, None)
+
+
+def test_a_torn_last_line_is_counted(tmp_path: Path) -> None:
+    """A shard killed in the middle of a write leaves half a line."""
+    journal = read_journals([written(tmp_path, TWO_LIVES, b'{"at": 17')])
+    assert journal.undecodable == 1
+    assert len(journal.stories["m1"]) == len(TWO_LIVES)
+
+
+def test_machines_are_counted_by_changes_of_state(tmp_path: Path) -> None:
+    """Told twice of one state, a journal still counts once."""
+    twice = [*TWO_LIVES, entry(65, "state", state="CONFIGURED")]
+    counts = count_machines(read_journals([written(tmp_path, twice)]))
+    assert (counts.configured, counts.created, counts.deleted) == (2, 1, 0)

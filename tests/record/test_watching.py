@@ -1,0 +1,52 @@
+"""A watch gives times of receipt, and forgets nothing through a gap."""
+
+from __future__ import annotations
+
+from record_rig import at, node, pod
+
+from bigfleet.api.kube.watch import Changed, Listed
+from loaddriver.record.tally import Tally
+from loaddriver.record.watching import WatchStamps
+
+
+def test_first_sight_of_a_state_is_its_stamp() -> None:
+    """Later events of the same state move nothing."""
+    stamps = WatchStamps(Tally())
+    stamps.take_pods(Listed([]), at(0))
+    stamps.take_pods(Changed(pod("u1", "a"), False), at(1))
+    stamps.take_pods(Changed(pod("u1", "a", "n1"), False), at(3))
+    stamps.take_pods(Changed(pod("u1", "a", "n1"), False), at(4))
+    seen = stamps.pods["u1"]
+    assert (seen.created_micros, seen.bound_micros, seen.node) == (at(1), at(3), "n1")
+
+
+def test_what_a_new_list_lacks_is_gone() -> None:
+    """After a gap the deletion itself is never delivered."""
+    stamps = WatchStamps(Tally())
+    stamps.take_pods(Listed([pod("u1", "a"), pod("u2", "b")]), at(0))
+    stamps.take_nodes(Listed([node("n1"), node("n2")]), at(0))
+    stamps.take_pods(Listed([pod("u2", "b")]), at(9))
+    stamps.take_nodes(Listed([node("n2")]), at(9))
+    assert stamps.pods["u1"].deleted_micros == at(9)
+    assert stamps.pods["u2"].deleted_micros is None
+    assert stamps.nodes["uid-n1"].deleted_micros == at(9)
+
+
+def test_ready_is_stamped_once_and_followed() -> None:
+    """A Node's first readiness is its stamp; whether it is ready now is kept beside it."""
+    stamps = WatchStamps(Tally())
+    stamps.take_nodes(Changed(node("n1", ready=False), False), at(1))
+    stamps.take_nodes(Changed(node("n1"), False), at(2))
+    stamps.take_nodes(Changed(node("n1", ready=False), False), at(3))
+    seen = stamps.nodes["uid-n1"]
+    assert (seen.ready_micros, seen.ready, seen.rack) == (at(2), False, "r1")
+
+
+def test_a_watch_can_be_the_only_source_of_the_tally() -> None:
+    """Where no audit log is ours the live view counts what the watch says."""
+    tally = Tally()
+    stamps = WatchStamps(tally)
+    stamps.take_pods(Changed(pod("u1", "a"), False), at(1))
+    stamps.take_pods(Changed(pod("u1", "a", "n1"), False), at(3))
+    stamps.take_pods(Changed(pod("u2", "b"), True), at(4))
+    assert (tally.created_total, tally.bound_total, tally.backlog) == (2, 1, 0)

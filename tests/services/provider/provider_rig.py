@@ -1,0 +1,116 @@
+"""A provider on loopback with a small inventory, in this process or in one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+
+from bigfleet.adapters.host.instant import InstantHost
+from bigfleet.api import transport
+from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.ports.host import Host
+from bigfleet.services.provider import Latencies, Settings
+from bigfleet.services.provider.role import serving
+
+LINE: dict[str, Any] = {
+    "id": "m-0",
+    "state": "SPECULATIVE",
+    "instance_type": "m6i.large",
+    "zone": "zone-a",
+    "rack": "zone-a-r1",
+    "capacity_type": "ON_DEMAND",
+    "price_per_hour": 0.25,
+    "interruption_probability": 0.0,
+    "resources": {"cpu": "40", "memory": "50Gi", "pods": "110"},
+    "labels": {"example.com/team": "blue"},
+}
+
+
+def machine(name: str, **changes: Any) -> Machine:
+    """A machine as an inventory could hold it."""
+    facts: dict[str, Any] = {
+        "id": name,
+        "state": MachineState.SPECULATIVE,
+        "instance_type": "m6i.large",
+        "zone": "zone-a",
+        "capacity_type": CapacityType.ON_DEMAND,
+        "price_per_hour": 0.25,
+        "interruption_probability": 0.0,
+        "resources": {"cpu": 40_000},
+        "allocatable": {"cpu": 40_000},
+        "labels": {"example.com/team": "blue"},
+    }
+    return Machine(**facts | changes)
+
+
+def write_inventory(path: Path, *changes: dict[str, Any]) -> Path:
+    """A JSON-lines file with LINE, changed so, once per argument."""
+    path.write_text("".join(json.dumps(LINE | change) + "\n" for change in changes))
+    return path
+
+
+def settings(folder: Path, **changes: Any) -> Settings:
+    """Settings for a provider in `folder` with four machines, all transitions at once."""
+    inventory = folder / "inventory.jsonl"
+    if not inventory.exists():
+        speculative = [{"id": f"m-{n}"} for n in range(3)]
+        write_inventory(
+            inventory, *speculative, {"id": "b-0", "capacity_type": "BARE_METAL", "state": "IDLE"}
+        )
+    values: dict[str, Any] = {
+        "listen_port": 0,
+        "observe_port": 0,
+        "state_directory": folder / "state",
+        "inventory_file": inventory,
+        "host_kubeconfigs": None,
+        "latencies": Latencies(),
+    }
+    return Settings(**values | changes)
+
+
+@asynccontextmanager
+async def provider(given: Settings, host: Host | None = None) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to a provider that serves from here."""
+    async with (
+        serving(given, host or InstantHost()) as role,
+        transport.channel(f"127.0.0.1:{role.port}") as channel,
+    ):
+        yield channel
+
+
+def free_port() -> tuple[socket.socket, int]:
+    """A port that stays ours while the socket is open; a server may share it by SO_REUSEPORT."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    holder.bind(("127.0.0.1", 0))
+    return holder, holder.getsockname()[1]
+
+
+_RUNNER = """
+import asyncio, pathlib, sys
+from bigfleet.services.provider import Latencies, Latency, Settings, run
+folder, port, slow = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+latency = Latency(slow, slow)
+asyncio.run(run(Settings(
+    listen_port=port, observe_port=0, state_directory=folder / "state",
+    inventory_file=folder / "inventory.jsonl", host_kubeconfigs=None,
+    latencies=Latencies(latency, latency, latency, latency),
+), asyncio.Event()))
+"""
+
+
+async def start_process(
+    folder: Path, port: int, latency_seconds: float
+) -> asyncio.subprocess.Process:
+    """A provider in a process of its own; every transition takes `latency_seconds`."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _RUNNER, str(folder), str(port), str(latency_seconds)
+    )

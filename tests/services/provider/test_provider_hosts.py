@@ -1,0 +1,194 @@
+"""What the provider makes of what its hosts do."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import pytest
+from provider_contract import Shard, Subject
+from provider_rig import provider, settings
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.model.machine import Machine
+from bigfleet.ports.host import Boot, HostFailure
+
+
+@dataclass
+class SlowHost:
+    """A host whose Nodes become ready, and go, when a test says so."""
+
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    node_gone: asyncio.Event = field(default_factory=asyncio.Event)
+    trouble: str = ""
+    powered_off: list[str] = field(default_factory=list)
+    booted: list[tuple[str, bytes]] = field(default_factory=list)
+
+    async def boot(self, boot: Boot, timeout_seconds: float) -> None:
+        """Ready on `ready`; fails with `trouble`, or when that takes too long."""
+        self.booted.append((boot.operation_id, boot.blob))
+        if self.trouble:
+            raise HostFailure(self.trouble)
+        try:
+            await asyncio.wait_for(self.ready.wait(), timeout_seconds)
+        except TimeoutError:
+            raise HostFailure(f"not Ready within {timeout_seconds:g} s") from None
+
+    async def gone(self, machine: Machine) -> None:
+        """On `node_gone`."""
+        if self.trouble:
+            raise HostFailure(f"{machine.id}: {self.trouble}")
+        await self.node_gone.wait()
+
+    async def power_off(self, machine: Machine) -> None:
+        """Noted."""
+        self.powered_off.append(machine.id)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def blob(machine: str) -> bytes:
+    """Anything does."""
+    return machine.encode()
+
+
+async def configuring(subject: Subject, shard: Shard) -> None:
+    """Machine m-0 on its way into a cluster."""
+    await shard.create("m-0")
+    await subject.reaches("m-0", wire.IDLE)
+    await shard.configure("m-0", "c", b"blob", {"key": "value"})
+
+
+async def settled() -> None:
+    """Give every task that can run the chance to."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_configured_means_that_the_node_is_ready(tmp_path: Path) -> None:
+    """While the Node is not Ready the machine is CONFIGURING, however fast all else is."""
+    host = SlowHost()
+    async with provider(settings(tmp_path), host) as channel:
+        subject = Subject(channel, blob)
+        await configuring(subject, subject.shard())
+        await settled()
+        assert (await subject.get("m-0")).state == wire.CONFIGURING
+        assert host.booted == [("m-0.2", b"blob")]
+        host.ready.set()
+        assert (await subject.reaches("m-0", wire.CONFIGURED)).cluster == "c"
+
+
+@pytest.mark.parametrize("trouble", ["the bootstrap blob cannot be used", ""])
+async def test_a_boot_that_fails_fails_the_machine(trouble: str, tmp_path: Path) -> None:
+    """FAILED with the host's reason, switched off, its cluster still named; Delete frees it."""
+    host = SlowHost(trouble=trouble)
+    async with provider(settings(tmp_path, boot_timeout_seconds=0.05), host) as channel:
+        subject = Subject(channel, blob)
+        shard = subject.shard()
+        await configuring(subject, shard)
+        failed = await subject.reaches("m-0", wire.FAILED)
+        assert failed.last_error == (trouble or "not Ready within 0.05 s")
+        assert failed.cluster == "c"
+        assert host.powered_off == ["m-0"]
+        await shard.delete("m-0")
+        deleted = await subject.reaches("m-0", wire.SPECULATIVE)
+        assert (deleted.last_error, deleted.cluster) == ("", "")
+
+
+async def test_a_drain_waits_for_the_node_to_go(tmp_path: Path) -> None:
+    """Before the grace is over the Node's disappearance ends it, and nothing is switched off."""
+    host = SlowHost()
+    host.ready.set()
+    async with provider(settings(tmp_path), host) as channel:
+        subject = Subject(channel, blob)
+        shard = subject.shard()
+        await configuring(subject, shard)
+        await subject.reaches("m-0", wire.CONFIGURED)
+        await shard.drain("m-0", grace_seconds=2**62)
+        await settled()
+        draining = await subject.get("m-0")
+        assert draining.state == wire.DRAINING
+        assert dict(draining.shard_metadata) == {"key": "value"}
+        host.node_gone.set()
+        await subject.reaches("m-0", wire.IDLE)
+        assert not host.powered_off
+
+
+async def test_a_drain_ends_with_its_grace(tmp_path: Path) -> None:
+    """A Node that stays is switched off, and its machine is IDLE."""
+    host = SlowHost()
+    host.ready.set()
+    async with provider(settings(tmp_path), host) as channel:
+        subject = Subject(channel, blob)
+        shard = subject.shard()
+        await configuring(subject, shard)
+        await subject.reaches("m-0", wire.CONFIGURED)
+        await shard.drain("m-0", grace_seconds=0)
+        await subject.reaches("m-0", wire.IDLE)
+        assert host.powered_off == ["m-0"]
+
+
+async def test_a_drain_that_nobody_can_watch_fails(tmp_path: Path) -> None:
+    """The machine is not called IDLE while its Node may be running."""
+    host = SlowHost()
+    host.ready.set()
+    async with provider(settings(tmp_path), host) as channel:
+        subject = Subject(channel, blob)
+        shard = subject.shard()
+        await configuring(subject, shard)
+        await subject.reaches("m-0", wire.CONFIGURED)
+        host.trouble = "no such cluster"
+        await shard.drain("m-0", grace_seconds=60)
+        assert (await subject.reaches("m-0", wire.FAILED)).last_error == "m-0: no such cluster"
+
+
+async def test_a_boot_cut_short_is_taken_up_by_the_next_process(tmp_path: Path) -> None:
+    """The same operation with the same blob, until it is through."""
+    given = settings(tmp_path)
+    async with provider(given, SlowHost()) as channel:
+        subject = Subject(channel, blob)
+        await configuring(subject, subject.shard())
+    host = SlowHost()
+    async with provider(given, host) as channel:
+        subject = Subject(channel, blob)
+        host.ready.set()
+        assert (await subject.reaches("m-0", wire.CONFIGURED)).cluster == "c"
+        assert host.booted == [("m-0.2", b"blob")]
+
+
+def _fields(**changes: object) -> dict[str, object]:
+    """An order's fields, changed so."""
+    return {"machine_id": "m-0", "shard_id": "s", "shard_epoch": 1, "sequence_number": 1} | changes
+
+
+@pytest.mark.parametrize(
+    ("call", "request_", "code", "said"),
+    [
+        ("Create", wire.CreateRequest, "INVALID_ARGUMENT", "m-0: shard_id: '' is empty"),
+        ("Configure", wire.ConfigureRequest, "INVALID_ARGUMENT", "m-0: cluster_id: '' is empty"),
+        ("Drain", wire.DrainRequest, "INVALID_ARGUMENT", "grace_period_seconds: -1 is negative"),
+        ("Delete", wire.DeleteRequest, "ABORTED", "machine b-0 is IDLE: an order to delete it"),
+        ("List", wire.ListFilter, "INVALID_ARGUMENT", "max_results: -1 is negative"),
+        ("Get", wire.MachineRef, "NOT_FOUND", "machine '' is not known"),
+    ],
+)
+async def test_a_refusal_says_what_is_wrong(
+    call: str, request_: type, code: str, said: str, tmp_path: Path
+) -> None:
+    """Each with its gRPC code, the machine and the field."""
+    changes: dict[str, dict[str, object]] = {
+        "Create": _fields(shard_id=""),
+        "Configure": _fields(),
+        "Drain": _fields(grace_period_seconds=-1),
+        "Delete": _fields(machine_id="b-0"),
+        "List": {"max_results": -1},
+        "Get": {},
+    }
+    async with provider(settings(tmp_path)) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await getattr(Subject(channel, blob).stub, call)(request_(**changes[call]))
+    assert refused.value.code().name == code
+    assert said in (refused.value.details() or "")

@@ -1,0 +1,142 @@
+"""The provider as a process: what a kill does to it, how it starts and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import aiohttp
+import pytest
+from provider_contract import Subject
+from provider_rig import free_port, settings, start_process, write_inventory
+
+from bigfleet.api import transport
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.model.errors import InvalidInput, Unavailable
+from bigfleet.services.provider import run
+
+
+def blob(machine: str) -> bytes:
+    """Anything does."""
+    return machine.encode()
+
+
+async def answers(subject: Subject) -> wire.MachineList:
+    """The first answer of a provider that is just starting."""
+    async with asyncio.timeout(20):
+        return await subject.stub.List(wire.ListFilter(), wait_for_ready=True)
+
+
+async def test_what_was_under_way_at_a_kill_is_finished_by_the_next_process(
+    tmp_path: Path,
+) -> None:
+    """After kill -9: same operation, same fencing marks, revisions that go on, and an end."""
+    write_inventory(tmp_path / "inventory.jsonl", {"id": "m-0"}, {"id": "m-1"})
+    holder, port = free_port()
+    with holder:
+        first = await start_process(tmp_path, port, latency_seconds=1.5)
+        async with transport.channel(f"127.0.0.1:{port}") as channel:
+            subject = Subject(channel, blob)
+            shard = subject.shard()
+            before = await answers(subject)
+            ack = await shard.create("m-0", sequence=5)
+            first.kill()
+            await first.wait()
+        second = await start_process(tmp_path, port, latency_seconds=0.0)
+        try:
+            async with transport.channel(f"127.0.0.1:{port}") as channel:
+                subject = Subject(channel, blob)
+                await answers(subject)
+                shard.stub = subject.stub
+                with pytest.raises(Exception, match="is not newer"):
+                    await shard.create("m-0", sequence=5)
+                assert (await shard.create("m-0", sequence=6)).operation_id == ack.operation_id
+                await subject.reaches("m-0", wire.IDLE)
+                since = wire.ListFilter(since_revision=before.revision)
+                changed = await subject.stub.List(since)
+                assert [m.id for m in changed.machines] == ["m-0"]
+        finally:
+            second.kill()
+            await second.wait()
+
+
+async def test_run_serves_until_it_is_stopped_and_closes_cleanly(tmp_path: Path) -> None:
+    """Ready while it serves; afterwards the state directory and the ports are free again."""
+    holder, port = free_port()
+    observer, observe_port = free_port()
+    given = settings(tmp_path, listen_port=port, observe_port=observe_port)
+    with holder, observer:
+        for _ in range(2):
+            stop = asyncio.Event()
+            role = asyncio.create_task(run(given, stop))
+            async with transport.channel(f"127.0.0.1:{port}") as channel:
+                assert len((await answers(Subject(channel, blob))).machines) == 4
+            async with aiohttp.ClientSession() as web:
+                address = f"http://127.0.0.1:{observe_port}"
+                async with web.get(f"{address}/readyz") as ready:
+                    assert ready.status == 200
+                async with web.get(f"{address}/metrics") as metrics:
+                    assert 'bigfleet_provider_machines{state="SPECULATIVE"} 3.0' in (
+                        await metrics.text()
+                    )
+            stop.set()
+            await asyncio.wait_for(role, 5)
+
+
+async def test_the_inventory_is_read_once(tmp_path: Path) -> None:
+    """A store with machines in it is not seeded again, nor is the file needed."""
+    given = settings(tmp_path)
+    stop = asyncio.Event()
+    stop.set()
+    await run(given, stop)
+    given.inventory_file.unlink()
+    await run(given, stop)
+
+
+async def test_a_bad_inventory_ends_the_start_and_leaves_nothing_locked(tmp_path: Path) -> None:
+    """The sentence names line and field; a corrected file starts."""
+    given = settings(tmp_path)
+    good = given.inventory_file.read_bytes()
+    given.inventory_file.write_bytes(good + b'{"id": "m-9"}\n')
+    stop = asyncio.Event()
+    stop.set()
+    with pytest.raises(InvalidInput, match=r"line 5: .*missing required field"):
+        await run(given, stop)
+    given.inventory_file.write_bytes(good)
+    await run(given, stop)
+
+
+async def test_a_taken_address_is_named(tmp_path: Path) -> None:
+    """Whoever started it reads which port to change."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(Unavailable, match=f"cannot listen on 127.0.0.1:{port}"):
+            await run(settings(tmp_path, listen_port=port), asyncio.Event())
+        with pytest.raises(Unavailable, match=f"health on 127.0.0.1:{port}"):
+            await run(settings(tmp_path, observe_port=port), asyncio.Event())
+
+
+async def test_a_disk_that_refuses_ends_the_provider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that cannot be remembered is not silently lost: run raises what happened."""
+    from bigfleet.services.provider.store import Store
+
+    save = Store.save
+
+    def refuse(self: Store, record: object, *rest: object) -> None:
+        if getattr(record, "machine", None) and record.machine.state == wire.IDLE:  # type: ignore[attr-defined]
+            raise Unavailable("the disk is full")
+        save(self, record, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Store, "save", refuse)
+    holder, port = free_port()
+    with holder:
+        role = asyncio.create_task(run(settings(tmp_path, listen_port=port), asyncio.Event()))
+        async with transport.channel(f"127.0.0.1:{port}") as channel:
+            subject = Subject(channel, blob)
+            await answers(subject)
+            await subject.shard().create("m-0")
+            with pytest.raises(Unavailable, match="disk is full"):
+                await asyncio.wait_for(role, 5)

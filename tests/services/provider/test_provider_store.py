@@ -1,0 +1,145 @@
+"""What the provider remembers, and for how long."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from provider_rig import machine
+
+from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
+from bigfleet.model.machine import Machine, MachineState
+from bigfleet.ports.provider import Fence
+from bigfleet.services.provider.fencing import Mark
+from bigfleet.services.provider.lifecycle import Record
+from bigfleet.services.provider.store import FILE_NAME, Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A store with three machines."""
+    opened = Store(tmp_path)
+    opened.seed(machine(f"m-{n}") for n in range(3))
+    yield opened
+    opened.close()
+
+
+def reopened(store: Store, folder: Path) -> Store:
+    """The store as the next process finds it."""
+    store.close()
+    return Store(folder)
+
+
+def changed(record: Record) -> Record:
+    """Another state of the same machine, every field that can change changed."""
+    fate = replace(
+        record.machine,
+        state=MachineState.DRAINING,
+        host="h",
+        cluster="c",
+        last_error="e",
+        shard_metadata={"k": "ü\0"},
+    )
+    return Record(fate, 7, 1.5, 2.5, b"\x00blob")
+
+
+def test_everything_survives_a_restart(store: Store, tmp_path: Path) -> None:
+    """Machines, operations, due times, revisions and the store's own id come back equal."""
+    store.save(changed(store.get("m-1")), Fence("s", 3, 4))
+    before, revision, identity = list(store), store.revision, store.id
+    after = reopened(store, tmp_path)
+    assert (list(after), after.revision, after.id) == (before, revision, identity)
+    assert after.get("m-1") == replace(changed(after.get("m-1")), revision=4)
+    assert after.fence_mark("s", "m-1") == Mark(3, 4)
+    assert after.fence_mark("s", "m-2") is None
+    after.close()
+
+
+def test_a_mark_is_kept_without_a_change(store: Store, tmp_path: Path) -> None:
+    """A refused order leaves its mark and no new revision."""
+    store.save(None, Fence("s", 9, 1), "m-0")
+    after = reopened(store, tmp_path)
+    assert (after.fence_mark("s", "m-0"), after.revision) == (Mark(9, 1), 3)
+    after.close()
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 2), max_size=8), st.integers(0, 12))
+def test_changes_since_a_revision_are_exactly_those_after_it(
+    store: Store, changes: list[int], back: int
+) -> None:
+    """Each machine changed later is listed once, in the order of its last change."""
+    since = max(0, store.revision - back)
+    before = {r.machine.id for r in store if r.revision > since}
+    for number in changes:
+        store.save(store.get(f"m-{number}"))
+    listed = store.changed_after(since)
+    assert {r.machine.id for r in listed} == before | {f"m-{n}" for n in changes}
+    assert [r.revision for r in listed] == sorted(r.revision for r in listed)
+    assert all(r.revision > since for r in listed)
+
+
+def test_an_unknown_machine_is_named(store: Store) -> None:
+    """The id that was asked for is in the sentence."""
+    with pytest.raises(UnknownObject, match="'m-9' is not known"):
+        store.get("m-9")
+
+
+def test_one_provider_at_a_time(store: Store, tmp_path: Path) -> None:
+    """A second one is told so instead of working on the same machines."""
+    assert len(store) == 3
+    with pytest.raises(InvalidInput, match="in use by another provider"):
+        Store(tmp_path)
+
+
+def test_a_seed_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
+    """An inventory that is wrong in its last line seeds no machine at all."""
+
+    def broken() -> Iterator[Machine]:
+        yield machine("m-0")
+        raise InvalidInput("line 2", "x", "is wrong")
+
+    store = Store(tmp_path)
+    with pytest.raises(InvalidInput):
+        store.seed(broken())
+    after = reopened(store, tmp_path)
+    assert (len(after), after.revision) == (0, 0)
+    after.close()
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    """Somebody else's bytes are not overwritten."""
+    (tmp_path / FILE_NAME).write_bytes(b"somebody else's file" * 100)
+    with pytest.raises(InvalidInput, match="cannot be read as a provider's state"):
+        Store(tmp_path)
+
+
+def test_another_releases_store_is_refused(store: Store, tmp_path: Path) -> None:
+    """Its format's number is in the sentence."""
+    store.close()
+    other = sqlite3.connect(tmp_path / FILE_NAME)
+    other.execute("PRAGMA user_version = 99")
+    other.close()
+    with pytest.raises(InvalidInput, match="format 99, not 1"):
+        Store(tmp_path)
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A file in the way is the user's to remove."""
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInput, match="cannot be used"):
+        Store(tmp_path / "file")
+
+
+def test_a_change_that_the_disk_refuses_did_not_happen(store: Store) -> None:
+    """Readers go on seeing what is really saved."""
+    before = store.get("m-0")
+    store.close()
+    with pytest.raises(Unavailable, match="cannot be written"):
+        store.save(changed(before))
+    assert store.get("m-0") == before

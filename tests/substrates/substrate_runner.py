@@ -1,0 +1,36 @@
+"""A measuring run reduced to its frame: starts one cluster, waits, always stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from substrate_rig import binaries_at
+
+from controlplane.request import Binaries
+from loaddriver.substrates.local import LocalSubstrate
+from loaddriver.substrates.runscope import RunScope
+
+
+async def run(run_id: str, directory: Path, binaries: Binaries) -> None:
+    scope = RunScope.open(run_id, "test", directory / "logs", directory / "lock")
+    print("data", scope.data_directory, flush=True)
+    substrate = LocalSubstrate(run_id, scope.data_directory, directory / "logs", binaries, {})
+    try:
+        await substrate.start_clusters(["a"])
+        print("ready", flush=True)
+        await substrate.first_death()
+    finally:
+        await substrate.stop()
+        print(await scope.close(), flush=True)
+
+
+if __name__ == "__main__":
+    run_id, directory, paths = sys.argv[1:]
+    given = {name: Path(path) for name, path in json.loads(paths).items()}
+    try:
+        asyncio.run(run(run_id, Path(directory), binaries_at(given, {})))
+    except KeyboardInterrupt:
+        sys.exit(130)

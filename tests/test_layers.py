@@ -1,0 +1,109 @@
+"""Imports point down only, and the harness sees no more of BigFleet than an outsider would."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# A module may import its own level and those above it in this list.
+LAYERS: list[set[str]] = [
+    {"bigfleet.model"},
+    {"bigfleet.api", "bigfleet.observe"},
+    {"bigfleet.engine"},
+    {"bigfleet.ports"},
+    {"bigfleet.adapters"},
+    {"bigfleet.services", "bigfleet.controllers", "bigfleet.federation"},
+    {"bigfleet.__main__"},
+]
+HARNESS_MAY_IMPORT = ("bigfleet.api", "bigfleet.model", "controlplane", "loaddriver")
+PURE = ("bigfleet.model", "bigfleet.engine")
+IMPURE_MODULES = {
+    "asyncio", "aiohttp", "grpc", "kubernetes", "logging", "os", "pathlib", "random", "socket",
+    "sqlite3", "subprocess", "threading", "time", "datetime", "uuid", "secrets",
+}  # fmt: skip
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package in ("bigfleet", "loaddriver", "controlplane"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if not path.stem.endswith(("_pb2", "_pb2_grpc")):
+                parts = path.relative_to(ROOT).with_suffix("").parts
+                yield ".".join(p for p in parts if p != "__init__"), path
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide which layer is meant"
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def layer(module: str) -> int | None:
+    for index, members in enumerate(LAYERS):
+        if any(module == m or module.startswith(f"{m}.") for m in members):
+            return index
+    return None
+
+
+@pytest.mark.parametrize(
+    ("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_imports_point_down(module: str, path: Path) -> None:
+    """No module imports from a layer above its own."""
+    own = layer(module)
+    if own is None:
+        return
+    above = sorted(i for i in imports(path) if (other := layer(i)) is not None and other > own)
+    assert not above, f"{module} is in layer {own} and imports upwards: {above}"
+
+
+@pytest.mark.parametrize("module", [m for m, _ in modules()])
+def test_every_bigfleet_module_has_a_layer(module: str) -> None:
+    """A new top-level part of BigFleet is given its place before it is used."""
+    assert not module.startswith("bigfleet.") or layer(module) is not None
+
+
+@pytest.mark.parametrize(
+    ("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_harness_knows_only_the_contract(module: str, path: Path) -> None:
+    """The harness imports BigFleet's contract and model, and the binaries know neither."""
+    ours = {
+        i for i in imports(path) if i.split(".")[0] in ("bigfleet", "loaddriver", "controlplane")
+    }
+    if module.startswith("loaddriver"):
+        allowed = {i for i in ours if i.startswith(HARNESS_MAY_IMPORT)} | {"bigfleet"}
+        assert ours <= allowed, f"{module} imports {sorted(ours - allowed)}"
+    if module.startswith("controlplane"):
+        assert all(i.startswith("controlplane") for i in ours)
+    if module.startswith("bigfleet"):
+        assert all(i.startswith("bigfleet") for i in ours), f"{module} imports the harness"
+
+
+@pytest.mark.parametrize(
+    ("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_model_and_engine_are_pure(module: str, path: Path) -> None:
+    """Decisions get clock, randomness and I/O from outside: those two packages import none."""
+    if module.startswith(PURE):
+        impure = {i.split(".")[0] for i in imports(path)} & IMPURE_MODULES
+        assert not impure, f"{module} imports {sorted(impure)}"
+
+
+@pytest.mark.parametrize(
+    ("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_only_entry_points_read_flags_and_environment(module: str, path: Path) -> None:
+    """argparse and os.environ appear in entry points alone, so that settings have one source."""
+    entry = module.endswith(("__main__", "locustfile", "warden"))
+    text = path.read_text()
+    reads = "argparse" in text or "os.environ[" in text or "getenv" in text or "environ.get" in text
+    assert entry or not reads, f"{module} reads flags or the environment"

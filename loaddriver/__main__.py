@@ -22,9 +22,10 @@ from loaddriver.profile import load_gates
 from loaddriver.report.results import read_summary, write_judgement
 from loaddriver.run.background import down, up
 from loaddriver.run.folder import create, prune
+from loaddriver.run.frame import hold, measure
 from loaddriver.run.options import RunOptions
 from loaddriver.run.prepared import prepare
-from loaddriver.run.runner import hold, measure
+from loaddriver.substrates.choice import SubstrateName
 
 T = TypeVar("T")
 
@@ -182,7 +183,9 @@ def _profile_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("profile", help="a folder below --profiles")
     command.add_argument("--profiles", type=Path, default=_ROOT / "profiles", metavar="DIR")
     command.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
-    command.add_argument("--substrate", choices=["local"], default="local")
+    command.add_argument(
+        "--substrate", type=SubstrateName, choices=list(SubstrateName), default=SubstrateName.LOCAL
+    )
     command.add_argument("--seed", type=int, help="instead of the profile's")
     command.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. soak.seconds=30"

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from loaddriver.substrates.choice import SubstrateName
+
 # What child processes inherit; anything else could make two runs differ unseen.
 _INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
 
@@ -22,7 +24,7 @@ class RunOptions:
     profiles: Path
     results: Path
     environment: Mapping[str, str]
-    substrate: str = "local"
+    substrate: SubstrateName = SubstrateName.LOCAL
     seed: int | None = None
     overrides: tuple[str, ...] = ()
     kubernetes_version: str | None = None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import traceback
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 from bigfleet.api.install import install
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from bigfleet.model.errors import BigFleetError
-from controlplane.request import Binaries
 from loaddriver.errors import ExitCode, InfrastructureError, LoaddriverError
 from loaddriver.inventory import save_inventory
 from loaddriver.judge.facts import Accident
@@ -35,7 +33,6 @@ from loaddriver.run.prepared import Prepared
 from loaddriver.run.scrape import components, shortfalls
 from loaddriver.run.watchers import Watchers
 from loaddriver.substrates.base import Cluster, Death, Endpoint, Substrate
-from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.processes import Process, Supervisor
 from loaddriver.substrates.runscope import RunScope
 
@@ -43,45 +40,6 @@ READY = "up; Ctrl-C or `make down` takes everything down"
 _LOCUST = "locust"
 _SAID_LINES = 5
 _LOOK_SECONDS = 2.0
-
-
-async def measure(
-    options: RunOptions, prepared: Prepared, binaries: Binaries, folder: Path, view: View
-) -> Summary:
-    """Run to the verdict; results lie in `folder`. InfrastructureError if it cannot begin."""
-    async with _framed(options, prepared, binaries, folder, view) as runner:
-        return await runner.run()
-
-
-async def hold(
-    options: RunOptions, prepared: Prepared, binaries: Binaries, folder: Path, view: View
-) -> None:
-    """Keep the profile's clusters and BigFleet up, without load, until interrupted."""
-    async with _framed(options, prepared, binaries, folder, view) as runner:
-        accident = await runner.hold()
-    if accident is not None:
-        raise InfrastructureError(accident.sentence)
-
-
-@asynccontextmanager
-async def _framed(
-    options: RunOptions, prepared: Prepared, binaries: Binaries, folder: Path, view: View
-) -> AsyncIterator[Runner]:
-    """A runner that has this machine for itself; whatever it leaves is cleaned up."""
-    scope = RunScope.open(folder.name, prepared.profile.name, folder / "logs")
-    for sentence in scope.swept:
-        view.say(sentence)
-    try:
-        substrate = LocalSubstrate(
-            scope.run_id,
-            scope.data_directory,
-            folder / "logs",
-            binaries,
-            options.child_environment(),
-        )
-        yield Runner(options, prepared, substrate, scope, folder, view)
-    finally:
-        view.say(await scope.close())
 
 
 @dataclass

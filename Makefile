@@ -17,10 +17,11 @@ RUN_OPTIONS := $(if $(SEED),--seed $(SEED)) $(foreach s,$(SET),--set $(s)) \
 .PHONY: help
 help: ## List the targets
 	@echo "BigFleet and its scale-test harness. Targets:"
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "Variables of scaletest: PROFILE=$(PROFILE) SEED=n SET='key=value ...' KEEP=1"
-	@echo "  KUBERNETES_VERSION=1.x.y. Known profiles: $$(ls profiles | grep -v '\.' | tr '\n' ' ')"
+	@echo "Variables of scaletest: PROFILE=$(PROFILE) SUBSTRATE=$(SUBSTRATE) SEED=n SET='key=value ...'"
+	@echo "  KEEP=1 KUBERNETES_VERSION=1.x.y"
+	@echo "Known profiles: $$(ls profiles | grep -v '\.' | tr '\n' ' ')" | fold -s -w 78
 
 $(STAMP): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Python >= 3.11 is needed: install python3"; exit 6; }
@@ -38,7 +39,7 @@ $(STAMP): requirements.lock pyproject.toml
 setup: $(STAMP) ## Install the pinned Python packages into .venv
 
 .PHONY: binaries
-binaries: setup ## Get the pinned Kubernetes binaries (found, cached, downloaded or built)
+binaries: setup ## Get the pinned Kubernetes binaries: cached or built
 	@$(BIN)/python -m controlplane get
 
 .PHONY: scaletest
@@ -46,7 +47,7 @@ scaletest: setup ## Run PROFILE on real control planes and give a verdict
 	@$(BIN)/loaddriver run $(PROFILE) --substrate $(SUBSTRATE) $(RUN_OPTIONS)
 
 .PHONY: up
-up: setup ## Start PROFILE's clusters and BigFleet without load; prints kubeconfigs
+up: setup ## Start PROFILE's clusters and BigFleet without load
 	@$(BIN)/loaddriver up $(PROFILE) --substrate $(SUBSTRATE) $(RUN_OPTIONS)
 
 .PHONY: down
@@ -54,16 +55,44 @@ down: setup ## End what is up or running on this machine, cleanly
 	@$(BIN)/loaddriver down
 
 .PHONY: test
-test: check binaries ## All checks, then all tests, with runs on real control planes among them
+test: check binaries ## All checks, then all tests, also on real control planes
 	@$(BIN)/pytest -q --durations=10
 
 .PHONY: check
-check: setup ## Formatting, lint, types, import layers, house rules, current stubs
+check: setup ## Formatting, lint, types, layers, house rules, current stubs
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: run '$(BIN)/ruff format .'"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/pytest -q tests/test_layers.py tests/test_style.py tests/api/test_stubs.py
 	@echo "check: formatting, lint, types, import layers, house rules and stubs are in order"
+
+# Containers and kind. Each says with its last line what it found.
+KIND := $(BIN)/python -m kind
+KIND_OPTIONS := $(if $(KUBERNETES_VERSION),--kubernetes-version $(KUBERNETES_VERSION))
+
+.PHONY: images
+images: setup ## Build what changed of the container images
+	@$(KIND) images
+
+.PHONY: kind-up
+kind-up: setup ## Make a kind cluster by hand (NODES=several: three nodes)
+	@$(KIND) up $(if $(NODES),--nodes $(NODES)) $(KIND_OPTIONS)
+
+.PHONY: kind-down
+kind-down: setup ## End it and put the host's settings back
+	@$(KIND) down
+
+.PHONY: kind-node-image
+kind-node-image: setup ## Make kind's node image where no registry answers
+	@$(KIND) node-image $(KIND_OPTIONS)
+
+.PHONY: test-containers
+test-containers: setup ## Test the images as real containers
+	@$(BIN)/pytest -q -m containers tests/containers
+
+.PHONY: truth
+truth: setup ## Hold what runs report against what really happened
+	@$(BIN)/pytest -q -m truth tests/truth
 
 PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto)
 .PHONY: stubs

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from controlplane.checksums import CHECKSUMS_FILE, add_checksums, fetch_published_sums
 from controlplane.errors import BinaryError, RequestError
 from controlplane.locate import Found, locate
-from controlplane.pins import wanted_modules
+from controlplane.pins import KIND_MODULE, wanted_modules, wanted_node_modules
 from controlplane.request import Request, request_from
 from controlplane.resolve import resolve
 
@@ -112,7 +112,8 @@ def _where(request: Request) -> int:
 
 
 def _pin(request: Request) -> int:
-    modules = wanted_modules(request.kubernetes_version)
+    version = request.kubernetes_version
+    modules = (*wanted_modules(version), *wanted_node_modules(version), KIND_MODULE)
     sums = fetch_published_sums(modules, request.release_base_urls, _say)
     add_checksums(sums)
     _say(f"pinned {len(sums)} checksums in {CHECKSUMS_FILE}")

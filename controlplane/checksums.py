@@ -62,7 +62,9 @@ def fetch_published_sums(
     sums: dict[str, str] = {}
     for module in modules:
         if module.release.checksum_path is None:
-            progress(f"{module.name}: its releases list no checksums; it will be built from source")
+            progress(
+                f"{module.name}: no checksums are published for it; it will be built from source"
+            )
             continue
         for architecture in PINNED_ARCHITECTURES:
             for component in module.components:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.errors import BinaryError
-from controlplane.pins import COMPONENTS, GO_RELEASE_NEEDED, Platform
+from controlplane.pins import GO_RELEASE_NEEDED, Platform
 
 _ENV_SECONDS = 60.0
 _NEEDED = ".".join(str(part) for part in GO_RELEASE_NEEDED)
 _WAYS_OUT = (
     f"install Go {_NEEDED} or later and put it on PATH, or set BIGFLEET_BINARIES to a directory "
-    f"that holds {', '.join(COMPONENTS)}"
+    "that holds these binaries"
 )
 
 

@@ -28,14 +28,14 @@ class Found:
 
 
 def version_said(output: str) -> str | None:
-    """The version in what `BINARY --version` prints; each of the five words it differently."""
+    """The version in what a binary prints when asked for it; each words it differently."""
     match = _VERSION_SAID.search(output)
     return match[1] if match else None
 
 
-def stated_version(path: Path) -> str:
+def stated_version(path: Path, arguments: Sequence[str] = ("--version",)) -> str:
     """Asks a binary for its version. Raises BinaryError for one that does not run or say."""
-    command = [str(path), "--version"]
+    command = [str(path), *arguments]
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, timeout=_VERSION_SECONDS, check=True
@@ -48,16 +48,22 @@ def stated_version(path: Path) -> str:
     return version
 
 
-def locate(request: Request, progress: Callable[[str], None]) -> dict[str, Found]:
-    """Every wanted binary that is there already, by component.
+def locate(
+    request: Request,
+    progress: Callable[[str], None],
+    modules: Sequence[Module] | None = None,
+) -> dict[str, Found]:
+    """Every wanted binary that is there already, by component; modules None: a control plane's.
 
     Raises RequestError for a given path that is no directory or a version that cannot be meant,
     BinaryError for a given binary that does not run.
     """
+    if modules is None:
+        modules = wanted_modules(request.kubernetes_version)
     for directory in request.given_directories:
-        _require_useful(directory, progress)
+        _require_useful(directory, modules, progress)
     found: dict[str, Found] = {}
-    for module in wanted_modules(request.kubernetes_version):
+    for module in modules:
         for component in module.components:
             here = _given(module, component, request, progress) or cached(
                 module, component, request
@@ -67,13 +73,15 @@ def locate(request: Request, progress: Callable[[str], None]) -> dict[str, Found
     return found
 
 
-def _require_useful(directory: Path, progress: Callable[[str], None]) -> None:
+def _require_useful(
+    directory: Path, modules: Sequence[Module], progress: Callable[[str], None]
+) -> None:
     if not directory.is_dir():
         raise RequestError(
             f"{directory} is not a directory: correct --binaries, BIGFLEET_BINARIES or "
             "KUBEBUILDER_ASSETS, or unset it"
         )
-    names = [name for module in wanted_modules(None) for name in module.components]
+    names = [name for module in modules for name in module.components]
     if not any(_is_binary(directory / name) for name in names):
         progress(f"{directory} holds none of {', '.join(names)}")
 
@@ -85,10 +93,11 @@ def _given(
         path = directory / component
         if not _is_binary(path):
             continue
-        version = stated_version(path)
+        version = stated_version(path, module.version_question(component))
         if version == module.version:
             return Found(path, version, f"given in {directory}")
-        if module.name == "kubernetes" and request.kubernetes_version is not None:
+        asked = module.name == "kubernetes" and request.kubernetes_version is not None
+        if asked or request.exact_versions:
             progress(f"passed over {path}: it is {version}, and {module.version} was asked for")
             continue
         progress(f"using {path}: it is {version}, not the pinned {module.version}")

@@ -1,14 +1,14 @@
 """Which binaries are used, at which version, and where each comes from.
 
-The versions of etcd and kwok are the ones their modules under modules/ require. Kubernetes can be
-asked for in another version; its three binaries always come from one release.
+The versions of all but Kubernetes are the ones their modules under modules/ require. Kubernetes
+can be asked for in another version; its binaries always come from one release.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -59,7 +59,10 @@ class Release:
 
 @dataclass(frozen=True)
 class Module:
-    """One Go module that pins binaries of one project, with what a build of it takes."""
+    """One Go module that pins binaries of one project, with what a build of it takes.
+
+    version_arguments is by component: how it is asked for its version, if not by --version.
+    """
 
     name: str
     version: str
@@ -68,10 +71,15 @@ class Module:
     space: BuildSpace
     usual_build_time: str
     version_package: str | None = None
+    version_arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def components(self) -> tuple[str, ...]:
         return tuple(self.packages)
+
+    def version_question(self, component: str) -> tuple[str, ...]:
+        """The arguments that make a component state its version."""
+        return self.version_arguments.get(component, ("--version",))
 
     @property
     def linker_flags(self) -> str:
@@ -140,10 +148,64 @@ _KWOK = Module(
     usual_build_time="1 to 2 min",
 )
 
+_NODE = replace(
+    _KUBERNETES,
+    packages=MappingProxyType(
+        {
+            "kubeadm": "k8s.io/kubernetes/cmd/kubeadm",
+            "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+            "kubelet": "k8s.io/kubernetes/cmd/kubelet",
+            "kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy",
+        }
+    ),
+    version_arguments=MappingProxyType(
+        {"kubeadm": ("version", "--output=short"), "kubectl": ("version", "--client")}
+    ),
+)
+_COREDNS = Module(
+    name="coredns",
+    version="1.14.2",
+    packages=MappingProxyType({"coredns": "github.com/coredns/coredns"}),
+    release=Release(
+        base_url="https://github.com/coredns/coredns/releases/download",
+        file_path="v{version}/coredns_{version}_linux_{architecture}.tgz",
+        checksum_path="v{version}/coredns_{version}_linux_{architecture}.tgz.sha256",
+        archive_member="coredns",
+    ),
+    space=_space(module_cache=1000, build_cache=900, scratch=400, output=80),
+    usual_build_time="1 to 3 min",
+)
+_NEVER_RELEASED = Release(base_url="", file_path="", checksum_path=None, archive_member=None)
+_PAUSE = Module(
+    name="pause",
+    version="3.10.2",
+    packages=MappingProxyType({"pause": "."}),
+    release=_NEVER_RELEASED,
+    space=_space(module_cache=0, build_cache=50, scratch=20, output=2),
+    usual_build_time="a few seconds",
+    version_package="main",
+)
+KIND_MODULE = Module(
+    name="kind",
+    version="0.33.0",
+    packages=MappingProxyType({"kind": "sigs.k8s.io/kind"}),
+    release=Release(
+        base_url="https://github.com/kubernetes-sigs/kind/releases/download",
+        file_path="v{version}/kind-linux-{architecture}",
+        checksum_path="v{version}/kind-linux-{architecture}.sha256sum",
+        archive_member=None,
+    ),
+    space=_space(module_cache=50, build_cache=150, scratch=50, output=15),
+    usual_build_time="half a minute",
+)
+
 PINNED_MODULES = (_KUBERNETES, _ETCD, _KWOK)
+# What a kind node image holds besides a control plane.
+NODE_MODULES = (_NODE, _COREDNS, _PAUSE)
+ALL_MODULES = (*PINNED_MODULES, *NODE_MODULES, KIND_MODULE)
 COMPONENTS = tuple(name for module in PINNED_MODULES for name in module.components)
 RELEASE_BASE_URLS: Mapping[str, str] = MappingProxyType(
-    {module.name: module.release.base_url for module in PINNED_MODULES}
+    {module.name: module.release.base_url for module in ALL_MODULES}
 )
 
 
@@ -163,9 +225,15 @@ def wanted_modules(kubernetes_version: str | None) -> tuple[Module, ...]:
     return (replace(_KUBERNETES, version=version), _ETCD, _KWOK)
 
 
+def wanted_node_modules(kubernetes_version: str | None) -> tuple[Module, ...]:
+    """NODE_MODULES with Kubernetes in the asked version. Raises RequestError as wanted_modules."""
+    [kubernetes, *_] = wanted_modules(kubernetes_version)
+    return (replace(_NODE, version=kubernetes.version), _COREDNS, _PAUSE)
+
+
 def is_pinned(module: Module) -> bool:
     """Whether the repository itself holds this module's go.mod and go.sum."""
-    return module in PINNED_MODULES
+    return module in ALL_MODULES
 
 
 def platform_named(system: str, machine: str) -> Platform:

@@ -20,6 +20,7 @@ class Request:
     binaries use its folder controlplane/. environment is what the Go compiler inherits.
     kubernetes_version None means the pinned one. checksums maps a released file's name to its
     SHA-256; a file without an entry is never downloaded. release_base_urls is by module name.
+    exact_versions passes over given binaries of other versions than the wanted ones.
     """
 
     cache_directory: Path
@@ -27,6 +28,7 @@ class Request:
     platform: Platform
     given_directories: tuple[Path, ...] = ()
     kubernetes_version: str | None = None
+    exact_versions: bool = False
     checksums: Mapping[str, str] = field(default_factory=dict)
     release_base_urls: Mapping[str, str] = field(default_factory=lambda: RELEASE_BASE_URLS)
     progress_interval_seconds: float = 15.0

@@ -1,8 +1,8 @@
-"""Gets the five binaries: given, cached, downloaded or built, whichever comes first."""
+"""Gets binaries: given, cached, downloaded or built, whichever comes first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from controlplane.build import build
@@ -21,22 +21,33 @@ from controlplane.storage import (
 
 
 def resolve(request: Request, progress: Callable[[str], None]) -> Binaries:
-    """The five binaries, fetched or built if they are not there yet.
+    """A control plane's five binaries, fetched or built if they are not there yet.
+
+    Blocks and raises as `obtain` does; RequestError also for parts too far apart to work together.
+    """
+    modules = wanted_modules(request.kubernetes_version)
+    found = obtain(modules, request, progress)
+    require_compatible([(name, found[name].version) for name in modules[0].components])
+    return _binaries(found)
+
+
+def obtain(
+    modules: Sequence[Module], request: Request, progress: Callable[[str], None]
+) -> dict[str, Found]:
+    """Every component of the modules, by name.
 
     Blocks for minutes where something must be built; progress gets a line at least every
     request.progress_interval_seconds. Raises RequestError for what cannot be meant (exit code 2)
     and BinaryError for what this machine cannot do (exit code 6).
     """
-    found = locate(request, progress)
+    found = locate(request, progress, modules)
     releases = Releases(request, progress)
-    for module in wanted_modules(request.kubernetes_version):
+    for module in modules:
         missing = tuple(name for name in module.components if name not in found)
         if missing:
             with disk_errors_named(request.directory):
                 found.update(_obtain(module, missing, request, releases, progress))
-    kubernetes = wanted_modules(request.kubernetes_version)[0]
-    require_compatible([(name, found[name].version) for name in kubernetes.components])
-    return _binaries(found)
+    return found
 
 
 def _obtain(
@@ -87,7 +98,7 @@ def _installed(
 ) -> Found:
     """Puts a staged binary into the cache once it has shown its version."""
     staged.chmod(0o755)
-    version = stated_version(staged)
+    version = stated_version(staged, module.version_question(component))
     if version != module.version:
         raise BinaryError(
             f"{component} was {origin} as {module.version}, but says that it is {version}: "

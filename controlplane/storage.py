@@ -68,20 +68,32 @@ def module_lock(
     progress: Callable[[str], None],
     interval_seconds: float,
 ) -> Iterator[None]:
-    """Keeps other processes from getting the same module's binaries at the same time.
+    """Keeps other processes from getting the same module's binaries at the same time."""
+    doing = f"getting {', '.join(module.components)}"
+    with held_lock(root / f"{module.name}.lock", doing, progress, interval_seconds):
+        yield
+
+
+@contextmanager
+def held_lock(
+    path: Path,
+    doing: str,
+    progress: Callable[[str], None],
+    interval_seconds: float,
+) -> Iterator[None]:
+    """Keeps other processes from `doing` the same at the same time.
 
     While another process holds it, says so every interval_seconds. Raises BinaryError when that
     takes longer than any build could.
     """
-    path = root / f"{module.name}.lock"
     with path.open("w", encoding="ascii") as file:
-        _wait_for_lock(file.fileno(), module, path, progress, interval_seconds)
+        _wait_for_lock(file.fileno(), doing, path, progress, interval_seconds)
         yield
 
 
 def _wait_for_lock(
     descriptor: int,
-    module: Module,
+    doing: str,
     path: Path,
     progress: Callable[[str], None],
     interval_seconds: float,
@@ -96,10 +108,7 @@ def _wait_for_lock(
                 "see what it is doing (`fuser` names it), end it, and try again"
             )
         if waited_seconds >= next_line_seconds:
-            progress(
-                f"waiting for another process that is getting {', '.join(module.components)}: "
-                f"{waited_seconds:.0f} s so far"
-            )
+            progress(f"waiting for another process that is {doing}: {waited_seconds:.0f} s so far")
             next_line_seconds += interval_seconds
         time.sleep(_LOCK_POLL_SECONDS)
 

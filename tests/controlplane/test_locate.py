@@ -8,6 +8,7 @@ from controlplane_rig import PINNED_VERSIONS, Rig, give, printing, write_script
 
 from controlplane.errors import BinaryError, RequestError
 from controlplane.locate import locate, require_compatible, version_said
+from controlplane.pins import NODE_MODULES
 from controlplane.resolve import resolve
 
 
@@ -18,6 +19,9 @@ from controlplane.resolve import resolve
         ("etcd Version: 3.7.3\nGit SHA: unknown\nGo Version: go1.26.8\n", "3.7.3"),
         ("kwok version v0.8.0 go1.26.8 (linux/amd64)\n", "0.8.0"),
         ("Kubernetes v1.37.0-rc.1\n", "1.37.0-rc.1"),
+        ("Client Version: v1.36.3\nKustomize Version: v5.8.1\n", "1.36.3"),
+        ("CoreDNS-1.14.2\nlinux/amd64, go1.26.8, \n", "1.14.2"),
+        ("kind version 0.33.0\n", "0.33.0"),
         ("usage: etcd [flags]\n", None),
     ],
 )
@@ -73,6 +77,30 @@ def test_a_given_binary_is_passed_over_when_another_kubernetes_was_asked_for(
     found = locate(request, rig.lines.append)
     assert sorted(found) == ["etcd", "kwok"]
     assert len([line for line in rig.lines if "1.35.4 was asked for" in line]) == 3
+
+
+def test_where_only_the_stated_versions_will_do_another_given_one_is_passed_over(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path)
+    given = give(tmp_path / "given", etcd="3.6.8")
+    request = replace(rig.request(), given_directories=(given,), exact_versions=True)
+    found = locate(request, rig.lines.append)
+    assert "etcd" not in found
+    assert found["kwok"].path == given / "kwok"
+
+
+def test_a_component_is_asked_for_its_version_in_its_own_way(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    [node, *_] = NODE_MODULES
+    answers = {name: " ".join(node.version_question(name)) for name in node.components}
+    for name, question in answers.items():
+        script = f'#!/bin/sh\n[ "$*" = "{question}" ] && echo v1.36.3\n'
+        write_script(tmp_path / "given" / name, script)
+    request = replace(rig.request(), given_directories=(tmp_path / "given",))
+    found = locate(request, rig.lines.append, (node,))
+    assert {here.version for here in found.values()} == {"1.36.3"}
+    assert answers["kubectl"] == "version --client"
 
 
 def test_a_cached_binary_serves_only_its_own_version(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from controlplane.errors import BinaryError, RequestError
 from controlplane.pins import (
+    ALL_MODULES,
     COMPONENTS,
     GO_RELEASE_NEEDED,
     MODULES_DIRECTORY,
@@ -14,17 +15,25 @@ from controlplane.pins import (
     is_pinned,
     platform_named,
     wanted_modules,
+    wanted_node_modules,
 )
 from controlplane.source import go_release_of, staging_version
 
-EACH_MODULE = pytest.mark.parametrize("module", PINNED_MODULES, ids=lambda module: module.name)
+EACH_MODULE = pytest.mark.parametrize(
+    "module", ALL_MODULES, ids=lambda module: "+".join(module.components)
+)
 
 
 def go_mod(module: Module) -> str:
     return (MODULES_DIRECTORY / module.name / "go.mod").read_text(encoding="utf-8")
 
 
-@EACH_MODULE
+@pytest.mark.parametrize(
+    "module",
+    # The pause program's source lies beside its go.mod: no other version can be meant.
+    [module for module in ALL_MODULES if module.name != "pause"],
+    ids=lambda module: "+".join(module.components),
+)
 def test_the_go_module_requires_the_version_that_is_pinned(module: Module) -> None:
     package = next(iter(module.packages.values()))
     path = package.split("/cmd/")[0]
@@ -34,7 +43,9 @@ def test_the_go_module_requires_the_version_that_is_pinned(module: Module) -> No
 @EACH_MODULE
 def test_the_go_module_lists_the_packages_that_are_built_as_its_tools(module: Module) -> None:
     tools = re.findall(r"^(?:tool |\t)([^\s(]+)$", go_mod(module), re.MULTILINE)
-    assert tools == list(module.packages.values())
+    sharing = [other for other in ALL_MODULES if other.name == module.name]
+    packages = {package for other in sharing for package in other.packages.values()}
+    assert tools == sorted(packages - {"."})
 
 
 @EACH_MODULE
@@ -73,6 +84,12 @@ def test_another_kubernetes_version_changes_neither_etcd_nor_kwok() -> None:
     modules = wanted_modules("v1.35.4")
     assert [module.version for module in modules] == ["1.35.4", "3.7.3", "0.8.0"]
     assert [is_pinned(module) for module in modules] == [False, True, True]
+
+
+def test_a_node_gets_the_kubernetes_that_was_asked_for() -> None:
+    modules = wanted_node_modules("1.35.4")
+    assert [module.version for module in modules] == ["1.35.4", "1.14.2", "3.10.2"]
+    assert modules[0].components == ("kubeadm", "kubectl", "kubelet", "kube-proxy")
 
 
 def test_asking_for_the_pinned_kubernetes_version_uses_the_pinned_module() -> None:

@@ -1,0 +1,3 @@
+module bigfleet/controlplane/pause
+
+go 1.26.0

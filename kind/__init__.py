@@ -1,0 +1,1 @@
+"""kind clusters with BigFleet's images, also where no image registry answers."""

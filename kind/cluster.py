@@ -1,0 +1,184 @@
+"""kind clusters: made until they are Ready, filled with images, and ended without a trace."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from controlplane.command import run_logged
+from controlplane.errors import BinaryError
+from kind.command import run
+from kind.engine import Engine
+from kind.errors import KindError
+from kind.host import FORWARDING, alone_on_host, restore_host_settings, starting_on_host
+from kind.nameservice import require_name_service
+from kind.setup import Setup, Tools
+
+_READY_SECONDS = 180
+_LOAD_SECONDS = 300.0
+_DELETE_SECONDS = 120.0
+_LOGS_SECONDS = 120.0
+_PROGRESS_SECONDS = 15.0
+# kind gives its engine network this name.
+_NETWORK = "kind"
+
+
+def create(
+    setup: Setup,
+    name: str,
+    config: str,
+    kubeconfig: Path,
+    log: Path,
+    progress: Callable[[str], None],
+) -> None:
+    """Makes a cluster and waits until its nodes are Ready; what kind says goes to the log.
+
+    A node that fails stays, for export_logs to look at: the caller deletes the cluster then too.
+    Raises KindError with kind's own reason.
+    """
+    if len(yaml.safe_load(config)["nodes"]) > 1:
+        require_name_service(setup.tools.engine)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("", encoding="utf-8")
+    with (
+        starting_on_host(setup.tools.host_state),
+        tempfile.NamedTemporaryFile("w", suffix=".yaml") as file,
+    ):
+        file.write(config)
+        file.flush()
+        _run_kind_logged(
+            setup.tools,
+            f"making the kind cluster {name}",
+            [
+                *("create", "cluster", f"--name={name}", f"--config={file.name}"),
+                *(f"--image={setup.node_image.reference}", f"--kubeconfig={kubeconfig}"),
+                *(f"--wait={_READY_SECONDS}s", "--retain"),
+            ],
+            log,
+            progress,
+        )
+    if setup.node_image.air_gapped:
+        _route_pods(setup.tools, name)
+
+
+def load(tools: Tools, name: str, archive: Path) -> None:
+    """Hands an image archive to every node of a cluster. Raises KindError."""
+    arguments = ("load", "image-archive", str(archive), f"--name={name}")
+    _run_kind(tools, arguments, _LOAD_SECONDS)
+
+
+def clusters(tools: Tools) -> tuple[str, ...]:
+    """The names of all kind clusters on this engine, whoever made them."""
+    return tuple(_run_kind(tools, ("get", "clusters", "--quiet"), 60.0).split())
+
+
+def export_logs(tools: Tools, name: str, directory: Path) -> None:
+    """Collects a cluster's logs into a directory, for whoever looks into a failure."""
+    _run_kind(tools, ("export", "logs", str(directory), f"--name={name}"), _LOGS_SECONDS)
+
+
+def delete(tools: Tools, name: str, kubeconfig: Path) -> tuple[str, ...]:
+    """Ends a cluster, if it is there, and tidies up after the last one as `put_back` does.
+
+    Raises KindError; OSError for a host setting that cannot be put back.
+    """
+    _kill_nodes(tools.engine, name)
+    arguments = ("delete", "cluster", f"--name={name}", f"--kubeconfig={kubeconfig}")
+    _run_kind(tools, arguments, _DELETE_SECONDS)
+    kubeconfig.unlink(missing_ok=True)
+    return put_back(tools)
+
+
+def put_back(tools: Tools) -> tuple[str, ...]:
+    """Once no kind cluster is left and none is starting: removes kind's network and puts the
+    host's settings back. Returns the names of those that had changed.
+    """
+    with alone_on_host(tools.host_state) as alone:
+        if not alone or clusters(tools):
+            return ()
+        with suppress(KindError):  # something else uses it, or it never was
+            tools.engine.run("network", "rm", _NETWORK)
+        # Other containers would lose their way out.
+        leave = FORWARDING if tools.engine.run("ps", "--quiet").strip() else ()
+        return restore_host_settings(tools.host_state, leave=leave)
+
+
+def _kill_nodes(engine: Engine, name: str) -> None:
+    """There is nothing to save, and a node would take its whole grace period to shut down."""
+    label = f"label=io.x-k8s.kind.cluster={name}"
+    nodes = engine.run("ps", "--quiet", f"--filter={label}").split()
+    if nodes:
+        engine.run("kill", "--signal=KILL", *nodes)
+
+
+def _run_kind(tools: Tools, arguments: Sequence[str], timeout_seconds: float) -> str:
+    command = [str(tools.kind), *arguments]
+    return run(command, tools.engine.environment, timeout_seconds).decode("utf-8")
+
+
+def _run_kind_logged(
+    tools: Tools,
+    purpose: str,
+    arguments: Sequence[str],
+    log: Path,
+    progress: Callable[[str], None],
+) -> None:
+    try:
+        run_logged(
+            purpose,
+            [str(tools.kind), *arguments],
+            Path("/"),
+            tools.engine.environment,
+            log,
+            lambda seconds: progress(f"{purpose}: {seconds:.0f} s so far"),
+            _PROGRESS_SECONDS,
+        )
+    except BinaryError as error:
+        reasons = _errors_said(log) or str(error)
+        raise KindError(f"{purpose} failed: {reasons}; log: {log}") from error
+
+
+def _errors_said(log: Path) -> str:
+    """kind's and kubeadm's own one-line reasons, out of hundreds of lines of trace."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "; ".join(line for line in lines if line.startswith(("ERROR: ", "error: ")))
+
+
+@dataclass(frozen=True)
+class _Node:
+    name: str
+    address: str
+    pods: str
+
+
+def pod_routes(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    """(node, `ip` arguments) for each way from one node to another's pods.
+
+    nodes are Node objects as the API server gives them, with podCIDR and an InternalIP.
+    """
+    known = [_node(node) for node in nodes]
+    for here in known:
+        for there in known:
+            if here != there:
+                yield here.name, ["route", "replace", there.pods, "via", there.address]
+
+
+def _node(node: Mapping[str, Any]) -> _Node:
+    addresses = {a["type"]: a["address"] for a in node["status"]["addresses"]}
+    return _Node(node["metadata"]["name"], addresses["InternalIP"], node["spec"]["podCIDR"])
+
+
+def _route_pods(tools: Tools, name: str) -> None:
+    """What kind's own network plugin would do; without it nodes only know their own pods."""
+    admin = ("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf")
+    first = f"{name}-control-plane"
+    nodes = json.loads(tools.engine.run("exec", first, *admin, "get", "nodes", "--output=json"))
+    for node, arguments in pod_routes(nodes["items"]):
+        tools.engine.run("exec", node, "ip", *arguments)

@@ -1,0 +1,47 @@
+"""What goes into each image: data, which a test holds against what the code really imports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class PythonRecipe:
+    """An image that runs Python: folders of this repository, and the packages they import."""
+
+    folders: tuple[str, ...]
+    packages: tuple[str, ...]
+
+
+_BIGFLEET_PACKAGES = (
+    "aiohttp",
+    "grpcio",
+    "kubernetes",
+    "msgspec",
+    "numpy",
+    "prometheus-client",
+    "protobuf",
+    "PyYAML",
+)
+PYTHON_IMAGES: Mapping[str, PythonRecipe] = MappingProxyType(
+    {
+        "bigfleet": PythonRecipe(("bigfleet",), _BIGFLEET_PACKAGES),
+        "loaddriver": PythonRecipe(
+            ("bigfleet", "controlplane", "kind", "loaddriver", "profiles"),
+            (
+                *_BIGFLEET_PACKAGES,
+                "cryptography",
+                "gevent",
+                "jinja2",
+                "locust",
+                "markupsafe",
+                "psutil",
+                "rich",
+            ),
+        ),
+    }
+)
+# Binaries of the control plane that run as containers too, each in an image of its own.
+BINARY_IMAGES = ("kwok", "etcd")

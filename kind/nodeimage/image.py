@@ -1,0 +1,148 @@
+"""The image that kind's nodes run: kind's own where it can be had, else one that is made here."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from controlplane.contents import module_contents
+from controlplane.pins import (
+    KIND_MODULE,
+    wanted_modules,
+    wanted_node_modules,
+)
+from controlplane.request import Request
+from controlplane.resolve import obtain
+from controlplane.storage import held_lock
+from kind.engine import Engine
+from kind.keys import content_key
+from kind.nodeimage.components import references, write_components
+from kind.nodeimage.contract import copy_contract, fill_in
+from kind.nodeimage.node import POD_SUBNET, SERVICE_SUBNET, NodeImage
+from kind.rootfs import Base, resolve_base
+
+# What the pinned kind would pull by itself, stated so that it can be asked for beforehand.
+KINDS_OWN = (
+    "docker.io/kindest/node:v1.37.0"
+    "@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5"
+)
+NODE_BASE = Base(
+    "bigfleet-node-base",
+    (
+        "bash", "ca-certificates", "conntrack", "containerd", "containernetworking-plugins",
+        "curl", "ethtool", "iproute2", "iptables", "jq", "kmod", "libseccomp2", "mount",
+        "nftables", "procps", "runc", "socat", "systemd", "systemd-sysv", "util-linux",
+    ),
+)  # fmt: skip
+
+_HERE = Path(__file__).parent
+_BUILD_SECONDS = 600.0
+_ON_NODES = ("kubeadm", "kubectl", "kubelet")
+
+
+def resolve_node_image(
+    request: Request, engine: Engine, progress: Callable[[str], None]
+) -> NodeImage:
+    """The image made here if the engine holds it, else kind's own if it can be had, else one
+    that is made now. An asked Kubernetes version is always made here.
+
+    Raises KindError or controlplane's errors with what this machine lacks.
+    """
+    made = made_here(request)
+    if engine.has_image(made.reference):
+        return made
+    if request.kubernetes_version is None and engine.can_pull(KINDS_OWN, progress):
+        return NodeImage(KINDS_OWN, air_gapped=False, versions={})
+    return make_node_image(request, engine, progress)
+
+
+def made_here(request: Request) -> NodeImage:
+    """What an image made here is called, whether it was made yet or not."""
+    modules = (
+        *wanted_modules(request.kubernetes_version),
+        *wanted_node_modules(request.kubernetes_version),
+    )
+    versions = {name: module.version for module in modules for name in module.components}
+    pins = [f"{name} {version}" for name, version in sorted(versions.items())]
+    key = content_key(NODE_BASE.reference, KIND_MODULE.version, *pins, _HERE)
+    reference = f"localhost/bigfleet-kind-node:v{versions['kubelet']}-{key}"
+    return NodeImage(reference, air_gapped=True, versions=versions)
+
+
+def make_node_image(request: Request, engine: Engine, progress: Callable[[str], None]) -> NodeImage:
+    """Makes the air-gapped image from pinned Go modules and Debian packages, if it is not there.
+
+    Blocks for minutes where binaries must be built first. Raises as resolve_node_image does.
+    """
+    image = made_here(request)
+    work = request.cache_directory / "kind"
+    work.mkdir(parents=True, exist_ok=True)
+    interval_seconds = request.progress_interval_seconds
+    with held_lock(work / "node-image.lock", "making a node image", progress, interval_seconds):
+        if not engine.has_image(image.reference):
+            _make(image, request, engine, work, progress)
+    return image
+
+
+def _make(
+    image: NodeImage,
+    request: Request,
+    engine: Engine,
+    work: Path,
+    progress: Callable[[str], None],
+) -> None:
+    binaries = _binaries(request, progress)
+    base = resolve_base(NODE_BASE, engine, work, progress)
+    progress(f"making {image.reference} (about a minute)")
+    with tempfile.TemporaryDirectory(prefix=".node-image-", dir=work) as scratch:
+        context = Path(scratch)
+        _gather(context, image, binaries, base, engine, request)
+        engine.run(
+            *("build", "--network=none", f"--file={_HERE / 'Containerfile'}"),
+            *(f"--build-arg=BASE={base}", f"--tag={image.reference}", str(context)),
+            timeout_seconds=_BUILD_SECONDS,
+        )
+
+
+def _binaries(request: Request, progress: Callable[[str], None]) -> dict[str, Path]:
+    """All by name. Inside an image only the stated versions will do."""
+    version = request.kubernetes_version
+    modules = (*wanted_modules(version), *wanted_node_modules(version))
+    found = obtain(modules, replace(request, exact_versions=True), progress)
+    return {name: here.path for name, here in found.items()}
+
+
+def _gather(
+    context: Path,
+    image: NodeImage,
+    binaries: Mapping[str, Path],
+    base: str,
+    engine: Engine,
+    request: Request,
+) -> None:
+    """Everything that the Containerfile copies."""
+    contract = module_contents(KIND_MODULE, "sigs.k8s.io/kind", request)
+    copy_contract(contract, context / "contract")
+    names = references(image.versions)
+    blanks = {
+        "@PAUSE_IMAGE@": names["pause"],
+        "@POD_SUBNET@": POD_SUBNET,
+        "@SERVICE_SUBNET@": SERVICE_SUBNET,
+    }
+    fill_in(_HERE / "files", context / "files", blanks)
+    (context / "files" / "kind" / "version").write_text(f"v{image.versions['kubelet']}")
+    for folder in ("bin", "images"):
+        (context / folder).mkdir()
+    for name in _ON_NODES:
+        shutil.copy(binaries[name], context / "bin" / name)
+    write_components(
+        context / "images",
+        binaries,
+        image.versions,
+        base,
+        engine,
+        request.platform.architecture,
+    )

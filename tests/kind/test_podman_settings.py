@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+from kind.enginesettings import HostFacts, containers_conf
+
+PLAIN = HostFacts(
+    root=True, unified_cgroups=True, may_raise_limits=True, open_files=1024, processes=4096
+)
+
+
+def test_an_ordinary_host_needs_no_settings() -> None:
+    assert containers_conf(PLAIN) is None
+
+
+def test_a_rootless_podman_is_left_alone() -> None:
+    facts = replace(PLAIN, root=False, unified_cgroups=False, may_raise_limits=False)
+    assert containers_conf(facts) is None
+
+
+def test_old_cgroups_need_runc_and_plain_cgroup_files() -> None:
+    settings = tomllib.loads(containers_conf(replace(PLAIN, unified_cgroups=False)) or "")
+    assert settings == {"engine": {"runtime": "runc", "cgroup_manager": "cgroupfs"}}
+
+
+def test_a_host_that_may_not_raise_limits_asks_for_none_above_its_own() -> None:
+    settings = tomllib.loads(containers_conf(replace(PLAIN, may_raise_limits=False)) or "")
+    assert settings == {"containers": {"default_ulimits": ["nofile=1024:1024", "nproc=4096:4096"]}}
+
+
+def test_facts_come_from_the_host(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "proc/self/status").write_text("Name:\tpython\nCapBnd:\t000001fffeffffff\n")
+    (tmp_path / "proc/sys/kernel/pid_max").write_text("300\n")
+    facts = HostFacts.read(tmp_path)
+    assert not facts.may_raise_limits
+    assert not facts.unified_cgroups
+    assert facts.processes <= 300
+
+
+def test_the_capability_and_the_unified_hierarchy_are_recognised(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "proc/self/status").write_text("CapBnd:\t000001ffffffffff\n")
+    (tmp_path / "proc/sys/kernel/pid_max").write_text("300\n")
+    (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("cpu\n")
+    facts = HostFacts.read(tmp_path)
+    assert facts.may_raise_limits
+    assert facts.unified_cgroups

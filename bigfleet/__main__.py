@@ -15,8 +15,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from bigfleet.commands import shard, why
+from bigfleet.commands.flags import kubeconfig_flag, observe_flag, server_flags
 from bigfleet.model.errors import BigFleetError, InvalidInput
-from bigfleet.model.machine import CapacityType
 from bigfleet.observe import log
 
 Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -71,35 +72,6 @@ def _provider(flags: argparse.Namespace) -> Role:
     return lambda stop: provider.run(settings, stop)
 
 
-def _shard(flags: argparse.Namespace) -> Role:
-    from bigfleet.engine.snapshot import Settings as EngineSettings
-    from bigfleet.services.shard import role as shard
-    from bigfleet.services.shard.settings import Settings as ShardSettings
-
-    (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
-    settings = ShardSettings(
-        shard_id=flags.shard_id,
-        listen_host=listen_host,
-        listen_port=listen_port,
-        observe_host=observe_host,
-        observe_port=observe_port,
-        provider_address=flags.provider,
-        state_directory=flags.state,
-        cycle_seconds=flags.cycle,
-        execute_concurrency=flags.execute_concurrency,
-        journal=flags.journal,
-        engine=EngineSettings(
-            reclaim_cap_fraction=flags.reclaim_cap_fraction,
-            reclaim_hold_seconds=flags.reclaim_hold,
-            idle_hold_seconds={
-                CapacityType.ON_DEMAND: flags.on_demand_hold,
-                CapacityType.SPOT: flags.spot_hold,
-            },
-        ),
-    )
-    return lambda stop: shard.run(settings, stop)
-
-
 def _operator(flags: argparse.Namespace) -> Role:
     from bigfleet.controllers.operator import role as operator
 
@@ -126,6 +98,7 @@ def _pod_controller(flags: argparse.Namespace) -> Role:
         observe_host=observe_host,
         observe_port=observe_port,
         write_concurrency=flags.write_concurrency,
+        ignored_namespaces=tuple(flags.ignore_namespace),
     )
     return lambda stop: pod_controller.run(settings, stop)
 
@@ -136,16 +109,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     roles = parser.add_subparsers(dest="role", required=True, metavar="ROLE")
     _provider_flags(roles.add_parser("provider", help="the kwok-backed capacity provider"))
-    _shard_flags(roles.add_parser("shard", help="decides which machines go where"))
+    shard.add(roles)
     _operator_flags(roles.add_parser("operator", help="speaks for one cluster to its shard"))
     _pod_controller_flags(
         roles.add_parser("pod-controller", help="writes a CapacityRequest for every Pod")
     )
+    why.add(roles)
     return parser
 
 
 def _provider_flags(role: argparse.ArgumentParser) -> None:
-    _server_flags(role)
+    server_flags(role)
     role.add_argument(
         "--inventory", type=Path, required=True, help="machines to begin with (JSON lines)"
     )
@@ -176,37 +150,9 @@ def _provider_flags(role: argparse.ArgumentParser) -> None:
     role.set_defaults(build=_provider)
 
 
-def _shard_flags(role: argparse.ArgumentParser) -> None:
-    _server_flags(role)
-    role.add_argument("--shard-id", required=True)
-    role.add_argument("--provider", required=True, metavar="HOST:PORT")
-    role.add_argument(
-        "--cycle", type=float, default=1.0, metavar="SECONDS", help="longest time between decisions"
-    )
-    role.add_argument("--execute-concurrency", type=int, default=64, metavar="N")
-    role.add_argument("--journal", type=Path, help="where machine stories go (JSON lines)")
-    role.add_argument(
-        "--reclaim-cap-fraction",
-        type=float,
-        default=0.05,
-        metavar="SHARE",
-        help="of a cluster's machines, how many may be reclaimed in one cycle",
-    )
-    role.add_argument(
-        "--reclaim-hold",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="how long nobody must have needed a machine before it is reclaimed",
-    )
-    role.add_argument("--on-demand-hold", type=float, default=600.0, metavar="SECONDS")
-    role.add_argument("--spot-hold", type=float, default=60.0, metavar="SECONDS")
-    role.set_defaults(build=_shard)
-
-
 def _operator_flags(role: argparse.ArgumentParser) -> None:
-    _observe_flag(role)
-    _kubeconfig_flag(role)
+    observe_flag(role)
+    kubeconfig_flag(role)
     role.add_argument("--cluster-id", required=True)
     role.add_argument("--shard", required=True, metavar="HOST:PORT")
     role.add_argument(
@@ -226,37 +172,17 @@ def _operator_flags(role: argparse.ArgumentParser) -> None:
 
 
 def _pod_controller_flags(role: argparse.ArgumentParser) -> None:
-    _observe_flag(role)
-    _kubeconfig_flag(role)
+    observe_flag(role)
+    kubeconfig_flag(role)
     role.add_argument("--write-concurrency", type=int, default=16, metavar="N")
-    role.set_defaults(build=_pod_controller)
-
-
-def _server_flags(role: argparse.ArgumentParser) -> None:
-    role.add_argument("--listen", type=_address, required=True, metavar="HOST:PORT")
-    role.add_argument("--state", type=Path, required=True, metavar="DIR")
-    _observe_flag(role)
-
-
-def _observe_flag(role: argparse.ArgumentParser) -> None:
     role.add_argument(
-        "--observe",
-        type=_address,
-        required=True,
-        metavar="HOST:PORT",
-        help="serves /healthz, /readyz and /metrics",
+        "--ignore-namespace",
+        action="append",
+        default=[],
+        metavar="NAMESPACE",
+        help="whose pods run on nodes that BigFleet does not provide; may be repeated",
     )
-
-
-def _kubeconfig_flag(role: argparse.ArgumentParser) -> None:
-    role.add_argument("--kubeconfig", type=Path, help="default: the cluster this pod runs in")
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
-    return host, int(port)
+    role.set_defaults(build=_pod_controller)
 
 
 def _latency(text: str) -> tuple[float, float]:

@@ -8,34 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from bigfleet.engine.cost import RELUCTANCES, cost_per_useful_unit
-from bigfleet.engine.picking import (
-    Positions,
-    best_fit,
-    take_until_covered,
-    uncovered,
-    without_redundant,
-)
-from bigfleet.engine.snapshot import Flags, Fleet, Floats, Ints, Longs
+from bigfleet.engine.picking import Positions, take_and_fit, uncovered, without_redundant
+from bigfleet.engine.snapshot import Flags, Fleet, Longs
 from bigfleet.engine.supply import ACQUIRABLE, Rows, Supply
+from bigfleet.engine.wishes import Wish
 
 
 @dataclass(frozen=True)
 class Shopping:
-    """One need's wishes: what is `missing` [R], and per flavour what a machine holds of it [F, R],
-    whether it may be used, its effective cost and the reluctance to take it [F].
-    """
+    """What of a wish is `missing` [R], and which flavours are `usable` [F] for that."""
 
+    wish: Wish
     missing: Longs
-    units: Longs
     usable: Flags
-    costs: Floats
-    reluctance: Ints
 
     def price_ranks(self) -> Longs:
         """Rank of each usable flavour by cost per useful unit, then cost; equals share a rank."""
         usable = np.flatnonzero(self.usable)
-        costs = self.costs[usable]
-        per_unit = cost_per_useful_unit(costs, self.units[usable], self.missing)
+        costs = self.wish.costs[usable]
+        per_unit = cost_per_useful_unit(costs, self.wish.units[usable], self.missing)
         order = np.lexsort((costs, per_unit))
         costs, per_unit = costs[order], per_unit[order]
         steps = (costs[1:] != costs[:-1]) | (per_unit[1:] != per_unit[:-1])
@@ -46,10 +37,11 @@ class Shopping:
 
 def tiers(supply: Supply, shopping: Shopping) -> Iterator[Rows]:
     """Candidates by reluctance, and in each Idle before Speculative; empty tiers left out."""
+    wish = shopping.wish
     for reluctance in range(RELUCTANCES):
-        usable = shopping.usable & (shopping.reluctance == reluctance)
+        usable = shopping.usable & (wish.reluctance == reluctance)
         for state in ACQUIRABLE if usable.any() else ():
-            rows = supply.acquirable(state, usable)
+            rows = supply.acquirable(state, wish, usable)
             if len(rows):
                 yield rows
 
@@ -59,32 +51,25 @@ def acquire(fleet: Fleet, supply: Supply, shopping: Shopping) -> Rows:
 
     Claims nothing itself.
     """
-    ranks, missing = shopping.price_ranks(), shopping.missing
-    taken = [np.empty(0, np.intp)]
+    missing, units = shopping.missing, shopping.wish.units
+    taken: list[Rows] = []
+    ranks: Longs | None = None
     for rows in tiers(supply, shopping):
+        ranks = shopping.price_ranks() if ranks is None else ranks
         ordered = rows[_stable_order(ranks[fleet.flavour[rows]])]
-        chosen = ordered[_cheapest(fleet.flavour[ordered], shopping, missing)]
-        missing = uncovered(missing, shopping.units[fleet.flavour[chosen]])
+        flavours = fleet.flavour[ordered]
+        chosen = ordered[take_and_fit(flavours, units, shopping.wish.costs[flavours], missing)]
+        missing = uncovered(missing, units[fleet.flavour[chosen]])
         taken.append(chosen)
         if not missing.any():
             break
+    if not taken:
+        return np.empty(0, np.intp)
     acquired = np.concatenate(taken)
     flavours = fleet.flavour[acquired]
+    costs = shopping.wish.costs[flavours]
     order = np.arange(len(acquired))
-    return acquired[
-        without_redundant(order, flavours, shopping.units, shopping.costs, shopping.missing)
-    ]
-
-
-def _cheapest(flavours: Ints, shopping: Shopping, missing: Longs) -> Positions:
-    positions = take_until_covered(flavours, shopping.units, missing)
-    if uncovered(missing, shopping.units[flavours[positions]]).any():
-        return positions
-    rest = uncovered(missing, shopping.units[flavours[positions[:-1]]])
-    free = np.ones(len(flavours), np.bool_)
-    free[positions[:-1]] = False
-    last = best_fit(np.flatnonzero(free), flavours, shopping.units, shopping.costs, rest)
-    return positions if last is None else np.append(positions[:-1], last)
+    return acquired[without_redundant(order, flavours, units, costs, shopping.missing)]
 
 
 def _stable_order(ranks: Longs) -> Positions:

@@ -2,116 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import numpy as np
 
 from bigfleet.engine.acquisition import Shopping, acquire
-from bigfleet.engine.columns import FlavourColumns
-from bigfleet.engine.cost import CostBook
-from bigfleet.engine.decision import Action, ActionKind, Shortfall
-from bigfleet.engine.holding import Holdings, wanted
-from bigfleet.engine.matching import Matcher, hard_spread, placement_requirements
+from bigfleet.engine.desk import Desk
 from bigfleet.engine.picking import take_until_covered, uncovered
-from bigfleet.engine.same_domain import DomainSupply, choose_domain
-from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs
+from bigfleet.engine.same_domain import DomainSupply, Home, choose_domain
+from bigfleet.engine.snapshot import NONE, Flags
 from bigfleet.engine.spreading import acquire_spread
-from bigfleet.engine.supply import Rows, Supply
-from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need
+from bigfleet.engine.supply import Rows
+from bigfleet.engine.wishes import Wish
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """Orders for acquired machines, what stayed uncovered, and who counts which machine."""
-
-    actions: Sequence[Action]
-    shortfalls: Sequence[Shortfall]
-    claimed_by: Ints
-
-
-def assign(fleet: Fleet, demand: Demand) -> Assignment:
-    """Serve all needs of `demand` in its order."""
-    walk = _Walk(fleet)
-    for index, need in enumerate(demand.needs):
-        walk.serve(index, need, int(demand.cluster[index]))
-    return Assignment(walk.actions, walk.shortfalls, walk.supply.claimed_by)
+def assign(desk: Desk) -> None:
+    """Serve all needs in their order."""
+    for index in range(len(desk.demand.needs)):
+        wish = desk.wishes.of(index)
+        if wish is not None:
+            serve(desk, wish)
 
 
-class _Walk:
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-        self._columns = FlavourColumns(fleet.flavours)
-        self._matcher = Matcher(self._columns)
-        self._holdings = Holdings(self._columns)
-        self._costs = CostBook(self._columns)
-        self.supply = Supply(fleet, self._columns)
-        self.actions: list[Action] = []
-        self.shortfalls: list[Shortfall] = []
+def serve(desk: Desk, wish: Wish) -> None:
+    """Credit and acquire for one need.
 
-    def serve(self, index: int, need: Need, cluster: int) -> None:
-        """Credit and acquire for one need; note what it lacks then."""
-        resources, want = wanted(need)
-        if not resources:
-            return
-        holding = self._holdings.of(need, resources)
-        usable = holding.usable & self._matcher.flavours(placement_requirements(need.profile))
-        creditable = self.supply.creditable(index, cluster, usable)
-        if hard_spread(need.profile):
-            creditable = self._not_of_others(index, creditable)
-        if need.profile.same_key is not None:
-            creditable, usable = self._confined(index, need, creditable, usable, want)
-        credited = creditable[
-            take_until_covered(self._fleet.flavour[creditable], holding.units, want)
-        ]
-        self.supply.claim(credited, index)
-        missing = uncovered(want, holding.units[self._fleet.flavour[credited]])
-        if missing.any():
-            missing = self._acquire(index, need, missing, usable, credited)
-        self._note_shortfall(index, resources, missing)
+    A gang that gathers in a reserved domain stays there also while machines are missing that are
+    to be taken from others: what it has there must not go to waste, nor may it begin elsewhere.
+    """
+    if wish.same_key is None:
+        _serve_within(desk, wish, wish.usable)
+        return
+    kept = reserved_domain(desk, wish)
+    home = choose_domain(domain_supply(desk, wish), wish.want, kept)
+    settle(desk, wish, home if home.whole or kept == NONE else Home(kept, False))
 
-    def _not_of_others(self, index: int, rows: Rows) -> Rows:
-        """A need that spreads leaves its neighbours' machines alone: whatever they acquire where
-        its skew lets it acquire nothing, it would take from them, and they would acquire again.
-        """
-        wanted_by = self._fleet.wanted_by[rows]
-        free: Rows = rows[(wanted_by == index) | (wanted_by == NONE)]
-        return free
 
-    def _confined(
-        self, index: int, need: Need, creditable: Rows, usable: Flags, want: Longs
-    ) -> tuple[Rows, Flags]:
-        """Creditable rows and usable flavours in the gang's domain."""
-        fleet = self._fleet
-        codes = self._columns.label(str(need.profile.same_key)).codes
-        supply = DomainSupply(
-            codes,
-            self._holdings.of(need, wanted(need)[0]).units,
-            self.supply.acquirable_by_flavour(usable),
-            self.supply.by_flavour(creditable),
-            self.supply.by_flavour(creditable[fleet.wanted_by[creditable] == index]),
-        )
-        inside = codes == choose_domain(supply, want)
-        return creditable[inside[fleet.flavour[creditable]]], usable & inside
+def settle(desk: Desk, wish: Wish, home: Home) -> None:
+    """Serve a gang in its domain."""
+    label = desk.columns.label(str(wish.same_key))
+    if home.domain != NONE:
+        desk.homes[wish.index] = label.values[home.domain]
+    _serve_within(desk, wish, wish.usable & (label.codes == home.domain) & (label.codes != NONE))
 
-    def _acquire(self, index: int, need: Need, missing: Longs, usable: Flags, held: Rows) -> Longs:
-        """Order machines for `missing`; what is missing after that."""
-        units = self._holdings.of(need, wanted(need)[0]).units
-        costs, reluctance = self._costs.costs(need), self._costs.reluctance(need)
-        shopping = Shopping(missing, units, usable, costs, reluctance)
-        terms = hard_spread(need.profile)
-        if terms:
-            rows = acquire_spread(self._fleet, self._columns, self.supply, shopping, terms, held)
-        else:
-            rows = acquire(self._fleet, self.supply, shopping)
-        self.supply.claim(rows, index)
-        idle = self._fleet.state[rows] == MachineState.IDLE
-        self.actions += [
-            Action(ActionKind.BOOTSTRAP if is_idle else ActionKind.PROVISION, row, index)
-            for row, is_idle in zip(rows.tolist(), idle.tolist(), strict=True)
-        ]
-        return uncovered(missing, units[self._fleet.flavour[rows]])
 
-    def _note_shortfall(self, index: int, resources: Sequence[str], missing: Longs) -> None:
-        if missing.any():
-            deficit = {name: int(a) for name, a in zip(resources, missing, strict=True) if a}
-            self.shortfalls.append(Shortfall(index, deficit))
+def _serve_within(desk: Desk, wish: Wish, usable: Flags) -> None:
+    """Credit and acquire machines of `usable` flavours; note what the need lacks then."""
+    flavour = desk.fleet.flavour
+    creditable = _creditable_rows(desk, wish, usable)
+    credited = creditable[take_until_covered(flavour[creditable], wish.units, wish.want)]
+    desk.supply.claim(credited, wish.index)
+    missing = uncovered(wish.want, wish.units[flavour[credited]])
+    if missing.any() and wish.index not in desk.expired:
+        rows = _acquirable_rows(desk, Shopping(wish, missing, usable), credited)
+        desk.supply.claim(rows, wish.index)
+        desk.acquired[wish.index] = rows
+        missing = uncovered(missing, wish.units[flavour[rows]])
+    desk.missing[wish.index] = missing
+
+
+def withdraw(desk: Desk, wish: Wish) -> None:
+    """Undo `serve` for one need."""
+    desk.supply.disclaim(wish.index)
+    desk.acquired.pop(wish.index, None)
+    desk.homes.pop(wish.index, None)
+
+
+def reserved_domain(desk: Desk, wish: Wish) -> int:
+    """The code of the domain that is reserved for a gang, or NONE."""
+    reservation = desk.reserved.get(wish.index)
+    names = desk.columns.label(str(wish.same_key)).values
+    if reservation is None or reservation.domain not in names:
+        return NONE
+    return names.index(reservation.domain)
+
+
+def domain_supply(desk: Desk, wish: Wish) -> DomainSupply:
+    """What a gang can have without taking it from anybody."""
+    supply, fleet = desk.supply, desk.fleet
+    creditable = supply.creditable(wish, wish.usable)
+    own = creditable[fleet.wanted_by[creditable] == wish.index]
+    nothing = np.zeros(len(desk.columns), np.int64)
+    passing = wish.index in desk.expired
+    return DomainSupply(
+        domain=desk.columns.label(str(wish.same_key)).codes,
+        units=wish.units,
+        acquirable=nothing if passing else supply.acquirable_by_flavour(wish, wish.usable),
+        creditable=supply.by_flavour(creditable),
+        incumbent=supply.by_flavour(own),
+        spare=nothing,
+        preemptable=nothing,
+    )
+
+
+def _creditable_rows(desk: Desk, wish: Wish, usable: Flags) -> Rows:
+    """What already counts for the need, in keep order.
+
+    A need that spreads leaves its neighbours' machines alone: whatever they acquire where its skew
+    lets it acquire nothing, it would take from them, and they would acquire again.
+    """
+    rows = desk.supply.creditable(wish, usable)
+    if not wish.terms:
+        return rows
+    wanted_by = desk.fleet.wanted_by[rows]
+    free: Rows = rows[(wanted_by == wish.index) | (wanted_by == NONE)]
+    return free
+
+
+def _acquirable_rows(desk: Desk, shopping: Shopping, held: Rows) -> Rows:
+    if shopping.wish.terms:
+        return acquire_spread(desk.fleet, desk.columns, desk.supply, shopping, held)
+    return acquire(desk.fleet, desk.supply, shopping)

@@ -18,14 +18,21 @@ import numpy as np
 
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.matching import Matcher, placement_requirements
-from bigfleet.engine.snapshot import Bytes, Demand, Flags, Fleet
+from bigfleet.engine.snapshot import Bytes, Demand, Flags, Fleet, Longs
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Profile, Requirement, profile
 
 # An operator's groups begin with a namespace, which holds no colon: they never look like this.
 _FOLDED_GROUP = "folded:"
 
-_ANYBODYS = (MachineState.IDLE, MachineState.SPECULATIVE, MachineState.CREATING)
+# One that is being created was free when it was chosen, and one that drains was chosen or will be
+# free: their gangs must not unfold meanwhile.
+_ANYBODYS = (
+    MachineState.IDLE,
+    MachineState.SPECULATIVE,
+    MachineState.CREATING,
+    MachineState.DRAINING,
+)
 
 Size = tuple[tuple[str, int], ...]
 
@@ -61,7 +68,7 @@ def normalise(fleet: Fleet, demand: Demand) -> Demand:
                 continue
         needs.append(need)
         clusters.append(cluster)
-    return Demand(needs, np.array(clusters, np.int32), demand.reported)
+    return replace(demand, needs=needs, cluster=np.array(clusters, np.int32))
 
 
 def _folded(kind: _Class) -> Need:
@@ -81,8 +88,18 @@ def _folded(kind: _Class) -> Need:
         ),
         dict(kind.size),
         dict(kind.size),
-        _FOLDED_GROUP + size,
+        f"{_FOLDED_GROUP}{kind.profile.same_key}:{size}",
     )
+
+
+def home_key(need: Need) -> str | None:
+    """The topology key whose domain a gang's pods share, though it may be folded; None for others.
+
+    Label keys hold no colon.
+    """
+    if need.group.startswith(_FOLDED_GROUP):
+        return need.group.removeprefix(_FOLDED_GROUP).partition(":")[0]
+    return need.profile.same_key
 
 
 def _with_one_more(need: Need) -> Need:
@@ -96,9 +113,8 @@ class _Folder:
     def __init__(self, fleet: Fleet) -> None:
         self._columns = FlavourColumns(fleet.flavours)
         self._matcher = Matcher(self._columns)
-        # One that is being created was free when it was chosen: its gang must not unfold meanwhile.
-        free = _in(fleet.state, _ANYBODYS)
-        self._free = self._flavours_of(fleet, free)
+        self._free = self._flavours_of(fleet, _in(fleet.state, _ANYBODYS))
+        self._lowest_priority = self._lowest_priorities(fleet)
         self._fleet = fleet
         self._serving: dict[int, Flags] = {}
         self._known: dict[_Class, bool] = {}
@@ -116,7 +132,8 @@ class _Folder:
             return False
         if kind not in self._known:
             accepted = self._matcher.flavours(placement_requirements(kind.profile))
-            candidates = accepted & self._serving_flavours(kind.cluster)
+            takeable = self._lowest_priority < kind.profile.priority
+            candidates = accepted & (self._serving_flavours(kind.cluster) | takeable)
             for resource, amount in kind.size:
                 candidates = candidates & (self._columns.allocatable(resource) >= amount)
             self._known[kind] = bool(candidates.any())
@@ -130,6 +147,16 @@ class _Folder:
             own = self._flavours_of(fleet, bound & (fleet.cluster == cluster))
             self._serving[cluster] = own | self._free
         return self._serving[cluster]
+
+    def _lowest_priorities(self, fleet: Fleet) -> Longs:
+        """By flavour, the lowest priority that a machine at work serves: a higher one may take it.
+
+        Without this, a hundred small gangs would evict the pods of a hundred machines.
+        """
+        lowest = np.full(len(self._columns), np.iinfo(np.int64).max)
+        working = fleet.state == MachineState.CONFIGURED
+        np.minimum.at(lowest, fleet.flavour[working], fleet.priority[working])
+        return lowest
 
     def _flavours_of(self, fleet: Fleet, rows: Flags) -> Flags:
         present = np.zeros(len(self._columns), np.bool_)

@@ -57,20 +57,33 @@ def _first_completion(units: Longs, missing: Longs) -> int:
     return int(reached.argmax()) + 1 if reached.any() else len(units)
 
 
+def take_and_fit(flavours: Ints, units: Longs, costs: Floats, missing: Longs) -> Positions:
+    """`take_until_covered`, but the machine that completes it is the best fit of all that are
+    left. `costs` are per machine.
+    """
+    positions = take_until_covered(flavours, units, missing)
+    if uncovered(missing, units[flavours[positions]]).any():
+        return positions
+    rest = uncovered(missing, units[flavours[positions[:-1]]])
+    free = np.ones(len(flavours), np.bool_)
+    free[positions[:-1]] = False
+    last = best_fit(np.flatnonzero(free), flavours, units, costs, rest)
+    return positions if last is None else np.append(positions[:-1], last)
+
+
 def best_fit(
     candidates: Positions, flavours: Ints, units: Longs, costs: Floats, rest: Longs
 ) -> int | None:
     """Of `candidates`, the cheapest machine that alone covers `rest`; of equally cheap ones the
-    smallest, then the first. None if no single one does.
+    smallest, then the first. None if no single one does. `costs` are per machine.
     """
     sufficient: Flags = np.logical_and.reduce(units >= rest, axis=1)
     fitting = candidates[sufficient[flavours[candidates]]]
     if not len(fitting):
         return None
-    for measure in (costs, _sizes(units, rest)):
-        values = measure[flavours[fitting]]
-        fitting = fitting[values == values.min()]
-    return int(fitting[0])
+    cheapest = fitting[costs[fitting] == costs[fitting].min()]
+    sizes = _sizes(units, rest)[flavours[cheapest]]
+    return int(cheapest[sizes.argmin()])
 
 
 def _sizes(units: Longs, rest: Longs) -> Floats:
@@ -87,13 +100,13 @@ def without_redundant(
     """Drop machines that the others make superfluous, dearest first, of equals the latest taken.
 
     A late, large machine can make an early, small one useless; keeping it would only have it
-    reclaimed as soon as it is there.
+    reclaimed as soon as it is there. `costs` are per machine.
     """
     slack: Longs = units[flavours[taken]].sum(axis=0) - missing
     if slack.min() < 0:
         return taken
     kept: Flags = np.ones(len(taken), np.bool_)
-    for at in np.lexsort((-np.arange(len(taken)), -costs[flavours[taken]])):
+    for at in np.lexsort((-np.arange(len(taken)), -costs[taken])):
         own = units[flavours[taken[at]]]
         if (own <= slack).all():
             kept[at] = False

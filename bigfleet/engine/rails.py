@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from bigfleet.engine.snapshot import Fleet, Ints
+from bigfleet.engine.snapshot import Flags, Fleet, Ints
 from bigfleet.engine.supply import Rows
 from bigfleet.model.machine import MachineState
 
 
-def cap_reclaims(fleet: Fleet, release_order: Rows, fraction: float) -> Rows:
-    """The head of `release_order` that stays within each cluster's cap: `fraction` of its
+def cap_reclaims(fleet: Fleet, release_order: Rows, fraction: float) -> Flags:
+    """Which of the rows stay within their cluster's cap, the first ones first: `fraction` of its
     CONFIGURED machines, but at least one.
     """
     clusters = len(fleet.clusters)
@@ -20,7 +20,7 @@ def cap_reclaims(fleet: Fleet, release_order: Rows, fraction: float) -> Rows:
     counts = np.bincount(in_service, minlength=clusters)
     caps = np.array([reclaim_cap(int(count), fraction) for count in counts], np.int64)
     cluster = fleet.cluster[release_order]
-    within: Rows = release_order[_nth_of_its_kind(cluster) < caps[cluster]]
+    within: Flags = _nth_of_its_kind(cluster) < caps[cluster]
     return within
 
 

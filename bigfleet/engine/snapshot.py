@@ -7,12 +7,14 @@ depends on labels or price is computed once per flavour, and a row holds only nu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType
 from bigfleet.model.need import Need
 
@@ -41,11 +43,12 @@ class Fleet:
     """One row per machine, n rows; rows keep their index as long as nothing is added or removed.
 
     `flavour` indexes `flavours`, `cluster` indexes `clusters` (NONE when unbound). `wanted_by`
-    indexes the demand's needs: the one a machine is CREATING for, or that counted a CONFIGURING or
-    CONFIGURED machine in the last cycle (`Decision.claimed_by`), or else that it was bound for;
-    NONE where unknown or where that need is gone. A CREATING machine is supply for that need only.
-    `priority`, `interruption_bucket` and `reclamation_bucket` are those of the need that the
-    machine was last bound for. `unused_since_seconds` is when an IDLE machine became so,
+    indexes the demand's needs: the one that `Decision.claimed_by` last named for the machine, or
+    else that it was bound for; NONE where unknown or where that need is gone. A CREATING machine is
+    supply for that need only, and so is a DRAINING one: it was drained for it. An IDLE machine is
+    kept for that need as long as the need has a reservation. `priority`, `interruption_bucket` and
+    `reclamation_bucket` are those of the need that the machine last served; they outlast a drain.
+    `unused_since_seconds` is when an IDLE machine became so,
     or since when no need counts a CONFIGURED one; NaN where unknown or where a need counts it. An
     order under way shows as the state it leads to (a machine about to be configured is
     CONFIGURING), so that no second order is derived. `tie_break` orders otherwise equal rows (by
@@ -74,12 +77,36 @@ class Demand:
     ascending, cluster name ascending, then need key.
 
     `cluster` indexes `Fleet.clusters` for each need. `reported` are the clusters (same index) that
-    have sent a roll-up since this shard started: only theirs may be reclaimed from.
+    have sent a roll-up since this shard started: only from theirs may machines be taken away.
+    `unreachable` are clusters whose operator cannot be told anything now: nothing is taken there.
     """
 
     needs: Sequence[Need]
     cluster: Ints
     reported: frozenset[int]
+    unreachable: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class VictimWeights:
+    """What speaks for evicting a machine's pods: score = gap x priority_gap + drain / seconds of
+    grace + interruption / interruption penalty + reclamation / reclamation penalty.
+
+    At the defaults the gap between the priorities decides, and the penalties decide among
+    victims of nearly equal priority.
+    """
+
+    priority_gap: float = 1.0
+    drain: float = 0.1
+    interruption: float = 0.1
+    reclamation: float = 0.1
+
+    def __post_init__(self) -> None:
+        """InvalidInput for a weight that is no finite number >= 0."""
+        for name in self.__dataclass_fields__:
+            weight = getattr(self, name)
+            if not 0 <= weight < math.inf:
+                raise InvalidInput(f"victim weight {name}", weight, "is not a finite number >= 0")
 
 
 @dataclass(frozen=True)
@@ -90,7 +117,8 @@ class Settings:
     (at least one). reclaim_hold_seconds: for how long nobody must have counted a CONFIGURED
     machine before it is reclaimed. idle_hold_seconds: how long an unclaimed IDLE machine is kept,
     by capacity type; a type that is absent is kept for ever. voluntary_grace_seconds: the drain
-    grace of a reclaim that nobody waits for.
+    grace of a reclaim that nobody waits for. reservation_seconds: for how long machines are kept
+    for a need that does not have all of them yet.
     """
 
     reclaim_cap_fraction: float = 0.05
@@ -99,3 +127,20 @@ class Settings:
         default_factory=lambda: {CapacityType.ON_DEMAND: 600.0, CapacityType.SPOT: 60.0}
     )
     voluntary_grace_seconds: int = 600
+    victim_weights: VictimWeights = VictimWeights()
+    reservation_seconds: float = 900.0
+
+    def __post_init__(self) -> None:
+        """InvalidInput for a value with which nothing sensible could be decided."""
+        if not 0 <= self.reclaim_cap_fraction <= 1:
+            cure = "is not in 0..1"
+            raise InvalidInput("reclaim_cap_fraction", self.reclaim_cap_fraction, cure)
+        spans = {
+            "reclaim_hold_seconds": self.reclaim_hold_seconds,
+            "voluntary_grace_seconds": self.voluntary_grace_seconds,
+            "reservation_seconds": self.reservation_seconds,
+            **{f"idle_hold_seconds of {t.name}": s for t, s in self.idle_hold_seconds.items()},
+        }
+        for name, seconds in spans.items():
+            if not seconds >= 0:
+                raise InvalidInput(name, seconds, "is not a time >= 0")

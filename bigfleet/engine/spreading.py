@@ -8,13 +8,14 @@ an honest shortfall is better than machines whose pods the scheduler would not p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from bigfleet.engine.acquisition import Shopping, tiers
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.picking import Positions, best_fit, uncovered
-from bigfleet.engine.snapshot import Flags, Fleet, Ints, Longs
+from bigfleet.engine.snapshot import Flags, Fleet, Floats, Ints, Longs
 from bigfleet.engine.supply import Rows, Supply
 from bigfleet.model.need import Spread
 
@@ -80,12 +81,7 @@ class _Heads:
 
 
 def acquire_spread(
-    fleet: Fleet,
-    columns: FlavourColumns,
-    supply: Supply,
-    shopping: Shopping,
-    terms: Sequence[Spread],
-    held: Rows,
+    fleet: Fleet, columns: FlavourColumns, supply: Supply, shopping: Shopping, held: Rows
 ) -> Rows:
     """The rows to acquire for a need that has `held`; the cheapest head of an eligible domain
     first, then by domain name. Claims nothing itself.
@@ -95,21 +91,48 @@ def acquire_spread(
         return np.empty(0, np.intp)
     rows = np.concatenate(in_tiers)
     tier = np.repeat(np.arange(len(in_tiers)), [len(part) for part in in_tiers])
-    counts = SpreadCounts(columns, terms, fleet.flavour[held], fleet.flavour[rows])
-    cells, ranks, flavours = counts.cells(), shopping.price_ranks(), fleet.flavour[rows]
+    candidates = Candidates(rows, tier, shopping.wish.costs[fleet.flavour[rows]])
+    return rows[pick_spread(fleet, columns, shopping, candidates, held)]
+
+
+class Candidates(NamedTuple):
+    """Machines in question: `tier` counts before anything else, `costs` when the last machine is
+    chosen from the tier that it comes from.
+    """
+
+    rows: Rows
+    tier: Longs
+    costs: Floats
+
+
+def pick_spread(
+    fleet: Fleet, columns: FlavourColumns, shopping: Shopping, candidates: Candidates, held: Rows
+) -> Positions:
+    """Positions of the candidates to take, tier by tier, in each by price and then domain name,
+    none that would break the skew of the machines `held`.
+    """
+    rows, tier, costs = candidates
+    terms, flavours = shopping.wish.terms, fleet.flavour[rows]
+    counts = SpreadCounts(columns, terms, fleet.flavour[held], flavours)
+    cells, ranks = counts.cells(), shopping.price_ranks()
     order = np.lexsort((cells[flavours], ranks[flavours], tier))
-    walk = _SpreadWalk(shopping, flavours[order], tier[order], cells, counts)
-    return rows[order][walk.run()]
+    ordered = Candidates(rows[order], tier[order], costs[order])
+    return order[_SpreadWalk(shopping, flavours[order], ordered, cells, counts).run()]
 
 
 class _SpreadWalk:
-    """Picks one machine after the other; candidates are `flavours` and `tier` in pick order."""
+    """Picks one machine after the other; candidates and their `flavours` are in pick order."""
 
     def __init__(
-        self, shopping: Shopping, flavours: Ints, tier: Longs, cells: Ints, counts: SpreadCounts
+        self,
+        shopping: Shopping,
+        flavours: Ints,
+        candidates: Candidates,
+        cells: Ints,
+        counts: SpreadCounts,
     ) -> None:
-        self._shopping, self._counts, self._cells = shopping, counts, cells
-        self._flavours, self._tier = flavours, tier
+        self._units, self._counts, self._cells = shopping.wish.units, counts, cells
+        self._flavours, self._tier, self._costs = flavours, candidates.tier, candidates.costs
         self._free: Positions = np.arange(len(flavours))
         self._missing = shopping.missing
         self._taken: list[int] = []
@@ -138,11 +161,11 @@ class _SpreadWalk:
 
     def _drop_useless(self, open_: Flags) -> None:
         untaken = self._free[~np.isin(self._free, self._taken)]
-        useful: Flags = np.logical_or.reduce(self._shopping.units[:, open_] > 0, axis=1)
+        useful: Flags = np.logical_or.reduce(self._units[:, open_] > 0, axis=1)
         self._free = untaken[useful[self._flavours[untaken]]]
 
     def _take(self, head: int) -> None:
-        units = self._shopping.units
+        units = self._units
         if (units[self._flavours[head]] >= self._missing).all():
             head = self._best_last(head)
         flavour = int(self._flavours[head])
@@ -155,6 +178,5 @@ class _SpreadWalk:
         same_tier = self._free[self._tier[self._free] == self._tier[head]]
         untaken = same_tier[~np.isin(same_tier, self._taken)]
         allowed = untaken[self._counts.eligible(self._flavours[untaken])]
-        shopping = self._shopping
-        last = best_fit(allowed, self._flavours, shopping.units, shopping.costs, self._missing)
+        last = best_fit(allowed, self._flavours, self._units, self._costs, self._missing)
         return head if last is None else last

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.snapshot import NONE, Flags, Fleet, Ints, Longs
+from bigfleet.engine.wishes import Wish
 from bigfleet.model.machine import MachineState
 
 Rows = NDArray[np.intp]
@@ -17,50 +18,93 @@ ACQUIRABLE = (MachineState.IDLE, MachineState.SPECULATIVE)  # in this order
 class Supply:
     """Claims are whole machines, each for one need."""
 
-    def __init__(self, fleet: Fleet, columns: FlavourColumns) -> None:
+    def __init__(
+        self, fleet: Fleet, columns: FlavourColumns, kept_for: Ints, priorities: Longs
+    ) -> None:
+        """`kept_for` is for each row the need that it is kept or drained for, or NONE;
+        `priorities` are those of the needs.
+        """
         self._fleet = fleet
         self._price = columns.price
         self._flavours = len(columns)
+        self.kept_for, self._priorities = kept_for, priorities
         self.claimed_by: Ints = np.full(len(fleet), NONE, np.int32)
         self._index_bound()
-        self._index_creating()
-        self._free = {state: self._free_rows(state) for state in ACQUIRABLE}
-        self._free_count = sum(self.by_flavour(rows) for rows in self._free.values())
+        self._index_coming()
+        self._all_free = {state: self._free_rows(state) for state in ACQUIRABLE}
+        free = np.concatenate([*self._all_free.values()])
+        self._kept: Rows = free[kept_for[free] != NONE]
+        self._free, self._free_count = self._all_free, self.by_flavour(free)
 
-    def creditable(self, need: int, cluster: int, usable: Flags) -> Rows:
-        """Unclaimed machines that already count for `need`, in keep order.
+    def creditable(self, wish: Wish, usable: Flags) -> Rows:
+        """Unclaimed machines that already count for the need, in keep order.
 
         First those that are this very need's, because a need that lives on its neighbours'
         machines makes them buy, and be bought from, for ever. Then its cluster's CONFIGURED, then
-        CONFIGURING, then machines being CREATED for it; in each, price ascending, then the higher
-        reclamation penalty, then tie_break.
+        CONFIGURING, then machines being CREATED for it, then machines that drain for it; in each,
+        price ascending, then the higher reclamation penalty, then tie_break.
         """
-        bound = self._slice(self._bound, self._bound_cluster, cluster)
-        creating = self._slice(self._creating, self._creating_need, need)
-        rows = self._unclaimed(np.concatenate((bound, creating)), usable)
-        own = self._fleet.wanted_by[rows] == need
+        bound = self._slice(self._bound, self._bound_cluster, wish.cluster)
+        coming = self._slice(self._coming, self._coming_need, wish.index)
+        rows = self._unclaimed(np.concatenate((bound, coming)), usable)
+        own = self._fleet.wanted_by[rows] == wish.index
         return np.concatenate((rows[own], rows[~own]))
 
-    def acquirable(self, state: MachineState, usable: Flags) -> Rows:
-        """Unclaimed machines in `state`, the higher reclamation penalty first, then tie_break."""
-        return self._unclaimed(self._free[state], usable)
+    def acquirable(self, state: MachineState, wish: Wish, usable: Flags) -> Rows:
+        """Unclaimed machines in `state` that the need may have, the higher reclamation penalty
+        first, then tie_break.
+        """
+        rows = self._unclaimed(self._free[state], usable)
+        return rows[self.may_have(wish, rows)] if len(self._kept) else rows
+
+    def acquirable_by_flavour(self, wish: Wish, usable: Flags) -> Longs:
+        """How many unclaimed machines of each usable flavour the need may acquire."""
+        count: Longs = np.where(usable, self._free_count, 0)
+        if len(self._kept):
+            kept = self._unclaimed(self._kept, usable)
+            count = count - self.by_flavour(kept[~self.may_have(wish, kept)])
+        return count
+
+    def may_have(self, wish: Wish, rows: Rows) -> Flags:
+        """Which of `rows` are not kept for another need of at least the same priority."""
+        keeper = self.kept_for[rows]
+        lower = self._priorities[keeper] < wish.need.profile.priority
+        allowed: Flags = (keeper == NONE) | (keeper == wish.index) | lower
+        return allowed
 
     def claim(self, rows: Rows, need: int) -> None:
         """Make `need` the holder of `rows`."""
+        if not len(rows):
+            return
         self.claimed_by[rows] = need
-        for state, free in self._free.items():
+        for state, free in [*self._free.items()]:
             taken = rows[self._fleet.state[rows] == state]
             if len(taken):
-                self._free[state] = free[self.claimed_by[free] == NONE]
+                self._free = {**self._free, state: free[self.claimed_by[free] == NONE]}
                 self._free_count = self._free_count - self.by_flavour(taken)
 
-    def acquirable_by_flavour(self, usable: Flags) -> Longs:
-        """How many unclaimed machines of each usable flavour may be acquired."""
-        return np.where(usable, self._free_count, 0)
+    def disclaim(self, need: int) -> None:
+        """Take back all that `need` holds."""
+        self.claimed_by[self.claimed_by == need] = NONE
+        self._look_again()
+
+    def stop_keeping(self) -> bool:
+        """From now on nothing is kept for anybody; returns whether that sets anything free."""
+        set_free = bool((self.claimed_by[self._kept] == NONE).any())
+        self._kept = self._kept[:0]
+        return set_free
+
+    def held(self, need: int) -> Rows:
+        """What `need` holds."""
+        return np.flatnonzero(self.claimed_by == need)
 
     def by_flavour(self, rows: Rows) -> Longs:
         """How many of `rows` are of each flavour."""
         return np.bincount(self._fleet.flavour[rows], minlength=self._flavours)
+
+    def _look_again(self) -> None:
+        self._free = {s: rows[self.claimed_by[rows] == NONE] for s, rows in self._all_free.items()}
+        self._free_count = self.by_flavour(np.concatenate([*self._free.values()]))
 
     def _unclaimed(self, rows: Rows, usable: Flags) -> Rows:
         free: Rows = rows[(self.claimed_by[rows] == NONE) & usable[self._fleet.flavour[rows]]]
@@ -74,12 +118,15 @@ class Supply:
         self._bound = rows[np.lexsort(keys)]
         self._bound_cluster = fleet.cluster[self._bound]
 
-    def _index_creating(self) -> None:
+    def _index_coming(self) -> None:
+        """Machines on their way to one need; the others cannot have them."""
         fleet = self._fleet
-        wanted = (fleet.state == MachineState.CREATING) & (fleet.wanted_by != NONE)
-        rows = np.flatnonzero(wanted)
-        self._creating = rows[np.lexsort((*self._worth(rows), fleet.wanted_by[rows]))]
-        self._creating_need = fleet.wanted_by[self._creating]
+        draining = (fleet.state == MachineState.DRAINING) & (self.kept_for != NONE)
+        creating = (fleet.state == MachineState.CREATING) & (fleet.wanted_by != NONE)
+        rows = np.flatnonzero(draining | creating)
+        keys = (*self._worth(rows), draining[rows], fleet.wanted_by[rows])
+        self._coming = rows[np.lexsort(keys)]
+        self._coming_need = fleet.wanted_by[self._coming]
 
     def _worth(self, rows: Rows) -> tuple[Longs, Longs, NDArray[np.float64]]:
         """Keys for lexsort, the last one leading: price up, reclamation penalty down, tie_break."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from bigfleet.model.errors import IllegalTransition
+from bigfleet.model.resources import MAX_MACHINE_UNITS
 
 
 class MachineState(IntEnum):
@@ -137,5 +138,5 @@ def _impossible_numbers(machine: Machine, name: str) -> Iterator[str]:
     if not 0 <= machine.interruption_probability <= 1:
         yield f"{name}: interruption_probability {machine.interruption_probability} is not in 0..1"
     for resource, amount in {**machine.resources, **machine.allocatable}.items():
-        if amount < 0:
-            yield f"{name}: {resource} is negative"
+        if not 0 <= amount <= MAX_MACHINE_UNITS:
+            yield f"{name}: {resource} is {amount}, not in 0..{MAX_MACHINE_UNITS}"

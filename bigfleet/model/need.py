@@ -7,6 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from typing import NamedTuple
+
+# One cluster's roll-up. An aggregated one has some hundred; more than this is a fault at its
+# sender, and would make every other cluster wait.
+MAX_NEEDS_OF_A_CLUSTER = 10_000
 
 
 class Operator(IntEnum):
@@ -61,7 +66,7 @@ class Profile:
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
-    @property
+    @cached_property
     def same_key(self) -> str | None:
         """The topology key that all machines of the need must agree on, if any."""
         return next((r.key for r in self.requirements if r.operator is Operator.SAME), None)
@@ -83,6 +88,14 @@ def profile(
         interruption_bucket,
         reclamation_bucket,
     )
+
+
+class NeedKey(NamedTuple):
+    """A need among all clusters' needs."""
+
+    cluster: str
+    fingerprint: str
+    group: str
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,13 @@ shard_cycle_failures = _counter(
 shard_inventory = _gauge("bigfleet_shard_inventory_machines", "Machines by state", "state")
 shard_demand_needs = _gauge("bigfleet_shard_demand_needs", "Needs in the needs table")
 shard_shortfalls = _gauge("bigfleet_shard_shortfalls", "Needs that all supply does not cover")
+shard_shortfalls_aged = _gauge(
+    "bigfleet_shard_shortfalls_aged", "Shortfalls older than five cycles"
+)
+shard_evictions = _gauge("bigfleet_shard_evictions", "Machines whose Nodes are being emptied")
+shard_actions_suppressed = _counter(
+    "bigfleet_shard_actions_suppressed_total", "Decided while actuation was paused", "kind"
+)
 shard_actions = _counter("bigfleet_shard_actions_total", "Orders enqueued", "kind")
 shard_action_outcomes = _counter(
     "bigfleet_shard_action_execute_outcomes_total", "Orders carried out", "kind", "outcome"
@@ -63,6 +70,9 @@ shard_adopted = _counter(
 )
 shard_machines_rejected = _counter(
     "bigfleet_shard_machines_rejected_total", "Provider records that cannot be right"
+)
+shard_listings_doubted = _counter(
+    "bigfleet_shard_listings_doubted_total", "Full listings that lacked most machines at once"
 )
 
 provider_transitions = _counter(

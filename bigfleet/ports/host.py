@@ -1,4 +1,4 @@
-"""What a provider asks of its machines' hosts: boot into a cluster, leave it, be switched off."""
+"""What a provider asks of its machines' hosts: be there, boot into a cluster, leave, switch off."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ class Boot:
 
 class Host(Protocol):
     """The hardware behind a provider. Every method may be called again after a crash."""
+
+    async def acquire(self, machine: Machine) -> None:
+        """Return once there is hardware behind the machine; HostFailure when its seller has none.
+
+        MUST succeed when an earlier call, cut short, has bought it already.
+        """
 
     async def boot(self, boot: Boot, timeout_seconds: float) -> None:
         """Return once the Node that this very boot registered is Ready.

@@ -1,8 +1,12 @@
-"""What a shard must not forget: how many times it has been started."""
+"""What a shard must not forget: how many times it has been started, and whom it is evicting."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
+
+from bigfleet.model.need import NeedKey
 
 
 class EpochStore(Protocol):
@@ -18,4 +22,41 @@ class EpochStore(Protocol):
         Raises BigFleetError when the old value cannot be read or the new one cannot be made
         durable: a shard that guesses its epoch could be mistaken for its predecessor.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """The emptying of one machine's Node in `cluster`, within `grace_seconds`.
+
+    `preemptor_priority` is that of `need`, for which the machine is emptied; None and 0 when it is
+    given back because nobody needs it.
+    """
+
+    machine_id: str
+    cluster: str
+    grace_seconds: int
+    need: NeedKey | None = None
+    preemptor_priority: int = 0
+
+
+class EvictionStore(Protocol):
+    """Evictions that an operator may have been told of and that have not ended yet.
+
+    What is written survives the death of the process at any instant. Losing it all is no disaster:
+    a machine whose Node is being emptied then passes for supply until a decision takes it up.
+    """
+
+    def load(self) -> Sequence[Eviction]:
+        """What had begun and not ended, in the order of its beginning."""
+        ...
+
+    def begun(self, eviction: Eviction) -> None:
+        """Remember it; an earlier one of the same machine is replaced. BigFleetError if it cannot
+        be kept: then it must not begin.
+        """
+        ...
+
+    def ended(self, machine_id: str) -> None:
+        """Forget it; harmless for a machine that has none."""
         ...

@@ -44,7 +44,7 @@ class FakeApi:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _cuts: int = 0
     _cut_mid_line: bool = False
-    _bookmark: bool = False
+    bookmark_due: bool = False
 
     def put(self, name: str) -> None:
         self.version += 1
@@ -70,7 +70,7 @@ class FakeApi:
 
     def bookmark(self) -> None:
         self.version += 1
-        self._bookmark = True
+        self.bookmark_due = True
         self._wake()
 
     def _object(self, name: str, value: int) -> dict[str, Any]:
@@ -125,8 +125,8 @@ class FakeApi:
                 if _version(event) > seen:
                     await response.write(_line(event))
                     seen = _version(event)
-            if self._bookmark:
-                self._bookmark, seen = False, self.version
+            if self.bookmark_due:
+                self.bookmark_due, seen = False, self.version
                 mark = {"metadata": {"resourceVersion": str(seen)}}
                 await response.write(_line({"type": "BOOKMARK", "object": mark}))
             if self._cuts != cuts:
@@ -172,7 +172,7 @@ class Follower:
                 self.copy[name] = change.item.value
 
 
-async def eventually(condition: Callable[[], bool], deadline_seconds: float = 10) -> None:
+async def eventually(condition: Callable[[], bool], deadline_seconds: float = 60) -> None:
     """Wait until the condition holds; TimeoutError when it does not in time."""
     ends = time.monotonic() + deadline_seconds
     while not condition():
@@ -190,7 +190,7 @@ class Rig:
     _task: asyncio.Task[None]
 
     @classmethod
-    async def start(cls, api: FakeApi) -> Rig:
+    async def start(cls, api: FakeApi, gather_seconds: float = 0.0) -> Rig:
         app = web.Application()
         app.router.add_get(PATH, api.handle)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
@@ -199,7 +199,7 @@ class Rig:
         await site.start()
         host, port = runner.addresses[0][:2]
         client = KubeClient(Configuration(host=f"http://{host}:{port}"))
-        follower = Follower(Watch(client, PATH, Thing))
+        follower = Follower(Watch(client, PATH, Thing, gather_seconds=gather_seconds))
         return cls(api, follower, runner, client, asyncio.create_task(follower.run()))
 
     async def close(self) -> None:

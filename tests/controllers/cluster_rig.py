@@ -26,6 +26,8 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardServicer, add_ShardServicer_to_server
 
 _POLL_SECONDS = 0.02
+# Long, because only a failing test waits for it to the end: machines that run tests may be slow.
+_DEADLINE_SECONDS = 90.0
 
 
 async def admin(kubeconfig: dict[str, Path]) -> KubeClient:
@@ -33,7 +35,7 @@ async def admin(kubeconfig: dict[str, Path]) -> KubeClient:
 
 
 async def eventually(
-    condition: Callable[[], Awaitable[bool]], what: str, deadline_seconds: float = 20
+    condition: Callable[[], Awaitable[bool]], what: str, deadline_seconds: float = _DEADLINE_SECONDS
 ) -> None:
     """Wait until the condition holds; the test fails with `what` if it does not in time."""
     ends = time.monotonic() + deadline_seconds
@@ -122,7 +124,7 @@ async def role(run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> Asy
         yield
     finally:
         stop.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(_DEADLINE_SECONDS):
             await task
 
 

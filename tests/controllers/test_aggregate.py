@@ -185,7 +185,7 @@ def test_a_change_costs_the_same_whatever_the_size() -> None:
     for number in range(25_000):
         aggregate.put(number, demands[number % 5000])
     assert len(aggregate.wire()) == 5000
-    started = time.perf_counter()
+    started = time.process_time()
     aggregate.remove(0)
     assert len(aggregate.wire()) == 5000
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5

@@ -16,6 +16,7 @@ class _Worker:
     def __init__(self) -> None:
         self.gate = asyncio.Event()
         self.gate.set()
+        self.started = asyncio.Semaphore(0)
         self.finished = asyncio.Event()
         self.failures: list[Exception] = []
         self.done: list[str] = []
@@ -26,6 +27,7 @@ class _Worker:
     async def work(self, key: str) -> None:
         assert key not in self.active
         self.active.append(key)
+        self.started.release()
         self.most_at_once = max(self.most_at_once, len(self.active))
         try:
             await self.gate.wait()
@@ -57,7 +59,7 @@ async def test_a_key_added_while_worked_on_is_worked_on_again_but_not_at_the_sam
     worker.gate.clear()
     async with _running(worker, 4) as queue:
         queue.add("a")
-        await asyncio.sleep(0.01)
+        await worker.started.acquire()
         queue.add("a")
         queue.add("a")
         worker.gate.set()
@@ -72,7 +74,8 @@ async def test_no_more_keys_at_once_than_allowed() -> None:
     async with _running(worker, 3) as queue:
         for number in range(10):
             queue.add(str(number))
-        await asyncio.sleep(0.01)
+        for _ in range(3):
+            await worker.started.acquire()
         worker.gate.set()
         for number in range(10):
             await queue.settled(str(number))
@@ -87,7 +90,7 @@ async def test_a_passing_failure_is_repeated_until_it_passes() -> None:
         ConnectionResetError(),
         ApiError("POST", 503, "", ""),
     ]
-    async with _running(worker, 2) as queue, asyncio.timeout(5):
+    async with _running(worker, 2) as queue, asyncio.timeout(60):
         queue.add("a")
         await worker.finished.wait()
     assert worker.done == ["a"]

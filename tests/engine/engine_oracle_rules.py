@@ -25,6 +25,8 @@ class Host:
     state: MachineState
     cluster: int
     wanted_by: int
+    priority: int
+    interruption: int
     bucket: int
     idle_since: float
     tie_break: int
@@ -34,6 +36,7 @@ class Host:
     probability: float
     allocatable: Mapping[str, int]
     claimed_by: int = NONE
+    kept_for: int = NONE
 
 
 def hosts_of(fleet: Fleet) -> list[Host]:
@@ -47,6 +50,8 @@ def hosts_of(fleet: Fleet) -> list[Host]:
                 MachineState(int(fleet.state[row])),
                 int(fleet.cluster[row]),
                 int(fleet.wanted_by[row]),
+                int(fleet.priority[row]),
+                int(fleet.interruption_bucket[row]),
                 int(fleet.reclamation_bucket[row]),
                 float(fleet.unused_since_seconds[row]),
                 int(fleet.tie_break[row]),
@@ -148,26 +153,44 @@ def covers(host: Host, need: Need, missing: Amounts) -> bool:
     return all(holds(host, need)[name] >= left for name, left in missing.items())
 
 
-def fitting(peers: Sequence[Host], need: Need, missing: Amounts) -> Host:
-    """The cheapest machine that is enough, of equals the smallest, then the first."""
+def grace(gap: int) -> int:
+    """Seconds that the pods of a victim get."""
+    if gap > 900_000:
+        return 10
+    if gap > 500_000:
+        return 30
+    return 120 if gap > 100_000 else 600
+
+
+def home_key(need: Need) -> str | None:
+    """The domain key of a gang, though it may be folded into a plain need."""
+    if need.group.startswith("folded:"):
+        return need.group.split(":")[1]
+    return next((r.key for r in need.profile.requirements if r.operator is Operator.SAME), None)
+
+
+Rank = Callable[[Host], float]
+
+
+def fitting(peers: Sequence[Host], need: Need, missing: Amounts, rank: Rank) -> Host:
+    """The best-ranked machine that is enough, of equals the smallest, then the first."""
     enough = [host for host in peers if covers(host, need, missing)]
 
     def size(host: Host) -> float:
         held = holds(host, need)
         return sum(held[name] / left for name, left in missing.items() if left > 0)
 
-    return min(enough, key=lambda host: (cost(host, need), size(host)))
+    return min(enough, key=lambda host: (rank(host), size(host)))
 
 
-def thinned(bought: list[Host], need: Need, missing: Amounts) -> list[Host]:
-    """Without machines that the others make superfluous; the bought stay in their order."""
+def thinned(bought: list[Host], need: Need, missing: Amounts, rank: Rank) -> list[Host]:
+    """Without machines that the others make superfluous, the worst-ranked dropped first."""
     kept = list(bought)
     latest_first = bought[::-1]
-    for host in sorted(latest_first, key=lambda h: -cost(h, need)):
+    for host in sorted(latest_first, key=lambda h: -rank(h)):
         others = [other for other in kept if other is not host]
         if all(sum(holds(h, need)[n] for h in others) >= left for n, left in missing.items()):
             kept = others
-            host.claimed_by = NONE
     return kept
 
 
@@ -188,11 +211,23 @@ def spread_rule(
     return allowed
 
 
+@dataclass(frozen=True)
+class Pool:
+    """What a gang could get: counted already, free, used by nobody, used by others."""
+
+    ours: Sequence[Host]
+    free: Sequence[Host]
+    spare: Sequence[Host] = ()
+    used: Sequence[Host] = ()
+
+
 def best_domain(
-    key: str, index: int, need: Need, ours: Sequence[Host], free: Sequence[Host]
-) -> str | None:
-    """The domain of a gang."""
+    key: str, index: int, need: Need, pool: Pool, kept: str | None
+) -> tuple[str | None, bool]:
+    """The domain of a gang, and whether it holds all of it."""
     want = {name: amount for name, amount in sorted(need.aggregate.items()) if amount > 0}
+    gentle = [*pool.ours, *pool.free, *pool.spare]
+    everyone = [*gentle, *pool.used]
 
     def coverage(hosts: Sequence[Host], domain: str, *, capped: bool) -> float:
         score = 0.0
@@ -201,17 +236,21 @@ def best_domain(
             score += (min(have, amount) if capped else have) / amount
         return score
 
-    def merit(domain: str) -> tuple[object, ...]:
-        everyone = [*ours, *free]
+    def whole(domain: str) -> bool:
         inside = [host for host in everyone if host.labels[key] == domain]
-        whole = all(sum(holds(h, need)[n] for h in inside) >= a for n, a in want.items())
-        credited = -coverage(ours, domain, capped=True)
-        own = [host for host in ours if host.wanted_by == index]
-        incumbent = -coverage(own, domain, capped=True)
-        if whole:
-            least = coverage(everyone, domain, capped=False)
-            return 0, credited, incumbent, least, -len(inside), domain
-        joint = -coverage(everyone, domain, capped=True)
-        return 1, joint, incumbent, credited, -len(inside), domain
+        return all(sum(holds(h, need)[n] for h in inside) >= a for n, a in want.items())
 
-    return min({host.labels[key] for host in (*ours, *free)}, key=merit, default=None)
+    def merit(domain: str) -> tuple[object, ...]:
+        count = sum(host.labels[key] == domain for host in everyone)
+        credited = -coverage(pool.ours, domain, capped=True)
+        own = [host for host in pool.ours if host.wanted_by == index]
+        incumbent = -coverage(own, domain, capped=True)
+        if whole(domain):
+            freely = -coverage(gentle, domain, capped=True)
+            least = coverage(everyone, domain, capped=False)
+            return 0, domain != kept, freely, credited, incumbent, least, -count, domain
+        joint = -coverage(everyone, domain, capped=True)
+        return 1, joint, incumbent, credited, -count, domain
+
+    best = min({host.labels[key] for host in everyone}, key=merit, default=None)
+    return best, best is not None and whole(best)

@@ -9,13 +9,16 @@ from typing import TypeVar
 import numpy as np
 from engine_rig import RACK, ZONE, Spec, demand_of, fleet_of, need_of, same
 
+from bigfleet.engine.carry import Carry, Reservation, Shortage
+from bigfleet.engine.desk import key_of
 from bigfleet.engine.snapshot import NONE, Demand, Fleet
 from bigfleet.model import penalty
 from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.model.need import Need, Operator, Requirement, Spread
+from bigfleet.model.need import Need, NeedKey, Operator, Requirement, Spread
 
 T = TypeVar("T")
 CLUSTERS = ("east", "west", "north")
+PRIORITIES = (0, 0, 0, 50, 200_000, 1_000_000)
 _REQUIREMENTS = (
     Requirement(ZONE, Operator.IN, ("a", "b")),
     Requirement(ZONE, Operator.NOT_IN, ("a",)),
@@ -32,12 +35,29 @@ def random_case(seed: int, machines: int = 40, needs: int = 8) -> tuple[Fleet, D
     """A fleet and a demand that are the same for the same numbers."""
     draw = np.random.default_rng(seed)
     kinds = [_random_kind(draw) for _ in range(int(draw.integers(1, 12)))]
-    specs = [_random_machine(draw, at, kinds, needs) for at in range(machines)]
+    states = _pick(draw, (_PLENTY, _BUSY))
+    specs = [_random_machine(draw, at, kinds, states, needs) for at in range(machines)]
     fleet = fleet_of(specs)
     wishes = [(_pick(draw, CLUSTERS), _random_need(draw, at)) for at in range(needs)]
     wishes = [(c if c in fleet.clusters else "east", need) for c, need in wishes]
+    wishes.sort(key=lambda wish: -wish[1].profile.priority)
     reported = [c for c in fleet.clusters if draw.random() < 0.8]
-    return fleet, demand_of(fleet, wishes, reported)
+    deaf = [c for c in fleet.clusters if draw.random() < 0.1]
+    return fleet, demand_of(fleet, wishes, reported, deaf)
+
+
+def random_carry(seed: int, fleet: Fleet, demand: Demand) -> Carry:
+    """Reservations and shortages of some needs, and of one that is gone."""
+    draw = np.random.default_rng(seed + 1)
+    keys = [key_of(fleet, demand, index) for index in range(len(demand.needs))]
+    keys.append(NeedKey("east", "gone", ""))
+    reserved, short = ([key for key in keys if draw.random() < 0.4] for _ in range(2))
+    domains = ("", "a", "b", "r1", "r2", "elsewhere")
+    return Carry(
+        tuple(Reservation(key, _pick(draw, domains), _pick(draw, (9_000.0, 9_900.0)))
+              for key in reserved),
+        tuple(Shortage(key, int(draw.integers(1, 9)), 9_000.0) for key in short),
+    )  # fmt: skip
 
 
 def _pick(draw: np.random.Generator, choices: Sequence[T]) -> T:
@@ -62,9 +82,15 @@ def _random_kind(draw: np.random.Generator) -> Spec:
                 capacity_type=capacity_type)  # fmt: skip
 
 
-def _random_machine(draw: np.random.Generator, at: int, kinds: Sequence[Spec], needs: int) -> Spec:
-    state = MachineState(int(draw.choice([1, 2, 3, 4, 5, 6, 7, 8],
-                                         p=[.25, .05, .25, .08, .25, .05, .03, .04])))  # fmt: skip
+# How often a machine is in each state, from SPECULATIVE to FAILED.
+_PLENTY = (0.25, 0.05, 0.25, 0.08, 0.25, 0.05, 0.03, 0.04)
+_BUSY = (0.04, 0.03, 0.08, 0.05, 0.72, 0.04, 0.02, 0.02)
+
+
+def _random_machine(
+    draw: np.random.Generator, at: int, kinds: Sequence[Spec], states: Sequence[float], needs: int
+) -> Spec:
+    state = MachineState(1 + int(draw.choice(len(states), p=states)))
     bound = state in (MachineState.CONFIGURING, MachineState.CONFIGURED, MachineState.DRAINING)
     coming = bound or state is MachineState.CREATING
     return replace(
@@ -72,8 +98,9 @@ def _random_machine(draw: np.random.Generator, at: int, kinds: Sequence[Spec], n
         name=f"m{int(draw.integers(1000)):03}-{at}",
         state=state,
         cluster=_pick(draw, CLUSTERS) if bound else "",
-        wanted_by=int(draw.integers(needs)) if coming and draw.random() < 0.6 else NONE,
+        wanted_by=int(draw.integers(needs)) if draw.random() < (0.6 if coming else 0.1) else NONE,
         last_penalty=_pick(draw, (1, 1, 5, 27)),
+        last_priority=_pick(draw, PRIORITIES),
         idle_since=_pick(draw, (float("nan"), 0.0, 9_950.0, 9_000.0)),
     )
 
@@ -93,4 +120,6 @@ def _random_need(draw: np.random.Generator, at: int) -> Need:
         spread=tuple({_pick(draw, _SPREAD) for _ in range(int(draw.integers(0, 2)))}),
         interruption=_pick(draw, (penalty.ZERO, penalty.bucket(3), penalty.PINNED)),
         group=f"g{at}",
+        priority=_pick(draw, PRIORITIES),
+        reclamation=_pick(draw, (penalty.ZERO, penalty.bucket(8))),
     )

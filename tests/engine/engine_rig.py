@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bigfleet.engine.carry import Carry
 from bigfleet.engine.decide import decide
 from bigfleet.engine.decision import Action, ActionKind, Decision
 from bigfleet.engine.invariants import violations
@@ -35,6 +36,7 @@ class Spec:
     more: Mapping[str, int] = field(default_factory=dict)
     capacity_type: CapacityType = CapacityType.BARE_METAL
     wanted_by: int = NONE
+    last_priority: int = 0
     last_penalty: int = penalty.ZERO
     idle_since: float = float("nan")
 
@@ -74,7 +76,7 @@ def fleet_of(specs: Sequence[Spec]) -> Fleet:
         state=np.array([s.state for s in specs], np.uint8),
         cluster=np.array([clusters.index(s.cluster) if s.cluster else NONE for s in specs], "i4"),
         wanted_by=np.array([s.wanted_by for s in specs], np.int32),
-        priority=np.zeros(len(specs), np.int32),
+        priority=np.array([s.last_priority for s in specs], np.int32),
         interruption_bucket=np.full(len(specs), penalty.ZERO, np.uint8),
         reclamation_bucket=np.array([s.last_penalty for s in specs], np.uint8),
         unused_since_seconds=np.array([s.idle_since for s in specs], np.float64),
@@ -100,10 +102,12 @@ def need_of(
     more: Mapping[str, int] | None = None,
     spread: tuple[Spread, ...] = (),
     interruption: int = penalty.ZERO,
+    reclamation: int = penalty.ZERO,
     group: str = "",
+    priority: int = 0,
 ) -> Need:
     """A need for `cpu` in units of `unit` (0: no floor)."""
-    wanted = profile(requirements, spread, 0, interruption, penalty.ZERO)
+    wanted = profile(requirements, spread, priority, interruption, reclamation)
     min_unit = {"cpu": unit} if unit else {}
     return Need(wanted, {"cpu": cpu, **(more or {})}, min_unit, group)
 
@@ -114,19 +118,29 @@ def same(key: str = RACK) -> Requirement:
 
 
 def demand_of(
-    fleet: Fleet, needs: Sequence[tuple[str, Need]], reported: Iterable[str] = ("east", "west")
+    fleet: Fleet,
+    needs: Sequence[tuple[str, Need]],
+    reported: Iterable[str] = ("east", "west"),
+    unreachable: Iterable[str] = (),
 ) -> Demand:
     """The needs in the order given, each of a cluster."""
     clusters = [fleet.clusters.index(cluster) for cluster, _ in needs]
-    heard = frozenset(fleet.clusters.index(cluster) for cluster in reported)
-    return Demand([need for _, need in needs], np.array(clusters, np.int32), heard)
+    heard, deaf = (
+        frozenset(fleet.clusters.index(cluster) for cluster in names)
+        for names in (reported, unreachable)
+    )
+    return Demand([need for _, need in needs], np.array(clusters, np.int32), heard, deaf)
 
 
 def checked(
-    fleet: Fleet, demand: Demand, settings: Settings | None = None, now: float = NOW
+    fleet: Fleet,
+    demand: Demand,
+    settings: Settings | None = None,
+    now: float = NOW,
+    carry: Carry | None = None,
 ) -> Decision:
     """A decision that breaks no invariant, or an assertion error that tells which it breaks."""
-    decision = decide(fleet, demand, settings or Settings(), now)
+    decision = decide(fleet, demand, carry or Carry(), settings or Settings(), now)
     assert [*violations(fleet, demand, decision)] == []
     return decision
 
@@ -145,20 +159,25 @@ def decided(specs: Sequence[Spec], *needs: Need) -> list[str]:
 
 def told(decision: Decision) -> tuple[object, ...]:
     """A decision as plain values that can be compared and printed."""
-    shortfalls = [(s.need, dict(s.deficit)) for s in decision.shortfalls]
+    shortfalls = [
+        (s.need, dict(s.deficit), s.age_cycles, s.since_seconds) for s in decision.shortfalls
+    ]
     actions = [(a.kind.value, a.row, a.need, a.grace_seconds) for a in decision.actions]
-    return actions, shortfalls, decision.claimed_by.tolist(), decision.reclaims_capped
+    claims = decision.claimed_by.tolist()
+    return actions, shortfalls, claims, decision.reclaims_capped, decision.carry
 
 
 IN_FLIGHT = {
     ActionKind.BOOTSTRAP: MachineState.CONFIGURING,
     ActionKind.PROVISION: MachineState.CREATING,
+    ActionKind.PREEMPT: MachineState.DRAINING,
     ActionKind.RECLAIM: MachineState.DRAINING,
     ActionKind.DELETE: MachineState.DELETING,
 }
 DONE = {
     ActionKind.BOOTSTRAP: MachineState.CONFIGURED,
     ActionKind.PROVISION: MachineState.CONFIGURED,
+    ActionKind.PREEMPT: MachineState.IDLE,
     ActionKind.RECLAIM: MachineState.IDLE,
     ActionKind.DELETE: MachineState.SPECULATIVE,
 }
@@ -170,16 +189,19 @@ def carried_out(
     """The fleet after all actions, each of which left its machine in the state of `outcome`."""
     state, cluster = fleet.state.copy(), fleet.cluster.copy()
     claimed = decision.claimed_by
-    wanted_by = np.where(claimed == NONE, fleet.wanted_by, claimed).astype(np.int32)
     idle_since = fleet.unused_since_seconds.copy()
     for action in decision.actions:
         state[action.row] = new = outcome[action.kind]
         cluster[action.row] = _cluster_after(fleet, demand, action, new)
-        wanted_by[action.row] = action.need
         idle_since[action.row] = NOW if new is MachineState.IDLE else 0.0
+    bound_for = np.where(np.isin(state, [int(s) for s in _BOUND_FOR]), fleet.wanted_by, NONE)
+    wanted_by = np.where(claimed == NONE, bound_for, claimed).astype(np.int32)
     return replace(
         fleet, state=state, cluster=cluster, wanted_by=wanted_by, unused_since_seconds=idle_since
     )
+
+
+_BOUND_FOR = (MachineState.CREATING, MachineState.CONFIGURING, MachineState.CONFIGURED)
 
 
 def _cluster_after(fleet: Fleet, demand: Demand, action: Action, state: MachineState) -> int:

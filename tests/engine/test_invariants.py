@@ -22,6 +22,8 @@ SPECS = [
 FLEET = fleet_of(SPECS)
 DEMAND = demand_of(FLEET, [("east", need_of(4, same()))], reported=["east"])
 SOUND = checked(FLEET, DEMAND)
+GREEDY = replace(SOUND, claimed_by=np.array([NONE, NONE, 0, NONE], np.int32))
+SHORT = replace(GREEDY, shortfalls=[Shortfall(0, {"cpu": 1}, 1, 0.0)])
 
 
 def claims(*by_row: int) -> Decision:
@@ -39,16 +41,20 @@ def acts(*actions: Action) -> Decision:
     [
         (acts(*SOUND.actions), "gets 2 orders"),
         (acts(Action(ActionKind.RECLAIM, 3, NONE)), "is DRAINING, Reclaim is not possible"),
-        (acts(Action(ActionKind.RECLAIM, 2, NONE)), "has not reported"),
-        (acts(Action(ActionKind.DELETE, 0, NONE)), "though need 0 counts it"),
+        (acts(Action(ActionKind.RECLAIM, 2, NONE)), "is not heard"),
+        (acts(Action(ActionKind.DELETE, 0, NONE)), "for need -1, but 0 counts it"),
         (acts(Action(ActionKind.BOOTSTRAP, 1, 0)), "but -1 counts it"),
         (replace(acts(Action(ActionKind.DELETE, 1, NONE)), actions=acts(
             Action(ActionKind.DELETE, 1, NONE)).actions[::-1]), "not in the order"),
-        (claims(0, NONE, 0, NONE), "is CONFIGURED and not its supply"),
-        (claims(0, NONE, NONE, 0), "is DRAINING and not its supply"),
+        (claims(0, NONE, 0, NONE), "none of which is drained for it"),
+        (claims(0, 0, NONE, NONE), "is IDLE and not its supply"),
+        (acts(Action(ActionKind.PREEMPT, 3, NONE)), "gets Preempt for nobody"),
+        (replace(SHORT, actions=[Action(ActionKind.PREEMPT, 2, 0, 10)]), "its gang is not whole"),
+        (replace(GREEDY, actions=[Action(ActionKind.PREEMPT, 2, 0, 10)]), "though row 0 is free"),
+        (replace(GREEDY, actions=[Action(ActionKind.RECLAIM, 3, 0, 10)]), "of its own cluster"),
         (claims(0, 0, NONE, NONE), "in 2 domains of rack"),
         (claims(NONE, NONE, NONE, NONE), "lacks {'cpu': 4}"),
-        (replace(SOUND, shortfalls=[Shortfall(0, {"cpu": 1})]), "lacks {}"),
+        (replace(SOUND, shortfalls=[Shortfall(0, {"cpu": 1}, 1, 0.0)]), "lacks {}"),
         (replace(claims(0, 0, NONE, NONE), actions=[*SOUND.actions,
             Action(ActionKind.BOOTSTRAP, 1, 0)]), "covered without it"),
     ],

@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bigfleet.model.errors import IllegalTransition
 from bigfleet.model.machine import (
@@ -17,6 +19,7 @@ from bigfleet.model.machine import (
     next_state,
     violations,
 )
+from bigfleet.model.resources import MAX_MACHINE_UNITS
 
 IDLE = Machine(
     id="m-1",
@@ -74,8 +77,22 @@ def test_a_sound_machine_has_no_violations() -> None:
         replace(IDLE, price_per_hour=-1.0),
         replace(IDLE, interruption_probability=math.nan),
         replace(IDLE, allocatable={"cpu": -1}),
+        replace(IDLE, resources={"memory": 2**62}),
     ],
 )
 def test_impossible_machines_are_named(broken: Machine) -> None:
     """Each broken invariant yields exactly one sentence."""
     assert len(list(violations(broken))) == 1
+
+
+@given(st.floats(), st.floats(), st.integers())
+def test_whatever_a_provider_says_is_sound_or_named(
+    price: float, probability: float, amount: int
+) -> None:
+    """Any number at all: without a sentence about it, it is one that can be reckoned with."""
+    said = replace(IDLE, price_per_hour=price, interruption_probability=probability,
+                   allocatable={"x": amount})  # fmt: skip
+    sound = 0 <= price < math.inf and 0 <= probability <= 1 and 0 <= amount <= MAX_MACHINE_UNITS
+    sentences = list(violations(said))
+    assert (not sentences) == sound
+    assert all("m-1" in sentence for sentence in sentences)

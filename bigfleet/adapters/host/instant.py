@@ -9,6 +9,9 @@ from bigfleet.ports.host import Boot, HostFailure
 class InstantHost:
     """A `Host` for tests of the provider's contract and for fleets that exist on paper only."""
 
+    async def acquire(self, machine: Machine) -> None:
+        """There is always one more."""
+
     async def boot(self, boot: Boot, timeout_seconds: float) -> None:  # noqa: ARG002  port's shape
         """Ready at once; HostFailure for an empty blob, which no host could boot from."""
         if not boot.blob:

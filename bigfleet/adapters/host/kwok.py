@@ -47,6 +47,9 @@ class KwokHost:
         self._opening = asyncio.Lock()
         self._registering = asyncio.Semaphore(_REGISTRATIONS_AT_ONCE)
 
+    async def acquire(self, machine: Machine) -> None:
+        """A kwok machine is nothing but its Node: there is always one more."""
+
     async def boot(self, boot: Boot, timeout_seconds: float) -> None:
         """Register the Node, unless this boot already has, and wait until it is Ready."""
         blob = bootstrap.decode(boot)

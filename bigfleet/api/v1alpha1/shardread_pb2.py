@@ -26,29 +26,45 @@ from bigfleet.api.v1alpha1 import capacity_pb2 as bigfleet_dot_api_dot_v1alpha1_
 from bigfleet.api.v1alpha1 import provider_pb2 as bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%bigfleet/api/v1alpha1/shardread.proto\x12\x11\x62igfleet.v1alpha1\x1a$bigfleet/api/v1alpha1/capacity.proto\x1a$bigfleet/api/v1alpha1/provider.proto\"8\n\x13InspectNeedsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\"\x87\x01\n\x14InspectNeedsResponse\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32%.bigfleet.v1alpha1.InspectNeedsHeaderH\x00\x12+\n\x04need\x18\x02 \x01(\x0b\x32\x1b.bigfleet.v1alpha1.NeedViewH\x00\x42\t\n\x07message\"X\n\x12InspectNeedsHeader\x12\r\n\x05\x63ycle\x18\x01 \x01(\x03\x12\x1e\n\x16\x63omputed_at_unix_nanos\x18\x02 \x01(\x03\x12\x13\n\x0btotal_needs\x18\x03 \x01(\x05\"\xa1\x06\n\x08NeedView\x12-\n\x04need\x18\x01 \x01(\x0b\x32\x1f.bigfleet.v1alpha1.CapacityNeed\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x1a\n\x12\x61rrival_unix_nanos\x18\x03 \x01(\x03\x12\x1b\n\x13profile_fingerprint\x18\x04 \x01(\t\x12\x11\n\tsatisfied\x18\x05 \x01(\x08\x12\x36\n\x10residual_deficit\x18\x06 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\x12\x1d\n\x15\x63laimed_machine_count\x18\x07 \x01(\x05\x12\x17\n\x0f\x62ootstrap_count\x18\x08 \x01(\x05\x12\x17\n\x0fprovision_count\x18\t \x01(\x05\x12\x13\n\x0bsame_domain\x18\n \x01(\t\x12\x18\n\x10same_satisfiable\x18\x0b \x01(\x08\x12\x1a\n\x12\x61\x63quisition_parked\x18\x0c \x01(\x08\x12\x19\n\x11parked_age_cycles\x18\r \x01(\x05\x12\x18\n\x10\x61ge_cycles_unmet\x18\x0e \x01(\x05\x12=\n\x0cunmet_reason\x18\x0f \x01(\x0e\x32\'.bigfleet.v1alpha1.NeedView.UnmetReason\x12:\n\x0fmatching_supply\x18\x10 \x01(\x0b\x32!.bigfleet.v1alpha1.MatchingSupply\x12\x35\n\npreemption\x18\x11 \x01(\x0b\x32!.bigfleet.v1alpha1.PreemptionView\x12\x39\n\x0fsame_candidates\x18\x12 \x03(\x0b\x32 .bigfleet.v1alpha1.SameCandidate\"\x8f\x01\n\x0bUnmetReason\x12\x1c\n\x18UNMET_REASON_UNSPECIFIED\x10\x00\x12\x14\n\x10PRIORITY_STARVED\x10\x01\x12\x16\n\x12NO_MATCHING_SUPPLY\x10\x02\x12\x1a\n\x16TOPOLOGY_UNSATISFIABLE\x10\x03\x12\x18\n\x14PREEMPTION_EXHAUSTED\x10\x04\"W\n\x0eMatchingSupply\x12\x0c\n\x04idle\x18\x01 \x01(\x05\x12\x12\n\nconfigured\x18\x02 \x01(\x05\x12\x13\n\x0bspeculative\x18\x03 \x01(\x05\x12\x0e\n\x06\x63\x61pped\x18\x04 \x01(\x08\"]\n\x0ePreemptionView\x12\x15\n\rvictims_found\x18\x01 \x01(\x05\x12\x34\n\x0e\x63\x61pacity_freed\x18\x02 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\"P\n\rSameCandidate\x12\x0e\n\x06\x64omain\x18\x01 \x01(\t\x12\x1a\n\x12\x63overage_per_mille\x18\x02 \x01(\x05\x12\x13\n\x0bsatisfiable\x18\x03 \x01(\x08\x32n\n\tShardRead\x12\x61\n\x0cInspectNeeds\x12&.bigfleet.v1alpha1.InspectNeedsRequest\x1a\'.bigfleet.v1alpha1.InspectNeedsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%bigfleet/api/v1alpha1/shardread.proto\x12\x11\x62igfleet.v1alpha1\x1a$bigfleet/api/v1alpha1/capacity.proto\x1a$bigfleet/api/v1alpha1/provider.proto\"d\n\x13InspectNeedsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x1b\n\x13profile_fingerprint\x18\x64 \x01(\t\x12\r\n\x05group\x18\x65 \x01(\t\"\x87\x01\n\x14InspectNeedsResponse\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32%.bigfleet.v1alpha1.InspectNeedsHeaderH\x00\x12+\n\x04need\x18\x02 \x01(\x0b\x32\x1b.bigfleet.v1alpha1.NeedViewH\x00\x42\t\n\x07message\"X\n\x12InspectNeedsHeader\x12\r\n\x05\x63ycle\x18\x01 \x01(\x03\x12\x1e\n\x16\x63omputed_at_unix_nanos\x18\x02 \x01(\x03\x12\x13\n\x0btotal_needs\x18\x03 \x01(\x05\"\x99\x08\n\x08NeedView\x12-\n\x04need\x18\x01 \x01(\x0b\x32\x1f.bigfleet.v1alpha1.CapacityNeed\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x1a\n\x12\x61rrival_unix_nanos\x18\x03 \x01(\x03\x12\x1b\n\x13profile_fingerprint\x18\x04 \x01(\t\x12\x11\n\tsatisfied\x18\x05 \x01(\x08\x12\x36\n\x10residual_deficit\x18\x06 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\x12\x1d\n\x15\x63laimed_machine_count\x18\x07 \x01(\x05\x12\x17\n\x0f\x62ootstrap_count\x18\x08 \x01(\x05\x12\x17\n\x0fprovision_count\x18\t \x01(\x05\x12\x13\n\x0bsame_domain\x18\n \x01(\t\x12\x18\n\x10same_satisfiable\x18\x0b \x01(\x08\x12\x1a\n\x12\x61\x63quisition_parked\x18\x0c \x01(\x08\x12\x19\n\x11parked_age_cycles\x18\r \x01(\x05\x12\x18\n\x10\x61ge_cycles_unmet\x18\x0e \x01(\x05\x12=\n\x0cunmet_reason\x18\x0f \x01(\x0e\x32\'.bigfleet.v1alpha1.NeedView.UnmetReason\x12:\n\x0fmatching_supply\x18\x10 \x01(\x0b\x32!.bigfleet.v1alpha1.MatchingSupply\x12\x35\n\npreemption\x18\x11 \x01(\x0b\x32!.bigfleet.v1alpha1.PreemptionView\x12\x39\n\x0fsame_candidates\x18\x12 \x03(\x0b\x32 .bigfleet.v1alpha1.SameCandidate\x12\x38\n\rusable_supply\x18\x64 \x01(\x0b\x32!.bigfleet.v1alpha1.MatchingSupply\x12;\n\x0e\x62y_requirement\x18\x65 \x03(\x0b\x32#.bigfleet.v1alpha1.RequirementCount\x12\x12\n\nfree_count\x18\x66 \x01(\x05\x12\x1c\n\x14lower_priority_count\x18g \x01(\x05\x12\x32\n\x07\x63ounted\x18h \x03(\x0b\x32!.bigfleet.v1alpha1.CountedMachine\x12\x19\n\x11unmet_reason_text\x18i \x01(\t\"\x8f\x01\n\x0bUnmetReason\x12\x1c\n\x18UNMET_REASON_UNSPECIFIED\x10\x00\x12\x14\n\x10PRIORITY_STARVED\x10\x01\x12\x16\n\x12NO_MATCHING_SUPPLY\x10\x02\x12\x1a\n\x16TOPOLOGY_UNSATISFIABLE\x10\x03\x12\x18\n\x14PREEMPTION_EXHAUSTED\x10\x04\"W\n\x0eMatchingSupply\x12\x0c\n\x04idle\x18\x01 \x01(\x05\x12\x12\n\nconfigured\x18\x02 \x01(\x05\x12\x13\n\x0bspeculative\x18\x03 \x01(\x05\x12\x0e\n\x06\x63\x61pped\x18\x04 \x01(\x08\"]\n\x0ePreemptionView\x12\x15\n\rvictims_found\x18\x01 \x01(\x05\x12\x34\n\x0e\x63\x61pacity_freed\x18\x02 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\"P\n\rSameCandidate\x12\x0e\n\x06\x64omain\x18\x01 \x01(\t\x12\x1a\n\x12\x63overage_per_mille\x18\x02 \x01(\x05\x12\x13\n\x0bsatisfiable\x18\x03 \x01(\x08\"9\n\x10RequirementCount\x12\x13\n\x0brequirement\x18\x01 \x01(\t\x12\x10\n\x08machines\x18\x02 \x01(\x05\"\xce\x01\n\x0e\x43ountedMachine\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.bigfleet.v1alpha1.MachineState\x12\x15\n\rcost_per_hour\x18\x03 \x01(\x01\x12+\n\x05holds\x18\x04 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\x12\x0f\n\x07ordered\x18\x05 \x01(\t\x12\x15\n\rinstance_type\x18\x06 \x01(\t\x12\x0c\n\x04zone\x18\x07 \x01(\t\"+\n\x15InspectMachineRequest\x12\x12\n\nmachine_id\x18\x01 \x01(\t\"a\n\rNeedReference\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1b\n\x13profile_fingerprint\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\x12\x10\n\x08priority\x18\x04 \x01(\x05\"\xcb\x02\n\x0bMachineView\x12+\n\x07machine\x18\x01 \x01(\x0b\x32\x1a.bigfleet.v1alpha1.Machine\x12\x34\n\ncounted_by\x18\x02 \x01(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\x33\n\tmeant_for\x18\x03 \x01(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\r\n\x05order\x18\x04 \x01(\t\x12\x10\n\x08\x65victing\x18\x05 \x01(\x08\x12\x35\n\x0b\x65victed_for\x18\x06 \x01(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\x1f\n\x17unused_since_unix_nanos\x18\x07 \x01(\x03\x12+\n\x05story\x18\x08 \x03(\x0b\x32\x1c.bigfleet.v1alpha1.StoryLine\"\x9a\x01\n\tStoryLine\x12\x15\n\rat_unix_nanos\x18\x01 \x01(\x03\x12\r\n\x05\x65vent\x18\x02 \x01(\t\x12\x38\n\x06\x66ields\x18\x03 \x03(\x0b\x32(.bigfleet.v1alpha1.StoryLine.FieldsEntry\x1a-\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x32\xca\x01\n\tShardRead\x12\x61\n\x0cInspectNeeds\x12&.bigfleet.v1alpha1.InspectNeedsRequest\x1a\'.bigfleet.v1alpha1.InspectNeedsResponse0\x01\x12Z\n\x0eInspectMachine\x12(.bigfleet.v1alpha1.InspectMachineRequest\x1a\x1e.bigfleet.v1alpha1.MachineViewb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'bigfleet.api.v1alpha1.shardread_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_STORYLINE_FIELDSENTRY']._loaded_options = None
+  _globals['_STORYLINE_FIELDSENTRY']._serialized_options = b'8\001'
   _globals['_INSPECTNEEDSREQUEST']._serialized_start=136
-  _globals['_INSPECTNEEDSREQUEST']._serialized_end=192
-  _globals['_INSPECTNEEDSRESPONSE']._serialized_start=195
-  _globals['_INSPECTNEEDSRESPONSE']._serialized_end=330
-  _globals['_INSPECTNEEDSHEADER']._serialized_start=332
-  _globals['_INSPECTNEEDSHEADER']._serialized_end=420
-  _globals['_NEEDVIEW']._serialized_start=423
-  _globals['_NEEDVIEW']._serialized_end=1224
-  _globals['_NEEDVIEW_UNMETREASON']._serialized_start=1081
-  _globals['_NEEDVIEW_UNMETREASON']._serialized_end=1224
-  _globals['_MATCHINGSUPPLY']._serialized_start=1226
-  _globals['_MATCHINGSUPPLY']._serialized_end=1313
-  _globals['_PREEMPTIONVIEW']._serialized_start=1315
-  _globals['_PREEMPTIONVIEW']._serialized_end=1408
-  _globals['_SAMECANDIDATE']._serialized_start=1410
-  _globals['_SAMECANDIDATE']._serialized_end=1490
-  _globals['_SHARDREAD']._serialized_start=1492
-  _globals['_SHARDREAD']._serialized_end=1602
+  _globals['_INSPECTNEEDSREQUEST']._serialized_end=236
+  _globals['_INSPECTNEEDSRESPONSE']._serialized_start=239
+  _globals['_INSPECTNEEDSRESPONSE']._serialized_end=374
+  _globals['_INSPECTNEEDSHEADER']._serialized_start=376
+  _globals['_INSPECTNEEDSHEADER']._serialized_end=464
+  _globals['_NEEDVIEW']._serialized_start=467
+  _globals['_NEEDVIEW']._serialized_end=1516
+  _globals['_NEEDVIEW_UNMETREASON']._serialized_start=1373
+  _globals['_NEEDVIEW_UNMETREASON']._serialized_end=1516
+  _globals['_MATCHINGSUPPLY']._serialized_start=1518
+  _globals['_MATCHINGSUPPLY']._serialized_end=1605
+  _globals['_PREEMPTIONVIEW']._serialized_start=1607
+  _globals['_PREEMPTIONVIEW']._serialized_end=1700
+  _globals['_SAMECANDIDATE']._serialized_start=1702
+  _globals['_SAMECANDIDATE']._serialized_end=1782
+  _globals['_REQUIREMENTCOUNT']._serialized_start=1784
+  _globals['_REQUIREMENTCOUNT']._serialized_end=1841
+  _globals['_COUNTEDMACHINE']._serialized_start=1844
+  _globals['_COUNTEDMACHINE']._serialized_end=2050
+  _globals['_INSPECTMACHINEREQUEST']._serialized_start=2052
+  _globals['_INSPECTMACHINEREQUEST']._serialized_end=2095
+  _globals['_NEEDREFERENCE']._serialized_start=2097
+  _globals['_NEEDREFERENCE']._serialized_end=2194
+  _globals['_MACHINEVIEW']._serialized_start=2197
+  _globals['_MACHINEVIEW']._serialized_end=2528
+  _globals['_STORYLINE']._serialized_start=2531
+  _globals['_STORYLINE']._serialized_end=2685
+  _globals['_STORYLINE_FIELDSENTRY']._serialized_start=2640
+  _globals['_STORYLINE_FIELDSENTRY']._serialized_end=2685
+  _globals['_SHARDREAD']._serialized_start=2688
+  _globals['_SHARDREAD']._serialized_end=2890
 # @@protoc_insertion_point(module_scope)

@@ -23,21 +23,31 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class InspectNeedsRequest(_message.Message):
+    """Empty fields do not restrict; limit 0 means no limit."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    PROFILE_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     limit: _builtins.int
+    profile_fingerprint: _builtins.str
+    """The beginning of a profile's fingerprint is enough."""
+    group: _builtins.str
+    """As the operator reported it: a gang that is served together with others is found by it, too."""
     def __init__(
         self,
         *,
         cluster_id: _builtins.str = ...,
         limit: _builtins.int = ...,
+        profile_fingerprint: _builtins.str = ...,
+        group: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "limit", b"limit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "group", b"group", "limit", b"limit", "profile_fingerprint", b"profile_fingerprint"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -137,6 +147,12 @@ class NeedView(_message.Message):
     MATCHING_SUPPLY_FIELD_NUMBER: _builtins.int
     PREEMPTION_FIELD_NUMBER: _builtins.int
     SAME_CANDIDATES_FIELD_NUMBER: _builtins.int
+    USABLE_SUPPLY_FIELD_NUMBER: _builtins.int
+    BY_REQUIREMENT_FIELD_NUMBER: _builtins.int
+    FREE_COUNT_FIELD_NUMBER: _builtins.int
+    LOWER_PRIORITY_COUNT_FIELD_NUMBER: _builtins.int
+    COUNTED_FIELD_NUMBER: _builtins.int
+    UNMET_REASON_TEXT_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     arrival_unix_nanos: _builtins.int
     profile_fingerprint: _builtins.str
@@ -150,6 +166,11 @@ class NeedView(_message.Message):
     parked_age_cycles: _builtins.int
     age_cycles_unmet: _builtins.int
     unmet_reason: Global___NeedView.UnmetReason.ValueType
+    free_count: _builtins.int
+    """Of the usable machines: those that nobody counts, and those that serve lower priorities."""
+    lower_priority_count: _builtins.int
+    unmet_reason_text: _builtins.str
+    """unmet_reason in words; empty while nothing is lacking."""
     @_builtins.property
     def need(self) -> _capacity_pb2.CapacityNeed: ...
     @_builtins.property
@@ -160,6 +181,16 @@ class NeedView(_message.Message):
     def preemption(self) -> Global___PreemptionView: ...
     @_builtins.property
     def same_candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___SameCandidate]: ...
+    @_builtins.property
+    def usable_supply(self) -> Global___MatchingSupply:
+        """Machines that hold at least one unit of the need, which matching_supply does not ask."""
+
+    @_builtins.property
+    def by_requirement(self) -> _containers.RepeatedCompositeFieldContainer[Global___RequirementCount]:
+        """How many machines of the whole fleet meet each requirement alone."""
+
+    @_builtins.property
+    def counted(self) -> _containers.RepeatedCompositeFieldContainer[Global___CountedMachine]: ...
     def __init__(
         self,
         *,
@@ -181,10 +212,16 @@ class NeedView(_message.Message):
         matching_supply: Global___MatchingSupply | None = ...,
         preemption: Global___PreemptionView | None = ...,
         same_candidates: _abc.Iterable[Global___SameCandidate] | None = ...,
+        usable_supply: Global___MatchingSupply | None = ...,
+        by_requirement: _abc.Iterable[Global___RequirementCount] | None = ...,
+        free_count: _builtins.int = ...,
+        lower_priority_count: _builtins.int = ...,
+        counted: _abc.Iterable[Global___CountedMachine] | None = ...,
+        unmet_reason_text: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["matching_supply", b"matching_supply", "need", b"need", "preemption", b"preemption", "residual_deficit", b"residual_deficit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["matching_supply", b"matching_supply", "need", b"need", "preemption", b"preemption", "residual_deficit", b"residual_deficit", "usable_supply", b"usable_supply"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_parked", b"acquisition_parked", "age_cycles_unmet", b"age_cycles_unmet", "arrival_unix_nanos", b"arrival_unix_nanos", "bootstrap_count", b"bootstrap_count", "claimed_machine_count", b"claimed_machine_count", "cluster_id", b"cluster_id", "matching_supply", b"matching_supply", "need", b"need", "parked_age_cycles", b"parked_age_cycles", "preemption", b"preemption", "profile_fingerprint", b"profile_fingerprint", "provision_count", b"provision_count", "residual_deficit", b"residual_deficit", "same_candidates", b"same_candidates", "same_domain", b"same_domain", "same_satisfiable", b"same_satisfiable", "satisfied", b"satisfied", "unmet_reason", b"unmet_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_parked", b"acquisition_parked", "age_cycles_unmet", b"age_cycles_unmet", "arrival_unix_nanos", b"arrival_unix_nanos", "bootstrap_count", b"bootstrap_count", "by_requirement", b"by_requirement", "claimed_machine_count", b"claimed_machine_count", "cluster_id", b"cluster_id", "counted", b"counted", "free_count", b"free_count", "lower_priority_count", b"lower_priority_count", "matching_supply", b"matching_supply", "need", b"need", "parked_age_cycles", b"parked_age_cycles", "preemption", b"preemption", "profile_fingerprint", b"profile_fingerprint", "provision_count", b"provision_count", "residual_deficit", b"residual_deficit", "same_candidates", b"same_candidates", "same_domain", b"same_domain", "same_satisfiable", b"same_satisfiable", "satisfied", b"satisfied", "unmet_reason", b"unmet_reason", "unmet_reason_text", b"unmet_reason_text", "usable_supply", b"usable_supply"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -265,3 +302,216 @@ class SameCandidate(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SameCandidate: _TypeAlias = SameCandidate  # noqa: Y015
+
+@_typing.final
+class RequirementCount(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUIREMENT_FIELD_NUMBER: _builtins.int
+    MACHINES_FIELD_NUMBER: _builtins.int
+    requirement: _builtins.str
+    machines: _builtins.int
+    def __init__(
+        self,
+        *,
+        requirement: _builtins.str = ...,
+        machines: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machines", b"machines", "requirement", b"requirement"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequirementCount: _TypeAlias = RequirementCount  # noqa: Y015
+
+@_typing.final
+class CountedMachine(_message.Message):
+    """A machine that a need counts as its supply."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MACHINE_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    COST_PER_HOUR_FIELD_NUMBER: _builtins.int
+    HOLDS_FIELD_NUMBER: _builtins.int
+    ORDERED_FIELD_NUMBER: _builtins.int
+    INSTANCE_TYPE_FIELD_NUMBER: _builtins.int
+    ZONE_FIELD_NUMBER: _builtins.int
+    machine_id: _builtins.str
+    state: _provider_pb2.MachineState.ValueType
+    cost_per_hour: _builtins.float
+    """Price plus interruption probability times interruption penalty, in dollars per hour."""
+    ordered: _builtins.str
+    """What the last cycle ordered for it, if anything: Bootstrap, Provision, Preempt, Reclaim."""
+    instance_type: _builtins.str
+    zone: _builtins.str
+    @_builtins.property
+    def holds(self) -> _provider_pb2.Resources:
+        """What it holds of the need."""
+
+    def __init__(
+        self,
+        *,
+        machine_id: _builtins.str = ...,
+        state: _provider_pb2.MachineState.ValueType = ...,
+        cost_per_hour: _builtins.float = ...,
+        holds: _provider_pb2.Resources | None = ...,
+        ordered: _builtins.str = ...,
+        instance_type: _builtins.str = ...,
+        zone: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["holds", b"holds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_per_hour", b"cost_per_hour", "holds", b"holds", "instance_type", b"instance_type", "machine_id", b"machine_id", "ordered", b"ordered", "state", b"state", "zone", b"zone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountedMachine: _TypeAlias = CountedMachine  # noqa: Y015
+
+@_typing.final
+class InspectMachineRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MACHINE_ID_FIELD_NUMBER: _builtins.int
+    machine_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        machine_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_id", b"machine_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InspectMachineRequest: _TypeAlias = InspectMachineRequest  # noqa: Y015
+
+@_typing.final
+class NeedReference(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    PROFILE_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    profile_fingerprint: _builtins.str
+    group: _builtins.str
+    priority: _builtins.int
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        profile_fingerprint: _builtins.str = ...,
+        group: _builtins.str = ...,
+        priority: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "group", b"group", "priority", b"priority", "profile_fingerprint", b"profile_fingerprint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NeedReference: _TypeAlias = NeedReference  # noqa: Y015
+
+@_typing.final
+class MachineView(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MACHINE_FIELD_NUMBER: _builtins.int
+    COUNTED_BY_FIELD_NUMBER: _builtins.int
+    MEANT_FOR_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    EVICTING_FIELD_NUMBER: _builtins.int
+    EVICTED_FOR_FIELD_NUMBER: _builtins.int
+    UNUSED_SINCE_UNIX_NANOS_FIELD_NUMBER: _builtins.int
+    STORY_FIELD_NUMBER: _builtins.int
+    order: _builtins.str
+    """The order under way: Bootstrap, Provision, Preempt, Reclaim or Delete."""
+    evicting: _builtins.bool
+    """Whether its Node is being emptied, and for which need."""
+    unused_since_unix_nanos: _builtins.int
+    """Since when it has been idle, or at work with nobody counting it; 0 where neither."""
+    @_builtins.property
+    def machine(self) -> _provider_pb2.Machine:
+        """Without its shard_metadata."""
+
+    @_builtins.property
+    def counted_by(self) -> Global___NeedReference:
+        """The need that counted it in the last cycle, and the one that it was bound for or is kept for."""
+
+    @_builtins.property
+    def meant_for(self) -> Global___NeedReference: ...
+    @_builtins.property
+    def evicted_for(self) -> Global___NeedReference: ...
+    @_builtins.property
+    def story(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoryLine]:
+        """Oldest first."""
+
+    def __init__(
+        self,
+        *,
+        machine: _provider_pb2.Machine | None = ...,
+        counted_by: Global___NeedReference | None = ...,
+        meant_for: Global___NeedReference | None = ...,
+        order: _builtins.str = ...,
+        evicting: _builtins.bool = ...,
+        evicted_for: Global___NeedReference | None = ...,
+        unused_since_unix_nanos: _builtins.int = ...,
+        story: _abc.Iterable[Global___StoryLine] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counted_by", b"counted_by", "evicted_for", b"evicted_for", "machine", b"machine", "meant_for", b"meant_for"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "machine", b"machine", "meant_for", b"meant_for", "order", b"order", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MachineView: _TypeAlias = MachineView  # noqa: Y015
+
+@_typing.final
+class StoryLine(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class FieldsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    AT_UNIX_NANOS_FIELD_NUMBER: _builtins.int
+    EVENT_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    at_unix_nanos: _builtins.int
+    event: _builtins.str
+    @_builtins.property
+    def fields(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        at_unix_nanos: _builtins.int = ...,
+        event: _builtins.str = ...,
+        fields: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_unix_nanos", b"at_unix_nanos", "event", b"event", "fields", b"fields"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoryLine: _TypeAlias = StoryLine  # noqa: Y015

@@ -39,13 +39,26 @@ class ShardReadStub:
                 request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectNeedsRequest.SerializeToString,
                 response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectNeedsResponse.FromString,
                 _registered_method=True)
+        self.InspectMachine = channel.unary_unary(
+                '/bigfleet.v1alpha1.ShardRead/InspectMachine',
+                request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectMachineRequest.SerializeToString,
+                response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.MachineView.FromString,
+                _registered_method=True)
 
 
 class ShardReadServicer:
     """Missing associated documentation comment in .proto file."""
 
     def InspectNeeds(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The needs as the last cycle served them; small gangs of one size are one need there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def InspectMachine(self, request, context):
+        """One machine, what it is for, and what lately happened to it; NOT_FOUND for an unknown one.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -57,6 +70,11 @@ def add_ShardReadServicer_to_server(servicer, server):
                     servicer.InspectNeeds,
                     request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectNeedsRequest.FromString,
                     response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectNeedsResponse.SerializeToString,
+            ),
+            'InspectMachine': grpc.unary_unary_rpc_method_handler(
+                    servicer.InspectMachine,
+                    request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectMachineRequest.FromString,
+                    response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.MachineView.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,6 +104,33 @@ class ShardRead:
             '/bigfleet.v1alpha1.ShardRead/InspectNeeds',
             bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectNeedsRequest.SerializeToString,
             bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectNeedsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InspectMachine(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bigfleet.v1alpha1.ShardRead/InspectMachine',
+            bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectMachineRequest.SerializeToString,
+            bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.MachineView.FromString,
             options,
             channel_credentials,
             insecure,

@@ -32,11 +32,17 @@ class ShardReadStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ShardReadAsyncStub: ...
     InspectNeeds: _grpc.UnaryStreamMultiCallable[_shardread_pb2.InspectNeedsRequest, _shardread_pb2.InspectNeedsResponse]
+    """The needs as the last cycle served them; small gangs of one size are one need there."""
+    InspectMachine: _grpc.UnaryUnaryMultiCallable[_shardread_pb2.InspectMachineRequest, _shardread_pb2.MachineView]
+    """One machine, what it is for, and what lately happened to it; NOT_FOUND for an unknown one."""
 
 @_typing.type_check_only
 class ShardReadAsyncStub(ShardReadStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     InspectNeeds: _aio.UnaryStreamMultiCallable[_shardread_pb2.InspectNeedsRequest, _shardread_pb2.InspectNeedsResponse]  # type: ignore[assignment]
+    """The needs as the last cycle served them; small gangs of one size are one need there."""
+    InspectMachine: _aio.UnaryUnaryMultiCallable[_shardread_pb2.InspectMachineRequest, _shardread_pb2.MachineView]  # type: ignore[assignment]
+    """One machine, what it is for, and what lately happened to it; NOT_FOUND for an unknown one."""
 
 class ShardReadServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -44,6 +50,15 @@ class ShardReadServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _shardread_pb2.InspectNeedsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_shardread_pb2.InspectNeedsResponse], _abc.AsyncIterator[_shardread_pb2.InspectNeedsResponse]]: ...
+    ) -> _typing.Union[_abc.Iterator[_shardread_pb2.InspectNeedsResponse], _abc.AsyncIterator[_shardread_pb2.InspectNeedsResponse]]:
+        """The needs as the last cycle served them; small gangs of one size are one need there."""
+
+    @_abc_1.abstractmethod
+    def InspectMachine(
+        self,
+        request: _shardread_pb2.InspectMachineRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_shardread_pb2.MachineView, _abc.Awaitable[_shardread_pb2.MachineView]]:
+        """One machine, what it is for, and what lately happened to it; NOT_FOUND for an unknown one."""
 
 def add_ShardReadServicer_to_server(servicer: ShardReadServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -147,11 +147,15 @@ class Reclaims:
         name, wait = node.metadata.name, _FIRST_LOOK_SECONDS
         while True:
             try:
+                left = await self._left_on(name)
+                # In this order: what was listed before the Node was seen to be still the same one
+                # is not on a Node that joined since under its name.
                 if not await self._still_there(node):
                     return
-                if not await self._evict_rest(name):
+                if not left:
                     await delete_node(self._client, node)
                     return
+                await self._evict_all(left)
             except (ApiError, *NO_ANSWER) as error:
                 _LOG.warning("emptying node %s goes on: %s", name, str(error) or repr(error))
                 wait = _LAST_LOOK_SECONDS
@@ -172,15 +176,17 @@ class Reclaims:
             raise
         return msgspec.json.decode(found, type=Node).metadata.uid == node.metadata.uid
 
-    async def _evict_rest(self, node: str) -> int:
-        """Ask for the eviction of what is not leaving yet; the number of Pods still there."""
+    async def _left_on(self, node: str) -> list[PodOnNode]:
+        """The Pods for whose sake the Node is not empty."""
         query = {"fieldSelector": f"spec.nodeName={node}"}
         pods = msgspec.json.decode(await self._client.get("/api/v1/pods", query), type=_Pods)
-        left = keeping(pods.items)
+        return keeping(pods.items)
+
+    async def _evict_all(self, pods: Iterable[PodOnNode]) -> None:
+        """Ask for the eviction of what is not leaving yet."""
         await asyncio.gather(
-            *(self._evict(pod) for pod in left if pod.metadata.deletion_timestamp is None)
+            *(self._evict(pod) for pod in pods if pod.metadata.deletion_timestamp is None)
         )
-        return len(left)
 
     async def _evict(self, pod: PodOnNode) -> None:
         metadata = pod.metadata

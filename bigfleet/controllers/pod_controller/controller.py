@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -54,9 +55,12 @@ class _Wanted:
 class PodController:
     """Writes, corrects and deletes requests; those of vanished Pods are left to their owner."""
 
-    def __init__(self, client: KubeClient, write_concurrency: int) -> None:
+    def __init__(
+        self, client: KubeClient, write_concurrency: int, ignored_namespaces: Sequence[str] = ()
+    ) -> None:
         self._client = client
-        self._pods = Watch(client, "/api/v1/pods", Pod)
+        others = [f"metadata.namespace!={namespace}" for namespace in ignored_namespaces]
+        self._pods = Watch(client, "/api/v1/pods", Pod, {"fieldSelector": ",".join(others)})
         self._requests = Watch(
             client,
             f"{GROUP_VERSION}/capacityrequests",

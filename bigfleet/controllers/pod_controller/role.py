@@ -15,19 +15,21 @@ from bigfleet.observe import health
 class Settings:
     """Without a `kubeconfig` the controller serves the cluster that its own pod runs in.
 
-    `write_concurrency` is the number of writes that may be under way at once.
+    `write_concurrency` is the number of writes that may be under way at once. Pods of
+    `ignored_namespaces` get no request: they run on nodes that BigFleet does not provide.
     """
 
     kubeconfig: Path | None
     observe_port: int
     observe_host: str = "127.0.0.1"
     write_concurrency: int = 16
+    ignored_namespaces: tuple[str, ...] = ()
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. InvalidInput when there is no access to a cluster."""
     async with await connect(settings.kubeconfig) as client:
-        controller = PodController(client, settings.write_concurrency)
+        controller = PodController(client, settings.write_concurrency, settings.ignored_namespaces)
         observer = await health.serve(
             settings.observe_host, settings.observe_port, controller.not_ready
         )

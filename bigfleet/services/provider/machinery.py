@@ -97,8 +97,14 @@ class Machinery:
             self._spawn(self._lose(record, seconds), f"{record.operation_id} loss")
 
     async def _lose(self, record: Record, seconds: float) -> None:
-        """The host goes first, as in life; who watches its Node may know before we say so."""
         await asyncio.sleep(seconds)
+        await self.take_back(record)
+
+    async def take_back(self, record: Record) -> None:
+        """Let a machine at work be lost, unless it has begun another life since `record`.
+
+        The host goes first, as in reality; who watches its Node may know before we say so.
+        """
         if self._still_serves(record):
             await self._switch_off_failed(record.machine)
         if self._still_serves(record):
@@ -134,7 +140,9 @@ class Machinery:
 
     async def _work(self, record: Record) -> None:
         await self._until(record.due_unix_seconds)
-        if record.machine.state is MachineState.CONFIGURING:
+        if record.machine.state is MachineState.CREATING:
+            await self._host.acquire(record.machine)
+        elif record.machine.state is MachineState.CONFIGURING:
             await self._boot(record)
         elif record.machine.state is MachineState.DRAINING:
             await self._leave(record)

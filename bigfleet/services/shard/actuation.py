@@ -105,13 +105,8 @@ class Actuation:
         if outcome in _UNEXPECTED:
             said = {"machine": order.machine_id, "kind": order.kind.value, "why": why}
             _log.warning("order refused", extra=said)
-        self._journal.note(
-            "order-failed",
-            machine=order.machine_id,
-            kind=order.kind.value,
-            cluster=order.cluster,
-            note=f"{outcome.value}: {why}" if why else outcome.value,
-        )
+        note = f"{outcome.value}: {why}" if why else outcome.value
+        self._journal.note_order("order-failed", order, note=note)
 
     def _stop_ordering(self, why: str) -> None:
         if not self.fenced:

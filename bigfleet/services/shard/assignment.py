@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from bigfleet.model import penalty
-from bigfleet.model.need import Need
+from bigfleet.model.need import Need, NeedKey
 
 _PREFIX = "bigfleet.lucy.sh/assigned-"
 _PRIORITY = f"{_PREFIX}priority"
@@ -14,14 +14,6 @@ _INTERRUPTION = f"{_PREFIX}interruption-bucket"
 _RECLAMATION = f"{_PREFIX}reclamation-bucket"
 _NEED = f"{_PREFIX}need"
 _GROUP = f"{_PREFIX}group"
-
-
-class NeedKey(NamedTuple):
-    """A need among all clusters' needs."""
-
-    cluster: str
-    fingerprint: str
-    group: str
 
 
 class Assignment(NamedTuple):
@@ -33,26 +25,22 @@ class Assignment(NamedTuple):
     reclamation_bucket: int
 
 
-def assignment(cluster: str, need: Need) -> Assignment:
-    """What binding a machine for `need` means."""
+def worth(need: Need) -> tuple[int, int, int]:
+    """Priority, interruption bucket and reclamation bucket of a machine that serves `need`."""
     kind = need.profile
-    return Assignment(
-        NeedKey(cluster, *need.key),
-        kind.priority,
-        kind.interruption_bucket,
-        kind.reclamation_bucket,
-    )
+    return kind.priority, kind.interruption_bucket, kind.reclamation_bucket
 
 
-def to_metadata(cluster: str, need: Need) -> dict[str, str]:
+def to_metadata(need: Need) -> dict[str, str]:
     """The metadata from which `from_metadata` restores the assignment."""
-    made = assignment(cluster, need)
+    priority, interruption_bucket, reclamation_bucket = worth(need)
+    fingerprint, group = need.key
     return {
-        _PRIORITY: str(made.priority),
-        _INTERRUPTION: str(made.interruption_bucket),
-        _RECLAMATION: str(made.reclamation_bucket),
-        _NEED: made.need.fingerprint,
-        _GROUP: made.need.group,
+        _PRIORITY: str(priority),
+        _INTERRUPTION: str(interruption_bucket),
+        _RECLAMATION: str(reclamation_bucket),
+        _NEED: fingerprint,
+        _GROUP: group,
     }
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from bigfleet.engine.decision import Action, ActionKind, Decision
-from bigfleet.engine.normalise import normalise
-from bigfleet.engine.snapshot import NONE, Demand, Fleet
-from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.engine.carry import Carry
+from bigfleet.engine.decision import Action, ActionKind
+from bigfleet.engine.reporting import PATIENCE_CYCLES
+from bigfleet.engine.snapshot import NONE
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.actuation import Actuation
-from bigfleet.services.shard.assignment import NeedKey
+from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.execution import Outcome
 from bigfleet.services.shard.hints import Hints
 from bigfleet.services.shard.inventory import Inventory
@@ -26,8 +27,10 @@ from bigfleet.services.shard.orders import Order, Orders
 from bigfleet.services.shard.reconciler import Reconciler
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
+from bigfleet.services.shard.thinking import Decide, Thought, View, think
 
-Decide = Callable[[Fleet, Demand, EngineSettings, float], Decision]
+# Has work done elsewhere than on the event loop, where sessions wait for it.
+Offload = Callable[[Callable[[], Thought]], Awaitable[Thought]]
 
 # However many events wake the cycle, its starts are this far apart.
 LEAST_APART_SECONDS = 0.1
@@ -36,14 +39,19 @@ FAILURES_UNTIL_UNREADY = 3
 # A provider may take that long over a listing now and then, but not over every one.
 STALLED_SECONDS = 60.0
 
-_BY_OPERATOR = (ActionKind.BOOTSTRAP, ActionKind.RECLAIM)
+_ACQUIRING = (ActionKind.BOOTSTRAP, ActionKind.PROVISION)
+_BY_OPERATOR = (ActionKind.BOOTSTRAP, ActionKind.PREEMPT, ActionKind.RECLAIM)
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True, eq=False)
 class Cycle:
-    """Decides anew every `settings.cycle_seconds`, and soon after `woken` is set."""
+    """Decides anew every `settings.cycle_seconds`, and soon after `woken` is set.
+
+    `latest` is the last decision with what it was made from, None before the first; `count` is how
+    many there have been.
+    """
 
     decide: Decide
     settings: Settings
@@ -56,7 +64,11 @@ class Cycle:
     sessions: Sessions
     hints: Hints
     journal: Journal
+    evictions: Evictions
     woken: asyncio.Event
+    offload: Offload = asyncio.to_thread
+    latest: Thought | None = field(default=None, init=False)
+    count: int = field(default=0, init=False)
     _started_seconds: float | None = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
     _not_ready: str = field(default="the first cycle has not ended", init=False)
@@ -115,21 +127,32 @@ class Cycle:
         now_seconds = self.clock.unix_seconds()
         self._release_held(now_seconds)
         with _phase("snapshot"):
-            fleet = self.inventory.snapshot(self.orders)
-            asked = self.needs.demand()
-            demand = normalise(fleet, asked)
-            keys = _keys(fleet, demand)
-            place = {key: index for index, key in enumerate(keys)}
-            fleet = self.inventory.attributed(fleet, self.orders, lambda k: place.get(k, NONE))
+            view = self._look(now_seconds)
         with _phase("decide"):
-            decision = self.decide(fleet, demand, self.settings.engine, now_seconds)
-        self.inventory.note_claims(decision.claimed_by, keys, now_seconds)
+            work = partial(think, view, self.decide, self.settings.engine)
+            self.latest = thought = await self.offload(work)
+            self.count += 1
+        decision, keys = thought.decision, thought.keys
+        self.inventory.note_claims(decision.claimed_by, thought.demand, keys, now_seconds)
         with _phase("enqueue"):
             for action in decision.actions:
-                self._enqueue(self._order(action, fleet, demand, now_seconds))
+                self._enqueue(self._order(action, thought))
         with _phase("hints"):
-            self._publish_hints(fleet, asked, now_seconds)
-        self._measure(decision)
+            self._publish_hints(view)
+        self._measure(thought)
+
+    def _look(self, now_seconds: float) -> View:
+        """Machines, what is being done to them, and what is asked for, at one moment."""
+        self.evictions.settle(self.inventory)
+        unattended = [*self.evictions.unattended(self.inventory, self.orders, now_seconds)]
+        for order in unattended:
+            self._enqueue(order)
+        fleet, wants = self.inventory.snapshot([*unattended, *self.orders])
+        heard = set(self.sessions.clusters())
+        unheard = (number for number, name in enumerate(fleet.clusters) if name not in heard)
+        asked = replace(self.needs.demand(), unreachable=frozenset(unheard))
+        carry = self.latest.decision.carry if self.latest else Carry()
+        return View(fleet, self.inventory.ids, wants, asked, now_seconds, carry)
 
     def _release_held(self, now_seconds: float) -> None:
         for cluster in self.needs.release_held(now_seconds):
@@ -137,52 +160,49 @@ class Cycle:
             _log.info("held roll-up taken: nobody contradicted it", extra={"cluster": cluster})
             self.journal.note("rollup-released", cluster=cluster)
 
-    def _order(self, action: Action, fleet: Fleet, demand: Demand, now_seconds: float) -> Order:
-        need, cluster = None, int(fleet.cluster[action.row])
-        if action.need != NONE:
-            need, cluster = demand.needs[action.need], int(demand.cluster[action.need])
+    def _order(self, action: Action, thought: Thought) -> Order:
+        fleet, demand, is_wanted = thought.fleet, thought.demand, action.need != NONE
+        acquires = action.kind in _ACQUIRING
+        cluster = int(demand.cluster[action.need] if acquires else fleet.cluster[action.row])
         return Order(
             kind=action.kind,
-            machine_id=self.inventory.id(action.row),
+            machine_id=thought.machine_id(action.row),
             cluster="" if cluster == NONE else fleet.clusters[cluster],
-            need=need,
+            need=demand.needs[action.need] if acquires else None,
             grace_seconds=action.grace_seconds,
-            decided_seconds=now_seconds,
+            decided_seconds=thought.view.now_seconds,
+            need_key=thought.keys[action.need] if is_wanted else None,
+            preemptor_priority=demand.needs[action.need].profile.priority if is_wanted else 0,
         )
 
     def _enqueue(self, order: Order) -> None:
         """An order that needs an absent operator would only take another's place in the queue."""
-        if order.kind in _BY_OPERATOR and self.sessions.of(order.cluster) is None:
+        if self.settings.actuation_paused:
+            metrics.shard_actions_suppressed.labels(order.kind.value).inc()
+        elif order.kind in _BY_OPERATOR and self.sessions.of(order.cluster) is None:
             outcome = Outcome.NO_SESSION.value
             metrics.shard_action_outcomes.labels(order.kind.value, outcome).inc()
         elif self.actuation.offer(order):
-            self.journal.note(
-                "decided",
-                machine=order.machine_id,
-                kind=order.kind.value,
-                cluster=order.cluster,
-                need=order.need.profile.fingerprint if order.need else None,
-                group=order.need.group if order.need else None,
-            )
+            self.journal.note_order("decided", order)
 
-    def _publish_hints(self, fleet: Fleet, demand: Demand, now_seconds: float) -> None:
+    def _publish_hints(self, view: View) -> None:
         listening = self.sessions.clusters()
-        for cluster, message in self.hints.due(fleet, demand, listening, now_seconds):
+        hints = self.hints.due(view.fleet, view.asked, listening, view.now_seconds)
+        for cluster, message in hints:
             self.sessions.tell(cluster, message, message.available_capacity.supersedes_key)
 
-    def _measure(self, decision: Decision) -> None:
+    def _measure(self, thought: Thought) -> None:
+        decision = thought.decision
         metrics.shard_demand_needs.set(len(self.needs))
+        metrics.shard_evictions.set(len(self.evictions))
         metrics.shard_shortfalls.set(len(decision.shortfalls))
+        aged = sum(1 for short in decision.shortfalls if short.age_cycles > PATIENCE_CYCLES)
+        metrics.shard_shortfalls_aged.set(aged)
+        for complaint in thought.complaints:
+            self.journal.note("need-short", **complaint.fields())
         metrics.shard_reclaims_capped.inc(decision.reclaims_capped)
         for state, count in self.inventory.count_by_state().items():
             metrics.shard_inventory.labels(state.name).set(count)
-
-
-def _keys(fleet: Fleet, demand: Demand) -> list[NeedKey]:
-    return [
-        NeedKey(fleet.clusters[cluster], *need.key)
-        for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True)
-    ]
 
 
 @contextmanager

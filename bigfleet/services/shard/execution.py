@@ -20,6 +20,7 @@ from bigfleet.model.errors import (
 from bigfleet.observe import metrics
 from bigfleet.ports.provider import CapacityProvider, Fence, Operation
 from bigfleet.services.shard.assignment import to_metadata
+from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.fences import Fences
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
@@ -66,7 +67,7 @@ def outcome_of(error: BigFleetError | TimeoutError) -> Outcome:
     return _OF_ERROR.get(type(error), Outcome.FAILED)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Execution:
     """Carries out one order at a time per caller; raises what the operator or provider raises."""
 
@@ -75,6 +76,7 @@ class Execution:
     inventory: Inventory
     orders: Orders
     reconciler: Reconciler
+    evictions: Evictions
     fences: Fences
     journal: Journal
 
@@ -85,6 +87,7 @@ class Execution:
         steps = {
             ActionKind.BOOTSTRAP: self._bootstrap,
             ActionKind.PROVISION: self._provision,
+            ActionKind.PREEMPT: self._reclaim,
             ActionKind.RECLAIM: self._reclaim,
             ActionKind.DELETE: self._delete,
         }
@@ -98,7 +101,7 @@ class Execution:
         if self._is_overtaken(order):
             return Outcome.OVERTAKEN
         assert order.need is not None
-        metadata = to_metadata(order.cluster, order.need)
+        metadata = to_metadata(order.need)
 
         def send(fence: Fence) -> Awaitable[Operation]:
             return self.provider.configure(order.machine_id, order.cluster, blob, metadata, fence)
@@ -129,8 +132,11 @@ class Execution:
         session = self.sessions.of(order.cluster)
         if session is None:
             return Outcome.NO_SESSION
+        self.evictions.begin(order)
         self._note(order, "reclaim-sent")
-        started = await session.instruct_reclaim(order.machine_id, order.grace_seconds)
+        started = await session.instruct_reclaim(
+            order.machine_id, order.grace_seconds, order.preemptor_priority
+        )
         self._note(order, "reclaim-acknowledged", f"nodes started: {started}")
         # The Node is being emptied now: a machine left CONFIGURED would pass for supply.
         while True:
@@ -150,20 +156,15 @@ class Execution:
         self._note(order, event)
         async with asyncio.timeout(EXECUTE_SECONDS):
             operation = await send(self.fences.next())
+        if operation.machine.id != order.machine_id:
+            what = f"machine {order.machine_id}: the provider's answer"
+            raise InvalidInput(what, operation.machine.id[:80], "is about another machine")
         self.reconciler.answered(order, operation.machine)
         return Outcome.DONE
 
     def _is_overtaken(self, order: Order) -> bool:
         state = self.inventory.state(order.machine_id)
-        return not self.orders.is_current(order) or state is not order.starts_from
+        return not self.orders.is_current(order) or state not in order.starts_from
 
     def _note(self, order: Order, event: str, note: str = "") -> None:
-        self.journal.note(
-            event,
-            machine=order.machine_id,
-            kind=order.kind.value,
-            cluster=order.cluster,
-            need=order.need.profile.fingerprint if order.need else None,
-            group=order.need.group if order.need else None,
-            note=note,
-        )
+        self.journal.note_order(event, order, note=note)

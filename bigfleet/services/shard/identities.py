@@ -33,6 +33,11 @@ class Identities:
         """For each row, its id's place among all ids in ascending order."""
         return self._ranks
 
+    @property
+    def raw(self) -> Sequence[bytes]:
+        """All ids by row; rows that come or go later do not change it."""
+        return self._ids  # type: ignore[return-value]  # an array is a sequence of its entries
+
     def id(self, row: int) -> str:
         """The id in `row`."""
         return bytes(self._ids[row]).decode()

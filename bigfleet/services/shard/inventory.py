@@ -3,57 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from bigfleet.engine.snapshot import NONE, Flavour, Fleet, Ints
+from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, Ints
 from bigfleet.model import penalty
 from bigfleet.model.machine import BOUND, Machine, MachineState
-from bigfleet.services.shard.assignment import NeedKey, assignment, from_metadata
+from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.assignment import from_metadata, worth
 from bigfleet.services.shard.columns import Columns
 from bigfleet.services.shard.identities import Identities
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.kinds import Kind, kind_of
 from bigfleet.services.shard.orders import Order
+from bigfleet.services.shard.views import MachineView, Transition
+from bigfleet.services.shard.wants import Wants
 
-# A machine in these states is for some need, even if only its former one in the others.
-_PURPOSEFUL = (MachineState.CREATING, MachineState.CONFIGURING, MachineState.CONFIGURED)
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """A change of state or cluster. `before` is None at first sight, `after` when it is gone."""
-
-    machine_id: str
-    before: MachineState | None
-    after: MachineState | None
-    former_cluster: str
-    cluster: str
-    last_error: str
-
-
-@dataclass(frozen=True, slots=True)
-class MachineView:
-    """One machine as it is known here; `need` is what it is or was last bound for."""
-
-    id: str
-    state: MachineState
-    cluster: str
-    need: NeedKey | None
-    kind: Kind
-    last_error: str
+_S = MachineState
+_AT_WORK = (_S.CONFIGURING, _S.CONFIGURED)
+# What is on its way to a need, or serves one, stays that need's when nobody counts it for a moment.
+_PURPOSEFUL = (_S.CREATING, *_AT_WORK)
+# On the way from here to a state without work a machine stays promised to the need it is for.
+_PROMISED = (_S.SPECULATIVE, _S.CREATING, _S.DRAINING)
 
 
 class Inventory:
     """Mirror of the provider's machines. `clusters` is shared with the needs table.
 
-    `provider_name` is what their provider calls itself.
+    `provider_name` is what their provider calls itself. `drained_for` tells for which need a
+    machine is being drained, None for nobody.
     """
 
-    def __init__(self, clusters: Interned[str]) -> None:
+    def __init__(
+        self,
+        clusters: Interned[str],
+        drained_for: Callable[[str], NeedKey | None] = lambda _: None,
+    ) -> None:
         self.provider_name = ""
         self._clusters = clusters
+        self._drained_for = drained_for
         self._ids = Identities()
         self._columns = Columns()
         self._kinds: Interned[Kind] = Interned()
@@ -74,9 +63,10 @@ class Inventory:
         counts = np.bincount(self._columns.state, minlength=max(MachineState) + 1)
         return {state: int(counts[state]) for state in MachineState}
 
-    def id(self, row: int) -> str:
-        """The machine in `row` of the last snapshot."""
-        return self._ids.id(row)
+    @property
+    def ids(self) -> Sequence[bytes]:
+        """The machines' ids by row, safe from later changes."""
+        return self._ids.raw
 
     def bound_to(self, cluster: str) -> list[MachineView]:
         """The machines that the provider says belong to `cluster`."""
@@ -104,6 +94,10 @@ class Inventory:
         seen = (self._adopt(int(r), m, now_seconds) for r, m in zip(rows, machines, strict=True))
         return [transition for transition in seen if transition is not None]
 
+    def count_known(self, ids: Sequence[str]) -> int:
+        """How many of `ids`, each named once, are here."""
+        return int((self._ids.rows(ids) != NONE).sum())
+
     def retain(self, ids: Iterable[str]) -> list[Transition]:
         """Drop every machine not among `ids`, which a full listing named."""
         kept = np.zeros(len(self), np.bool_)
@@ -123,9 +117,8 @@ class Inventory:
     def attribute(self, order: Order) -> None:
         """Remember which need a machine is created for."""
         row = self._ids.row(order.machine_id)
-        if row != NONE and order.need is not None:
-            key = NeedKey(order.cluster, *order.need.key)
-            self._columns.need[row] = self._needs.number(key)
+        if row != NONE and order.need_key is not None:
+            self._columns.need[row] = self._needs.number(order.need_key)
 
     def compact(self) -> None:
         """Forget kinds and needs that no machine has any more."""
@@ -133,18 +126,16 @@ class Inventory:
         self._flavours = [kind.flavour for kind in self._kinds.values]
         self._columns.need = self._needs.keep(self._columns.need)
 
-    def snapshot(self, orders: Iterable[Order]) -> Fleet:
+    def snapshot(self, orders: Iterable[Order]) -> tuple[Fleet, Wants]:
         """The fleet as a decision should see it, safe from later changes.
 
-        Each order under way shows as the state it leads to, unless its machine has moved on.
-        Which need wants which machine is not in it yet: `attributed` adds that, once it is known
-        in which shape the needs are served.
+        Each order under way shows as the state it leads to, unless its machine has moved on. Which
+        need wants which machine is told apart, because the needs' own order is not known here.
         """
-        under_way = [(r, o, self._cluster_number(o.cluster)) for r, o in self._under_way(orders)]
         columns = self._columns
         fleet = Fleet(
             flavours=tuple(self._flavours),
-            clusters=tuple(self._clusters.values),
+            clusters=(),
             flavour=columns.flavour.copy(),
             state=columns.state.copy(),
             cluster=columns.cluster.copy(),
@@ -155,39 +146,45 @@ class Inventory:
             unused_since_seconds=columns.unused_since_seconds.copy(),
             tie_break=self._ids.ranks,
         )
-        for row, order, cluster in under_way:
-            if fleet.state[row] == order.starts_from:
-                _overlay(fleet, row, order, cluster)
-        return fleet
-
-    def attributed(
-        self, fleet: Fleet, orders: Iterable[Order], position: Callable[[NeedKey], int]
-    ) -> Fleet:
-        """`fleet`, this inventory's latest snapshot, with the need that wants each machine.
-
-        `position` gives a need's index in the demand, NONE when nobody asks for it any more.
-        """
-        wanted_by = self._wanted_by(position)
+        wanted = columns.need.copy()
         for row, order in self._under_way(orders):
-            if order.need is not None and fleet.state[row] == order.leads_to:
-                wanted_by[row] = position(NeedKey(order.cluster, *order.need.key))
-        return replace(fleet, wanted_by=wanted_by)
+            if fleet.state[row] in order.starts_from:
+                _overlay(fleet, row, order, self._cluster_number(order.cluster))
+                wanted[row] = NONE if order.need_key is None else self._needs.number(order.need_key)
+        fleet = replace(fleet, clusters=tuple(self._clusters.values))
+        return fleet, Wants(wanted, tuple(self._needs.values))
 
-    def note_claims(self, claimed_by: Ints, keys: Sequence[NeedKey], now_seconds: float) -> None:
+    def note_claims(
+        self, claimed_by: Ints, demand: Demand, keys: Sequence[NeedKey], now_seconds: float
+    ) -> None:
         """Remember which need counts each machine, so that the next decision counts it likewise,
         and since when nobody counts it.
 
-        `claimed_by` indexes `keys` for each row, in the order of the latest snapshot.
+        `claimed_by` indexes `keys` and `demand` for each row, in the order of the latest snapshot.
+        A machine at work that nobody counts stays its former need's; any other is nobody's then.
         """
         columns = self._columns
-        counted = np.isin(columns.state, _PURPOSEFUL) & (claimed_by != NONE)
+        counted = claimed_by != NONE
         claims = np.unique(claimed_by[counted])
         numbers = np.array([self._needs.number(keys[claim]) for claim in claims], np.int32)
+        columns.need[~counted & ~np.isin(columns.state, _PURPOSEFUL)] = NONE
         columns.need[counted] = numbers[np.searchsorted(claims, claimed_by[counted])]
         at_work = columns.state == MachineState.CONFIGURED
         columns.unused_since_seconds[at_work & counted] = np.nan
         newly_unused = at_work & ~counted & np.isnan(columns.unused_since_seconds)
         columns.unused_since_seconds[newly_unused] = now_seconds
+        self._take_worth(claimed_by, demand)
+
+    def _take_worth(self, claimed_by: Ints, demand: Demand) -> None:
+        """A machine at work is worth what the need that it serves now is worth."""
+        columns = self._columns
+        rows = np.flatnonzero((columns.state == MachineState.CONFIGURED) & (claimed_by != NONE))
+        rows = rows[demand.cluster[claimed_by[rows]] == columns.cluster[rows]]
+        claims, place = np.unique(claimed_by[rows], return_inverse=True)
+        worths = np.array([worth(demand.needs[claim]) for claim in claims], np.int64).reshape(-1, 3)
+        columns.priority[rows] = worths[place, 0]
+        columns.interruption_bucket[rows] = worths[place, 1]
+        columns.reclamation_bucket[rows] = worths[place, 2]
 
     def _under_way(self, orders: Iterable[Order]) -> Iterator[tuple[int, Order]]:
         under_way = list(orders)
@@ -196,15 +193,6 @@ class Inventory:
             if row != NONE:
                 yield row, order
 
-    def _wanted_by(self, position: Callable[[NeedKey], int]) -> Ints:
-        purposeful = np.isin(self._columns.state, _PURPOSEFUL)
-        needs = np.where(purposeful, self._columns.need, NONE)
-        positions = np.full(len(self._needs) + 1, NONE, np.int32)  # the last entry is for NONE
-        for number in np.unique(needs[needs != NONE]):
-            positions[number] = position(self._needs[int(number)])
-        wanted: Ints = positions[needs]
-        return wanted
-
     def _adopt(self, row: int, machine: Machine, now_seconds: float) -> Transition | None:
         columns = self._columns
         before, former = int(columns.state[row]), self._cluster_name(row)
@@ -212,9 +200,10 @@ class Inventory:
         columns.state[row] = machine.state
         columns.cluster[row] = self._cluster_number(machine.cluster)
         self._remember_error(machine)
-        self._remember_purpose(row, machine, is_new=before != machine.state)
         if before == machine.state and former == machine.cluster:
             return None
+        strayed = before in BOUND and machine.state in BOUND and former != machine.cluster
+        self._remember_purpose(row, machine, 0 if strayed else before)
         # After a restart nobody knows how long a machine has been idle: its hold begins anew.
         idle = machine.state is MachineState.IDLE
         columns.unused_since_seconds[row] = now_seconds if idle else np.nan
@@ -233,21 +222,29 @@ class Inventory:
         else:
             self._last_errors.pop(machine.id, None)
 
-    def _remember_purpose(self, row: int, machine: Machine, *, is_new: bool) -> None:
-        """An idle machine keeps what it was last bound for; a given-back one forgets it."""
-        columns = self._columns
-        if machine.state in BOUND:
-            made = from_metadata(machine.cluster, machine.shard_metadata)
-            if made is not None:
-                columns.need[row] = self._needs.number(made.need)
-                columns.priority[row] = made.priority
-                columns.interruption_bucket[row] = made.interruption_bucket
-                columns.reclamation_bucket[row] = made.reclamation_bucket
-        elif machine.state is MachineState.SPECULATIVE and is_new:
+    def _remember_purpose(self, row: int, machine: Machine, before: int) -> None:
+        """Whom a machine is for now that it is in another state, and what it is worth.
+
+        A drained machine keeps its worth, and whom it was drained for; a given-back one forgets.
+        """
+        columns, state = self._columns, machine.state
+        made = from_metadata(machine.cluster, machine.shard_metadata)
+        if state is MachineState.DRAINING:
+            wanted = self._drained_for(machine.id)
+            columns.need[row] = NONE if wanted is None else self._needs.number(wanted)
+        elif state in _AT_WORK and made is not None and before not in _AT_WORK:
+            columns.need[row] = self._needs.number(made.need)
+        elif state not in _AT_WORK and before not in _PROMISED:
             columns.need[row] = NONE
-            columns.priority[row] = 0
-            columns.interruption_bucket[row] = penalty.ZERO
-            columns.reclamation_bucket[row] = penalty.ZERO
+        if state in BOUND and made is not None and before not in BOUND:
+            self._set_worth(row, made.priority, made.interruption_bucket, made.reclamation_bucket)
+        elif state is MachineState.SPECULATIVE:
+            self._set_worth(row, 0, penalty.ZERO, penalty.ZERO)
+
+    def _set_worth(self, row: int, priority: int, interruption: int, reclamation: int) -> None:
+        self._columns.priority[row] = priority
+        self._columns.interruption_bucket[row] = interruption
+        self._columns.reclamation_bucket[row] = reclamation
 
     def _flavour(self, machine: Machine) -> int:
         number = self._kinds.number(kind_of(machine))
@@ -276,9 +273,9 @@ class Inventory:
 
 def _overlay(fleet: Fleet, row: int, order: Order, cluster: int) -> None:
     fleet.state[row] = order.leads_to
-    if order.need is not None and order.leads_to is not MachineState.CREATING:
-        made = assignment(order.cluster, order.need)
+    if order.need is not None and order.leads_to is MachineState.CONFIGURING:
         fleet.cluster[row] = cluster
-        fleet.priority[row] = made.priority
-        fleet.interruption_bucket[row] = made.interruption_bucket
-        fleet.reclamation_bucket[row] = made.reclamation_bucket
+        priority, interruption_bucket, reclamation_bucket = worth(order.need)
+        fleet.priority[row] = priority
+        fleet.interruption_bucket[row] = interruption_bucket
+        fleet.reclamation_bucket[row] = reclamation_bucket

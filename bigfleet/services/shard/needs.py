@@ -11,9 +11,12 @@ from bigfleet.api import codec
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import Need
+from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER, Need
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.rollup_guard import RollUpGuard
+
+# A thousand label values of the greatest length; the largest real need seen takes some 2 KiB.
+MAX_NEED_BYTES = 2**18
 
 _Order = tuple[int, float, str, tuple[str, str]]
 
@@ -45,6 +48,10 @@ class NeedsTable:
         self._reported: set[int] = set()
         self._demand: Demand | None = None
 
+    def cluster_name(self, number: int) -> str:
+        """The cluster that a Demand calls by `number`."""
+        return self._clusters[number]
+
     def __len__(self) -> int:
         return sum(len(rows) for rows in self._rows.values())
 
@@ -55,6 +62,9 @@ class NeedsTable:
         already counts as the cluster's report.
         """
         cluster = rollup.cluster_id
+        if len(rollup.needs) > MAX_NEEDS_OF_A_CLUSTER:
+            cure = f"needs are more than {MAX_NEEDS_OF_A_CLUSTER}; aggregate equal requests"
+            raise InvalidInput(f"cluster {cluster}: roll-up", len(rollup.needs), cure)
         known = self._by_wire_bytes.get(cluster, {})
         fresh = _read(rollup, known)
         self._report(cluster)
@@ -129,6 +139,9 @@ def _read(
     fresh: dict[tuple[str, str], tuple[bytes, Need]] = {}
     for number, raw in enumerate(rollup.needs):
         wire_bytes = raw.SerializeToString(deterministic=True)
+        if len(wire_bytes) > MAX_NEED_BYTES:
+            cure = f"bytes are more than {MAX_NEED_BYTES}, the most that one need may take"
+            raise InvalidInput(_name(rollup, number), len(wire_bytes), cure)
         row = known.get(wire_bytes)
         need = codec.need_from_wire(raw, _name(rollup, number)) if row is None else row.need
         key = need.key

@@ -12,19 +12,21 @@ from dataclasses import dataclass, field
 
 from bigfleet.engine.decision import ActionKind
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need
+from bigfleet.model.need import Need, NeedKey
 
 LEADS_TO = {
     ActionKind.BOOTSTRAP: MachineState.CONFIGURING,
     ActionKind.PROVISION: MachineState.CREATING,
+    ActionKind.PREEMPT: MachineState.DRAINING,
     ActionKind.RECLAIM: MachineState.DRAINING,
     ActionKind.DELETE: MachineState.DELETING,
 }
 STARTS_FROM = {
-    ActionKind.BOOTSTRAP: MachineState.IDLE,
-    ActionKind.PROVISION: MachineState.SPECULATIVE,
-    ActionKind.RECLAIM: MachineState.CONFIGURED,
-    ActionKind.DELETE: MachineState.IDLE,
+    ActionKind.BOOTSTRAP: (MachineState.IDLE,),
+    ActionKind.PROVISION: (MachineState.SPECULATIVE,),
+    ActionKind.PREEMPT: (MachineState.CONFIGURED,),
+    ActionKind.RECLAIM: (MachineState.CONFIGURED,),
+    ActionKind.DELETE: (MachineState.IDLE, MachineState.FAILED),
 }
 
 
@@ -32,7 +34,9 @@ STARTS_FROM = {
 class Order:
     """One decided action. `cluster` is where the machine goes, or comes from; "" for DELETE.
 
-    `sent` once the provider may have seen it. `decided_seconds` is Unix time.
+    `need` is what a machine is acquired for. `need_key` says whom a machine is for in the end: that
+    need, or the one for which it is taken from `cluster`. `sent` once the provider may have seen
+    it. `decided_seconds` is Unix time.
     """
 
     kind: ActionKind
@@ -42,6 +46,12 @@ class Order:
     grace_seconds: int
     decided_seconds: float
     sent: bool = field(default=False)
+    need_key: NeedKey | None = None
+    preemptor_priority: int = 0
+
+    def __post_init__(self) -> None:
+        if self.need_key is None and self.need is not None:
+            self.need_key = NeedKey(self.cluster, *self.need.key)
 
     @property
     def leads_to(self) -> MachineState:
@@ -49,8 +59,8 @@ class Order:
         return LEADS_TO[self.kind]
 
     @property
-    def starts_from(self) -> MachineState:
-        """The only state in which it makes sense."""
+    def starts_from(self) -> tuple[MachineState, ...]:
+        """The only states in which it makes sense."""
         return STARTS_FROM[self.kind]
 
 
@@ -59,7 +69,7 @@ class Orders:
 
     def __init__(self) -> None:
         self._under_way: dict[str, Order] = {}
-        self._answered: dict[str, tuple[MachineState, int]] = {}
+        self._answered: dict[str, tuple[tuple[MachineState, ...], int]] = {}
         self._listings = 0
 
     def __iter__(self) -> Iterator[Order]:
@@ -102,10 +112,10 @@ class Orders:
     def is_stale(self, machine_id: str, state: MachineState, listing: int) -> bool:
         """Whether a record may show the machine as it was before an order reached the provider."""
         order = self._under_way.get(machine_id)
-        if order is not None and order.sent and order.starts_from is state:
+        if order is not None and order.sent and state in order.starts_from:
             return True
-        before, asked = self._answered.get(machine_id, (None, 0))
-        return before is state and listing <= asked
+        before, asked = self._answered.get(machine_id, ((), 0))
+        return state in before and listing <= asked
 
     def listing_applied(self, listing: int) -> None:
         """Listings up to this one are in: answers older than it need no protection any more."""

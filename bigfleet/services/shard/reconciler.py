@@ -13,15 +13,19 @@ from bigfleet.ports.clock import Clock
 from bigfleet.ports.provider import CapacityProvider, Listing
 from bigfleet.services.shard import updates
 from bigfleet.services.shard.identities import MAX_BYTES, acceptable
-from bigfleet.services.shard.inventory import Inventory, Transition
+from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
+from bigfleet.services.shard.listing_guard import LOOK_AGAIN_SECONDS, ListingGuard
 from bigfleet.services.shard.orders import Order, Orders
 from bigfleet.services.shard.sessions import Sessions
+from bigfleet.services.shard.views import Transition
 
 # Changes name no machine that ceased to exist, so now and then everything is listed anew.
 FULL_LISTING_SECONDS = 300.0
 # As many records as may be taken over without keeping a session waiting.
 _RECORDS_AT_ONCE = 2000
+
+_SHOWN_CHARACTERS = 80
 
 _MOVES = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
 
@@ -49,6 +53,7 @@ class Reconciler:
         self._revision = b""
         self._full_listing_due_seconds = 0.0
         self._configuring_since: dict[str, float] = {}
+        self._guard = ListingGuard()
 
     async def refresh(self) -> None:
         """List what changed, or everything when that is due. Unavailable when the provider is."""
@@ -61,8 +66,9 @@ class Reconciler:
         self._inventory.admit(machines)
         complete = await self._take_over(machines, number)
         if is_full:
-            self._retain([*(m.id for m in machines), *listing.rejected])
-            self._full_listing_due_seconds = now_seconds + FULL_LISTING_SECONDS
+            believed = self._retain([*(m.id for m in machines), *listing.rejected], now_seconds)
+            pause_seconds = FULL_LISTING_SECONDS if believed else LOOK_AGAIN_SECONDS
+            self._full_listing_due_seconds = now_seconds + pause_seconds
         if complete:
             self._revision = listing.revision
         self._orders.listing_applied(number)
@@ -76,16 +82,20 @@ class Reconciler:
 
         A listing may have shown more meanwhile; then that is newer.
         """
-        if self._inventory.state(machine.id) is order.starts_from:
+        if self._inventory.state(machine.id) in order.starts_from:
             self._observe(self._inventory.apply([machine], self._clock.unix_seconds()))
 
     def _sound(self, listing: Listing) -> list[Machine]:
         for error in listing.rejected.values():
             self._reject(str(error))
+        sound: dict[str, Machine] = {}
         for machine in listing.machines:
             if not acceptable(machine.id):
-                self._reject(f"machine {machine.id}: its id is longer than {MAX_BYTES} characters")
-        return [machine for machine in listing.machines if acceptable(machine.id)]
+                shown = repr(machine.id[:_SHOWN_CHARACTERS])
+                self._reject(f"machine {shown}: its id is not 1 to {MAX_BYTES} ASCII characters")
+            elif sound.setdefault(machine.id, machine) is not machine:
+                self._reject(f"machine {machine.id} is listed twice; the first record counts")
+        return list(sound.values())
 
     @staticmethod
     def _reject(why: str) -> None:
@@ -103,16 +113,25 @@ class Reconciler:
             await asyncio.sleep(0)
         return taken == len(machines)
 
-    def _retain(self, ids: Sequence[str]) -> None:
-        self._observe(self._inventory.retain([i for i in ids if acceptable(i)]))
+    def _retain(self, ids: Sequence[str], now_seconds: float) -> bool:
+        """Drop what a full listing does not name; False when that is hard to believe."""
+        named = [i for i in dict.fromkeys(ids) if acceptable(i)]
+        known, kept = len(self._inventory), self._inventory.count_known(named)
+        if why := self._guard.doubts(known, kept, now_seconds):
+            metrics.shard_listings_doubted.inc()
+            _log.warning("a full listing is doubted", extra={"why": why})
+            self._journal.note("listing-doubted", note=why)
+            return False
+        self._observe(self._inventory.retain(named))
         self._inventory.compact()
+        return True
 
     def _observe(self, transitions: Sequence[Transition]) -> None:
         for transition in transitions:
             order = self._orders.of(transition.machine_id)
             adopted = not _expected(transition, order)
             if transition.before is not None or transition.cluster:
-                self._journal_state(transition, adopted)
+                self._journal_state(transition, order, adopted)
             if adopted:
                 self._report_adoption(transition)
             self._time_configuring(transition, order)
@@ -121,7 +140,7 @@ class Reconciler:
                 key = message.node_state_update.supersedes_key
                 self._sessions.tell(cluster, message, key)
 
-    def _journal_state(self, transition: Transition, adopted: bool) -> None:
+    def _journal_state(self, transition: Transition, order: Order | None, adopted: bool) -> None:
         view = self._inventory.view(transition.machine_id)
         need = view.need if view is not None else None
         self._journal.note(
@@ -131,6 +150,7 @@ class Reconciler:
             cluster=transition.cluster or transition.former_cluster,
             need=need.fingerprint if need else None,
             group=need.group if need else None,
+            decided=order.decided_seconds if order else None,
             note=_note(transition, adopted),
         )
 

@@ -57,8 +57,12 @@ class Session:
         message = wire.ShardMessage(bootstrap_request=request)
         return await self._ask(self._blobs, request.request_id, message)
 
-    async def instruct_reclaim(self, node_name: str, grace_seconds: int) -> int:
+    async def instruct_reclaim(
+        self, node_name: str, grace_seconds: int, preemptor_priority: int
+    ) -> int:
         """Have a Node cordoned and emptied; returns how many the operator started on.
+
+        `preemptor_priority` is that of the pods which wait for it, 0 when none do.
 
         Unavailable when the session ends first; TimeoutError after 30 s.
         """
@@ -66,6 +70,7 @@ class Session:
             instruction_id=f"reclaim-{next(self._numbers)}",
             nodes=[node_name],
             grace_period_seconds=grace_seconds,
+            preemptor_priority=preemptor_priority,
         )
         message = wire.ShardMessage(reclaim_instruction=instruction)
         return await self._ask(self._acks, instruction.instruction_id, message)

@@ -12,6 +12,8 @@ from bigfleet.observe import metrics
 from bigfleet.services.shard.session import Ending, Session
 
 _log = logging.getLogger(__name__)
+# As long as a Kubernetes name.
+MAX_CLUSTER_ID = 253
 
 # Takes a roll-up of the named cluster; returns "" or why it is not in force.
 TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], str]
@@ -52,8 +54,9 @@ class Sessions:
     def open(self, hello: shard_pb2.Hello) -> Session:
         """Begin a cluster's session: acknowledge, then replay. InvalidInput without a cluster."""
         cluster = hello.cluster_id
-        if not cluster:
-            raise InvalidInput("Hello: cluster_id", cluster, "is empty; name the cluster")
+        if not 0 < len(cluster) <= MAX_CLUSTER_ID or not cluster.isprintable():
+            cure = f"is not a name of 1 to {MAX_CLUSTER_ID} printable characters"
+            raise InvalidInput("Hello: cluster_id", cluster[:80], cure)
         older = self._by_cluster.get(cluster)
         if older is not None:
             older.end(Ending(True, f"a newer session of cluster {cluster} replaced this one"))

@@ -15,7 +15,8 @@ class Settings:
 
     `provider_address` is host:port. `state_directory` keeps the epoch and must not be shared with
     another shard. `cycle_seconds` is the longest time between two decisions. `journal` gets the
-    machines' stories as JSON lines. `engine` tunes the decisions themselves.
+    machines' stories as JSON lines. `engine` tunes the decisions themselves. While
+    `actuation_paused` all is decided, shown and counted, and nothing is ordered.
     """
 
     shard_id: str
@@ -28,6 +29,7 @@ class Settings:
     cycle_seconds: float = 1.0
     execute_concurrency: int = 64
     journal: Path | None = None
+    actuation_paused: bool = False
     engine: EngineSettings = field(default_factory=EngineSettings)
 
     def __post_init__(self) -> None:

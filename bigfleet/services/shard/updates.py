@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
 from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
-from bigfleet.services.shard.inventory import Inventory, MachineView, Transition
+from bigfleet.services.shard.inventory import Inventory
+from bigfleet.services.shard.views import MachineView, Transition
 
 
 def of_cluster(inventory: Inventory, cluster: str) -> Iterator[shard_pb2.ShardMessage]:

@@ -27,7 +27,7 @@ from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 
 
 @dataclass

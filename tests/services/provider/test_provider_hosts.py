@@ -23,8 +23,14 @@ class SlowHost:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     node_gone: asyncio.Event = field(default_factory=asyncio.Event)
     trouble: str = ""
+    sold_out: bool = False
     powered_off: list[str] = field(default_factory=list)
     booted: list[tuple[str, bytes]] = field(default_factory=list)
+
+    async def acquire(self, machine: Machine) -> None:
+        """At once, unless it is `sold_out`."""
+        if self.sold_out:
+            raise HostFailure(f"no {machine.instance_type} left")
 
     async def boot(self, boot: Boot, timeout_seconds: float) -> None:
         """Ready on `ready`; fails with `trouble`, or when that takes too long."""
@@ -79,6 +85,19 @@ async def test_configured_means_that_the_node_is_ready(tmp_path: Path) -> None:
         assert host.booted == [("m-0.2", b"blob")]
         host.ready.set()
         assert (await subject.reaches("m-0", wire.CONFIGURED)).cluster == "c"
+
+
+async def test_a_machine_that_nobody_sells_fails(tmp_path: Path) -> None:
+    """FAILED with the seller's reason and without a cluster; Delete gives the slot back."""
+    host = SlowHost(sold_out=True)
+    async with provider(settings(tmp_path), host) as channel:
+        subject = Subject(channel, blob)
+        shard = subject.shard()
+        await shard.create("m-0")
+        failed = await subject.reaches("m-0", wire.FAILED)
+        assert (failed.last_error, failed.cluster) == ("no m6i.large left", "")
+        await shard.delete("m-0")
+        await subject.reaches("m-0", wire.SPECULATIVE)
 
 
 @pytest.mark.parametrize("trouble", ["the bootstrap blob cannot be used", ""])

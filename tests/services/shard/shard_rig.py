@@ -81,13 +81,14 @@ class SessionClient:
         self.helpful = helpful
         self.status: grpc.StatusCode | None = None
         self.details = ""
-        self._call = call
+        self._call, self._writing = call, asyncio.Lock()
         self._news = asyncio.Condition()
         self._hearing = asyncio.create_task(self._hear())
 
     async def say(self, **message: Any) -> None:
         """Send one OperatorMessage."""
-        await self._call.write(shard_pb2.OperatorMessage(**message))
+        async with self._writing:  # a stream takes one write at a time
+            await self._call.write(shard_pb2.OperatorMessage(**message))
 
     async def roll_up(self, *needs: Need) -> shard_pb2.Acknowledgement:
         """Send a roll-up and wait for what the shard says to it."""
@@ -152,6 +153,7 @@ class Rig:
 
     def __init__(self, serving: role.Serving, channel: grpc.aio.Channel, journal: Path) -> None:
         self.shard = serving.shard
+        self.address = f"127.0.0.1:{serving.port}"
         self.channel = channel
         self._journal = journal
         self._operators: list[SessionClient] = []

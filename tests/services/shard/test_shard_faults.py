@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shard_rig import Rig, eventually, machine, need, shard, states
@@ -16,7 +18,7 @@ from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.engine.decision import Decision
-from bigfleet.model.machine import MachineState
+from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.observe.metrics import REGISTRY
 from bigfleet.ports.provider import Fence, Listing, Operation
 from bigfleet.services.provider.role import serving as serving_provider
@@ -196,16 +198,17 @@ def _dropped() -> float:
 
 async def test_an_order_whose_machine_moved_is_not_carried_out(tmp_path: Path) -> None:
     """A machine that fails while its operator still thinks is not configured."""
-    provider = MemoryProvider([machine("m-1")])
+    fixed = CapacityType.BARE_METAL
+    provider = MemoryProvider([machine("m-1", capacity_type=fixed)])
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator(helpful=False)
         await operator.roll_up(need())
         heard = await operator.hears(lambda m: m.bootstrap_request.request_id != "")
-        provider.report(machine("m-1", _S.FAILED, last_error="fan"))
+        provider.report(machine("m-1", _S.FAILED, capacity_type=fixed))
         await eventually(lambda: rig.shard.inventory.state("m-1") is _S.FAILED)
         await operator.say(bootstrap_response=_blob(heard))
         await eventually(lambda: "overtaken" in str(rig.journal("m-1")))
-    assert provider.orders == []
+    assert "CONFIGURE" not in [kind for kind, _ in states(provider.orders)]
 
 
 async def test_a_failing_decision_makes_the_shard_unready_not_dead(tmp_path: Path) -> None:
@@ -285,3 +288,48 @@ async def test_it_works_with_a_provider_over_the_wire(tmp_path: Path) -> None:
             await operator.roll_up(need())
             update = await operator.hears_state("m-1", _S.CONFIGURED)
     assert update.provider_id == "bigfleet://kwok/m-1"
+
+
+async def test_sessions_do_not_wait_for_a_decision(tmp_path: Path) -> None:
+    """While a decision takes its time in its thread, roll-ups are acknowledged."""
+    thinking, done = threading.Event(), threading.Event()
+    async with shard(MemoryProvider(), tmp_path) as rig:
+        operator = await rig.operator()
+        decide = rig.shard.cycle.decide
+
+        def slow(*given: Any) -> Decision:
+            thinking.set()
+            done.wait(10)
+            return decide(*given)
+
+        rig.shard.cycle.decide = slow
+        try:
+            await eventually(thinking.is_set)
+            assert (await operator.roll_up(need())).rejected == ""
+        finally:
+            done.set()
+
+
+async def test_a_paused_shard_decides_and_orders_nothing(tmp_path: Path) -> None:
+    """What it would do is counted; what it knows is shown as ever."""
+    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    async with shard(provider, tmp_path, actuation_paused=True) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need())
+        labels = {"kind": "Bootstrap"}
+        name = "bigfleet_shard_actions_suppressed_total"
+        await eventually(lambda: (REGISTRY.get_sample_value(name, labels) or 0) > 1)
+        assert rig.shard.cycle.not_ready() == ""
+    assert provider.orders == []
+
+
+async def test_a_lasting_lack_is_told_once_with_its_reason(tmp_path: Path) -> None:
+    """A need that is short for more than five cycles has a journal line that says why."""
+    async with shard(MemoryProvider([machine("m-1", zone="b")]), tmp_path) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need())
+        await eventually(lambda: rig.shard.cycle.count > 15)
+    lines = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
+    (told,) = [line for line in lines if line["event"] == "need-short"]
+    assert told["lacks"] == {"cpu": "4"}
+    assert told["note"] == "no machine of the fleet could ever serve it"

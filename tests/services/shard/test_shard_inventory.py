@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from shard_rig import machine, need
 
 from bigfleet.engine.decision import ActionKind
-from bigfleet.engine.snapshot import NONE, Fleet
+from bigfleet.engine.snapshot import NONE, Demand, Fleet
 from bigfleet.model.machine import Machine, MachineState
-from bigfleet.model.need import Need
-from bigfleet.services.shard.assignment import NeedKey, to_metadata
+from bigfleet.model.need import Need, NeedKey
+from bigfleet.services.shard.assignment import to_metadata
 from bigfleet.services.shard.identities import Identities
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.inventory import Inventory
@@ -37,11 +37,12 @@ def order(
 
 
 def fleet(kept: Inventory, *orders: Order, position: int = NONE) -> Fleet:
-    return kept.attributed(kept.snapshot(orders), orders, lambda _: position)
+    seen, wants = kept.snapshot(orders)
+    return wants.over(seen, dict.fromkeys(wants.keys, position))
 
 
 def bound(machine_id: str, wanted: Need, cluster: str = "east") -> Machine:
-    metadata = to_metadata(cluster, wanted)
+    metadata = to_metadata(wanted)
     return machine(machine_id, _S.CONFIGURED, cluster, shard_metadata=metadata)
 
 
@@ -117,7 +118,7 @@ def test_purpose_is_restored_from_the_providers_keeping() -> None:
     view = kept.view("m-1")
     assert view is not None
     assert view.need == NeedKey("east", *wanted.key)
-    damaged = {**to_metadata("east", wanted), "bigfleet.lucy.sh/assigned-priority": "high"}
+    damaged = {**to_metadata(wanted), "bigfleet.lucy.sh/assigned-priority": "high"}
     stranger = machine("m-2", _S.CONFIGURED, "east", shard_metadata=damaged)
     kept = inventory(stranger)
     assert fleet(kept).priority[0] == 0
@@ -147,8 +148,20 @@ def test_an_order_shows_as_where_it_leads(
     if kind is ActionKind.BOOTSTRAP:
         assert seen.clusters[seen.cluster[0]] == "east"
         assert seen.priority[0] == 5
-    kept.apply([machine("m-1", _S.FAILED)], 1)
-    assert fleet(kept, under_way).state[0] == _S.FAILED
+    moved_on = _S.SPECULATIVE if kind is ActionKind.DELETE else _S.FAILED
+    kept.apply([machine("m-1", moved_on)], 1)
+    assert fleet(kept, under_way).state[0] == moved_on
+
+
+def test_a_machine_taken_for_a_need_is_shown_as_that_needs() -> None:
+    """It drains out of its cluster, and already belongs to the need that waits for it."""
+    kept = inventory(bound("m-1", need(), "west"))
+    waiting = NeedKey("east", *need(priority=9).key)
+    under_way = replace(order(ActionKind.RECLAIM, "m-1", None, "west"), need_key=waiting)
+    seen, wants = kept.snapshot([under_way])
+    assert seen.state[0] == _S.DRAINING
+    assert seen.clusters[seen.cluster[0]] == "west"
+    assert wants.over(seen, {waiting: 4}).wanted_by.tolist() == [4]
 
 
 def test_a_machine_being_created_stays_with_its_need() -> None:
@@ -158,7 +171,7 @@ def test_a_machine_being_created_stays_with_its_need() -> None:
     kept.apply([machine("m-1", _S.CREATING)], 1)
     assert fleet(kept, position=2).wanted_by[0] == 2
     kept.apply([machine("m-1")], 2)
-    assert fleet(kept, position=2).wanted_by[0] == NONE
+    assert fleet(kept, position=2).wanted_by[0] == 2
 
 
 def test_a_snapshot_does_not_change_afterwards() -> None:
@@ -173,7 +186,7 @@ def test_rows_are_tied_by_id() -> None:
     """tie_break orders rows as their ids order, whatever the order of their arrival."""
     kept = inventory(machine("m-2"), machine("m-10"), machine("m-1"))
     ranks = fleet(kept).tie_break
-    assert [kept.id(int(row)) for row in np.argsort(ranks)] == ["m-1", "m-10", "m-2"]
+    assert [kept.ids[row] for row in np.argsort(ranks)] == [b"m-1", b"m-10", b"m-2"]
 
 
 def test_forgotten_kinds_and_needs_make_room() -> None:
@@ -241,14 +254,54 @@ def test_an_overtaken_order_is_dropped_unless_it_was_sent() -> None:
     assert orders.of("m-1") is sent
 
 
+def claimed(kept: Inventory, claims: list[int], needs: list[Need], now_seconds: float) -> None:
+    """A decision whose needs, all of cluster east, counted these machines."""
+    east = kept.snapshot([])[0].clusters.index("east")
+    demand = Demand(needs, np.full(len(needs), east, np.int32), frozenset())
+    keys = [NeedKey("east", *wanted.key) for wanted in needs]
+    kept.note_claims(np.array(claims, np.int32), demand, keys, now_seconds)
+
+
+def wanted_by(kept: Inventory, needs: list[Need]) -> list[int]:
+    place = {NeedKey("east", *wanted.key): index for index, wanted in enumerate(needs)}
+    seen, wants = kept.snapshot([])
+    return [int(index) for index in wants.over(seen, place).wanted_by]
+
+
 def test_what_a_decision_counted_is_counted_likewise_next_time() -> None:
-    """A machine that another need counts now is that need's until a decision says otherwise."""
-    first, second = NeedKey("east", "f1", ""), NeedKey("east", "f2", "")
-    kept = inventory(bound("m-1", need()), machine("m-2", _S.IDLE))
-    kept.note_claims(np.array([1, 1], np.int32), [first, second], 7.0)
-    place = {first: 0, second: 1}
-    seen = kept.attributed(kept.snapshot([]), [], lambda key: place.get(key, NONE))
-    assert seen.wanted_by.tolist() == [1, NONE]
+    """Whatever its state, a machine is the need's that counted it last; one at work that nobody
+    counts stays its former need's, any other is nobody's then.
+    """
+    needs = [need(priority=1), need(priority=2)]
+    kept = inventory(
+        bound("m-1", needs[0]), machine("m-2"), machine("m-3", _S.SPECULATIVE), machine("m-4")
+    )
+    claimed(kept, [1, 1, 0, NONE], needs, 7.0)
+    assert wanted_by(kept, needs) == [1, 1, 0, NONE]
+    claimed(kept, [NONE, NONE, NONE, 0], needs, 8.0)
+    assert wanted_by(kept, needs) == [1, NONE, NONE, 0]
+
+
+def test_a_machine_is_worth_what_it_serves_now() -> None:
+    """Priority and penalties follow the claim, not what the machine was once bound for."""
+    needs = [need(priority=1), need(priority=2)]
+    kept = inventory(bound("m-1", needs[0]))
+    claimed(kept, [1], needs, 7.0)
+    assert fleet(kept).priority.tolist() == [2]
+
+
+def test_a_drained_machine_stays_promised() -> None:
+    """From its draining to its being idle it is the need's that it was drained for, and not the
+    one's that its metadata still names.
+    """
+    needs = [need(priority=1), need(priority=9)]
+    kept = Inventory(Interned(), lambda _: NeedKey("east", *needs[1].key))
+    kept.apply([bound("m-1", needs[0])], 1)
+    kept.apply([replace(bound("m-1", needs[0]), state=_S.DRAINING)], 2)
+    assert wanted_by(kept, needs) == [1]
+    kept.apply([machine("m-1")], 3)
+    assert wanted_by(kept, needs) == [1]
+    assert fleet(kept).priority.tolist() == [1], "it keeps the worth of what it last served"
 
 
 def test_a_machine_that_nobody_counts_knows_since_when() -> None:
@@ -256,8 +309,8 @@ def test_a_machine_that_nobody_counts_knows_since_when() -> None:
     kept = inventory(bound("m-1", need()))
     since = []
     for now, claim in ((5.0, NONE), (6.0, NONE), (7.0, 0), (8.0, NONE)):
-        kept.note_claims(np.array([claim], np.int32), [NeedKey("east", "f", "")], now)
-        since.append(kept.snapshot([]).unused_since_seconds[0])
+        claimed(kept, [claim], [need()], now)
+        since.append(fleet(kept).unused_since_seconds[0])
     assert since[:2] == [5.0, 5.0]
     assert math.isnan(since[2])
     assert since[3] == 8.0

@@ -1,0 +1,37 @@
+"""Flags that several roles and commands share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def server_flags(role: argparse.ArgumentParser) -> None:
+    """Where it listens, keeps its state, and is observed."""
+    role.add_argument("--listen", type=address, required=True, metavar="HOST:PORT")
+    role.add_argument("--state", type=Path, required=True, metavar="DIR")
+    observe_flag(role)
+
+
+def observe_flag(role: argparse.ArgumentParser) -> None:
+    """Where it is observed."""
+    role.add_argument(
+        "--observe",
+        type=address,
+        required=True,
+        metavar="HOST:PORT",
+        help="serves /healthz, /readyz and /metrics",
+    )
+
+
+def kubeconfig_flag(role: argparse.ArgumentParser) -> None:
+    """Which cluster it works in."""
+    role.add_argument("--kubeconfig", type=Path, help="default: the cluster this pod runs in")
+
+
+def address(text: str) -> tuple[str, int]:
+    """HOST:PORT; ArgumentTypeError for anything else."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return host, int(port)

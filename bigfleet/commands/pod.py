@@ -1,0 +1,106 @@
+"""What a cluster says about one pod: where it is, and what its CapacityRequest asks for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.controllers.operator.demand import RequestSpec, demand_of
+from bigfleet.controllers.pod_controller.pods import POD_UID_LABEL
+from bigfleet.controllers.running import connect
+from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
+
+
+class _Metadata(msgspec.Struct):
+    uid: str
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Request(msgspec.Struct):
+    spec: RequestSpec
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Requests(msgspec.Struct):
+    items: list[_Request]
+
+
+@dataclass(frozen=True)
+class PodFacts:
+    """`node` is "" until the pod is bound. `need` is (profile fingerprint, group) of what it asks
+    for, None without a usable CapacityRequest; then `trouble` says why. `acknowledged` once the
+    shard is known to have heard of it.
+    """
+
+    name: str
+    phase: str
+    node: str
+    need: tuple[str, str] | None
+    acknowledged: bool
+    trouble: str
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON knows it."""
+        return asdict(self)
+
+
+async def read_pod(kubeconfig: Path | None, namespace: str, name: str) -> PodFacts:
+    """The pod as its cluster shows it.
+
+    UnknownObject when there is no such pod, Unavailable when the cluster refuses or does not
+    answer, InvalidInput without access to it.
+    """
+    async with await connect(kubeconfig) as client:
+        try:
+            return await _read(client, namespace, name)
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                raise UnknownObject(f"there is no pod {namespace}/{name}") from None
+            raise Unavailable(str(error)) from None
+        except NO_ANSWER as error:
+            raise Unavailable(f"the pod's cluster does not answer: {error!r}") from None
+
+
+async def _read(client: KubeClient, namespace: str, name: str) -> PodFacts:
+    raw = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+    pod = msgspec.json.decode(raw, type=_Pod)
+    path = f"{GROUP_VERSION}/namespaces/{namespace}/capacityrequests"
+    selector = {"labelSelector": f"{POD_UID_LABEL}={pod.metadata.uid}"}
+    found = msgspec.json.decode(await client.get(path, selector), type=_Requests).items
+    need, trouble = _need(namespace, found)
+    return PodFacts(
+        name=f"{namespace}/{name}",
+        phase=pod.status.phase,
+        node=pod.spec.node_name,
+        need=need,
+        acknowledged=any(request.status.phase == "Acknowledged" for request in found),
+        trouble=trouble,
+    )
+
+
+def _need(namespace: str, found: list[_Request]) -> tuple[tuple[str, str] | None, str]:
+    if not found:
+        return None, "it has no CapacityRequest: does the pod controller run, and see it?"
+    try:
+        demand = demand_of(namespace, found[0].spec)
+    except InvalidInput as error:
+        return None, f"its CapacityRequest makes no sense, so nobody counts it: {error}"
+    return (demand.profile.fingerprint, demand.group), ""

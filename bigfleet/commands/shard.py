@@ -1,0 +1,112 @@
+"""`bigfleet shard`: its flags, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from bigfleet.commands.flags import server_flags
+from bigfleet.model.machine import CapacityType
+
+Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+
+
+def add(roles: Any) -> None:
+    """Add the role to the parser's `roles`."""
+    _flags(roles.add_parser("shard", help="decides which machines go where"))
+
+
+def _shard(flags: argparse.Namespace) -> Role:
+    from bigfleet.engine.snapshot import Settings as EngineSettings
+    from bigfleet.engine.snapshot import VictimWeights
+    from bigfleet.services.shard import role as shard
+    from bigfleet.services.shard.settings import Settings as ShardSettings
+
+    (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
+    settings = ShardSettings(
+        shard_id=flags.shard_id,
+        listen_host=listen_host,
+        listen_port=listen_port,
+        observe_host=observe_host,
+        observe_port=observe_port,
+        provider_address=flags.provider,
+        state_directory=flags.state,
+        cycle_seconds=flags.cycle,
+        execute_concurrency=flags.execute_concurrency,
+        journal=flags.journal,
+        actuation_paused=flags.actuation_paused,
+        engine=EngineSettings(
+            reclaim_cap_fraction=flags.reclaim_cap_fraction,
+            reclaim_hold_seconds=flags.reclaim_hold,
+            reservation_seconds=flags.reservation,
+            victim_weights=VictimWeights(*flags.victim_weights),
+            idle_hold_seconds={
+                CapacityType.ON_DEMAND: flags.on_demand_hold,
+                CapacityType.SPOT: flags.spot_hold,
+            },
+        ),
+    )
+    return lambda stop: shard.run(settings, stop)
+
+
+def _flags(role: argparse.ArgumentParser) -> None:
+    server_flags(role)
+    role.add_argument("--shard-id", required=True)
+    role.add_argument("--provider", required=True, metavar="HOST:PORT")
+    role.add_argument(
+        "--cycle", type=float, default=1.0, metavar="SECONDS", help="longest time between decisions"
+    )
+    role.add_argument("--execute-concurrency", type=int, default=64, metavar="N")
+    role.add_argument("--journal", type=Path, help="where machine stories go (JSON lines)")
+    role.add_argument(
+        "--actuation-paused", action="store_true", help="decide and show, but order nothing"
+    )
+    _decision_flags(role)
+    role.set_defaults(build=_shard)
+
+
+def _decision_flags(role: argparse.ArgumentParser) -> None:
+    role.add_argument(
+        "--reclaim-cap-fraction",
+        type=float,
+        default=0.05,
+        metavar="SHARE",
+        help="of a cluster's machines, how many may be reclaimed in one cycle",
+    )
+    role.add_argument(
+        "--reclaim-hold",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="how long nobody must have needed a machine before it is reclaimed",
+    )
+    role.add_argument(
+        "--reservation",
+        type=float,
+        default=900.0,
+        metavar="SECONDS",
+        help="how long machines are kept for a need that does not have all of them yet",
+    )
+    role.add_argument(
+        "--victim-weights",
+        type=_weights,
+        default=(1.0, 0.1, 0.1, 0.1),
+        metavar="GAP,DRAIN,INTERRUPTION,RECLAMATION",
+        help="what counts in the choice of a victim (default: 1,0.1,0.1,0.1)",
+    )
+    role.add_argument("--on-demand-hold", type=float, default=600.0, metavar="SECONDS")
+    role.add_argument("--spot-hold", type=float, default=60.0, metavar="SECONDS")
+
+
+def _weights(text: str) -> tuple[float, ...]:
+    try:
+        weights = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        weights = ()
+    if len(weights) != 4 or not all(0 <= weight < math.inf for weight in weights):
+        raise argparse.ArgumentTypeError(f"{text!r} is not four weights >= 0, with commas between")
+    return weights

@@ -1,0 +1,42 @@
+"""`bigfleet why`: asks a live shard about a need, a machine or a pod."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+
+def add(roles: Any) -> None:
+    """Add the command to the parser's `roles`."""
+    role = roles.add_parser("why", help="asks a shard why a need, a machine or a pod is as it is")
+    role.add_argument("--shard", required=True, metavar="HOST:PORT")
+    about = role.add_mutually_exclusive_group(required=True)
+    about.add_argument(
+        "--need",
+        metavar="CLUSTER[/PROFILE[/GROUP]]",
+        help="PROFILE is a fingerprint or its beginning; without it all needs of the cluster",
+    )
+    about.add_argument("--machine", metavar="ID")
+    about.add_argument("--pod", metavar="NAMESPACE/NAME", help="needs --kubeconfig outside a pod")
+    role.add_argument("--kubeconfig", type=Path, help="of the pod's cluster")
+    role.add_argument("--cluster", default="", help="the pod's cluster, where two have such a need")
+    role.add_argument("--json", action="store_true", help="all that the shard said, for programs")
+    role.set_defaults(build=lambda flags: partial(_run, flags))
+
+
+async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
+    """Ask and print; there is nothing to stop."""
+    del stop
+    from bigfleet.commands import asking  # other roles need none of its libraries
+
+    if flags.machine:
+        question = asking.about_machine(flags.machine)
+    elif flags.need:
+        question = asking.about_need(flags.need)
+    else:
+        question = asking.about_pod(flags.pod, flags.kubeconfig, flags.cluster)
+    said = await asking.ask(flags.shard, question)
+    print(said.as_json() if flags.json else said.as_text())

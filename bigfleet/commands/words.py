@@ -1,0 +1,154 @@
+"""A shard's answers in plain sentences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from bigfleet.api.v1alpha1 import capacity_pb2, provider_pb2
+from bigfleet.api.v1alpha1 import shardread_pb2 as wire
+from bigfleet.commands.pod import PodFacts
+
+_NANOS = 1_000_000_000
+_NAMED_MACHINES = 3
+
+
+def pod(facts: PodFacts) -> list[str]:
+    """Where a pod is, and whether anybody knows what it asks for."""
+    where = f"bound to node {facts.node}" if facts.node else "not bound to a node"
+    lines = [f"Pod {facts.name} is {facts.phase or 'of no phase yet'}, {where}."]
+    if facts.trouble:
+        lines.append(f"{facts.trouble[0].upper()}{facts.trouble[1:]}.")
+    elif facts.need:
+        heard = "has been acknowledged" if facts.acknowledged else "is not acknowledged yet"
+        lines.append(f"Its CapacityRequest {heard}; its profile is {facts.need[0]}.")
+    return lines
+
+
+def need(view: wire.NeedView) -> list[str]:
+    """What a need asks for, what could serve it, what it got at what cost, and what it lacks."""
+    return [
+        f"Need {view.cluster_id}/{view.profile_fingerprint}, priority {view.need.priority}, asks "
+        f"for {_amounts(view.need.aggregate_resources)}{_unit(view)}.",
+        *_shape(view),
+        *_matched(view),
+        *_chosen(view),
+        *_missing(view),
+    ]
+
+
+def _unit(view: wire.NeedView) -> str:
+    return f" in units of {_amounts(view.need.min_unit)}" if view.need.min_unit else ""
+
+
+def _shape(view: wire.NeedView) -> Iterator[str]:
+    if view.need.group.startswith("folded:"):
+        yield "  It stands for gangs each of which fits on one machine; a unit is a whole gang."
+    elif view.need.group:
+        yield f"  It is the gang {view.need.group}."
+    for term in view.need.spread:
+        if term.when_unsatisfiable == capacity_pb2.TopologySpread.DO_NOT_SCHEDULE:
+            yield f"  It spreads over {term.topology_key}, skew at most {term.max_skew}."
+
+
+def _matched(view: wire.NeedView) -> Iterator[str]:
+    for each in view.by_requirement:
+        yield f"  {each.requirement}: {each.machines} machines."
+    supply, usable = view.matching_supply, view.usable_supply
+    yield f"  Meeting all of it: {_supply(supply)}; large enough for a unit: {_supply(usable)}."
+
+
+def _supply(supply: wire.MatchingSupply) -> str:
+    counts = (
+        (supply.configured, "at work"),
+        (supply.idle, "idle"),
+        (supply.speculative, "to be bought"),
+    )
+    return ", ".join(f"{count} {what}" for count, what in counts if count) or "none"
+
+
+def _chosen(view: wire.NeedView) -> Iterator[str]:
+    if not view.counted:
+        yield "  It has no machine."
+    kinds: dict[tuple[str, str, str, str, float], list[str]] = {}
+    for each in view.counted:
+        state = provider_pb2.MachineState.Name(each.state)
+        kind = state, each.ordered, each.instance_type, each.zone, each.cost_per_hour
+        kinds.setdefault(kind, []).append(each.machine_id)
+    for (state, ordered, instance_type, zone, cost), names in kinds.items():
+        order = f", {ordered} ordered" if ordered else ""
+        named = ", ".join(names[:_NAMED_MACHINES]) + (", ..." if names[_NAMED_MACHINES:] else "")
+        what = f"{len(names)} x {instance_type} in {zone}, {state}{order}"
+        yield f"  It has {what}, ${cost:.4g} an hour each: {named}."
+
+
+def _missing(view: wire.NeedView) -> Iterator[str]:
+    if view.satisfied:
+        yield "  Nothing is lacking. A pod that waits all the same waits for its scheduler."
+        return
+    lacks = _amounts(view.residual_deficit.resources)
+    yield f"  It lacks {lacks}, for {view.age_cycles_unmet} cycles: {view.unmet_reason_text}."
+    yield (
+        f"  Of the usable machines {view.free_count} are free and {view.lower_priority_count} "
+        "serve lower priorities."
+    )
+    for each in view.same_candidates:
+        yield f"  Domain {each.domain} could hold {each.coverage_per_mille / 10:g} % of it."
+
+
+def machine(view: wire.MachineView) -> list[str]:
+    """What a machine is, whom it serves, what is being done to it, and what happened to it."""
+    known = view.machine
+    state = provider_pb2.MachineState.Name(known.state)
+    where = f" in cluster {known.cluster}" if known.cluster else ""
+    kind = known.labels.get("node.kubernetes.io/instance-type", "?")
+    zone = known.labels.get("topology.kubernetes.io/zone", "?")
+    return [
+        f"Machine {known.id} is {state}{where}: a {kind} in {zone} at "
+        f"${known.price_per_hour:.4g} an hour, interruption probability "
+        f"{known.interruption_probability:g} an hour.",
+        *_purpose(view),
+        *_under_way(view),
+        *(f"  {_line(line)}" for line in view.story),
+    ]
+
+
+def _purpose(view: wire.MachineView) -> Iterator[str]:
+    if view.HasField("counted_by"):
+        yield f"  It counts for {_reference(view.counted_by)}."
+    else:
+        yield "  No need counts it."
+        if view.HasField("meant_for"):
+            yield f"  It was last meant for {_reference(view.meant_for)}."
+    if view.unused_since_unix_nanos:
+        yield f"  It has been unused since {_moment(view.unused_since_unix_nanos)}."
+
+
+def _under_way(view: wire.MachineView) -> Iterator[str]:
+    if view.machine.last_error:
+        yield f"  Its last error: {view.machine.last_error}."
+    if view.order:
+        yield f"  An order is under way: {view.order}."
+    if view.evicting:
+        whom = _reference(view.evicted_for) if view.HasField("evicted_for") else "nobody"
+        yield f"  Its Node is being emptied, for {whom}."
+
+
+def _reference(need: wire.NeedReference) -> str:
+    group = f", group {need.group}" if need.group else ""
+    name = f"{need.cluster_id}/{need.profile_fingerprint}"
+    return f"need {name} (priority {need.priority}{group})"
+
+
+def _line(line: wire.StoryLine) -> str:
+    fields = {k: v for k, v in sorted(line.fields.items()) if k not in ("machine", "decided")}
+    said = " ".join(f"{name}={value}" for name, value in fields.items())
+    return f"{_moment(line.at_unix_nanos)} {line.event} {said}".rstrip()
+
+
+def _moment(unix_nanos: int) -> str:
+    return datetime.fromtimestamp(unix_nanos / _NANOS, UTC).strftime("%H:%M:%S.%f")[:-3] + "Z"
+
+
+def _amounts(quantities: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {quantity}" for name, quantity in sorted(quantities.items()))

@@ -1,0 +1,118 @@
+"""A shard's parts, put together."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from bigfleet.engine.decide import decide
+from bigfleet.ports.clock import Clock
+from bigfleet.ports.provider import CapacityProvider
+from bigfleet.ports.store import EvictionStore
+from bigfleet.services.shard import updates
+from bigfleet.services.shard.actuation import Actuation
+from bigfleet.services.shard.cycle import Cycle
+from bigfleet.services.shard.evictions import Evictions
+from bigfleet.services.shard.execution import Execution
+from bigfleet.services.shard.fences import Fences
+from bigfleet.services.shard.hints import Hints
+from bigfleet.services.shard.interning import Interned
+from bigfleet.services.shard.inventory import Inventory
+from bigfleet.services.shard.journal import Journal
+from bigfleet.services.shard.machine_inspection import MachineInspection
+from bigfleet.services.shard.needs import NeedsTable
+from bigfleet.services.shard.orders import Orders
+from bigfleet.services.shard.reconciler import Reconciler
+from bigfleet.services.shard.rollups import RollUps
+from bigfleet.services.shard.sessions import Sessions
+from bigfleet.services.shard.settings import Settings
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The parts of one shard, wired together; nothing happens until `run`."""
+
+    epoch: int
+    sessions: Sessions
+    inventory: Inventory
+    needs: NeedsTable
+    cycle: Cycle
+    actuation: Actuation
+    machines: MachineInspection
+
+    async def run(self) -> None:
+        """Decide and act until cancelled."""
+        async with asyncio.TaskGroup() as parts:
+            parts.create_task(self.cycle.run())
+            parts.create_task(self.actuation.run())
+
+
+def assemble(
+    settings: Settings,
+    provider: CapacityProvider,
+    clock: Clock,
+    journal: Journal,
+    epoch: int,
+    evicting: EvictionStore,
+) -> Shard:
+    """All parts of a shard that is in its `epoch`."""
+    woken = asyncio.Event()
+    clusters: Interned[str] = Interned()
+    orders, evictions = Orders(), Evictions(evicting)
+    inventory = Inventory(clusters, evictions.need_of)
+    needs, hints = NeedsTable(clusters), Hints()
+    rollups = RollUps(needs, journal, clock, woken.set)
+    sessions = _sessions(epoch, rollups, needs, hints, inventory)
+    reconciler = Reconciler(provider, inventory, orders, sessions, journal, clock)
+    fences = Fences(settings.shard_id, epoch)
+    execution = Execution(
+        provider, sessions, inventory, orders, reconciler, evictions, fences, journal
+    )
+    actuation = _actuation(settings, execution, reconciler, clock, woken)
+    cycle = Cycle(
+        decide=decide,
+        settings=settings,
+        clock=clock,
+        needs=needs,
+        inventory=inventory,
+        orders=orders,
+        reconciler=reconciler,
+        actuation=actuation,
+        sessions=sessions,
+        hints=hints,
+        journal=journal,
+        evictions=evictions,
+        woken=woken,
+    )
+    machines = MachineInspection(inventory, orders, evictions, journal)
+    return Shard(epoch, sessions, inventory, needs, cycle, actuation, machines)
+
+
+def _sessions(
+    epoch: int, rollups: RollUps, needs: NeedsTable, hints: Hints, inventory: Inventory
+) -> Sessions:
+    def over(cluster: str) -> None:
+        needs.forget_held(cluster)
+        hints.forget(cluster)
+
+    return Sessions(
+        epoch, rollups.take, lambda cluster: updates.of_cluster(inventory, cluster), over
+    )
+
+
+def _actuation(
+    settings: Settings,
+    execution: Execution,
+    reconciler: Reconciler,
+    clock: Clock,
+    woken: asyncio.Event,
+) -> Actuation:
+    return Actuation(
+        execution,
+        execution.orders,
+        execution.journal,
+        clock,
+        settings.execute_concurrency,
+        done=woken.set,
+        doubt=reconciler.doubt,
+    )

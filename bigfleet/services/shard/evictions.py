@@ -1,0 +1,79 @@
+"""Machines whose Nodes are being emptied, whatever answers got lost and whoever died meanwhile.
+
+Between "empty this Node" and the provider's DRAINING lies a stretch in which nobody else knows that
+the machine is no supply any more. So an eviction is written down before its operator is told, and
+from then on it is carried through: the machine counts as draining, and the order is given again
+until the provider shows it elsewhere than at work in that cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bigfleet.engine.decision import ActionKind
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import NeedKey
+from bigfleet.ports.store import Eviction, EvictionStore
+from bigfleet.services.shard.inventory import Inventory
+from bigfleet.services.shard.orders import Order, Orders
+
+_NOT_GONE = (MachineState.CONFIGURED, MachineState.DRAINING)
+
+
+class Evictions:
+    """At most one per machine."""
+
+    def __init__(self, store: EvictionStore) -> None:
+        self._store = store
+        self._under_way = {eviction.machine_id: eviction for eviction in store.load()}
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def begin(self, order: Order) -> None:
+        """Write down what `order` is about to begin; BigFleetError when it cannot be written."""
+        eviction = Eviction(
+            order.machine_id,
+            order.cluster,
+            order.grace_seconds,
+            order.need_key,
+            order.preemptor_priority,
+        )
+        self._store.begun(eviction)
+        self._under_way[eviction.machine_id] = eviction
+
+    def of(self, machine_id: str) -> Eviction | None:
+        """The eviction under way for a machine."""
+        return self._under_way.get(machine_id)
+
+    def need_of(self, machine_id: str) -> NeedKey | None:
+        """The need for which a machine is emptied, None when for nobody or not at all."""
+        eviction = self._under_way.get(machine_id)
+        return None if eviction is None else eviction.need
+
+    def settle(self, inventory: Inventory) -> None:
+        """Forget those whose machine is neither at work in its cluster nor draining out of it."""
+        for eviction in list(self._under_way.values()):
+            view = inventory.view(eviction.machine_id)
+            there = view is not None and view.cluster == eviction.cluster
+            if not (there and inventory.state(eviction.machine_id) in _NOT_GONE):
+                del self._under_way[eviction.machine_id]
+                self._store.ended(eviction.machine_id)
+
+    def unattended(
+        self, inventory: Inventory, orders: Orders, now_seconds: float
+    ) -> Iterator[Order]:
+        """The order to give again for each machine that is still at work and has none."""
+        for eviction in self._under_way.values():
+            working = inventory.state(eviction.machine_id) is MachineState.CONFIGURED
+            if working and orders.of(eviction.machine_id) is None:
+                yield Order(
+                    kind=ActionKind.RECLAIM,
+                    machine_id=eviction.machine_id,
+                    cluster=eviction.cluster,
+                    need=None,
+                    grace_seconds=eviction.grace_seconds,
+                    decided_seconds=now_seconds,
+                    need_key=eviction.need,
+                    preemptor_priority=eviction.preemptor_priority,
+                )

@@ -1,0 +1,145 @@
+"""What the last cycle made of each need, and why: views for people, built only when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from bigfleet.api import codec
+from bigfleet.api.v1alpha1 import provider_pb2
+from bigfleet.api.v1alpha1 import shardread_pb2 as wire
+from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.explain import Counted, Explainer, Explanation
+from bigfleet.engine.normalise import normalise
+from bigfleet.model import resources
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.kinds import INSTANCE_TYPE_LABEL, ZONE_LABEL
+from bigfleet.services.shard.thinking import Thought
+
+_S = MachineState
+
+
+def needs(thought: Thought, request: wire.InspectNeedsRequest) -> Iterator[wire.NeedView]:
+    """The needs that `request` asks for, in the order in which they are served."""
+    explainer = Explainer(thought.fleet, thought.demand, thought.decision)
+    wanted = _wanted(thought, request)
+    shown = 0
+    for index, key in enumerate(thought.keys):
+        if key in wanted and not 0 < request.limit <= shown:
+            shown += 1
+            yield _view(thought, explainer.need(index))
+
+
+def _wanted(thought: Thought, request: wire.InspectNeedsRequest) -> set[NeedKey]:
+    """Keys as served. An asked need is looked up as reported, and then as what serves it."""
+    served = {key for key in thought.keys if _meets(key, request)}
+    asked, names = thought.view.asked, thought.view.fleet.clusters
+    reported = (
+        (need, cluster, NeedKey(names[cluster], *need.key))
+        for need, cluster in zip(asked.needs, asked.cluster.tolist(), strict=True)
+    )
+    for need, cluster, key in reported:
+        if _meets(key, request) and key not in served:
+            alone = replace(asked, needs=(need,), cluster=np.array([cluster], np.int32))
+            (folded,) = normalise(thought.view.fleet, alone).needs
+            served.add(NeedKey(key.cluster, *folded.key))
+    return served
+
+
+def _meets(key: NeedKey, request: wire.InspectNeedsRequest) -> bool:
+    return (
+        request.cluster_id in ("", key.cluster)
+        and key.fingerprint.startswith(request.profile_fingerprint)
+        and request.group in ("", key.group)
+    )
+
+
+def _view(thought: Thought, told: Explanation) -> wire.NeedView:
+    need, key = thought.demand.needs[told.need], thought.keys[told.need]
+    ordered = [counted.ordered for counted in told.counted]
+    view = wire.NeedView(
+        need=codec.need_to_wire(need),
+        cluster_id=key.cluster,
+        profile_fingerprint=key.fingerprint,
+        satisfied=not told.deficit,
+        residual_deficit=_amounts(told.deficit),
+        claimed_machine_count=len(told.counted),
+        bootstrap_count=ordered.count(ActionKind.BOOTSTRAP),
+        provision_count=ordered.count(ActionKind.PROVISION),
+        age_cycles_unmet=told.age_cycles,
+        matching_supply=_supply(told.matching),
+        usable_supply=_supply(told.usable),
+        by_requirement=[
+            wire.RequirementCount(requirement=text, machines=count)
+            for text, count in told.by_requirement.items()
+        ],
+        free_count=told.free,
+        lower_priority_count=told.lower,
+        counted=[_counted(thought, counted) for counted in told.counted],
+        preemption=_preemption(told),
+    )
+    _tell_domains(view, need.profile.same_key, thought, told)
+    if told.reason is not None:
+        view.unmet_reason = wire.NeedView.UnmetReason.Value(told.reason.name)
+        view.unmet_reason_text = told.reason.value
+    return view
+
+
+def _tell_domains(
+    view: wire.NeedView, same_key: str | None, thought: Thought, told: Explanation
+) -> None:
+    if same_key is None:
+        return
+    fleet = thought.fleet
+    labels = [fleet.flavours[fleet.flavour[c.row]].labels for c in told.counted]
+    view.same_domain = labels[0].get(same_key, "") if labels else ""
+    view.same_satisfiable = any(each.per_mille >= 1000 for each in told.domains)
+    view.same_candidates.extend(
+        wire.SameCandidate(
+            domain=each.domain,
+            coverage_per_mille=each.per_mille,
+            satisfiable=each.per_mille >= 1000,
+        )
+        for each in told.domains
+    )
+
+
+def _preemption(told: Explanation) -> wire.PreemptionView:
+    """Machines that other pods leave for this need, now or since earlier cycles."""
+    taken = [
+        counted
+        for counted in told.counted
+        if counted.state is _S.DRAINING or counted.ordered is ActionKind.PREEMPT
+    ]
+    freed = resources.add(counted.holds for counted in taken)
+    return wire.PreemptionView(victims_found=len(taken), capacity_freed=_amounts(freed))
+
+
+def _counted(thought: Thought, counted: Counted) -> wire.CountedMachine:
+    fleet = thought.fleet
+    labels = fleet.flavours[fleet.flavour[counted.row]].labels
+    return wire.CountedMachine(
+        machine_id=thought.machine_id(counted.row),
+        state=provider_pb2.MachineState.ValueType(counted.state),
+        cost_per_hour=counted.cost,
+        holds=_amounts(counted.holds),
+        ordered="" if counted.ordered is None else counted.ordered.value,
+        instance_type=labels.get(INSTANCE_TYPE_LABEL, ""),
+        zone=labels.get(ZONE_LABEL, ""),
+    )
+
+
+def _supply(by_state: Mapping[MachineState, int]) -> wire.MatchingSupply:
+    return wire.MatchingSupply(
+        idle=by_state.get(_S.IDLE, 0),
+        configured=by_state.get(_S.CONFIGURED, 0) + by_state.get(_S.CONFIGURING, 0),
+        speculative=by_state.get(_S.SPECULATIVE, 0),
+    )
+
+
+def _amounts(units: Mapping[str, int]) -> provider_pb2.Resources:
+    shown = {name: amount for name, amount in units.items() if amount}
+    return provider_pb2.Resources(resources=resources.texts(shown))

@@ -1,0 +1,100 @@
+"""One machine as the shard knows it: state, purpose, order under way, and its late story."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bigfleet.api.v1alpha1 import provider_pb2
+from bigfleet.api.v1alpha1 import shardread_pb2 as wire
+from bigfleet.engine.snapshot import NONE
+from bigfleet.model import resources
+from bigfleet.model.errors import UnknownObject
+from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.evictions import Evictions
+from bigfleet.services.shard.inventory import Inventory
+from bigfleet.services.shard.journal import Journal
+from bigfleet.services.shard.orders import Orders
+from bigfleet.services.shard.thinking import Thought
+from bigfleet.services.shard.views import MachineView
+
+_NANOS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class MachineInspection:
+    """Looks a machine up in everything that knows something of it."""
+
+    inventory: Inventory
+    orders: Orders
+    evictions: Evictions
+    journal: Journal
+
+    def view(self, machine_id: str, thought: Thought | None) -> wire.MachineView:
+        """The machine now, and what `thought`, the last decision, made of it.
+
+        UnknownObject for a machine that this shard does not have.
+        """
+        known = self.inventory.view(machine_id)
+        if known is None:
+            raise UnknownObject(f"machine {machine_id!r} is not among this shard's machines")
+        order, eviction = self.orders.of(machine_id), self.evictions.of(machine_id)
+        emptied_for = eviction.need if eviction else None
+        view = wire.MachineView(
+            machine=_machine(known, self.inventory.provider_name),
+            meant_for=known.need and _reference(known.need, thought),
+            order=order.kind.value if order else "",
+            evicting=eviction is not None,
+            evicted_for=emptied_for and _reference(emptied_for, thought),
+            story=[_line(told) for told in self.journal.story(machine_id)],
+        )
+        if thought is not None:
+            _tell_decision(view, machine_id, thought)
+        return view
+
+
+def _tell_decision(view: wire.MachineView, machine_id: str, thought: Thought) -> None:
+    rows = np.flatnonzero(np.asarray(thought.view.machine_ids) == machine_id.encode())
+    for row in rows.tolist():  # none while the machine is newer than the decision
+        claim = int(thought.decision.claimed_by[row])
+        if claim != NONE:
+            view.counted_by.MergeFrom(_reference(thought.keys[claim], thought))
+        unused_seconds = float(thought.fleet.unused_since_seconds[row])
+        if not np.isnan(unused_seconds):
+            view.unused_since_unix_nanos = int(unused_seconds * _NANOS)
+
+
+def _reference(key: NeedKey, thought: Thought | None) -> wire.NeedReference:
+    reference = wire.NeedReference(
+        cluster_id=key.cluster, profile_fingerprint=key.fingerprint, group=key.group
+    )
+    if thought is not None and key in thought.keys:
+        need = thought.demand.needs[thought.keys.index(key)]
+        reference.priority = need.profile.priority
+    return reference
+
+
+def _machine(known: MachineView, provider_name: str) -> provider_pb2.Machine:
+    kind = known.kind
+    return provider_pb2.Machine(
+        id=known.id,
+        state=provider_pb2.MachineState.ValueType(known.state),
+        host=provider_pb2.HostRef(provider=provider_name),
+        capacity_type=provider_pb2.CapacityType.ValueType(kind.capacity_type),
+        price_per_hour=kind.price_per_hour,
+        interruption_probability=kind.interruption_probability,
+        labels=kind.labels_of(known.id),
+        last_error=known.last_error,
+        allocatable=provider_pb2.Resources(resources=resources.texts(dict(kind.allocatable))),
+        cluster=known.cluster,
+    )
+
+
+def _line(told: dict[str, object]) -> wire.StoryLine:
+    fields = {name: str(value) for name, value in told.items() if name not in ("at", "event")}
+    at_seconds = told["at"]
+    assert isinstance(at_seconds, float)
+    return wire.StoryLine(
+        at_unix_nanos=int(at_seconds * _NANOS), event=str(told["event"]), fields=fields
+    )

@@ -1,0 +1,54 @@
+"""The gRPC face for people who look into a live shard; it changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from bigfleet.api.v1alpha1 import shardread_pb2 as wire
+from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadServicer as Servicer
+from bigfleet.model.errors import UnknownObject
+from bigfleet.services.shard import inspection
+from bigfleet.services.shard.cycle import Cycle
+from bigfleet.services.shard.machine_inspection import MachineInspection
+
+Context = grpc.aio.ServicerContext[Any, Any]
+_NANOS = 1_000_000_000
+
+
+class ShardReadServicer(Servicer):
+    """`ShardRead` over the last cycle. UNAVAILABLE before the first one has ended."""
+
+    def __init__(self, cycle: Cycle, machines: MachineInspection) -> None:
+        self._cycle, self._machines = cycle, machines
+
+    async def InspectNeeds(
+        self, request: wire.InspectNeedsRequest, context: Context
+    ) -> AsyncIterator[wire.InspectNeedsResponse]:
+        """A header, then the needs that are asked for, in the order in which they are served."""
+        thought = self._cycle.latest
+        if thought is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, self._cycle.not_ready())
+        header = wire.InspectNeedsHeader(
+            cycle=self._cycle.count,
+            computed_at_unix_nanos=int(thought.view.now_seconds * _NANOS),
+            total_needs=len(thought.keys),
+        )
+        yield wire.InspectNeedsResponse(header=header)
+        for view in inspection.needs(thought, request):
+            yield wire.InspectNeedsResponse(need=view)
+            await asyncio.sleep(0)  # an explanation takes a millisecond; sessions go on between two
+
+    async def InspectMachine(
+        self, request: wire.InspectMachineRequest, context: Context
+    ) -> wire.MachineView:
+        """The machine as it is known now."""
+        try:
+            return self._machines.view(request.machine_id, self._cycle.latest)
+        except UnknownObject as error:
+            await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+            raise

@@ -1,0 +1,96 @@
+"""The step from what is known to what should be done: pure, so that it may run in any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bigfleet.engine.carry import Carry
+from bigfleet.engine.decision import Decision
+from bigfleet.engine.explain import Explainer
+from bigfleet.engine.normalise import normalise
+from bigfleet.engine.reporting import MOST_ROWS, PATIENCE_CYCLES
+from bigfleet.engine.snapshot import Demand, Fleet, Settings
+from bigfleet.model import resources
+from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.wants import Wants
+
+Decide = Callable[[Fleet, Demand, Carry, Settings, float], Decision]
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known at one moment, safe from later changes. `asked` is the demand as reported,
+    `carry` what the last decision handed on, `machine_ids` names the rows.
+    """
+
+    fleet: Fleet
+    machine_ids: Sequence[bytes]
+    wants: Wants
+    asked: Demand
+    now_seconds: float
+    carry: Carry
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """A need that stays short, of what, and why."""
+
+    need: NeedKey
+    deficit: Mapping[str, int]
+    why: str
+
+    def fields(self) -> dict[str, object]:
+        """As the journal tells it."""
+        return {
+            "cluster": self.need.cluster,
+            "need": self.need.fingerprint,
+            "group": self.need.group,
+            "lacks": resources.texts(dict(sorted(self.deficit.items()))),
+            "note": self.why,
+        }
+
+
+@dataclass(frozen=True)
+class Thought:
+    """A decision and what it was made from: `demand` is `view.asked` in the shape in which it is
+    served, `keys` name its needs, and `complaints` tell of those that have come to stay short.
+    """
+
+    view: View
+    fleet: Fleet
+    demand: Demand
+    keys: Sequence[NeedKey]
+    decision: Decision
+    complaints: Sequence[Complaint]
+
+    def machine_id(self, row: int) -> str:
+        """The machine in `row` of the fleet."""
+        return bytes(self.view.machine_ids[row]).decode()
+
+
+def think(view: View, decide: Decide, settings: Settings) -> Thought:
+    """Fold the demand, say which need each machine is meant for, decide."""
+    demand = normalise(view.fleet, view.asked)
+    keys = [
+        NeedKey(view.fleet.clusters[cluster], *need.key)
+        for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True)
+    ]
+    fleet = view.wants.over(view.fleet, {key: index for index, key in enumerate(keys)})
+    decision = decide(fleet, demand, view.carry, settings, view.now_seconds)
+    complaints = list(_complaints(fleet, demand, keys, decision))
+    return Thought(view, fleet, demand, keys, decision, complaints)
+
+
+def _complaints(
+    fleet: Fleet, demand: Demand, keys: Sequence[NeedKey], decision: Decision
+) -> Iterator[Complaint]:
+    """Each lack that has just outlasted all patience: told once, with its reason."""
+    aged = [s for s in decision.shortfalls if s.age_cycles == PATIENCE_CYCLES + 1][:MOST_ROWS]
+    if not aged:
+        return
+    explainer = Explainer(fleet, demand, decision)
+    for shortfall in aged:
+        reason = explainer.need(shortfall.need).reason
+        why = reason.value if reason else ""
+        yield Complaint(keys[shortfall.need], shortfall.deficit, why)

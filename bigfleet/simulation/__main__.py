@@ -1,0 +1,79 @@
+"""`python -m bigfleet.simulation explore|replay`: look for a world in which something breaks.
+
+Exit code 0 when all seeds pass, 1 when some do not; each of those is printed with how to replay it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from bigfleet.simulation.explorer import Outcome, explore
+
+# Some 140 cycles each: more than 100,000 in all.
+_SEEDS = 750
+_REPLAY = "python -m bigfleet.simulation replay"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Explore or replay; the process's exit code."""
+    flags = _parser().parse_args(arguments)
+    return int(flags.do(flags))
+
+
+def _explore(flags: argparse.Namespace) -> int:
+    seeds = range(flags.first, flags.first + flags.seeds)
+    began = time.monotonic()
+    with ProcessPoolExecutor(flags.jobs, get_context("spawn")) as pool:
+        failed, cycles, actions = _watch(pool.map(explore, seeds, chunksize=1))
+    seconds = time.monotonic() - began
+    print(
+        f"explore: {len(seeds)} seeds from {flags.first}, {cycles} cycles, {actions} actions in "
+        f"{seconds:.0f} s: {f'{failed} seeds FAILED' if failed else 'all invariants held'}"
+    )
+    return 1 if failed else 0
+
+
+def _watch(outcomes: Iterable[Outcome]) -> tuple[int, int, int]:
+    failed = cycles = actions = 0
+    for outcome in outcomes:
+        cycles, actions = cycles + outcome.cycles, actions + outcome.actions
+        if outcome.problems:
+            failed += 1
+            print(f"seed {outcome.seed} ({_REPLAY} {outcome.seed}):", flush=True)
+            for problem in outcome.problems:
+                print(f"  {problem}", flush=True)
+    return failed, cycles, actions
+
+
+def _replay(flags: argparse.Namespace) -> int:
+    outcome = explore(flags.seed)
+    for line in outcome.lines:
+        print(line)
+    for problem in outcome.problems:
+        print(f"PROBLEM: {problem}")
+    verdict = "FAILED" if outcome.problems else "all invariants held"
+    print(f"seed {outcome.seed}: {outcome.cycles} cycles, story {outcome.digest}: {verdict}")
+    return 1 if outcome.problems else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bigfleet.simulation")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    exploring = commands.add_parser("explore", help="play many seeds' worlds")
+    exploring.add_argument("--seeds", type=int, default=_SEEDS, metavar="N")
+    exploring.add_argument("--first", type=int, default=1, metavar="SEED")
+    exploring.add_argument("--jobs", type=int, default=None, metavar="N", help="default: all cores")
+    exploring.set_defaults(do=_explore)
+    replaying = commands.add_parser("replay", help="play one seed's world and tell its story")
+    replaying.add_argument("seed", type=int)
+    replaying.set_defaults(do=_replay)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""A cluster that only pretends: nodes, workloads with their controllers, pods, a scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+
+import msgspec
+
+from bigfleet.controllers.operator.ledger import CapacityRequest, Key, Ledger, Metadata
+from bigfleet.model.machine import Machine
+from bigfleet.services.shard.kinds import kind_of
+from bigfleet.simulation.scheduler import Node, Pod, bindings
+from bigfleet.simulation.workload import NAMESPACE, Workload
+
+SCHEDULING_SECONDS = 0.2
+
+
+class Cluster:
+    """State and its changes; each change of demand is in `ledger` at once.
+
+    `request_bound_pods` False leaves out the requests of pods that are bound, which is wrong and
+    there to show why.
+    """
+
+    def __init__(self, name: str, *, request_bound_pods: bool = True) -> None:
+        self.name = name
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.ledger = Ledger()
+        self.evicted = 0
+        self._request_bound_pods = request_bound_pods
+        self._workloads: dict[str, Workload] = {}
+        self._numbers = itertools.count(1)
+        self._changed = asyncio.Event()
+        self._node_left: dict[str, asyncio.Event] = {}
+        self.ledger.replace([])
+
+    async def run(self) -> None:
+        """Schedule after every change, until cancelled."""
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(SCHEDULING_SECONDS)
+            self._changed.clear()
+            self.schedule()
+
+    def apply(self, workload: Workload) -> None:
+        """Make `workload` what it now is; too many pods go, unbound ones first, then the newest."""
+        self._workloads[workload.name] = workload
+        mine = [p for p in self.pods.values() if p.workload.name == workload.name]
+        changed = [p for p in mine if p.workload.request != workload.request]
+        for pod in changed:
+            self._remove(pod)
+        kept = [p for p in mine if p not in changed]
+        for pod in sorted(kept, key=lambda p: p.node == "")[workload.replicas :]:
+            self._remove(pod)
+        self._fill(workload)
+
+    def withdraw(self, name: str) -> None:
+        """The workload and its pods go."""
+        self.apply(self._workloads[name].of(0))
+        del self._workloads[name]
+
+    @property
+    def workloads(self) -> list[Workload]:
+        """What tenants want now."""
+        return list(self._workloads.values())
+
+    def unbound(self) -> list[Pod]:
+        """Pods that wait for a place, oldest first."""
+        return [pod for pod in self.pods.values() if not pod.node]
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """The pods bound to a node."""
+        return [pod for pod in self.pods.values() if pod.node == node]
+
+    def schedule(self) -> None:
+        """Bind what can be bound."""
+        bound = [pod for pod in self.pods.values() if pod.node]
+        for pod, _ in bindings(self.unbound(), self.nodes, bound):
+            self._request(pod)
+
+    def evict(self, pod: Pod) -> bool:
+        """End a pod by request; False when its workload's budget forbids it for now."""
+        budget = pod.workload.max_unavailable
+        if budget is not None and self._unbound_of(pod.workload) >= budget:
+            return False
+        self.evicted += 1
+        self._lose(pod)
+        return True
+
+    def join(self, machine: Machine) -> None:
+        """The machine's Node is there and ready; again after a restart changes nothing."""
+        if machine.id not in self.nodes:
+            labels = kind_of(machine).labels_of(machine.id)
+            self.nodes[machine.id] = Node(machine.id, labels, dict(machine.allocatable))
+        self._changed.set()
+
+    def leave(self, node: str) -> None:
+        """The Node goes, and with it whatever still runs there."""
+        for pod in self.pods_on(node):
+            self._lose(pod)
+        if self.nodes.pop(node, None) is not None:
+            self._node_left.pop(node, asyncio.Event()).set()
+            self._changed.set()
+
+    async def left(self, node: str) -> None:
+        """Wait until there is no such Node."""
+        if node in self.nodes:
+            await self._node_left.setdefault(node, asyncio.Event()).wait()
+
+    def _unbound_of(self, workload: Workload) -> int:
+        return sum(1 for p in self.unbound() if p.workload.name == workload.name)
+
+    def _lose(self, pod: Pod) -> None:
+        self._remove(pod)
+        workload = self._workloads.get(pod.workload.name)
+        if workload is None:
+            return
+        if not workload.managed:
+            self._workloads[workload.name] = workload.of(workload.replicas - 1)
+        self._fill(self._workloads[workload.name])
+
+    def _fill(self, workload: Workload) -> None:
+        have = Counter(pod.workload.name for pod in self.pods.values())[workload.name]
+        for _ in range(workload.replicas - have):
+            pod = Pod(f"{workload.name}-{next(self._numbers)}", workload)
+            self.pods[pod.name] = pod
+            self._request(pod)
+        self._changed.set()
+
+    def _remove(self, pod: Pod) -> None:
+        del self.pods[pod.name]
+        if pod.node:
+            self.nodes[pod.node].use(pod, -1)
+        self.ledger.remove(Key(NAMESPACE, pod.name))
+        self._changed.set()
+
+    def _request(self, pod: Pod) -> None:
+        if pod.node and not self._request_bound_pods:
+            self.ledger.remove(Key(NAMESPACE, pod.name))
+            return
+        metadata = Metadata(pod.name, NAMESPACE)
+        self.ledger.put(CapacityRequest(metadata, msgspec.Raw(pod.workload.request)))

@@ -1,0 +1,86 @@
+"""Plays a seed's world: faults first, then health, and then it must come to rest."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from bigfleet.simulation.draw import Event, Trial, trial
+from bigfleet.simulation.loop import run
+from bigfleet.simulation.rest import unrest
+from bigfleet.simulation.world import World, worlds
+
+# Longer than every hold that a drawn world has.
+QUIET_SECONDS = 100.0
+# Most worlds rest within 300 s; ten minutes of grace, one after the other, take longer.
+REST_WITHIN_SECONDS = 6000.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a seed came to: no `problems` is a pass. `digest` is that of its whole story."""
+
+    seed: int
+    cycles: int
+    actions: int
+    problems: tuple[str, ...]
+    digest: str
+    lines: tuple[str, ...]
+
+
+def explore(seed: int) -> Outcome:
+    """Play the world of `seed`; the same seed gives the same Outcome, everywhere."""
+    return run(lambda: _play(seed, trial(seed)))
+
+
+async def _play(seed: int, given: Trial) -> Outcome:
+    async with worlds(given.plan) as world:
+        for name, value in vars(given.faults).items():
+            setattr(world.faults, name, value)
+        await _faulty_time(world, given)
+        await world.heal()
+        rests = await world.comes_to_rest(QUIET_SECONDS, REST_WITHIN_SECONDS)
+        problems = [*world.safety.violations, *unrest(world, rests, given.tidy)]
+        return Outcome(
+            seed,
+            len(world.cycles),
+            sum(sum(cycled.actions.values()) for cycled in world.cycles),
+            tuple(problems),
+            world.story.digest(),
+            tuple(world.story.lines()),
+        )
+
+
+async def _faulty_time(world: World, given: Trial) -> None:
+    loop = asyncio.get_running_loop()
+    async with asyncio.TaskGroup() as lasting:
+        for event in given.events:
+            await asyncio.sleep(max(0.0, event.at_seconds - loop.time()))
+            world.story.tell(f"-- {event.what} {event.subject}")
+            lasting.create_task(_happen(world, event))
+        await asyncio.sleep(max(0.0, given.fault_seconds - loop.time()))
+
+
+async def _happen(world: World, event: Event) -> None:
+    if event.workload is not None:
+        world.clusters[event.subject].apply(event.workload)
+    elif event.what == "shard dies" and world.shard is not None:
+        await world.kill_shard()
+        await asyncio.sleep(event.seconds)
+        world.start_shard()
+    elif event.what == "provider dies" and world.provider.running:
+        await world.provider.stop()
+        await asyncio.sleep(event.seconds)
+        world.start_provider()
+    elif event.what == "operator away":
+        await _away(world, event)
+    elif event.what == "stream breaks":
+        world.operators[event.subject].hang_up()
+
+
+async def _away(world: World, event: Event) -> None:
+    operator = world.operators[event.subject]
+    operator.online = False
+    operator.hang_up()
+    await asyncio.sleep(event.seconds)
+    operator.online = True

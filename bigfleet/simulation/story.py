@@ -1,0 +1,59 @@
+"""What happened in a simulated world, readable and the same on every run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from bigfleet.ports.clock import Clock
+from bigfleet.services.shard.journal import Journal
+from bigfleet.simulation.loop import START_UNIX_SECONDS
+
+# Not part of the story: fingerprints would change with any field of a profile.
+_UNTOLD = ("need", "sequence", "decided")
+
+
+class Told(NamedTuple):
+    """One event, `at_seconds` after the start."""
+
+    at_seconds: float
+    event: str
+    fields: Mapping[str, object]
+
+    def text(self, *left_out: str) -> str:
+        """The event and its fields, some of which may be left out."""
+        said = [f"{k}={v}" for k, v in self.fields.items() if k not in (*_UNTOLD, *left_out)]
+        return " ".join((self.event, *said))
+
+
+class Story(Journal):
+    """The shard's journal, and what the simulation itself did.
+
+    `last_move_seconds` is when a machine or an order last moved, in Unix time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(None, clock)
+        self._now = clock
+        self.events: list[Told] = []
+        self.last_move_seconds = 0.0
+
+    def note(self, event: str, **fields: object) -> None:
+        """Record it for the shard, and tell it."""
+        super().note(event, **fields)
+        if not event.startswith("rollup"):
+            self.last_move_seconds = self._now.unix_seconds()
+        self.tell(event, **{name: v for name, v in fields.items() if v not in (None, "")})
+
+    def tell(self, event: str, **fields: object) -> None:
+        """Tell something that is not the shard's."""
+        self.events.append(Told(self._now.unix_seconds() - START_UNIX_SECONDS, event, fields))
+
+    def lines(self) -> Iterator[str]:
+        """One line for each event."""
+        return (f"{told.at_seconds:10.2f} {told.text()}" for told in self.events)
+
+    def digest(self) -> str:
+        """16 hexadecimal digits, equal for equal stories."""
+        return hashlib.sha256("\n".join(self.lines()).encode()).hexdigest()[:16]

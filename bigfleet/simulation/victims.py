@@ -1,0 +1,65 @@
+"""Whether anybody is evicted twice for one and the same lack, watched over many decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.snapshot import NONE
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.thinking import Thought
+
+_TAKING = (ActionKind.PREEMPT, ActionKind.RECLAIM)
+
+
+class Victims:
+    """The machines being emptied for each need."""
+
+    def __init__(self) -> None:
+        self._of: dict[NeedKey, set[str]] = {}
+
+    def look_at(self, thought: Thought) -> Iterator[str]:
+        """Sentences about needs that have more machines emptied while they forget one that is being
+        emptied for them already.
+
+        A need may give one up to a higher priority, or when it is covered without it; and one that
+        was gone in between begins anew.
+        """
+        self._of = {key: self._of.get(key, set()) for key in thought.keys}
+        short = {shortfall.need for shortfall in thought.decision.shortfalls}
+        orders = [a for a in thought.decision.actions if a.kind in _TAKING and a.need != NONE]
+        taking = {action.need for action in orders}
+        rows = self._rows(thought)
+        for need, key in enumerate(thought.keys):
+            for name in sorted(self._of[key]):
+                if _has_left(thought, rows.get(name)):
+                    self._of[key].discard(name)
+                elif not _is_kept(thought, rows[name], need):
+                    if need in taking:
+                        yield f"{name} is being emptied for {key}, which has more emptied"
+                    elif need not in short:
+                        self._of[key].discard(name)
+        for action in orders:
+            self._of[thought.keys[action.need]].add(thought.machine_id(action.row))
+
+    def _rows(self, thought: Thought) -> dict[str, int]:
+        watched = set().union(*self._of.values()) if self._of else set()
+        if not watched:
+            return {}
+        names = (raw.decode() for raw in thought.view.machine_ids)
+        return {name: row for row, name in enumerate(names) if name in watched}
+
+
+def _has_left(thought: Thought, row: int | None) -> bool:
+    """Whether the machine is being emptied no more."""
+    return row is None or thought.fleet.state[row] != MachineState.DRAINING
+
+
+def _is_kept(thought: Thought, row: int, need: int) -> bool:
+    """Whether the need counts the machine, or one to which it must give way does."""
+    holder = int(thought.decision.claimed_by[row])
+    if holder in (NONE, need):
+        return holder == need
+    needs = thought.demand.needs
+    return needs[holder].profile.priority > needs[need].profile.priority

@@ -1,0 +1,51 @@
+"""Evictions under way outlive the process that began them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bigfleet.adapters.store.eviction_file import EvictionFile
+from bigfleet.model.errors import BigFleetError
+from bigfleet.model.need import NeedKey
+from bigfleet.ports.store import Eviction
+
+WAITING = NeedKey("west", "0123456789abcdef", '["default","zone",[]]')
+FIRST = Eviction("m-1", "east", 600)
+SECOND = Eviction("m-2", "east", 30, WAITING, 1_000_000)
+
+
+def test_what_has_begun_is_there_after_a_crash(tmp_path: Path) -> None:
+    """Each line is with the operating system before `begun` returns; nothing has to be closed."""
+    file = EvictionFile(tmp_path)
+    file.begun(FIRST)
+    file.begun(SECOND)
+    file.ended("m-1")
+    file.ended("m-9")
+    assert EvictionFile(tmp_path).load() == [SECOND]
+
+
+def test_a_line_cut_short_is_no_obstacle(tmp_path: Path) -> None:
+    """A process killed in the middle of a write costs that line and no other."""
+    EvictionFile(tmp_path).begun(FIRST)
+    path = tmp_path / "evictions.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"begun":{"machine_id":"m-')
+    assert EvictionFile(tmp_path).load() == [FIRST]
+    assert path.read_bytes().count(b"\n") == 1, "and the next start has cleaned up"
+
+
+def test_a_newer_eviction_of_a_machine_replaces_the_older(tmp_path: Path) -> None:
+    """A machine that is emptied again is emptied for whoever waits now."""
+    file = EvictionFile(tmp_path)
+    again = Eviction("m-1", "west", 10, WAITING, 5)
+    for eviction in (FIRST, again, again):
+        file.begun(eviction)
+    assert EvictionFile(tmp_path).load() == [again]
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """An eviction that cannot be remembered must not begin."""
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(BigFleetError, match=r"taken/evictions\.jsonl"):
+        EvictionFile(tmp_path / "taken")

@@ -1,0 +1,79 @@
+"""A Node that joins under the name of one being emptied is left alone, whenever it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.v1alpha1.shard_pb2 import ReclaimInstruction
+from bigfleet.controllers.operator import reclaim
+from bigfleet.controllers.operator.reclaim import Reclaims
+
+_PODS = "/api/v1/pods"
+
+
+class Rejoining:
+    """A cluster with one Node and one Pod that does not leave; both are others' after so many
+    requests.
+    """
+
+    def __init__(self, requests_before: int) -> None:
+        self._left = requests_before
+        self.uid, self.pod = "old-node", "old-pod"
+        self.evicted: list[str] = []
+        self.deleted: list[str] = []
+        self.found_out = asyncio.Event()
+
+    def _served(self) -> None:
+        if self._left == 0:
+            self.uid, self.pod = "new-node", "new-pod"
+        self._left -= 1
+
+    async def get(self, path: str, _: Mapping[str, str] | None = None) -> bytes:
+        body = {"items": [self._pod()]} if path == _PODS else self._node()
+        if path != _PODS and self.uid == "new-node":
+            self.found_out.set()
+        self._served()
+        return msgspec.json.encode(body)
+
+    async def patch(self, _: str, __: Any) -> bytes:
+        body = self._node()
+        self._served()
+        return msgspec.json.encode(body)
+
+    async def create(self, _: str, eviction: Mapping[str, Any]) -> bytes:
+        self.evicted.append(eviction["deleteOptions"]["preconditions"]["uid"])
+        self._served()
+        return b"{}"
+
+    async def delete(self, _: str, options: Mapping[str, Any]) -> bytes:
+        self.deleted.append(options["preconditions"]["uid"])
+        return b"{}"
+
+    def _node(self) -> dict[str, Any]:
+        return {"metadata": {"name": "m-1", "uid": self.uid}, "spec": {}, "status": {}}
+
+    def _pod(self) -> dict[str, Any]:
+        return {"metadata": {"name": "p", "namespace": "n", "uid": self.pod}}
+
+
+@pytest.mark.parametrize("requests_before", range(1, 8))
+async def test_at_whatever_moment_it_joins_nothing_of_it_is_evicted_or_deleted(
+    requests_before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reclaim, "_FIRST_LOOK_SECONDS", 0.001)
+    cluster = Rejoining(requests_before)
+    reclaims = Reclaims(cast(KubeClient, cluster), lambda: 0.0)
+    await reclaims.begin(
+        ReclaimInstruction(instruction_id="i", nodes=["m-1"], grace_period_seconds=60)
+    )
+    async with asyncio.timeout(60):
+        await cluster.found_out.wait()
+    await reclaims.close()
+    assert "new-pod" not in cluster.evicted
+    assert "new-node" not in cluster.deleted

@@ -1,0 +1,82 @@
+"""Several cycles in a row, told by what each one orders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from engine_rig import IN_FLIGHT, NOW, Spec, carried_out, checked, demand_of, fleet_of, said
+
+from bigfleet.engine.carry import Carry
+from bigfleet.engine.decision import ActionKind, Decision
+from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need
+
+_ARRIVED = {
+    MachineState.CREATING: MachineState.IDLE,
+    MachineState.CONFIGURING: MachineState.CONFIGURED,
+    MachineState.DRAINING: MachineState.IDLE,
+    MachineState.DELETING: MachineState.SPECULATIVE,
+}
+
+
+class Story:
+    """A fleet that lives under one demand; `decision` is the last one."""
+
+    decision: Decision
+
+    def __init__(
+        self,
+        specs: Sequence[Spec],
+        *needs: tuple[str, Need],
+        settings: Settings | None = None,
+        unreachable: Sequence[str] = (),
+    ) -> None:
+        self.specs, self.settings = specs, settings or Settings()
+        self.fleet = fleet_of(specs)
+        self.demand = demand_of(self.fleet, needs, unreachable=unreachable)
+        self.carry, self.now = Carry(), NOW
+
+    def cycle(self, outcome: Mapping[ActionKind, MachineState] | None = None) -> list[str]:
+        """Decide, order, and let a second pass; orders stay under way unless told otherwise."""
+        self.decision = checked(self.fleet, self.demand, self.settings, self.now, self.carry)
+        done = IN_FLIGHT if outcome is None else outcome
+        self.fleet = carried_out(self.fleet, self.demand, self.decision, done)
+        self.carry, self.now = self.decision.carry, self.now + 1
+        return said(self.specs, self.decision)
+
+    def unheard(self) -> list[str]:
+        """A cycle whose orders reach nobody; only its memory stays."""
+        self.decision = checked(self.fleet, self.demand, self.settings, self.now, self.carry)
+        claims = self.decision.claimed_by
+        self.fleet = replace(self.fleet, wanted_by=claims.copy())
+        self.carry, self.now = self.decision.carry, self.now + 1
+        return said(self.specs, self.decision)
+
+    def arrive(self) -> None:
+        """All orders under way come to their end."""
+        state, cluster = self.fleet.state.copy(), self.fleet.cluster.copy()
+        for before, after in _ARRIVED.items():
+            rows = self.fleet.state == before
+            state[rows] = after
+            if after is not MachineState.CONFIGURED:
+                cluster[rows] = NONE
+        since = np.where(state == MachineState.IDLE, self.now, self.fleet.unused_since_seconds)
+        self.fleet = replace(self.fleet, state=state, cluster=cluster, unused_since_seconds=since)
+
+    def settle(self, cycles: int = 20) -> list[str]:
+        """What is ordered until nothing is any more; each order ends before the next cycle."""
+        orders: list[str] = []
+        for _ in range(cycles):
+            ordered = self.cycle()
+            if not ordered:
+                return orders
+            orders += ordered
+            self.arrive()
+        raise AssertionError(f"no rest after {cycles} cycles: {orders}")
+
+    def short(self) -> dict[int, dict[str, int]]:
+        """Which needs lack what after the last cycle."""
+        return {s.need: dict(s.deficit) for s in self.decision.shortfalls}

@@ -1,0 +1,288 @@
+"""Gangs over several machines and cycles: whole or not at all, and never in each other's way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from engine_rig import (
+    DONE,
+    NOW,
+    RACK,
+    Spec,
+    checked,
+    configured,
+    demand_of,
+    fleet_of,
+    idle,
+    need_of,
+    said,
+    same,
+)
+from engine_story import Story
+
+from bigfleet.engine.normalise import normalise
+from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need
+
+
+def rack(name: str, count: int, make: object = idle, **kwargs: object) -> list[Spec]:
+    """`count` machines of 4 cores in one rack."""
+    return [make(f"{name}{n}", labels={RACK: name}, **kwargs) for n in range(count)]  # type: ignore[operator]
+
+
+def gang(cluster: str, machines: int, group: str = "gang", priority: int = 0) -> tuple[str, Need]:
+    """A gang that fills so many machines of one rack."""
+    return cluster, need_of(4 * machines, same(), unit=2, group=group, priority=priority)
+
+
+def plain(cluster: str, machines: int, priority: int = 0) -> tuple[str, Need]:
+    """Pods that run anywhere."""
+    return cluster, need_of(4 * machines, group="plain", priority=priority)
+
+
+def at_work(name: str, count: int, cluster: str = "east", **kwargs: object) -> list[Spec]:
+    """Machines of `cluster` in one rack."""
+    return [configured(f"{name}{n}", cluster, labels={RACK: name}, **kwargs) for n in range(count)]
+
+
+# Whole or not at all
+
+
+def test_a_gang_evicts_nobody_in_vain() -> None:
+    """Two machines of a rack do not make a gang of three whole."""
+    story = Story(at_work("a", 2), gang("west", 3, priority=9), plain("east", 2))
+    assert story.cycle() == []
+    assert story.short() == {0: {"cpu": 12}}
+
+
+def test_a_gang_goes_where_evictions_make_it_whole() -> None:
+    """The rack with more free machines would hold it only in part."""
+    specs = [*rack("a", 2), *rack("b", 1), *at_work("b-busy", 2)]
+    specs[3:] = [replace(spec, labels={RACK: "b"}) for spec in specs[3:]]
+    story = Story(specs, gang("west", 3, priority=9), plain("east", 2))
+    who_loses_looks_again = ["Bootstrap a0", "Bootstrap a1"]
+    assert story.cycle() == [
+        "Bootstrap b0", *who_loses_looks_again, "Preempt b-busy0", "Preempt b-busy1",
+    ]  # fmt: skip
+    assert [story.cycle() for _ in range(3)] == [[]] * 3
+    story.arrive()
+    assert story.cycle() == ["Bootstrap b-busy0", "Bootstrap b-busy1"]
+
+
+def test_a_gang_prefers_the_rack_where_fewest_are_evicted() -> None:
+    """Both racks would make it whole."""
+    specs = [*rack("a", 1), *at_work("a-busy", 2), *rack("b", 2), *at_work("b-busy", 1)]
+    specs = [replace(spec, labels={RACK: spec.name[0]}) for spec in specs]
+    story = Story(specs, gang("west", 3, priority=9), plain("east", 3))
+    assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap a0", "Preempt b-busy0"]
+
+
+# Reservations
+
+
+def test_what_a_gang_waits_for_is_not_taken_by_equals() -> None:
+    """Its order for an idle machine got lost; an equal that is served earlier must not have it."""
+    specs = [*rack("a", 3)]
+    story = Story(specs, gang("west", 3))
+    story.unheard()
+    (reservation,) = story.carry.reservations
+    assert (reservation.need.cluster, reservation.domain, reservation.since_seconds) == (
+        "west", "a", NOW)  # fmt: skip
+    story.demand = demand_of(story.fleet, [plain("east", 1), gang("west", 3)])
+    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    assert story.cycle() == ["Bootstrap a0", "Bootstrap a1", "Bootstrap a2"]
+    assert [action.need for action in story.decision.actions] == [1, 1, 1]
+
+
+def test_a_reservation_ends_when_the_gang_is_whole() -> None:
+    """Not when it is ordered, but when all of it is in service."""
+    story = Story(rack("a", 3), gang("west", 3))
+    story.cycle()
+    assert len(story.carry.reservations) == 1
+    story.arrive()
+    story.cycle()
+    assert len(story.carry.reservations) == 0
+
+
+def test_a_gang_gathers_where_it_began_though_another_rack_looks_better_now() -> None:
+    """Its reserved rack still can hold all of it; half a move would hold two racks."""
+    specs = [*rack("a", 2), *at_work("busy", 1), *(replace(s, state=MachineState.FAILED)
+             for s in rack("b", 3))]  # fmt: skip
+    specs[2] = replace(specs[2], labels={RACK: "a"})
+    story = Story(specs, gang("west", 3, priority=9), plain("east", 1))
+    assert story.cycle() == ["Bootstrap a0", "Bootstrap a1", "Preempt busy0"]
+    repaired = story.fleet.state.copy()
+    repaired[3:] = MachineState.IDLE
+    story.fleet = replace(story.fleet, state=repaired)
+    assert story.cycle() == ["Bootstrap b0"]  # the plain need's, which lost its machine
+    assert [action.need for action in story.decision.actions] == [1]
+
+
+def test_a_reserved_rack_outweighs_a_tighter_one() -> None:
+    """Though nothing of the gang is there yet: its orders got lost, the machines wait for it."""
+    broken = [replace(spec, state=MachineState.FAILED) for spec in rack("a", 3)]
+    story = Story([*broken, *rack("b", 4)], gang("west", 3))
+    assert story.unheard() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
+    repaired = np.full(7, MachineState.IDLE, np.uint8)
+    story.fleet = replace(story.fleet, state=repaired)
+    assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
+
+
+def test_an_expired_reservation_lets_others_have_their_turn() -> None:
+    """Machines that a gang could not make use of in time go to who can, then it may try again."""
+    story = Story(rack("a", 3), gang("west", 3), settings=Settings(reservation_seconds=5))
+    while story.now < NOW + 5:
+        assert len(story.unheard()) == 3
+    story.demand = demand_of(story.fleet, [gang("west", 3), plain("east", 1)])
+    assert story.cycle() == ["Bootstrap a0"]
+    assert [action.need for action in story.decision.actions] == [1]
+
+
+# Two gangs in each other's way
+
+
+def test_two_halves_of_a_rack_become_one_whole_gang() -> None:
+    """Two equal gangs hold half of it each, and neither could go elsewhere: the earlier one gets
+    all of it. Left alone, both would wait for ever.
+    """
+    specs = [*at_work("a", 2, "west", wanted_by=0), *at_work("b", 2, "east", wanted_by=1)]
+    specs = [replace(spec, labels={RACK: "r"}) for spec in specs]
+    story = Story(specs, gang("west", 4, "first"), gang("east", 4, "second"))
+    assert story.cycle() == ["Preempt b0", "Preempt b1"]
+    story.arrive()
+    assert story.settle() == ["Bootstrap b0", "Bootstrap b1"]
+    assert story.short() == {1: {"cpu": 16}}
+
+
+def test_priority_comes_before_arrival() -> None:
+    """Then the later one gets it all."""
+    specs = [*at_work("a", 2, "west", wanted_by=1), *at_work("b", 2, "east", wanted_by=0)]
+    specs = [replace(spec, labels={RACK: "r"}) for spec in specs]
+    story = Story(specs, gang("east", 4, "late", priority=1), gang("west", 4, "early"))
+    assert story.cycle() == ["Preempt a0", "Preempt a1"]
+    story.arrive()
+    story.settle()
+    assert story.short() == {1: {"cpu": 16}}
+
+
+def test_an_impossible_gang_gives_way_to_a_possible_one() -> None:
+    """No rack will ever hold the first; what it gathered makes the second whole."""
+    specs = [*at_work("a", 2, "west", wanted_by=0), *rack("b", 1)]
+    specs = [replace(spec, labels={RACK: "r"}) for spec in specs]
+    story = Story(specs, gang("west", 9, "giant"), gang("east", 2, "small"))
+    assert story.cycle() == ["Bootstrap b0", "Preempt a0", "Preempt a1"]
+    assert [action.need for action in story.decision.actions] == [0, 1, 1]
+    story.arrive()
+    story.settle()
+    assert [*story.short()] == [0]
+
+
+def test_a_whole_gang_gives_way_to_no_equal() -> None:
+    """Nor does a plain need take an incomplete gang's machines."""
+    whole = Story(at_work("a", 2), gang("west", 2, "first"), gang("east", 2, "second"))
+    assert whole.cycle() == []
+    broken = Story(at_work("a", 2), plain("west", 1), gang("east", 3))
+    assert broken.cycle() == []
+
+
+# Numbers that once went wrong
+
+
+def test_bound_gangs_stay_when_fresh_machines_appear() -> None:
+    """24 gangs in service and 24 idle machines in better racks: nobody moves, nothing goes back."""
+    bound = [spec for n in range(24) for spec in at_work(f"r{n:02}-", 2, wanted_by=n)]
+    fresh = rack("a-fresh", 24, price=0.1)
+    story = Story([*bound, *fresh], *(gang("east", 2, f"g{n:02}") for n in range(24)))
+    assert story.cycle() == []
+
+
+def test_a_serving_domain_of_two_loses_to_an_idle_one_of_three_that_is_needed() -> None:
+    """Staying put is for domains that can hold the gang; of those that cannot, the larger wins."""
+    specs = [*at_work("a", 2, wanted_by=0), *rack("b", 3)]
+    story = Story(specs, gang("east", 3))
+    assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2", "Reclaim a0"]
+    impossible = Story(specs, gang("east", 9))
+    assert impossible.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2", "Reclaim a0"]
+
+
+@pytest.mark.parametrize("serving", ["a", "b"])
+def test_a_serving_domain_that_suffices_wins_whatever_its_name_and_size(serving: str) -> None:
+    """A fresh domain that scores tighter or sorts lower does not relocate a healthy gang."""
+    specs = [*at_work(serving, 3, wanted_by=0), *rack("0-tight", 2)]
+    story = Story(specs, gang("east", 2))
+    assert story.cycle() == []
+
+
+def test_thousands_of_small_gangs_fold_to_profiles_times_sizes() -> None:
+    """2,400 gangs of four sizes and three profiles are twelve needs."""
+    fleet = fleet_of(rack("r", 1, cpu=64))
+    needs = [
+        ("east", need_of(2 + n % 4, same(), unit=1, group=f"g{n}", priority=-(n % 3)))
+        for n in sorted(range(2400), key=lambda n: n % 3)
+    ]
+    folded = normalise(fleet, demand_of(fleet, needs))
+    assert len(folded.needs) == 12
+    assert sum(need.aggregate["cpu"] for need in folded.needs) == sum(
+        need.aggregate["cpu"] for _, need in needs
+    )
+
+
+# Machines that members of a gang may live on
+
+
+def test_a_surplus_machine_at_home_to_a_gang_stays() -> None:
+    """Its evicted members would find no room in the rack; that the count says otherwise does not
+    help them, because the scheduler did not put them where they are counted.
+    """
+    story = Story(at_work("a", 3), gang("east", 2))
+    assert [story.cycle() for _ in range(3)] == [[]] * 3
+
+
+def test_of_several_surplus_machines_one_stays() -> None:
+    """It has room for what lives on each of the others."""
+    story = Story(at_work("a", 6), gang("east", 2), settings=Settings(reclaim_cap_fraction=1.0))
+    assert story.settle() == ["Reclaim a2", "Reclaim a3", "Reclaim a4"]
+
+
+def test_with_the_gang_gone_the_whole_domain_goes() -> None:
+    """Nobody is left who could be stranded."""
+    story = Story(at_work("a", 3), settings=Settings(reclaim_cap_fraction=1.0))
+    assert story.settle() == ["Reclaim a0", "Reclaim a1", "Reclaim a2"]
+
+
+def test_surplus_elsewhere_goes() -> None:
+    """Only the gang's own domain is meant, and only machines that it could use."""
+    specs = [*at_work("a", 2, wanted_by=0), *at_work("b", 1), configured("bare")]
+    story = Story(specs, gang("east", 2), settings=Settings(reclaim_cap_fraction=1.0))
+    assert story.settle() == ["Reclaim b0", "Reclaim bare"]
+
+
+def test_a_folded_gang_is_sheltered_too() -> None:
+    """Folding is bookkeeping: its pods still want each other's domain."""
+    specs = at_work("a", 3, cpu=8)
+    fleet = fleet_of(specs)
+    gangs = [("east", need_of(8, same(), unit=2, group=f"g{n}")) for n in range(2)]
+    demand = normalise(fleet, demand_of(fleet, gangs))
+    assert demand.needs[0].profile.same_key is None
+    assert said(specs, checked(fleet, demand)) == []
+
+
+def test_a_small_gang_on_a_roomy_machine_shelters_nothing() -> None:
+    """What it has to spare there takes in all of its members."""
+    specs = at_work("a", 2, cpu=64)
+    fleet = fleet_of(specs)
+    demand = normalise(fleet, demand_of(fleet, [("east", need_of(4, same(), unit=2, group="g"))]))
+    assert said(specs, checked(fleet, demand)) == ["Reclaim a1"]
+
+
+def test_sheltered_machines_may_be_taken_by_higher_priorities_only() -> None:
+    """They are protected as if the gang used them."""
+    specs = at_work("a", 3, last_priority=5)
+    for priority, orders in ((5, []), (6, ["Reclaim a2"])):
+        needs = [gang("east", 2, priority=5), plain("west", 1, priority)]
+        needs.sort(key=lambda need: -need[1].profile.priority)
+        story = Story([replace(s, wanted_by=NONE) for s in specs], *needs)
+        assert story.cycle(DONE) == orders

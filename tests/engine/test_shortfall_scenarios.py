@@ -1,0 +1,179 @@
+"""What is short, for how long and why, and how it is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from engine_rig import (
+    EVENLY_BY_ZONE,
+    RACK,
+    ZONE,
+    Spec,
+    checked,
+    configured,
+    demand_of,
+    fleet_of,
+    idle,
+    need_of,
+    same,
+    zoned,
+)
+from engine_story import Story
+
+from bigfleet.engine.explain import Explainer, Reason
+from bigfleet.engine.reporting import MOST_ROWS, report, units_missing
+from bigfleet.model import penalty
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need, Operator, Requirement
+
+IN_Z = Requirement(ZONE, Operator.IN, ("z",))
+
+
+def test_a_shortfall_ages_by_the_cycle_and_ends_with_its_cause() -> None:
+    """Six cycles in a row are six; a cycle without begins anew."""
+    story = Story([], ("east", need_of(4)))
+    for age in range(1, 7):
+        story.cycle()
+        (shortfall,) = story.decision.shortfalls
+        assert (shortfall.age_cycles, shortfall.since_seconds) == (age, story.now - age)
+    relieved = fleet_of([idle("i")])
+    story.specs, story.fleet = [idle("i")], relieved
+    story.cycle()
+    assert (story.short(), story.carry.shortages) == ({}, ())
+
+
+def test_clusters_and_gangs_age_apart() -> None:
+    """The same profile in two clusters is two rows, and each gang is one."""
+    needs = [("east", need_of(4)), ("west", need_of(4)), ("west", need_of(4, group="g"))]
+    story = Story([], *needs[:2])
+    story.cycle()
+    story.demand = demand_of(story.fleet, needs)
+    story.cycle()
+    rows = report(story.fleet, story.demand, story.decision).rows
+    assert [(r.cluster, r.group, r.age_cycles) for r in rows] == [
+        ("east", "", 2), ("west", "", 2), ("west", "g", 1),
+    ]  # fmt: skip
+
+
+def test_the_most_urgent_hundred_are_told_and_the_others_counted() -> None:
+    """By priority, then by age; nothing is invisible."""
+    story = Story([], *(("east", need_of(4, group=f"old{n}")) for n in range(3)))
+    story.cycle()
+    needs = [("east", need_of(4, priority=9, group="urgent"))]
+    needs += [("east", need_of(4, group=f"new{n:03}")) for n in range(150)]
+    needs += [("east", need_of(4, group=f"old{n}")) for n in range(3)]
+    story.demand = demand_of(story.fleet, needs)
+    story.cycle()
+    found = report(story.fleet, story.demand, story.decision)
+    assert [row.group for row in found.rows[:5]] == ["urgent", "old0", "old1", "old2", "new000"]
+    assert (len(found.rows), found.unreported) == (MOST_ROWS, 54)
+
+
+def test_a_row_says_all_that_others_need_to_help() -> None:
+    """Profile, priority, count, age, penalty, cluster."""
+    need = need_of(10, IN_Z, unit=4, priority=7, interruption=penalty.bucket(8))
+    story = Story([idle("i")], ("west", need))
+    story.cycle()
+    (row,) = report(story.fleet, story.demand, story.decision).rows
+    assert (row.cluster, row.profile, row.priority, row.count) == ("west", need.profile, 7, 3)
+    assert (row.deficit, row.age_cycles, row.interruption_bucket) == ({"cpu": 10}, 1, 6)
+
+
+def test_only_old_shortfalls_escalate_and_gangs_never() -> None:
+    """After more than five cycles; no other shard has machines in a gang's domain."""
+    story = Story([], ("east", need_of(4)), ("east", need_of(4, same(), group="gang")))
+    for age in range(1, 8):
+        story.cycle()
+        rows = report(story.fleet, story.demand, story.decision).rows
+        assert [row.escalates for row in rows] == [age > 5, False]
+
+
+@pytest.mark.parametrize(
+    ("deficit", "count"), [({"cpu": 1}, 1), ({"cpu": 9}, 3), ({"memory": 5}, 1), ({"gpu": 9}, 1)]
+)
+def test_the_count_is_in_whole_units(deficit: dict[str, int], count: int) -> None:
+    """Rounded up, by the scarcest resource that the unit names."""
+    assert units_missing(need_of(99, unit=4), deficit) == count
+
+
+def reason_of(specs: list[Spec], *needs: Need) -> Reason | None:
+    """Why the first need of cluster east is short."""
+    fleet = fleet_of(specs)
+    demand = demand_of(fleet, [("east", need) for need in needs])
+    return Explainer(fleet, demand, checked(fleet, demand)).need(0).reason
+
+
+@pytest.mark.parametrize(
+    ("specs", "need", "reason"),
+    [
+        ([idle("i")], need_of(4), None),
+        ([idle("i")], need_of(4, IN_Z), Reason.NO_MATCHING_SUPPLY),
+        ([idle("i")], need_of(8, unit=8), Reason.NO_MATCHING_SUPPLY),
+        ([configured("w", "west", last_priority=9, idle_since=9_999)], need_of(4),
+         Reason.PRIORITY_STARVED),
+        ([idle("i", labels={RACK: "a"}), idle("j", labels={RACK: "b"})], need_of(8, same()),
+         Reason.TOPOLOGY_UNSATISFIABLE),
+        (zoned("aaab"), need_of(16, spread=EVENLY_BY_ZONE), Reason.TOPOLOGY_UNSATISFIABLE),
+        ([configured("w", "west", last_priority=-1, idle_since=9_999)], need_of(8),
+         Reason.PRIORITY_STARVED),
+        ([Spec("d", MachineState.DRAINING, cluster="west")], need_of(8),
+         Reason.PREEMPTION_EXHAUSTED),
+    ],
+)  # fmt: skip
+def test_every_shortfall_has_its_reason(
+    specs: list[Spec], need: Need, reason: Reason | None
+) -> None:
+    """Nothing fits, nothing is free, nothing is in the right place, or evicting was not enough."""
+    assert reason_of(specs, need) is reason
+
+
+def test_an_explanation_shows_what_matched_and_what_it_costs() -> None:
+    """Machines by state, each condition by itself, what is counted and ordered, what is free."""
+    specs = [
+        configured("c", price=2, labels={ZONE: "z"}),
+        idle("i", price=1, probability=0.5, labels={ZONE: "z"}),
+        idle("elsewhere", labels={ZONE: "y"}),
+        idle("small", cpu=1, labels={ZONE: "z"}),
+    ]
+    fleet = fleet_of(specs)
+    need = need_of(12, IN_Z, unit=2, interruption=penalty.bucket(4))
+    demand = demand_of(fleet, [("east", need)])
+    found = Explainer(fleet, demand, checked(fleet, demand)).need(0)
+    assert found.by_requirement == {"zone IN (z)": 3}
+    assert found.matching == {MachineState.CONFIGURED: 1, MachineState.IDLE: 2}
+    assert found.usable == {MachineState.CONFIGURED: 1, MachineState.IDLE: 1}
+    assert [(specs[c.row].name, c.cost, c.holds, c.ordered and c.ordered.value)
+            for c in found.counted] == [("c", 2.0, {"cpu": 4}, None),
+                                        ("i", 3.0, {"cpu": 4}, "Bootstrap")]  # fmt: skip
+    assert (found.deficit, found.free, found.lower) == ({"cpu": 4}, 0, 0)
+
+
+def test_an_explanation_shows_what_lower_priorities_use_and_what_is_free() -> None:
+    """Counts of machines that would do, were it not for somebody."""
+    low = configured("low", "west", wanted_by=1, labels={ZONE: "a"})
+    fleet = fleet_of([low, *zoned("bb")])
+    wants = need_of(8, spread=EVENLY_BY_ZONE, priority=9)
+    demand = demand_of(fleet, [("east", wants), ("west", need_of(4))], unreachable=["west"])
+    found = Explainer(fleet, demand, checked(fleet, demand)).need(0)
+    assert (found.lower, found.free) == (1, 0)
+
+
+def test_a_gang_is_shown_its_best_domains() -> None:
+    """What it holds there and what is free, per mille of all of it; five at most."""
+    racks = [*(idle(f"a{n}", labels={RACK: "a"}) for n in range(3)),
+             *(idle(f"{r}", labels={RACK: r}) for r in "bcdefg")]  # fmt: skip
+    fleet = fleet_of(racks)
+    demand = demand_of(fleet, [("east", need_of(16, same()))])
+    found = Explainer(fleet, demand, checked(fleet, demand)).need(0)
+    assert [(d.domain, d.per_mille) for d in found.domains] == [
+        ("a", 750), *((rack, 250) for rack in "bcde"),
+    ]  # fmt: skip
+
+
+def test_a_need_for_nothing_is_explained_in_no_words() -> None:
+    """It is legal, and lacks nothing."""
+    fleet = fleet_of([idle("i")])
+    demand = demand_of(fleet, [("east", replace(need_of(1), aggregate={}))])
+    found = Explainer(fleet, demand, checked(fleet, demand)).need(0)
+    assert (found.reason, found.counted, found.usable) == (None, (), {})

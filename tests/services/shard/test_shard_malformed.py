@@ -1,0 +1,223 @@
+"""Whatever is sent to a shard, it lives on, keeps the last good state, and says what was wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import malformed
+import pytest
+from shard_rig import Rig, SessionClient, eventually, machine, need, rollup, shard
+
+from bigfleet.adapters.clock.manual import ManualClock
+from bigfleet.adapters.provider.grpc import GrpcProvider
+from bigfleet.adapters.provider.memory import MemoryProvider
+from bigfleet.api import codec, transport
+from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER
+from bigfleet.observe.metrics import REGISTRY
+from bigfleet.ports.provider import Fence, Listing, Operation
+from bigfleet.services.shard.needs import MAX_NEED_BYTES
+
+_S = MachineState
+
+
+def failures() -> float:
+    """Cycles that a bug has ended so far."""
+    value = REGISTRY.get_sample_value("bigfleet_shard_cycle_failures_total", {"reason": "error"})
+    return value or 0.0
+
+
+def doubted() -> float:
+    """Full listings that were not believed so far."""
+    return REGISTRY.get_sample_value("bigfleet_shard_listings_doubted_total") or 0.0
+
+
+async def tell(operator: SessionClient, *needs: capacity_pb2.CapacityNeed) -> str:
+    """Send a roll-up of raw needs; what the shard has against it."""
+    message = rollup(operator.cluster)
+    message.needs.extend(needs)
+    await operator.say(rollup=message)
+    echo = str(message.timestamp_unix_nanos)
+    return (await operator.hears(lambda m: m.ack.echo == echo)).ack.rejected
+
+
+async def still_works(rig: Rig, operator: SessionClient, free: str) -> None:
+    """A sound roll-up brings a machine."""
+    assert await tell(operator, codec.need_to_wire(need())) == ""
+    await operator.hears_state(free, _S.CONFIGURED)
+    assert rig.shard.cycle.not_ready() == ""
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_roll_up_harms_the_shard(tmp_path: Path, seed: int) -> None:
+    """Absurd needs are refused with a sentence that names the need; the session goes on."""
+    draw, before = random.Random(seed), failures()
+    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        for _ in range(150):
+            said = await tell(operator, *(malformed.need(draw) for _ in range(draw.randint(1, 3))))
+            assert not said or said.startswith("cluster east, need ")
+        await still_works(rig, operator, "m-1")
+    assert failures() == before
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_accepted_need_harms_the_decision(tmp_path: Path, seed: int) -> None:
+    """Needs at the edge of sense are decided upon like any others."""
+    draw, before = random.Random(seed), failures()
+    machines = [machine(f"m-{n}", price_per_hour=draw.choice((0.0, 1e308))) for n in range(4)]
+    spot = [replace(m, interruption_probability=1.0) for m in machines[:2]]
+    provider = MemoryProvider([*machines[2:], *spot], finishes_by_itself=True)
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        for _ in range(40):
+            wanted = {codec.need_from_wire(n, "").key: n for n in
+                      (malformed.plausible_need(draw) for _ in range(6))}  # fmt: skip
+            assert await tell(operator, *wanted.values()) == ""
+            done = rig.shard.cycle.latest
+            await eventually(lambda done=done: rig.shard.cycle.latest is not done)  # type: ignore[misc]
+    assert failures() == before
+
+
+async def test_a_roll_up_is_bounded(tmp_path: Path) -> None:
+    """Too many needs, or one that is too large, are refused by name; what was good stays."""
+    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        await still_works(rig, operator, "m-1")
+        small = codec.need_to_wire(need())
+        said = await tell(operator, *[small] * (MAX_NEEDS_OF_A_CLUSTER + 1))
+        assert f"{MAX_NEEDS_OF_A_CLUSTER + 1} needs are more than" in said
+        large = codec.need_to_wire(need(group="x" * MAX_NEED_BYTES))
+        assert "cluster east, need 0" in await tell(operator, large)
+        assert len(rig.shard.needs) == 1
+
+
+async def test_a_cluster_has_a_decent_name(tmp_path: Path) -> None:
+    """A Hello with an endless name, or one that no log line could show, ends its session."""
+    async with shard(MemoryProvider(), tmp_path) as rig:
+        for name in ("x" * 254, "a\nb"):
+            stranger = rig.stranger()
+            await stranger.say(hello=shard_pb2.Hello(cluster_id=name))
+            _, details = await stranger.ends()
+            assert "Hello: cluster_id" in details
+
+
+class Absurd:
+    """Lists one sound machine among nonsense, which changes with each listing."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)
+        self.listings = 0
+
+    async def list(self, *_: object) -> wire.MachineList:
+        """Everything, every time: it gives no revision."""
+        self.listings += 1
+        nonsense = [malformed.machine(self._draw) for _ in range(self._draw.randint(0, 30))]
+        sound = codec.machine_to_wire(machine("sound"), "absurd")
+        return wire.MachineList(machines=[sound, *nonsense])
+
+
+@asynccontextmanager
+async def absurd(seed: int) -> AsyncIterator[tuple[Absurd, str]]:
+    """Such a provider, and its address."""
+    server, servicer = transport.server(), Absurd(seed)
+    listing = grpc.unary_unary_rpc_method_handler(
+        servicer.list, wire.ListFilter.FromString, wire.MachineList.SerializeToString
+    )
+    service = "bigfleet.v1alpha1.CapacityProvider"
+    handler = grpc.method_handlers_generic_handler(service, {"List": listing})
+    server.add_generic_rpc_handlers((handler,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield servicer, f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_no_machine_record_harms_the_shard(tmp_path: Path, seed: int) -> None:
+    """Records that cannot be right are refused one by one, and the sound ones among them count."""
+    before = failures()
+    async with (
+        absurd(seed) as (provider, address),
+        shard(GrpcProvider(address), tmp_path, cycle_seconds=0.01) as rig,
+    ):
+        operator = await rig.operator()
+        await tell(operator, *(codec.need_to_wire(need(9, group=g)) for g in ("", "a")))
+        await eventually(lambda: provider.listings > 40)
+        assert rig.shard.inventory.state("sound") is _S.IDLE
+    assert failures() == before
+
+
+async def test_a_machine_listed_twice_is_what_it_was_first(tmp_path: Path) -> None:
+    """The second record of an id is refused and counted, whatever it says."""
+    first, second = machine("m-1"), machine("m-1", _S.FAILED, last_error="which one?")
+
+    class Twice(MemoryProvider):
+        async def list(self, since_revision: bytes = b"") -> Listing:
+            listing = await super().list(since_revision)
+            return replace(listing, machines=[first, second], revision=b"")
+
+    refused = REGISTRY.get_sample_value("bigfleet_shard_machines_rejected_total") or 0.0
+    async with shard(Twice(), tmp_path) as rig:
+        await eventually(lambda: rig.shard.inventory.state("m-1") is not None)
+        assert rig.shard.inventory.state("m-1") is _S.IDLE
+    assert (REGISTRY.get_sample_value("bigfleet_shard_machines_rejected_total") or 0) > refused
+
+
+async def test_an_answer_about_another_machine_is_not_believed(tmp_path: Path) -> None:
+    """It fails its own order and tells nothing about the machine that it names."""
+
+    class Confused(MemoryProvider):
+        async def create(self, machine_id: str, fence: Fence) -> Operation:
+            answer = await super().create(machine_id, fence)
+            return replace(answer, machine=machine("m-2", _S.FAILED))
+
+    provider = Confused([machine("m-1", _S.SPECULATIVE), machine("m-2", zone="b")])
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need())
+        await eventually(lambda: "is about another machine" in str(rig.journal("m-1")))
+        assert rig.shard.inventory.state("m-2") is _S.IDLE
+
+
+async def test_a_listing_that_lacks_most_machines_is_not_believed_at_once(tmp_path: Path) -> None:
+    """The machines count as they were while it is in doubt, and when they are back nothing has
+    happened; those that stay away are gone.
+    """
+    clock, before, fleet = ManualClock(), doubted(), [machine(f"m-{n:02}") for n in range(12)]
+    provider = MemoryProvider(fleet, finishes_by_itself=True)
+    async with shard(provider, tmp_path, clock) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need(12))
+        await operator.hears_state("m-11", _S.CONFIGURED)
+        at_work = [await provider.get(m.id) for m in fleet]
+        for lost in fleet[1:]:
+            provider.forget(lost.id)
+        clock.advance(301)
+        await eventually(lambda: doubted() > before)
+        clock.advance(29)
+        assert len(rig.shard.inventory) == 12
+        for back in at_work[1:-1]:
+            provider.report(back)
+        clock.advance(6)
+        await eventually(lambda: len(rig.shard.inventory) == 11)
+        assert "FAILED" not in str([m.node_state_update for m in operator.heard if
+                                    m.node_state_update.machine_id != "m-11"])  # fmt: skip
+        for lost in fleet[1:-1]:
+            provider.forget(lost.id)
+        before = doubted()
+        clock.advance(301)
+        await eventually(lambda: doubted() > before)
+        clock.advance(31)
+        await operator.hears_state("m-05", _S.FAILED)

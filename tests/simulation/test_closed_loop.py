@@ -1,0 +1,325 @@
+"""Pods, roll-ups, decisions, machines, evictions and pods again: the loop as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+
+import pytest
+from simulation_rig import RACK, TYPE, ZONE, bound, census, machines, pending, plan, play, pods
+
+from bigfleet.engine.decision import ActionKind
+from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.services.provider.settings import Latencies, Latency
+from bigfleet.simulation.faults import Delays
+from bigfleet.simulation.world import World
+
+_S = MachineState
+SLOW = Latencies(create=Latency(30.0, 30.0), configure=Latency(3.0, 3.0))
+
+
+def acted(world: World, since: int = 0) -> int:
+    """Actions of all kinds since that cycle."""
+    return sum(world.ordered(kind, since) for kind in ActionKind)
+
+
+async def churn(world: World, seconds: int, per_second: int = 1) -> None:
+    """Delete that many pods a second, drawn from all; their controllers recreate them."""
+    draw = random.Random(7)
+    for _ in range(seconds):
+        for cluster in world.clusters.values():
+            for pod in draw.sample(sorted(cluster.pods.values(), key=lambda p: p.name), per_second):
+                cluster.evict(pod)
+        await asyncio.sleep(1.0)
+
+
+def test_a_steady_load_comes_to_rest_at_the_exact_fleet() -> None:
+    """300 cycles under churn: the last 100 order nothing, all pods are bound, none is idle."""
+
+    async def scene(world: World) -> None:
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 61, "500m", selector={ZONE: ("b",)}))
+            cluster.apply(pods("api", 22, "1500m", selector={ZONE: ("a",)}))
+        await churn(world, 200)
+        quiet_from = len(world.cycles)
+        await churn(world, 100)
+        assert acted(world, quiet_from) == 0
+        await asyncio.sleep(2)
+        for name in world.clusters:
+            assert pending(world, name) == 0
+        exact = 3 * (math.ceil(61 / 8) + math.ceil(22 / 2))
+        assert census(world)["CONFIGURED"] == exact
+        assert len(world.cycles) >= 300
+
+    fleet = [*machines(40), *machines(40, "s", _S.SPECULATIVE, zone="b")]
+    play(plan(fleet, "east", "west", "north"), scene)
+
+
+@pytest.mark.parametrize("managed", [False, True])
+def test_demand_that_nobody_recreates_is_destroyed_by_reclaims(managed: bool) -> None:
+    """A shrinking load of bare pods: each reclaim takes demand with it, which brings the next. With
+    controllers the same shrinking ends where it should.
+    """
+
+    async def scene(world: World) -> None:
+        cluster = world.clusters["east"]
+        for number in range(60):
+            cluster.apply(pods(f"job-{number}", 4, managed=managed))
+        await asyncio.sleep(30)
+        for number in range(0, 60, 2):
+            cluster.apply(pods(f"job-{number}", 2, managed=managed))
+        await asyncio.sleep(600)
+        left = bound(world)
+        times = len({c.at_seconds for c in world.cycles if c.actions.get(ActionKind.RECLAIM)})
+        if managed:
+            assert left == 180
+            assert census(world)["CONFIGURED"] == 45
+        else:
+            assert 180 - left >= 120
+            assert times >= 5
+
+    slowly = {"reclaim_cap_fraction": 0.1, "reclaim_hold_seconds": 0.0}
+    play(plan(machines(60), engine=slowly), scene)
+
+
+@pytest.mark.parametrize("request_bound_pods", [False, True])
+def test_demand_is_every_pod_not_only_the_pending_ones(request_bound_pods: bool) -> None:
+    """Requests that vanish when their pod is bound look like demand that has vanished: machines
+    come and go for ever. With one request per pod nothing moves after the first fill.
+    """
+
+    async def scene(world: World) -> None:
+        world.clusters["east"].apply(pods("web", 120))
+        await asyncio.sleep(60)
+        reclaims, boots = world.ordered(ActionKind.RECLAIM), world.ordered(ActionKind.BOOTSTRAP)
+        if request_bound_pods:
+            assert (reclaims, boots) == (0, 30)
+        else:
+            assert reclaims >= 100
+            assert boots >= 100
+
+    hasty = {"reclaim_hold_seconds": 0.0}
+    play(plan(machines(60), request_bound_pods=request_bound_pods, engine=hasty), scene)
+
+
+def test_a_stock_out_is_a_stable_shortfall() -> None:
+    """What cannot be had is told in every cycle and changes nothing."""
+
+    async def scene(world: World) -> None:
+        world.clusters["east"].apply(pods("web", 100))
+        world.clusters["east"].apply(pods("db", 9, "4", same_key=RACK))
+        await asyncio.sleep(60)
+        quiet_from = len(world.cycles)
+        await churn(world, 60)
+        assert acted(world, quiet_from) == 0
+        assert {c.shortfalls for c in world.cycles[quiet_from:]} == {2}
+
+    fleet = [m for r in range(4) for m in machines(4, f"r{r}", rack=f"r{r}")]
+    play(plan(fleet), scene)
+
+
+def test_scattered_racks_do_not_set_gangs_in_motion() -> None:
+    """Gangs over several machines, racks of many sizes: once placed, they stay."""
+
+    async def scene(world: World) -> None:
+        for number in range(12):
+            world.clusters["east"].apply(pods(f"gang-{number}", 2 + number % 3, "4", same_key=RACK))
+        await asyncio.sleep(60)
+        quiet_from = len(world.cycles)
+        print("PENDING", pending(world), world.cycles[-1])
+        await churn(world, 60)
+        assert acted(world, quiet_from) == 0
+
+    fleet = [m for r in range(9) for m in machines(4 + r % 3, f"r{r}", rack=f"r{r}")]
+    play(plan(fleet), scene)
+
+
+def test_a_gang_that_fits_nowhere_is_a_stable_shortfall() -> None:
+    """Eight machines over racks of four: one rack's worth is bound, the rest is short, and its
+    neighbours notice nothing.
+    """
+
+    async def scene(world: World) -> None:
+        world.clusters["east"].apply(pods("big", 8, "4", same_key=RACK))
+        world.clusters["east"].apply(pods("web", 16))
+        await asyncio.sleep(60)
+        quiet_from = len(world.cycles)
+        await asyncio.sleep(60)
+        assert acted(world, quiet_from) == 0
+        cluster = world.clusters["east"]
+        placed = [p for p in cluster.pods.values() if p.node and p.workload.name == "big"]
+        assert len(placed) == 4
+        assert pending(world) == 4
+        assert world.cycles[-1].shortfalls == 1
+
+    fleet = [m for r in range(3) for m in machines(4, f"r{r}", rack=f"r{r}")]
+    play(plan(fleet), scene)
+
+
+def test_pods_stuck_for_other_reasons_move_nothing() -> None:
+    """Machines that are there but cannot be used by the scheduler: no shortfall, no action."""
+
+    async def scene(world: World) -> None:
+        cluster = world.clusters["east"]
+        cluster.apply(pods("web", 16))
+        await asyncio.sleep(30)
+        node = cluster.nodes["m-001"]
+        node.cordoned = True  # by a human
+        for pod in cluster.pods_on(node.name):
+            cluster.evict(pod)
+        quiet_from = len(world.cycles)
+        await asyncio.sleep(60)
+        assert pending(world) == 4
+        assert acted(world, quiet_from) == 0
+        assert world.cycles[-1].shortfalls == 0
+
+    play(plan(machines(8)), scene)
+
+
+def test_gangs_on_shared_racks_settle_while_machines_boot() -> None:
+    """Machines take seconds to come; of 120 cycles the last 60 are silent all the same."""
+
+    async def scene(world: World) -> None:
+        for number in range(10):
+            world.clusters["east"].apply(pods(f"gang-{number}", 3, "4", same_key=RACK))
+            await asyncio.sleep(2)
+        world.clusters["east"].apply(pods("web", 20))
+        await asyncio.sleep(60)
+        quiet_from = len(world.cycles)
+        await asyncio.sleep(60)
+        assert acted(world, quiet_from) == 0
+        assert pending(world) == 0
+
+    fleet = [m for r in range(8) for m in machines(7, f"r{r}", _S.SPECULATIVE, rack=f"r{r}",
+             capacity_type=CapacityType.ON_DEMAND)]  # fmt: skip
+    play(plan(fleet, latencies=SLOW, delays=Delays(boot=(2.0, 3.0))), scene)
+
+
+def test_what_shrinks_is_given_back_and_not_bought_again() -> None:
+    """Reclaimed machines are held; then the elastic ones go, the others stay; none is rebought."""
+
+    async def scene(world: World) -> None:
+        cluster = world.clusters["east"]
+        cluster.apply(pods("web", 40))
+        await asyncio.sleep(60)
+        cluster.apply(pods("web", 8))
+        await asyncio.sleep(50)
+        assert census(world) == {"IDLE": 8, "CONFIGURED": 2}
+        bought = world.ordered(ActionKind.PROVISION)
+        await asyncio.sleep(300)
+        assert census(world) == {"SPECULATIVE": 6, "IDLE": 2, "CONFIGURED": 2}
+        assert world.ordered(ActionKind.PROVISION) == bought
+        quiet_from = len(world.cycles)
+        await asyncio.sleep(60)
+        assert acted(world, quiet_from) == 0
+
+    fleet = [
+        *machines(4, "own"),
+        *machines(6, "rented", _S.SPECULATIVE, capacity_type=CapacityType.ON_DEMAND,
+                  price_per_hour=2.0),
+    ]  # fmt: skip
+    holds = {"idle_hold_seconds": {CapacityType.ON_DEMAND: 90.0}}
+    play(plan(fleet, engine=holds), scene)
+
+
+def test_one_loss_costs_one_machine() -> None:
+    """However long machines take to come, one lost machine is replaced by one."""
+
+    async def scene(world: World) -> None:
+        world.clusters["east"].apply(pods("web", 40))
+        await asyncio.sleep(120)
+        before = world.ordered(ActionKind.PROVISION)
+        await world.provider.lose(world.in_state(_S.CONFIGURED)[0].id)
+        await asyncio.sleep(120)
+        assert world.ordered(ActionKind.PROVISION) - before == 1
+        assert world.ordered(ActionKind.RECLAIM) == 0
+        assert pending(world) == 0
+
+    fleet = machines(30, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
+    play(plan(fleet, latencies=SLOW, delays=Delays(boot=(3.0, 3.0))), scene)
+
+
+def test_steady_losses_bring_replacements_and_no_reclaims() -> None:
+    """A loss every four seconds for two minutes: few reclaims per loss, and rest afterwards."""
+
+    async def scene(world: World) -> None:
+        world.clusters["east"].apply(pods("web", 80))
+        await asyncio.sleep(120)
+        for _ in range(30):
+            await world.provider.lose(world.in_state(_S.CONFIGURED)[0].id)
+            await asyncio.sleep(4)
+        assert world.ordered(ActionKind.RECLAIM) <= 0.25 * 30
+        assert await world.comes_to_rest(30, 300)
+        assert pending(world) == 0
+
+    fleet = machines(60, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
+    holds = {"idle_hold_seconds": {CapacityType.SPOT: 20.0}}
+    play(plan(fleet, latencies=SLOW, delays=Delays(boot=(3.0, 3.0)), engine=holds), scene)
+
+
+def test_a_burst_of_losses_reclaims_nothing() -> None:
+    """Half of the machines go at once: half are bought anew, and nothing else moves."""
+
+    async def scene(world: World) -> None:
+        world.clusters["east"].apply(pods("web", 40))
+        await asyncio.sleep(120)
+        before = world.ordered(ActionKind.PROVISION)
+        for machine in world.in_state(_S.CONFIGURED)[:5]:
+            await world.provider.lose(machine.id)
+        await asyncio.sleep(120)
+        assert world.ordered(ActionKind.PROVISION) - before == 5
+        assert world.ordered(ActionKind.RECLAIM) == 0
+        assert pending(world) == 0
+
+    fleet = machines(30, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
+    play(plan(fleet, latencies=SLOW, delays=Delays(boot=(3.0, 3.0))), scene)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "goes_to"), [("0", "spot"), ("2", "spot"), ("4", "on-demand"), ("8", "on-demand")]
+)
+def test_interruption_penalty_routes_demand(penalty: str, goes_to: str) -> None:
+    """1.0 + 0.05 x penalty against 0.3 + 0.3 x penalty: the dearer an interruption, the more it
+    pays to be safe; the two cross at 2.8.
+    """
+
+    async def scene(world: World) -> None:
+        world.clusters["east"].apply(pods("web", 12, interruption_penalty=penalty))
+        await asyncio.sleep(30)
+        assert pending(world) == 0
+        assert {m.instance_type for m in world.in_state(_S.CONFIGURED)} == {goes_to}
+
+    fleet = [
+        *machines(5, "o", _S.SPECULATIVE, capacity_type=CapacityType.ON_DEMAND,
+                  interruption_probability=0.05, instance_type="on-demand"),
+        *machines(5, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT, price_per_hour=0.3,
+                  interruption_probability=0.3, instance_type="spot"),
+    ]  # fmt: skip
+    play(plan(fleet), scene)
+
+
+def test_a_long_life_leaks_nothing() -> None:
+    """600 cycles of churn, scaling and losses: as many machines as at the start, none failed, none
+    in between.
+    """
+
+    async def scene(world: World) -> None:
+        draw = random.Random(3)
+        for round_ in range(60):
+            for cluster in world.clusters.values():
+                replicas = draw.randint(0, 40)
+                cluster.apply(pods("web", replicas))
+                cluster.apply(pods("gpu", replicas // 8, selector={TYPE: ("small",)}))
+            if round_ % 7 == 0 and (at_work := world.in_state(_S.CONFIGURED)):
+                await world.provider.lose(at_work[0].id)
+            await asyncio.sleep(10)
+        assert await world.comes_to_rest(60, 600)
+        assert len(world.cycles) >= 600
+        left = census(world)
+        assert sum(left.values()) == 40
+        assert left.keys() <= {"SPECULATIVE", "CONFIGURED"}
+
+    fleet = machines(40, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
+    holds = {"idle_hold_seconds": {CapacityType.SPOT: 20.0}}
+    play(plan(fleet, "east", "west", engine=holds), scene)

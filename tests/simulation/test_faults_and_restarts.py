@@ -1,0 +1,119 @@
+"""Crashes and lost answers in the worst moments, played step by step."""
+
+from __future__ import annotations
+
+import asyncio
+
+from simulation_rig import bound, census, golden, machines, pending, plan, play, pods
+
+from bigfleet.engine.decision import ActionKind
+from bigfleet.model.machine import MachineState
+from bigfleet.simulation.faults import Delays
+from bigfleet.simulation.world import World
+
+_S = MachineState
+
+
+async def until_told(world: World, event: str) -> None:
+    """Let time pass until `event` is part of the story."""
+    while all(told.event != event for told in world.story.events):  # noqa: ASYNC110  virtual time
+        await asyncio.sleep(0.1)
+
+
+def test_a_crash_between_acknowledgement_and_drain_leaves_no_empty_machine() -> None:
+    """The Node is gone, the provider does not know, and the demand is back: the next life of the
+    shard drains the machine all the same, and only then counts on it.
+    """
+
+    async def scene(world: World) -> None:
+        cluster = world.clusters["east"]
+        cluster.apply(pods("web", 8))
+        await asyncio.sleep(20)
+        cluster.apply(pods("web", 4))
+        await until_told(world, "reclaim-sent")
+        world.faults.request_lost = 1.0
+        await until_told(world, "reclaim-acknowledged")
+        await world.kill_shard()
+        world.faults.request_lost = 0.0
+        await asyncio.sleep(5)
+        assert len(cluster.nodes) == 1
+        assert census(world)["CONFIGURED"] == 2
+        cluster.apply(pods("web", 8))
+        world.start_shard()
+        await asyncio.sleep(60)
+        assert pending(world) == 0
+        assert len(cluster.nodes) == census(world)["CONFIGURED"] == 2
+        golden(world, "crash_before_drain")
+
+    play(plan(machines(2), delays=Delays(answer=(1.0, 1.0))), scene)
+
+
+def test_a_lost_acknowledgement_is_asked_for_again() -> None:
+    """The operator emptied the Node and its answer got lost: the instruction is repeated."""
+
+    async def scene(world: World) -> None:
+        cluster = world.clusters["east"]
+        cluster.apply(pods("web", 8))
+        await asyncio.sleep(20)
+        world.faults.reclaim_unanswered = 1.0
+        cluster.apply(pods("web", 4))
+        await asyncio.sleep(45)
+        world.faults.reclaim_unanswered = 0.0
+        assert census(world)["CONFIGURED"] == 2
+        await asyncio.sleep(60)
+        assert census(world) == {"IDLE": 1, "CONFIGURED": 1}
+        assert bound(world) == 4
+
+    play(plan(machines(2)), scene)
+
+
+def test_running_pods_do_not_notice_that_the_shard_is_away() -> None:
+    """Five minutes without a shard: no eviction, no machine moves; then it goes on by itself."""
+
+    async def scene(world: World) -> None:
+        cluster = world.clusters["east"]
+        cluster.apply(pods("web", 20))
+        await asyncio.sleep(30)
+        before = census(world)
+        await world.kill_shard()
+        cluster.apply(pods("web", 24))
+        await asyncio.sleep(300)
+        assert (census(world), cluster.evicted, bound(world)) == (before, 0, 20)
+        world.start_shard()
+        await asyncio.sleep(30)
+        assert (cluster.evicted, bound(world)) == (0, 24)
+
+    play(plan(machines(8)), scene)
+
+
+def test_a_provider_that_forgot_its_fleet_for_a_moment_costs_nothing() -> None:
+    """Full listings that lack nearly everything are doubted; when they are whole again nothing has
+    been bought, and no pod was moved.
+    """
+
+    async def scene(world: World) -> None:
+        world.clusters["east"].apply(pods("web", 48))
+        await asyncio.sleep(30)
+        quiet_from = len(world.cycles)
+        world.provider.shows = 1
+        await asyncio.sleep(290)  # the next full listing is due 300 s after the first
+        assert "listing-doubted" in {told.event for told in world.story.events}
+        world.provider.shows = None
+        await asyncio.sleep(320)
+        assert world.ordered(ActionKind.BOOTSTRAP, quiet_from) == 0
+        assert world.clusters["east"].evicted == 0
+
+    play(plan(machines(24)), scene)
+
+
+def test_what_stays_away_is_believed_in_the_end() -> None:
+    """Half a minute of agreeing listings: then the missing machines are gone and replaced."""
+
+    async def scene(world: World) -> None:
+        world.clusters["east"].apply(pods("web", 48))
+        await asyncio.sleep(290)
+        world.provider.shows = 2
+        await asyncio.sleep(60)
+        assert len(world.shard.inventory if world.shard else ()) == 2
+
+    play(plan(machines(24)), scene)

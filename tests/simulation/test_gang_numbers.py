@@ -1,0 +1,172 @@
+"""Gangs: the numbers that the folding of small ones was decided on, and what folding may not do."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulation_rig import RACK, ZONE, bound, census, machines, pending, plan, play, pods
+
+from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
+from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.normalise import normalise
+from bigfleet.model.machine import Machine, MachineState
+from bigfleet.services.shard.interning import Interned
+from bigfleet.services.shard.inventory import Inventory
+from bigfleet.services.shard.needs import NeedsTable
+from bigfleet.simulation.cluster import Cluster
+from bigfleet.simulation.world import World
+
+_S = MachineState
+
+
+def test_idle_capacity_does_not_lure_bound_gangs_away() -> None:
+    """24 gangs are bound when a neighbour gives back a whole rack of idle machines: no machine is
+    reclaimed or fetched, no pod moves.
+    """
+
+    async def scene(world: World) -> None:
+        east, west = world.clusters["east"], world.clusters["west"]
+        west.apply(pods("web", 200, selector={ZONE: ("fresh",)}))
+        for number in range(24):
+            east.apply(pods(f"gang-{number:02}", 2, "4", same_key=RACK))
+        await asyncio.sleep(60)
+        assert (pending(world), bound(world)) == (0, 48)
+        quiet_from = len(world.cycles)
+        west.withdraw("web")
+        await asyncio.sleep(120)
+        assert census(world) == {"IDLE": 50, "CONFIGURED": 48}
+        assert east.evicted == 0
+        assert world.ordered(ActionKind.BOOTSTRAP, quiet_from) == 0
+        assert world.ordered(ActionKind.RECLAIM, quiet_from) == 50
+
+    fleet = [m for r in range(12) for m in machines(4, f"r{r}", rack=f"r{r}")]
+    fresh = machines(50, "fresh", rack="fresh", zone="fresh", price_per_hour=0.1)
+    play(plan([*fleet, *fresh], "east", "west"), scene)
+
+
+def test_a_gang_that_outgrows_its_rack_moves_to_one_that_holds_it() -> None:
+    """Two machines serve it where there are only two; a rack of three is idle, and three are
+    needed: it ends up there, whole, and nothing is left behind.
+    """
+
+    async def scene(world: World) -> None:
+        east = world.clusters["east"]
+        east.apply(pods("db", 2, "4", same_key=RACK))
+        await asyncio.sleep(30)
+        assert {m.labels[RACK] for m in world.in_state(_S.CONFIGURED)} == {"two"}
+        east.apply(pods("db", 3, "4", same_key=RACK))
+        await asyncio.sleep(120)
+        assert pending(world) == 0
+        assert {m.labels[RACK] for m in world.in_state(_S.CONFIGURED)} == {"three"}
+        assert census(world) == {"IDLE": 2, "CONFIGURED": 3}
+
+    fleet = [*machines(2, "two", rack="two"), *machines(3, "three", rack="three", zone="b")]
+    play(plan(fleet), scene)
+
+
+def _asked(fleet: list[Machine], cluster: Cluster) -> tuple[int, int]:
+    """Needs as reported and as served, by way of the real roll-up, needs table and inventory."""
+    clusters: Interned[str] = Interned()
+    inventory, needs = Inventory(clusters), NeedsTable(clusters)
+    inventory.apply(fleet, 0.0)
+    rollup = ClusterCapacityNeeds(
+        cluster_id=cluster.name, needs=cluster.ledger.aggregate.wire(), timestamp_unix_nanos=1
+    )
+    assert needs.replace(rollup, 0.0) == ""
+    asked = needs.demand()
+    seen, _ = inventory.snapshot([])
+    return len(asked.needs), len(normalise(seen, asked).needs)
+
+
+async def test_small_gangs_fold_to_profiles_times_sizes() -> None:
+    """2,400 gangs of 6 profiles and 4 sizes are 24 needs, not 2,400."""
+    cluster = Cluster("east")
+    for number in range(2400):
+        priority, size = number % 6, 3 + number // 6 % 4
+        cluster.apply(pods(f"gang-{number}", size, "500m", priority=priority, same_key=RACK))
+    assert _asked(machines(10), cluster) == (2400, 24)
+
+
+async def test_only_gangs_that_fit_on_a_machine_fold() -> None:
+    """Those that need several stay gangs, one need each."""
+    cluster = Cluster("east")
+    for number in range(40):
+        cluster.apply(pods(f"small-{number}", 4, "1", same_key=RACK))
+        cluster.apply(pods(f"large-{number}", 5, "1", same_key=RACK))
+    assert _asked(machines(10), cluster) == (80, 41)
+
+
+def test_small_gangs_share_machines() -> None:
+    """60 gangs of four pods, ten pods to a machine: every pod is bound, nothing is short, and there
+    are as many machines as whole gangs need, not one for each gang.
+    """
+
+    async def scene(world: World) -> None:
+        for number in range(60):
+            world.clusters["east"].apply(pods(f"gang-{number}", 4, "1", same_key=RACK))
+        await asyncio.sleep(60)
+        assert pending(world) == 0
+        assert world.cycles[-1].shortfalls == 0
+        assert census(world)["CONFIGURED"] == math.ceil(60 / 2)
+        quiet_from = len(world.cycles)
+        await asyncio.sleep(60)
+        assert sum(world.ordered(kind, quiet_from) for kind in ActionKind) == 0
+
+    fleet = [
+        m for r in range(8) for m in machines(10, f"r{r}", rack=f"r{r}", amounts={"cpu": "10"})
+    ]
+    play(plan(fleet), scene)
+
+
+@settings(deadline=None, max_examples=12)
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["500m", "1", "3"])), max_size=12),
+    st.integers(1, 12),
+)
+def test_folding_never_promises_more_than_the_scheduler_can_keep(
+    gangs: list[tuple[int, str]], count: int
+) -> None:
+    """Whatever gangs share whatever machines: where nothing is short, every pod finds its place."""
+
+    async def scene(world: World) -> None:
+        for number, (size, cpu) in enumerate(gangs):
+            world.clusters["east"].apply(
+                pods(f"gang-{number}", size, cpu, same_key=RACK, priority=number % 2)
+            )
+        await asyncio.sleep(120)
+        if world.cycles[-1].shortfalls == 0:
+            assert pending(world) == 0
+
+    play(plan(machines(count)), scene)
+
+
+@pytest.mark.parametrize(("clusters", "machines_each"), [(4, 120)])
+def test_many_gangs_in_many_clusters_settle(clusters: int, machines_each: int) -> None:
+    """129 needs a cluster, 93 % of them gangs: bound, quiet, and nothing short."""
+
+    async def scene(world: World) -> None:
+        for cluster in world.clusters.values():
+            for number in range(120):
+                size = 3 + number % 6
+                cluster.apply(pods(f"gang-{number}", size, "250m", same_key=RACK))
+            for number in range(9):
+                cluster.apply(pods(f"web-{number}", 20, "500m", priority=number))
+        await asyncio.sleep(30)
+        quiet_from = len(world.cycles)
+        await asyncio.sleep(30)
+        assert sum(world.ordered(kind, quiet_from) for kind in ActionKind) == 0
+        assert world.cycles[-1].shortfalls == 0
+        for name in world.clusters:
+            assert pending(world, name) == 0
+
+    names = [f"c{number}" for number in range(clusters)]
+    fleet = [
+        m
+        for r in range(clusters * machines_each // 40)
+        for m in machines(40, f"r{r}", rack=f"r{r}")
+    ]
+    play(plan(fleet, *names), scene)

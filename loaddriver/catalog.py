@@ -7,7 +7,7 @@ fleet derived from it can never disagree with the pods that need it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -64,7 +64,11 @@ class Gang(Record, frozen=True, kw_only=True):
 
 
 class Archetype(Record, frozen=True, kw_only=True):
-    """One kind of workload. `weights` are shares of pods, per named weight set."""
+    """One kind of workload. `weights` are shares of pods, per named weight set.
+
+    Pods of Jobs end after `runSeconds`; those of others, which never end by themselves, are deleted
+    in the soak so that they live `meanLifetimeSeconds` on average, if that is given.
+    """
 
     name: DnsLabel
     kind: Literal["Deployment", "StatefulSet", "Job"]
@@ -78,6 +82,7 @@ class Archetype(Record, frozen=True, kw_only=True):
     spread: Spread | None = None
     gang: Gang | None = None
     run_seconds: NotNegative | None = None
+    mean_lifetime_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 class Pricing(Record, frozen=True, kw_only=True):
@@ -211,15 +216,35 @@ def _extended(raw: dict[str, Any], extra: Any, where: str) -> dict[str, Any]:
 def _name_problems(catalog: Catalog) -> Iterator[Problem]:
     for name in _repeated(archetype.name for archetype in catalog.archetypes):
         yield Problem(f"archetypes: {name}", "is there twice; rename one of them")
-    owned = [
-        kind for each in catalog.archetypes for size in each.sizes for kind in size.instance_types
-    ]
-    for kind in _repeated(owned):
-        yield Problem(
-            f"instanceTypes: {kind}",
-            "is named by more than one pod size; give each size types of its own, because a "
-            "machine is cut for one pod size and another's pods would fill it",
+    owners: dict[str, list[tuple[Archetype, PodSize]]] = {}
+    for each in catalog.archetypes:
+        for size in each.sizes:
+            for kind in dict.fromkeys(size.instance_types):
+                owners.setdefault(kind, []).append((each, size))
+    for kind, sharing in owners.items():
+        if len(sharing) > 1 and not _interchangeable(sharing):
+            yield Problem(
+                f"instanceTypes: {kind}",
+                "is named by more than one pod size; give each size types of its own, because a "
+                "machine is cut for one pod size and another's pods would fill it",
+            )
+
+
+def _interchangeable(sharing: Sequence[tuple[Archetype, PodSize]]) -> bool:
+    """Whether it makes no difference whose pods fill a machine: they ask for the same, and no gang
+    finds its rack taken by others.
+    """
+    asked = [
+        (
+            archetype.pods_per_machine,
+            archetype.zones,
+            msgspec.structs.replace(size, share=1.0),
         )
+        for archetype, size in sharing
+    ]
+    return all(each == asked[0] for each in asked) and not any(
+        archetype.gang for archetype, _ in sharing
+    )
 
 
 def _repeated(names: Iterable[str]) -> list[str]:
@@ -238,6 +263,10 @@ def _archetype_problems(catalog: Catalog) -> Iterator[Problem]:
         if (each.kind == "Job") != (each.run_seconds is not None):
             yield Problem(
                 f"{where}.runSeconds", "is how long a Job's pods run: Jobs need it, others lack it"
+            )
+        if each.kind == "Job" and each.mean_lifetime_seconds is not None:
+            yield Problem(
+                f"{where}.meanLifetimeSeconds", "is for pods that never end; Jobs have runSeconds"
             )
 
 

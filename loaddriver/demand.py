@@ -1,4 +1,7 @@
-"""What a plan needs: pods, gangs and machines for every pod size.
+"""What a plan needs: pods, gangs and machines for every pod size, each at its peak.
+
+Bursts and demand steps come and go; the fleet must do at every moment, so each pod size is counted
+at the moment that needs most machines of it.
 
 Two counts of machines. `machines_packed` is the least that hold the pods, each
 gang within one rack. `machines_claimed` is what the fleet hands out when every
@@ -9,17 +12,21 @@ served; supply is sized by it, because the fewer would leave pods waiting.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from loaddriver.catalog import Catalog
-from loaddriver.plan import Plan
-from loaddriver.plan_workloads import Workload
+from loaddriver.plan_records import Plan, Workload
+
+Size = tuple[str, int]
+"""An archetype's name and the position of one of its pod sizes."""
 
 
 @dataclass(frozen=True)
 class SizeDemand:
-    """The demand for one pod size of one archetype, over all clusters.
+    """The demand for one pod size of one archetype at its peak, over all clusters.
 
     `gang_machines` lists the machines that each gang larger than a machine spans.
     """
@@ -62,18 +69,41 @@ class Demand:
 
 
 def demand(plan: Plan, catalog: Catalog) -> Demand:
-    """What the plan's workloads need of machines cut as the catalog says."""
-    by_size: dict[tuple[str, int], list[Workload]] = defaultdict(list)
-    for workload in plan.workloads:
-        by_size[workload.archetype, workload.size].append(workload)
-    return Demand(
-        tuple(
-            _size_demand(by_size[archetype.name, size], archetype.pods_per_machine)
-            for archetype in catalog.archetypes
-            for size in range(len(archetype.sizes))
-            if (archetype.name, size) in by_size
-        )
-    )
+    """What the plan's workloads need, at the peak of each size, of machines as in the catalog."""
+    density = {each.name: each.pods_per_machine for each in catalog.archetypes}
+    peaks: dict[Size, SizeDemand] = {}
+    for workloads in _high_points(plan):
+        by_size: defaultdict[Size, list[Workload]] = defaultdict(list)
+        for workload in workloads:
+            by_size[workload.archetype, workload.size].append(workload)
+        for size, own in by_size.items():
+            now, peak = _size_demand(own, density[size[0]]), peaks.get(size)
+            if peak is None or _extent(now) > _extent(peak):
+                peaks[size] = now
+    in_order = [(each.name, size) for each in catalog.archetypes for size in range(len(each.sizes))]
+    return Demand(tuple(peaks[size] for size in in_order if size in peaks))
+
+
+def _extent(size: SizeDemand) -> tuple[int, int]:
+    return size.machines_claimed, size.pods
+
+
+def _high_points(plan: Plan) -> Iterator[Sequence[Workload]]:
+    """What is there each time before something shrinks, and at the end, with current replicas."""
+    workloads = {(each.cluster, each.name): each for each in plan.workloads}
+    present: dict[tuple[int, str], Workload] = {}
+    grown = False
+    for level in plan.levels:
+        key = level.cluster, level.workload
+        before = present[key].replicas if key in present else 0
+        if grown and level.replicas < before:
+            yield list(present.values())
+        if level.replicas != before:
+            grown = level.replicas > before
+        present[key] = msgspec.structs.replace(workloads[key], replicas=level.replicas)
+        if not level.replicas:
+            del present[key]
+    yield list(present.values())
 
 
 def _size_demand(workloads: Sequence[Workload], density: int) -> SizeDemand:

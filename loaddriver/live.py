@@ -17,7 +17,7 @@ from loaddriver.judge.percentiles import AtLeast, Quantile
 
 _LINE_SECONDS = 5.0
 _WIDTH, _BAR_WIDTH = 80, 37
-_LABEL_WIDTH, _VALUE_WIDTH = 11, 24
+_LABEL_WIDTH, _VALUE_WIDTH = 12, 23
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Progress:
     """A run at one moment. None is what nobody knows (yet); `nodes` counts by state.
 
     `remaining_seconds` and `portion_done` (0 to 1) are of the whole run. `quantiles` are over all
-    pods so far, waiting ones included.
+    pods so far, waiting ones included. With `of_requests` the load makes CapacityRequests instead
+    of pods, and one that was acknowledged counts as bound.
     """
 
     profile: str
@@ -43,6 +44,17 @@ class Progress:
     nodes: Mapping[str, int] = field(default_factory=dict)
     shortfalls: int | None = None
     note: str = ""
+    of_requests: bool = False
+
+    @property
+    def unit(self) -> str:
+        """What is created."""
+        return "requests" if self.of_requests else "pods"
+
+    @property
+    def done(self) -> str:
+        """What should become of it."""
+        return "acknowledged" if self.of_requests else "bound"
 
 
 class View(Protocol):
@@ -139,9 +151,9 @@ def line(progress: Progress) -> str:
     parts = [
         f"{_clock(progress.elapsed_seconds):>6}  {progress.phase}",
         f"created {progress.pods_created}/{progress.pods_planned}",
-        f"bound {progress.pods_bound}",
+        f"{progress.done} {progress.pods_bound}",
         f"backlog {progress.backlog}",
-        f"binds/s {progress.binds_per_second:.1f}",
+        f"{progress.done}/s {progress.binds_per_second:.1f}",
         f"p50 {_quantile(progress.p50)}",
         f"p99 {_quantile(progress.p99)}",
         f"nodes {_nodes(progress.nodes)}",
@@ -154,13 +166,14 @@ def line(progress: Progress) -> str:
 def panel(progress: Progress) -> RenderableType:
     """The state as a panel of at most 80 columns."""
     shortfalls = "not known" if progress.shortfalls is None else f"{progress.shortfalls:,}"
-    waiting = Text(f"{progress.backlog:,} pods", "yellow" if progress.backlog else "")
+    waiting = Text(f"{progress.backlog:,} {progress.unit}", "yellow" if progress.backlog else "")
     table = Table.grid(padding=(0, 2))
     for width, style in ((_LABEL_WIDTH, "dim"), (_VALUE_WIDTH, "")) * 2:
         table.add_column(width=width, style=style, no_wrap=True)
     created = f"{progress.pods_created:,} of {progress.pods_planned:,}"
-    table.add_row("created", created, "bind rate", f"{progress.binds_per_second:,.1f} pods/s")
-    table.add_row("bound", f"{progress.pods_bound:,}", "p50 so far", _quantile(progress.p50))
+    rate = f"{progress.binds_per_second:,.1f} {progress.unit}/s"
+    table.add_row("created", created, "rate", rate)
+    table.add_row(progress.done, f"{progress.pods_bound:,}", "p50 so far", _quantile(progress.p50))
     table.add_row("backlog", waiting, "p99 so far", _quantile(progress.p99))
     table.add_row("nodes", _nodes(progress.nodes), "shortfalls", shortfalls)
     body: list[RenderableType] = [_headline(progress), table]

@@ -7,6 +7,7 @@ do not mix, and a busy runner must not delay the load.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +17,8 @@ from typing import Protocol
 from loaddriver import load_files
 from loaddriver.errors import LoadProcessError
 from loaddriver.load_files import Control, Endpoint, Result, ResultReader, Started
-from loaddriver.plan import SETUP_STEP, Plan
 from loaddriver.plan_files import save_plan
+from loaddriver.plan_records import SETUP_STEP, Plan
 
 # Locust looks at the control file once a second, so a release is given this much ahead.
 RELEASE_NOTICE_SECONDS = 1.5
@@ -48,7 +49,8 @@ class LoadProgress:
     """How far the load is.
 
     `failed` are events that did not do their work after all attempts; `retried`
-    needed more than one. Lateness leaves the set-up out, which nothing is timed by.
+    needed more than one. Lateness leaves the set-up out, which nothing is timed by;
+    its p99 is None before the first other event.
     """
 
     planned: int
@@ -56,18 +58,17 @@ class LoadProgress:
     failed: int = 0
     retried: int = 0
     max_lateness_seconds: float = 0.0
+    p99_lateness_seconds: float | None = None
     first_failure: str = ""
 
     def with_result(self, result: Result) -> LoadProgress:
         """The same with one more event played."""
-        late = result.lateness_seconds if result.step > SETUP_STEP else 0.0
         failure = "" if result.ok else f"{result.id}: HTTP {result.status} {result.detail}".strip()
         return replace(
             self,
             sent=self.sent + 1,
             failed=self.failed + (not result.ok),
             retried=self.retried + (result.attempts > 1),
-            max_lateness_seconds=max(self.max_lateness_seconds, late),
             first_failure=self.first_failure or failure,
         )
 
@@ -88,6 +89,7 @@ class LoadProcess:
         self._control = Control()
         self._progress = LoadProgress(planned=len(plan.events))
         self._played = {step.number: 0 for step in plan.steps}
+        self._lateness: list[float] = []
         self._started = False
         self._child: Child | None = None
         self._end: asyncio.Task[int] | None = None
@@ -115,7 +117,14 @@ class LoadProcess:
     def progress(self) -> LoadProgress:
         """How far the load is now."""
         self._read()
-        return self._progress
+        if not self._lateness:
+            return self._progress
+        self._lateness.sort()
+        # The nearest rank: a figure that an event really had.
+        p99 = self._lateness[math.ceil(0.99 * len(self._lateness)) - 1]
+        return replace(
+            self._progress, max_lateness_seconds=self._lateness[-1], p99_lateness_seconds=p99
+        )
 
     def step_finished(self, step: int) -> bool:
         """Whether every event of a step has been played."""
@@ -157,6 +166,8 @@ class LoadProcess:
             else:
                 self._progress = self._progress.with_result(line)
                 self._played[line.step] += 1
+                if line.step > SETUP_STEP:
+                    self._lateness.append(line.lateness_seconds)
 
     async def _until(self, done: Callable[[], bool], seconds: float, what: str) -> None:
         """Looks at the results file until `done`; a file can only be looked at, not awaited."""

@@ -7,7 +7,7 @@ delays the due times of those after it.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +15,19 @@ import gevent
 from gevent.queue import Queue
 
 from loaddriver.load_files import Control
-from loaddriver.plan import Event
+from loaddriver.plan_records import Event
+
+# An answer may take this long before an event is late for want of a free user.
+_PATIENCE_SECONDS = 2
+# Few enough for two cores; each has connections of its own.
+_FEWEST_USERS, _MOST_USERS = 24, 128
+
+
+def users_for(events: Sequence[Event]) -> int:
+    """How many users a plan needs, by the busiest second of its steps."""
+    busy = Counter((event.step, int(event.offset_seconds)) for event in events)
+    needed = _PATIENCE_SECONDS * max(busy.values(), default=0)
+    return min(max(needed, _FEWEST_USERS), _MOST_USERS)
 
 
 @dataclass(frozen=True)

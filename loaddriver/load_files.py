@@ -65,9 +65,9 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started", rename="
 class Result(msgspec.Struct, frozen=True, kw_only=True, tag="result", rename="camel"):
     """What became of one event of the plan.
 
-    `due`, `sent` and `done` are Unix seconds, `sent` being the first attempt.
-    `status` is the last HTTP status (0: no answer). `name` is the object created
-    or deleted; empty when a churn found no live pod.
+    `verb` is create, scale, delete or churn. `due`, `sent` and `done` are Unix
+    seconds, `sent` being the first attempt. `status` is the last HTTP status (0: no
+    answer). `name` is the object that it was about; empty when a churn found no pod.
     """
 
     id: str

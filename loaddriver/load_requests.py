@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from loaddriver.load_files import Endpoint
 from loaddriver.manifests import WORKLOAD_LABEL
-from loaddriver.plan import ChurnEvent, CreateEvent
+from loaddriver.plan_records import ChurnEvent, CreateEvent, DeleteEvent, Event, ScaleEvent
 
 MOST_ATTEMPTS = 6
+_JSON = "application/json"
+_MERGE_PATCH = "application/merge-patch+json"
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 _TOO_MANY_REQUESTS = 429
@@ -46,35 +49,56 @@ class _PodList(msgspec.Struct, frozen=True):
 _pod_list = msgspec.json.Decoder(_PodList)
 
 
-def request_headers(endpoint: Endpoint) -> dict[str, str]:
-    """Headers of every request to a cluster."""
+class Request(NamedTuple):
+    """One HTTP request to a cluster."""
+
+    method: str
+    url: str
+    body: bytes = b""
+    content_type: str = _JSON
+
+
+def request_headers(endpoint: Endpoint, request: Request) -> dict[str, str]:
+    """Its headers."""
     return {
         "Authorization": f"Bearer {endpoint.token}",
-        "Content-Type": "application/json",
-        "Accept": "application/json",
+        "Content-Type": request.content_type,
+        "Accept": _JSON,
     }
 
 
-def create_url(endpoint: Endpoint, event: CreateEvent) -> str:
-    """Where a create goes."""
-    return f"{endpoint.url}{event.path}"
+def request_of(endpoint: Endpoint, event: CreateEvent | ScaleEvent | DeleteEvent) -> Request:
+    """The request that an event is; a churn needs a look at the pods first, and is none."""
+    url = f"{endpoint.url}{event.path}"
+    match event:
+        case CreateEvent():
+            return Request("POST", url, bytes(event.body))
+        case ScaleEvent():
+            body = msgspec.json.encode({"spec": {"replicas": event.replicas}})
+            return Request("PATCH", f"{url}/scale", body, _MERGE_PATCH)
+        case DeleteEvent():
+            return Request("DELETE", url, msgspec.json.encode({"propagationPolicy": "Background"}))
 
 
-def pod_list_url(endpoint: Endpoint, event: ChurnEvent) -> str:
-    """Where the pods of a workload are listed."""
+def verb_of(event: Event) -> str:
+    """What an event is called in results: create, scale, delete or churn."""
+    return str(event.__struct_config__.tag)
+
+
+def list_request(endpoint: Endpoint, event: ChurnEvent) -> Request:
+    """Lists the pods of a workload."""
     query = urlencode({"labelSelector": f"{WORKLOAD_LABEL}={event.workload}"})
-    return f"{endpoint.url}/api/v1/namespaces/{quote(event.namespace)}/pods?{query}"
+    return Request("GET", f"{_pods_url(endpoint, event)}?{query}")
 
 
-def pod_url(endpoint: Endpoint, event: ChurnEvent, pod: Pod) -> str:
-    """Where one pod of a workload is deleted."""
-    namespace, name = quote(event.namespace), quote(pod.metadata.name)
-    return f"{endpoint.url}/api/v1/namespaces/{namespace}/pods/{name}"
-
-
-def delete_body(pod: Pod) -> bytes:
+def victim_request(endpoint: Endpoint, event: ChurnEvent, pod: Pod) -> Request:
     """Deletes this very pod, not a later one of its name."""
-    return msgspec.json.encode({"preconditions": {"uid": pod.metadata.uid}})
+    body = msgspec.json.encode({"preconditions": {"uid": pod.metadata.uid}})
+    return Request("DELETE", f"{_pods_url(endpoint, event)}/{quote(pod.metadata.name)}", body)
+
+
+def _pods_url(endpoint: Endpoint, event: ChurnEvent) -> str:
+    return f"{endpoint.url}/api/v1/namespaces/{quote(event.namespace)}/pods"
 
 
 def pods_of(body: bytes) -> list[Pod]:
@@ -114,11 +138,15 @@ def pause_seconds(status: int, attempt: int, retry_after: str | None) -> float |
 def succeeded(verb: str, status: int, attempts: int) -> bool:
     """Whether the event did its work.
 
-    An earlier attempt may have worked although its answer was lost, so a retried
-    create may find its object there, and a retried delete may find it gone.
+    An earlier attempt may have worked although its answer was lost, so a retried create may find
+    its object there, and a retried delete may find it gone. A pod that was to be churned may also
+    have gone by itself.
     """
     if 200 <= status < 300:
         return True
-    if verb == "create":
-        return attempts > 1 and status == _CONFLICT
-    return status == _NOT_FOUND or (attempts > 1 and status == _CONFLICT)
+    retried = attempts > 1
+    return {
+        "create": retried and status == _CONFLICT,
+        "delete": retried and status == _NOT_FOUND,
+        "churn": status == _NOT_FOUND or (retried and status == _CONFLICT),
+    }.get(verb, False)

@@ -1,4 +1,4 @@
-"""The load as Locust plays it: tenants who create objects and delete pods on schedule.
+"""The load as Locust plays it: tenants who create, scale and delete objects and pods on schedule.
 
 Run by Locust, not imported. Its files come in environment variables, because
 Locust owns the command line. Locust's own latency figures are rounded and used
@@ -15,7 +15,7 @@ import gevent
 import msgspec
 from locust import FastHttpUser, LoadTestShape, task
 
-from loaddriver.load_dispatch import Dispatcher, Due
+from loaddriver.load_dispatch import Dispatcher, Due, users_for
 from loaddriver.load_files import (
     CLUSTERS_VARIABLE,
     CONTROL_VARIABLE,
@@ -28,28 +28,29 @@ from loaddriver.load_files import (
     read_endpoints,
 )
 from loaddriver.load_requests import (
-    create_url,
-    delete_body,
+    Request,
+    list_request,
     pause_seconds,
-    pod_list_url,
-    pod_url,
     pods_of,
     request_headers,
+    request_of,
     succeeded,
+    verb_of,
     victim,
+    victim_request,
 )
-from loaddriver.plan import ChurnEvent, CreateEvent
 from loaddriver.plan_files import load_plan
+from loaddriver.plan_records import ChurnEvent
 
-# Enough that a slow answer does not keep the next event waiting, few enough for two cores.
-_USERS = 24
 _OK = 200
 _LAST_ANSWERS_SECONDS = 5.0
 
 _ENDPOINTS = read_endpoints(Path(os.environ[CLUSTERS_VARIABLE]))
 _CONTROL = Path(os.environ[CONTROL_VARIABLE])
 _RESULTS = os.open(os.environ[RESULTS_VARIABLE], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-_DISPATCHER = Dispatcher(load_plan(Path(os.environ[PLAN_VARIABLE])).events, time.time)
+_EVENTS = load_plan(Path(os.environ[PLAN_VARIABLE])).events
+_DISPATCHER = Dispatcher(_EVENTS, time.time)
+_USERS = users_for(_EVENTS)
 
 
 def _record(line: Started | Result) -> None:
@@ -89,34 +90,36 @@ class Tenant(FastHttpUser):
 
     def _send(self, due: Due) -> None:
         sent = time.time()
-        endpoint = _ENDPOINTS[due.event.cluster]
-        if isinstance(due.event, CreateEvent):
-            url, body = create_url(endpoint, due.event), bytes(due.event.body)
-            answer = self._ask("POST", url, endpoint, body)
-            _record(_result(due, "create", due.event.name, sent, answer))
-        else:
-            name, answer = self._churn(due.event, endpoint)
-            _record(_result(due, "delete", name, sent, answer))
+        try:
+            name, answer = self._play(due)
+        except Exception as error:  # noqa: BLE001  whatever it was, the event is on record as failed
+            name, answer = "", Answer(0, 1, b"", f"a bug in the load process: {error!r}")
+        _record(_result(due, name, sent, answer))
+
+    def _play(self, due: Due) -> tuple[str, Answer]:
+        event, endpoint = due.event, _ENDPOINTS[due.event.cluster]
+        if isinstance(event, ChurnEvent):
+            return self._churn(event, endpoint)
+        return event.name, self._ask(endpoint, request_of(endpoint, event))
 
     def _churn(self, event: ChurnEvent, endpoint: Endpoint) -> tuple[str, Answer]:
-        listed = self._ask("GET", pod_list_url(endpoint, event), endpoint, b"")
+        listed = self._ask(endpoint, list_request(endpoint, event))
         if listed.status != _OK:
             return "", listed
         pod = victim(pods_of(listed.body), event.rank)
         if pod is None:
             return "", Answer(listed.status, listed.attempts, b"", "no live pod to delete")
-        url = pod_url(endpoint, event, pod)
-        return pod.metadata.name, self._ask("DELETE", url, endpoint, delete_body(pod))
+        return pod.metadata.name, self._ask(endpoint, victim_request(endpoint, event, pod))
 
-    def _ask(self, method: str, url: str, endpoint: Endpoint, body: bytes) -> Answer:
-        headers, attempts = request_headers(endpoint), 0
+    def _ask(self, endpoint: Endpoint, request: Request) -> Answer:
+        headers, attempts = request_headers(endpoint, request), 0
         while True:
             attempts += 1
             with self.client.request(
-                method,
-                url,
-                name=f"{method} {endpoint.name}",
-                data=body,  # type: ignore[arg-type]  # bytes are sent as they are
+                request.method,
+                request.url,
+                name=f"{request.method} {endpoint.name}",
+                data=request.body,  # type: ignore[arg-type]  # bytes are sent as they are
                 headers=headers,
                 catch_response=True,
             ) as response:
@@ -130,7 +133,8 @@ class Tenant(FastHttpUser):
             gevent.sleep(pause)
 
 
-def _result(due: Due, verb: str, name: str, sent: float, answer: Answer) -> Result:
+def _result(due: Due, name: str, sent: float, answer: Answer) -> Result:
+    verb = verb_of(due.event)
     ok = not answer.error and succeeded(verb, answer.status, answer.attempts)
     refusal = "" if ok else answer.body[:300].decode(errors="replace")
     return Result(

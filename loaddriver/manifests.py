@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loaddriver.catalog import Archetype, Catalog, PodSize, Spread
-from loaddriver.plan_workloads import Workload
+from loaddriver.plan_records import Workload
 
 WORKLOAD_LABEL = "scaletest.bigfleet/workload"
 ARCHETYPE_LABEL = "scaletest.bigfleet/archetype"
@@ -20,19 +20,25 @@ RACK_KEY = "topology.bigfleet/rack"
 
 _TOPOLOGY_KEYS = {"sameRack": RACK_KEY, "sameZone": ZONE_KEY}
 _MOST_RETRIES = 2**31 - 1
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _COLLECTIONS = {
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "StatefulSet": "/apis/apps/v1/namespaces/{namespace}/statefulsets",
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "Namespace": "/api/v1/namespaces",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "CapacityRequest": "/apis/bigfleet.lucy.sh/v1alpha1/namespaces/{namespace}/capacityrequests",
 }
 
 
 def manifest_path(body: dict[str, Any]) -> str:
     """The path of the API that creates an object of this kind."""
-    namespace = body["metadata"].get("namespace", "")
-    return _COLLECTIONS[body["kind"]].format(namespace=namespace)
+    return _COLLECTIONS[body["kind"]].format(namespace=body["metadata"].get("namespace", ""))
+
+
+def object_path(kind: str, namespace: str, name: str) -> str:
+    """The path of one object."""
+    return f"{_COLLECTIONS[kind].format(namespace=namespace)}/{name}"
 
 
 def namespace_body(name: str) -> dict[str, Any]:
@@ -87,6 +93,34 @@ def workload_body(workload: Workload, catalog: Catalog) -> dict[str, Any]:
     }
 
 
+def capacity_request_body(workload: Workload, catalog: Catalog, name: str) -> dict[str, Any]:
+    """What one pod of `workload` needs, written by hand: the request that its pod controller would
+    write for it, without a pod to own it.
+    """
+    archetype = catalog.archetype(workload.archetype)
+    size = archetype.sizes[workload.size]
+    affinity = _affinity(workload, archetype, size)
+    [node_term] = affinity["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
+    spec: dict[str, Any] = {
+        "resources": {**_amounts(size), "pods": "1"},
+        "priority": workload.priority,
+        "requirements": node_term["matchExpressions"],
+        "interruptionPenalty": _dollars(archetype.interruption_penalty_dollars),
+        "reclamationPenalty": _dollars(archetype.reclamation_penalty_dollars),
+    }
+    if "podAffinity" in affinity:
+        [spec["coLocation"]] = affinity["podAffinity"][_REQUIRED]
+    if workload.spread and archetype.spread is not None:
+        spread = _spread(workload, archetype.spread)
+        spec["topologySpread"] = [{k: v for k, v in spread.items() if k != "labelSelector"}]
+    return {
+        "apiVersion": "bigfleet.lucy.sh/v1alpha1",
+        "kind": "CapacityRequest",
+        "metadata": {"name": name, "namespace": workload.namespace, "labels": _labels(workload)},
+        "spec": spec,
+    }
+
+
 def _pod_template(workload: Workload, archetype: Archetype) -> dict[str, Any]:
     size = archetype.sizes[workload.size]
     spec: dict[str, Any] = {
@@ -109,7 +143,7 @@ def _labels(workload: Workload) -> dict[str, str]:
     labels = {
         WORKLOAD_LABEL: workload.name,
         ARCHETYPE_LABEL: workload.archetype,
-        STEP_LABEL: str(workload.step),
+        STEP_LABEL: workload.step_label,
     }
     if workload.group is not None:
         labels[GROUP_LABEL] = workload.group
@@ -118,12 +152,16 @@ def _labels(workload: Workload) -> dict[str, str]:
 
 def _annotations(archetype: Archetype) -> dict[str, str]:
     annotations = {
-        INTERRUPTION_PENALTY: f"{archetype.interruption_penalty_dollars:.15g}",
-        RECLAMATION_PENALTY: f"{archetype.reclamation_penalty_dollars:.15g}",
+        INTERRUPTION_PENALTY: _dollars(archetype.interruption_penalty_dollars),
+        RECLAMATION_PENALTY: _dollars(archetype.reclamation_penalty_dollars),
     }
     if archetype.run_seconds is not None:
         annotations[RUN_SECONDS_ANNOTATION] = f"{archetype.run_seconds:.15g}"
     return annotations
+
+
+def _dollars(amount: float) -> str:
+    return f"{amount:.15g}"
 
 
 def _affinity(workload: Workload, archetype: Archetype, size: PodSize) -> dict[str, Any]:
@@ -132,15 +170,13 @@ def _affinity(workload: Workload, archetype: Archetype, size: PodSize) -> dict[s
         {"key": ZONE_KEY, "operator": "In", "values": list(archetype.zones)},
     ]
     terms = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
-    affinity: dict[str, Any] = {
-        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-    }
+    affinity: dict[str, Any] = {"nodeAffinity": {_REQUIRED: terms}}
     if workload.group is not None and workload.topology is not None:
         term = {
             "labelSelector": {"matchLabels": {GROUP_LABEL: workload.group}},
             "topologyKey": _TOPOLOGY_KEYS[workload.topology],
         }
-        affinity["podAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        affinity["podAffinity"] = {_REQUIRED: [term]}
     return affinity
 
 
@@ -154,13 +190,17 @@ def _spread(workload: Workload, spread: Spread) -> dict[str, Any]:
 
 
 def _container(size: PodSize) -> dict[str, Any]:
-    amounts = {
-        "cpu": f"{size.cpu_millicores}m",
-        "memory": f"{size.memory_mebibytes}Mi",
-        **{name: str(amount) for name, amount in sorted(size.extended_resources.items())},
-    }
+    amounts = _amounts(size)
     return {
         "name": "app",
         "image": "fake",
         "resources": {"requests": amounts, "limits": amounts},
+    }
+
+
+def _amounts(size: PodSize) -> dict[str, str]:
+    return {
+        "cpu": f"{size.cpu_millicores}m",
+        "memory": f"{size.memory_mebibytes}Mi",
+        **{name: str(amount) for name, amount in sorted(size.extended_resources.items())},
     }

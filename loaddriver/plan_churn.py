@@ -1,13 +1,21 @@
-"""Which pods are deleted during the soak, and when."""
+"""Which pods are deleted during the soak, and when.
+
+All of it is Poisson given its number: the times are independent draws, the number is exact, so that
+any two seeds carry the same load. Each reason has a random stream of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from random import Random
 
-from loaddriver.plan_workloads import Workload
-from loaddriver.profile import Settings
+from loaddriver.plan_records import RAMP, Level, Workload
+from loaddriver.plan_standing import Standing
+from loaddriver.plan_workloads import stream
+from loaddriver.profile import Profile, Settings, Soak
 
 
 @dataclass(frozen=True)
@@ -19,29 +27,89 @@ class ChurnDraw:
     rank: int
 
 
-def churn_draws(settings: Settings, cluster: int, workloads: Sequence[Workload]) -> list[ChurnDraw]:
-    """One cluster's deletions: an exact number, at Poisson times, every pod as likely.
+def churn_draws(
+    profile: Profile, cluster: int, workloads: Sequence[Workload], levels: Sequence[Level]
+) -> list[ChurnDraw]:
+    """One cluster's deletions in order of time; at any moment every pod is as likely.
 
-    Jobs are left out: to their controller a deleted pod is a failed attempt,
-    after which it backs off, so the rate would not be held.
+    `workloads` and their `levels` are the cluster's standing ones, without bursts. Jobs are left
+    out where controllers make the pods: to theirs a deleted pod is a failed attempt, after which it
+    backs off, so the rate would not be held.
     """
-    lasting = [workload for workload in workloads if workload.kind != "Job"]
-    if not lasting:
-        return []
-    random = Random(f"{settings.seed}/churn/{cluster}")
-    offsets = sorted(
-        round(random.uniform(0, settings.soak.seconds), 6)
-        for _ in range(_deletions(settings, cluster))
-    )
-    weights = [workload.replicas for workload in lasting]
-    victims = random.choices(lasting, weights, k=len(offsets))
-    return [
-        ChurnDraw(offset, victim, random.randrange(victim.replicas))
-        for offset, victim in zip(offsets, victims, strict=True)
-    ]
+    settings = profile.settings
+    lasting = [w for w in workloads if settings.load.mode == "cr" or w.kind != "Job"]
+    left = _deletions(settings, cluster)
+    draws: list[ChurnDraw] = []
+    mortal = {
+        each.name: each.mean_lifetime_seconds
+        for each in profile.catalog.archetypes
+        if each.mean_lifetime_seconds is not None
+    }
+    for archetype, lifetime in mortal.items():
+        own = [workload for workload in lasting if workload.archetype == archetype]
+        ends = _ends_of_life(settings.soak, own, lifetime, left)
+        left -= ends
+        random = stream(settings.seed, f"lifetimes/{cluster}/{archetype}")
+        times = [random.uniform(0, settings.soak.seconds) for _ in range(ends)]
+        draws += _victims(times, Standing(own, levels, settings), random)
+    rest = [workload for workload in lasting if workload.archetype not in mortal] or lasting
+    random = stream(settings.seed, f"churn/{cluster}")
+    times = _churn_times(settings, cluster, left, random)
+    draws += _victims(times, Standing(rest, levels, settings), random)
+    return sorted(draws, key=lambda draw: draw.offset_seconds)
 
 
 def _deletions(settings: Settings, cluster: int) -> int:
     """This cluster's part of all deletions, so that the parts add up."""
     total = round(settings.soak.churn_pods_per_second * settings.soak.seconds)
     return total // settings.clusters + (cluster < total % settings.clusters)
+
+
+def _ends_of_life(soak: Soak, own: Sequence[Workload], lifetime: float, most: int) -> int:
+    pods = sum(workload.replicas for workload in own if workload.origin == RAMP)
+    return min(round(pods / lifetime * soak.seconds), most)
+
+
+def _victims(times: Sequence[float], standing: Standing, random: Random) -> Iterator[ChurnDraw]:
+    for time in sorted(times):
+        # Drawn even where nobody is left, so that later draws stay as they are.
+        where, rank = random.random(), random.random()
+        found = standing.pick(time, where)
+        if found is not None:
+            workload, replicas = found
+            yield ChurnDraw(round(time, 6), workload, int(rank * replicas))
+
+
+def _churn_times(settings: Settings, cluster: int, number: int, random: Random) -> list[float]:
+    """Moments that are as dense as the churn's bunches say; even without bunches."""
+    borders = _borders(settings, cluster)
+    factor = settings.soak.churn_burst.factor if settings.soak.churn_burst else 1.0
+    weights = [
+        (end - begin) * (factor if bunched else 1.0)
+        for (begin, bunched), (end, _) in pairwise(borders)
+    ]
+    cumulated = [0.0, *accumulate(weights)]
+    times: list[float] = []
+    for _ in range(number):
+        wanted = random.random() * cumulated[-1]
+        part = min(bisect_right(cumulated, wanted), len(weights)) - 1
+        begin, end = borders[part][0], borders[part + 1][0]
+        times.append(begin + (end - begin) * (wanted - cumulated[part]) / weights[part])
+    return times
+
+
+def _borders(settings: Settings, cluster: int) -> list[tuple[float, bool]]:
+    """Where the soak's parts begin, each with whether it is a bunch; the end comes last."""
+    seconds, burst = settings.soak.seconds, settings.soak.churn_burst
+    borders = [(0.0, False)]
+    if burst is not None:
+        random = stream(settings.seed, f"churnBursts/{cluster}")
+        begin = random.expovariate(1 / burst.every_seconds)
+        while begin < seconds:
+            borders.append((begin, True))
+            end = begin + burst.seconds
+            if end >= seconds:
+                break
+            borders.append((end, False))
+            begin = end + random.expovariate(1 / burst.every_seconds)
+    return [*borders, (seconds, False)]

@@ -1,4 +1,4 @@
-"""A plan as a file: JSON lines, each tagged with what it is (plan, step, workload, event)."""
+"""A plan as a file: JSON lines, each tagged with what it is."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from pathlib import Path
 import msgspec
 
 from loaddriver.errors import ProfileError
-from loaddriver.plan import ChurnEvent, CreateEvent, Plan, PlanHeader, Step
-from loaddriver.plan_workloads import Workload
+from loaddriver.plan_records import (
+    ChurnEvent,
+    CreateEvent,
+    DeleteEvent,
+    Event,
+    Level,
+    Plan,
+    PlanHeader,
+    ScaleEvent,
+    Step,
+    Workload,
+)
 
-_Line = PlanHeader | Step | Workload | CreateEvent | ChurnEvent
+_Line = PlanHeader | Step | Workload | Level | CreateEvent | ScaleEvent | DeleteEvent | ChurnEvent
 _decoder = msgspec.json.Decoder(_Line)
 
 
 def plan_bytes(plan: Plan) -> bytes:
     """The file's content; equal plans give equal bytes."""
     return msgspec.json.Encoder().encode_lines(
-        [plan.header, *plan.steps, *plan.workloads, *plan.events]
+        [plan.header, *plan.steps, *plan.workloads, *plan.levels, *plan.events]
     )
 
 
@@ -39,7 +49,11 @@ def load_plan(path: Path) -> Plan:
 
 
 def _assembled(lines: Iterable[_Line], path: Path) -> Plan:
-    headers, steps, workloads, events = [], [], [], []
+    headers: list[PlanHeader] = []
+    steps: list[Step] = []
+    workloads: list[Workload] = []
+    levels: list[Level] = []
+    events: list[Event] = []
     for line in lines:
         match line:
             case PlanHeader():
@@ -48,8 +62,10 @@ def _assembled(lines: Iterable[_Line], path: Path) -> Plan:
                 steps.append(line)
             case Workload():
                 workloads.append(line)
+            case Level():
+                levels.append(line)
             case _:
                 events.append(line)
     if len(headers) != 1:
         raise ProfileError([f"{path}: a plan has one header line, this has {len(headers)}"])
-    return Plan(headers[0], tuple(steps), tuple(workloads), tuple(events))
+    return Plan(headers[0], tuple(steps), tuple(workloads), tuple(levels), tuple(events))

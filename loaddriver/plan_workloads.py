@@ -2,51 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Literal
 
 import msgspec
 
 from loaddriver.apportion import apportion, cumulative, divide, largest_divisible
 from loaddriver.catalog import Archetype, Gang, pod_shares
 from loaddriver.errors import ProfileError
-from loaddriver.profile import Profile, Settings
+from loaddriver.plan_records import RAMP, Workload
+from loaddriver.profile import Profile, Ramp
 
 # How many replicas services have at large companies: many small, few large.
 _REPLICA_BANDS = ((0.55, 1, 5), (0.30, 6, 25), (0.12, 26, 100), (0.03, 101, 400))
 _MOST_STATEFUL_REPLICAS = 25
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True, tag="workload", rename="camel"):
-    """One object and the pods it asks for.
-
-    `size` is the position among the archetype's pod sizes; `group` is set for a
-    gang, whose pods must share the domain that `topology` names.
-    """
-
-    cluster: int
-    step: int
-    namespace: str
-    name: str
-    archetype: str
-    kind: Literal["Deployment", "StatefulSet", "Job"]
-    size: int
-    replicas: int
-    priority: int
-    spread: bool
-    group: str | None
-    topology: Literal["sameRack", "sameZone"] | None
-
-
-class _Draft(msgspec.Struct, frozen=True):
-    """A workload before it has a name and a step."""
+class Draft(msgspec.Struct, frozen=True):
+    """A workload before it has a name, a place and a time."""
 
     archetype: Archetype
     size: int
     replicas: int
     spread: bool
     gang: Gang | None
+
+    def named(self, name: str, cluster: int, step: int, origin: str) -> Workload:
+        """The workload."""
+        return Workload(
+            cluster=cluster,
+            step=step,
+            namespace=f"tenant-{self.archetype.name}",
+            name=name,
+            archetype=self.archetype.name,
+            kind=self.archetype.kind,
+            size=self.size,
+            replicas=self.replicas,
+            priority=self.archetype.priority,
+            spread=self.spread,
+            group=name if self.gang else None,
+            topology=self.gang.topology if self.gang else None,
+            origin=origin,
+        )
 
 
 def draw_workloads(profile: Profile, cluster: int) -> tuple[Workload, ...]:
@@ -57,16 +55,38 @@ def draw_workloads(profile: Profile, cluster: int) -> tuple[Workload, ...]:
     settings = profile.settings
     quotas = _gang_quotas(profile)
     plain = _plain_quotas(profile, quotas)
-    drafts: list[_Draft] = []
+    drafts: list[Draft] = []
     for archetype in profile.catalog.archetypes:
-        random = _stream(settings.seed, f"workloads/{cluster}/{archetype.name}")
+        random = stream(settings.seed, f"workloads/{cluster}/{archetype.name}")
         drafts.extend(_gang_drafts(archetype, quotas.get(archetype.name, {}), random))
         drafts.extend(_plain_drafts(archetype, plain.get(archetype.name, 0), random))
-    _stream(settings.seed, f"order/{cluster}").shuffle(drafts)
-    return tuple(_named(drafts, cluster, settings))
+    stream(settings.seed, f"order/{cluster}").shuffle(drafts)
+    return tuple(_named(drafts, cluster, settings.ramp))
 
 
-def _stream(seed: int, concern: str) -> Random:
+def draw_objects(archetype: Archetype, pods: int, random: Random) -> list[Draft]:
+    """Objects of one archetype for exactly `pods` pods, in whole gangs if it has gangs.
+
+    `pods` must be a sum of gang sizes then.
+    """
+    positions = range(len(archetype.sizes))
+    shares = [size.share for size in archetype.sizes]
+    gang = archetype.gang
+    drafts: list[Draft] = []
+    for replicas in _parts(archetype, pods, random):
+        [size] = random.choices(positions, shares)
+        spread = archetype.spread is not None and random.random() < archetype.spread.share
+        drafts.append(Draft(archetype, size, replicas, spread and gang is None, gang))
+    return drafts
+
+
+def _parts(archetype: Archetype, pods: int, random: Random) -> list[int]:
+    if archetype.gang is not None:
+        return divide(pods, archetype.gang.size.min, archetype.gang.size.max, random)
+    return list(_object_sizes(archetype, pods, random))
+
+
+def stream(seed: int, concern: str) -> Random:
     """A random stream of its own; text seeds are hashed the same way in every process."""
     return Random(f"{seed}/{concern}")
 
@@ -117,23 +137,28 @@ def _gangs_do_not_add_up(profile: Profile, leftover: int) -> str:
     )
 
 
-def _gang_drafts(archetype: Archetype, quotas: dict[int, int], random: Random) -> Iterator[_Draft]:
+def _gang_drafts(archetype: Archetype, quotas: dict[int, int], random: Random) -> Iterator[Draft]:
     gang = archetype.gang
     for position, pods in quotas.items():
         assert gang is not None  # only archetypes with gangs have quotas for them
         for size in divide(pods, gang.size.min, gang.size.max, random):
-            yield _Draft(archetype, position, size, spread=False, gang=gang)
+            yield Draft(archetype, position, size, spread=False, gang=gang)
 
 
-def _plain_drafts(archetype: Archetype, pods: int, random: Random) -> Iterator[_Draft]:
+def _plain_drafts(archetype: Archetype, pods: int, random: Random) -> Iterator[Draft]:
     shares = {position: size.share for position, size in enumerate(archetype.sizes)}
     spread_share = archetype.spread.share if archetype.spread else 0.0
     for position, part in apportion(pods, shares).items():
         for spread, rest in apportion(part, {True: spread_share, False: 1 - spread_share}).items():
-            while rest:
-                replicas = min(_replicas(archetype, random), rest)
-                rest -= replicas
-                yield _Draft(archetype, position, replicas, spread=spread, gang=None)
+            for replicas in _object_sizes(archetype, rest, random):
+                yield Draft(archetype, position, replicas, spread=spread, gang=None)
+
+
+def _object_sizes(archetype: Archetype, pods: int, random: Random) -> Iterator[int]:
+    while pods:
+        replicas = min(_replicas(archetype, random), pods)
+        pods -= replicas
+        yield replicas
 
 
 def _replicas(archetype: Archetype, random: Random) -> int:
@@ -143,27 +168,22 @@ def _replicas(archetype: Archetype, random: Random) -> int:
     return min(drawn, _MOST_STATEFUL_REPLICAS) if archetype.kind == "StatefulSet" else drawn
 
 
-def _named(drafts: list[_Draft], cluster: int, settings: Settings) -> Iterator[Workload]:
+def _named(drafts: list[Draft], cluster: int, ramp: Ramp) -> Iterator[Workload]:
     """Names in creation order; an object belongs to the step in which its middle falls."""
-    per_step = settings.pods_per_cluster / settings.ramp.steps
+    borders = _step_borders(ramp, sum(draft.replicas for draft in drafts))
     counts: dict[str, int] = {}
     starts = cumulative([draft.replicas for draft in drafts])
     for draft, before in zip(drafts, starts, strict=True):
-        archetype = draft.archetype
-        middle = before + draft.replicas / 2
-        counts[archetype.name] = counts.get(archetype.name, 0) + 1
-        name = f"{archetype.name}-{counts[archetype.name]:05d}"
-        yield Workload(
-            cluster=cluster,
-            step=1 + min(int(middle / per_step), settings.ramp.steps - 1),
-            namespace=f"tenant-{archetype.name}",
-            name=name,
-            archetype=archetype.name,
-            kind=archetype.kind,
-            size=draft.size,
-            replicas=draft.replicas,
-            priority=archetype.priority,
-            spread=draft.spread,
-            group=name if draft.gang else None,
-            topology=draft.gang.topology if draft.gang else None,
-        )
+        kind = draft.archetype.name
+        counts[kind] = counts.get(kind, 0) + 1
+        step = 1 + bisect_right(borders, before + draft.replicas / 2)
+        yield draft.named(f"{kind}-{counts[kind]:05d}", cluster, step, RAMP)
+
+
+def _step_borders(ramp: Ramp, pods: int) -> Sequence[float]:
+    """Where one step ends and the next begins, counted in pods.
+
+    Steps are equal; towards a knee, step n offers n times the pods of the first.
+    """
+    parts = [number if ramp.gate == "knee" else 1 for number in range(1, ramp.steps + 1)]
+    return [pods * before / sum(parts) for before in cumulative(parts)[1:]]

@@ -13,26 +13,16 @@ from loaddriver.catalog import PodSize
 from loaddriver.demand import Demand, SizeDemand
 from loaddriver.errors import InfrastructureError, ProfileError
 from loaddriver.inventory import SUPPLY_CLASSES, SeedMachine, rack_sizes, supply_counts
+from loaddriver.needs import (
+    Host,
+    disk_bytes,
+    gibibytes,
+    memory_bytes,
+    ramp_seconds,
+    run_seconds,
+    shortages,
+)
 from loaddriver.profile import Profile
-
-GIBIBYTE = 2**30
-# One control plane at rest, and what each pod adds to its API server, etcd and caches.
-_CLUSTER_BYTES = int(0.9 * GIBIBYTE)
-_POD_BYTES = 60 * 1024
-# Audit lines, component logs and results, uncompressed.
-_RUN_DISK_BYTES = 200 * 2**20
-_POD_DISK_BYTES = 20 * 1024
-_PODS_PER_SECOND = 150
-_START_SECONDS = 15
-
-
-@dataclass(frozen=True)
-class Host:
-    """What this machine has left: memory and disk in bytes, and its cores."""
-
-    cores: int
-    memory_available_bytes: int
-    disk_free_bytes: int
 
 
 @dataclass(frozen=True)
@@ -65,25 +55,8 @@ def preflight(
             *_rack_refusals(profile, demand, machines),
             *_budget_refusals(profile),
         ),
-        host_refusals=tuple(_host_refusals(profile, host)),
+        host_refusals=shortages(profile, host),
     )
-
-
-def memory_bytes(profile: Profile) -> int:
-    """The memory that the run is expected to take at its peak."""
-    settings = profile.settings
-    return settings.clusters * _CLUSTER_BYTES + settings.pods * _POD_BYTES
-
-
-def disk_bytes(profile: Profile) -> int:
-    """The disk that the run's logs and results are expected to take."""
-    return _RUN_DISK_BYTES + profile.settings.pods * _POD_DISK_BYTES
-
-
-def ramp_seconds(profile: Profile) -> float:
-    """The time the ramp is expected to take: its steps, or binding if that is slower."""
-    ramp = profile.settings.ramp
-    return max(ramp.steps * ramp.step_seconds, profile.settings.pods / _PODS_PER_SECOND)
 
 
 def _size_of(profile: Profile, size: SizeDemand) -> PodSize:
@@ -97,8 +70,9 @@ def _size_name(profile: Profile, size: SizeDemand) -> str:
 def _demand_lines(profile: Profile, demand: Demand) -> Iterator[str]:
     """A table in 80 columns: what is needed, what BigFleet will hand out, what there is."""
     clusters = profile.settings.clusters
+    peak = " at the peak" if demand.pods > profile.settings.pods else ""
     yield (
-        f"{profile.name}: {demand.pods:,} pods in {clusters} cluster{'s' * (clusters > 1)}, "
+        f"{profile.name}: {demand.pods:,} pods{peak} in {clusters} cluster{'s' * (clusters > 1)}, "
         f"{demand.same_rack_share:.1%} of them in same-rack gangs"
     )
     yield _row("machines", "pods", "needed", "handed", *(name[:4] for name in SUPPLY_CLASSES))
@@ -121,31 +95,40 @@ def _row(name: str, *cells: object) -> str:
 
 
 def _cost_lines(profile: Profile, host: Host) -> Iterator[str]:
-    seconds = _START_SECONDS + ramp_seconds(profile) + profile.settings.soak.seconds
+    settings = profile.settings
     yield (
-        f"  expected here ({host.cores} cores): about {_gibibytes(memory_bytes(profile))} memory, "
-        f"{_gibibytes(disk_bytes(profile))} disk, {seconds / 60:.1f} minutes"
+        f"  expected here ({host.cores} cores): about {gibibytes(memory_bytes(settings))} memory, "
+        f"{gibibytes(disk_bytes(settings))} disk, {run_seconds(settings) / 60:.1f} minutes"
     )
 
 
 def _supply_refusals(profile: Profile, demand: Demand) -> Iterator[str]:
+    """Supply is held against the peak of demand; a fleet that is meant to be scarce, too."""
     fleet = profile.settings.fleet
-    for size in demand.sizes:
-        offered = sum(supply_counts(fleet, size).values())
-        if offered < size.machines_claimed:
-            least = 1 - fleet.idle_factor - fleet.spot_factor
-            yield (
-                f"{profile.name}/profile.yaml: fleet: {_size_name(profile, size)} needs "
-                f"{size.machines_claimed} machines, the fleet has {offered}; raise "
-                f"fleet.speculativeFactor to at least {least:g}"
-            )
+    lacking = [
+        (size, offered)
+        for size in demand.sizes
+        if (offered := sum(supply_counts(fleet, size).values())) < size.machines_claimed
+    ]
+    if fleet.scarce and not lacking:
+        yield (
+            f"{profile.name}/profile.yaml: fleet.scarce: the fleet covers all demand, so nothing "
+            "would be scarce; lower fleet.idleFactor or fleet.speculativeFactor"
+        )
+    for size, offered in () if fleet.scarce else lacking:
+        least = 1 - fleet.idle_factor - fleet.spot_factor
+        yield (
+            f"{profile.name}/profile.yaml: fleet: {_size_name(profile, size)} needs "
+            f"{size.machines_claimed} machines at its peak, the fleet has {offered}; raise "
+            f"fleet.speculativeFactor to at least {least:g}"
+        )
 
 
 def _rack_refusals(
     profile: Profile, demand: Demand, machines: tuple[SeedMachine, ...]
 ) -> Iterator[str]:
     """Gangs larger than a machine must each find all their machines in one rack."""
-    for size in demand.sizes:
+    for size in () if profile.settings.fleet.scarce else demand.sizes:
         if not size.gang_machines or size.same_rack_pods == 0:
             continue
         room = rack_sizes(machines, _size_of(profile, size).instance_types)
@@ -172,26 +155,10 @@ def _without_rack(gangs: tuple[int, ...], room: list[int]) -> list[int]:
 
 
 def _budget_refusals(profile: Profile) -> Iterator[str]:
-    budget = profile.settings.ramp.budget_seconds
-    expected = ramp_seconds(profile)
-    if expected > budget:
+    settings = profile.settings
+    expected = ramp_seconds(settings)
+    if expected > settings.ramp.budget_seconds and settings.load.mode == "pods":
         yield (
-            f"{profile.name}/profile.yaml: ramp.budgetSeconds = {budget:g}: binding "
-            f"{profile.settings.pods} pods takes about {expected:.0f} s on two cores; raise it"
+            f"{profile.name}/profile.yaml: ramp.budgetSeconds = {settings.ramp.budget_seconds:g}: "
+            f"binding {settings.pods} pods takes about {expected:.0f} s on two cores; raise it"
         )
-
-
-def _host_refusals(profile: Profile, host: Host) -> Iterator[str]:
-    for name, need, has in (
-        ("memory", memory_bytes(profile), host.memory_available_bytes),
-        ("disk", disk_bytes(profile), host.disk_free_bytes),
-    ):
-        if need > has:
-            yield (
-                f"{profile.name} needs about {_gibibytes(need)} of {name}, this machine has "
-                f"{_gibibytes(has)} free; choose a smaller profile or free some"
-            )
-
-
-def _gibibytes(amount: int) -> str:
-    return f"{amount / GIBIBYTE:.1f} GiB"

@@ -6,6 +6,7 @@ a run that measures something else than its author thinks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from loaddriver.strict_yaml import read_yaml
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Sentence = Annotated[str, msgspec.Meta(min_length=10)]
+# Keys of the summary, archetypes among them, or * for each of them.
+_METRIC = r"^[A-Za-z][A-Za-z0-9]*(\.([-A-Za-z0-9]+|\*))*$"
 
 
 class Distribution(Record, frozen=True, kw_only=True):
@@ -48,7 +51,7 @@ class Fleet(Record, frozen=True, kw_only=True):
     Idle machines exist already, speculative ones can be had on demand, spot ones
     cheaper and less surely: they are taken back at their hourly probability,
     where `spotMarketHoursPerSecond` hours pass in a second. A rack holds machines
-    of one pod size.
+    of one pod size. `scarce` says that less supply than demand is meant.
     """
 
     idle_factor: NotNegative
@@ -57,17 +60,27 @@ class Fleet(Record, frozen=True, kw_only=True):
     spot_market_hours_per_second: NotNegative = 0.0
     machines_per_rack: Count
     latency: MachineLatency
+    scarce: bool = False
+
+
+class Load(Record, frozen=True, kw_only=True):
+    """What the load driver creates: objects whose controllers make pods, or, in `cr` mode, one
+    CapacityRequest for each planned pod. Then there are no pods, and nothing binds.
+    """
+
+    mode: Literal["pods", "cr"] = "pods"
 
 
 class Ramp(Record, frozen=True, kw_only=True):
     """From an empty cluster to all pods, in steps.
 
     `hold` releases a step once the one before bound well (backlog and p99 within
-    their limits), `observe` at fixed times whatever happens, A step's requests are spread over
-    `stepSeconds`; the whole ramp has `budgetSeconds`.
+    their limits), `observe` at fixed times whatever happens, `knee` makes each step faster than
+    the one before, and ends the run where binding no longer keeps up. A step's requests are
+    spread over `stepSeconds`; the whole ramp has `budgetSeconds`.
     """
 
-    gate: Literal["hold", "observe"]
+    gate: Literal["hold", "observe", "knee"]
     steps: Count
     step_seconds: Positive
     max_backlog_pods: Annotated[int, msgspec.Meta(ge=0)]
@@ -75,14 +88,54 @@ class Ramp(Record, frozen=True, kw_only=True):
     budget_seconds: Positive
 
 
+class ChurnBurst(Record, frozen=True, kw_only=True):
+    """Deletions that come in bunches: `factor` times as many as else in each second of a bunch.
+
+    Bunches last `seconds` and begin at Poisson moments, one in `everySeconds` on average. The mean
+    rate of the churn stays as it is.
+    """
+
+    every_seconds: Positive
+    seconds: Positive
+    factor: Annotated[float, msgspec.Meta(gt=1)]
+
+
 class Soak(Record, frozen=True, kw_only=True):
     """The judged phase: full load, and pods deleted (and so recreated) at a steady rate.
 
-    The rate is over all clusters together.
+    The rate is over all clusters together, and over all reasons: deletions by
+    `meanLifetimeSeconds` of an archetype are part of it.
     """
 
     seconds: Seconds
     churn_pods_per_second: NotNegative
+    churn_burst: ChurnBurst | None = None
+
+
+class Burst(Record, frozen=True, kw_only=True):
+    """Extra objects that come `atSeconds` after the begin of a phase and go `holdSeconds` later.
+
+    `pods` are over all clusters together. An archetype with gangs comes in whole gangs, each in one
+    cluster. In a ramp that is held, a burst moves with the step that it falls into.
+    """
+
+    phase: Literal["ramp", "soak"]
+    at_seconds: Seconds
+    archetype: str
+    pods: Count
+    hold_seconds: Positive
+
+
+class DemandStep(Record, frozen=True, kw_only=True):
+    """From `atSeconds` on, demand is `factor` times what the ramp built up.
+
+    Deployments and StatefulSets are scaled; gangs and Jobs come and go as a whole. Only the soak
+    can have one: while the ramp goes on, the ramp says what demand there is.
+    """
+
+    phase: Literal["soak"]
+    at_seconds: Seconds
+    factor: NotNegative
 
 
 class Bigfleet(Record, frozen=True, kw_only=True):
@@ -106,24 +159,42 @@ class Settings(Record, frozen=True, kw_only=True):
     fleet: Fleet
     ramp: Ramp
     soak: Soak
-    anchors: Literal["on", "off"]
+    anchors: Literal["on", "off", "both"]
     bigfleet: Bigfleet
+    load: Load = msgspec.field(default_factory=Load)
+    bursts: tuple[Burst, ...] = ()
+    demand_steps: tuple[DemandStep, ...] = ()
 
     @property
     def pods(self) -> int:
-        """All pods of the run, over all clusters."""
+        """The pods that the ramp builds up to, over all clusters."""
         return self.clusters * self.pods_per_cluster
+
+    @property
+    def most_pods(self) -> int:
+        """As many as there can be at once, should all bursts fall together."""
+        highest = max((step.factor for step in self.demand_steps), default=1.0)
+        return math.ceil(self.pods * max(1.0, highest)) + sum(each.pods for each in self.bursts)
+
+    def phase_seconds(self, phase: Literal["ramp", "soak"]) -> float:
+        """The planned length of a phase."""
+        return self.ramp.steps * self.ramp.step_seconds if phase == "ramp" else self.soak.seconds
 
 
 class Gate(Record, frozen=True, kw_only=True):
-    """A limit on one number of the summary (dotted path), and why it is that limit."""
+    """A limit on one number of the summary (dotted path), and why it is that limit.
+
+    A `*` in the path stands for every name there, such as every archetype: all must hold. With
+    `ratioTo: bare` the limit is on that number divided by the paired bare run's.
+    """
 
     name: str
-    metric: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z][A-Za-z0-9]*(\.[A-Za-z0-9]+)*$")]
+    metric: Annotated[str, msgspec.Meta(pattern=_METRIC)]
     op: Literal["<=", ">=", "=="]
     limit: float
     unit: str
     origin: Sentence
+    ratio_to: Literal["bare"] | None = None
 
 
 class Expectations(Record, frozen=True, kw_only=True):

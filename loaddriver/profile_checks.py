@@ -7,37 +7,37 @@ from typing import TYPE_CHECKING
 
 from loaddriver.catalog import Archetype, Catalog, pod_shares
 from loaddriver.errors import ProfileError
+from loaddriver.profile_shapes import shape_problems
 from loaddriver.strict_decode import Problem
 
 if TYPE_CHECKING:
     from loaddriver.profile import Settings
 
-_FASTEST_TURNOVER_SECONDS = 10
-
 
 def setting_problems(settings: Settings, catalog: Catalog) -> list[Problem]:
     """Everything impossible in settings that are well formed key by key."""
-    return [
-        *_weight_problems(settings, catalog),
-        *_latency_problems(settings),
-        *_ramp_problems(settings),
-        *_soak_problems(settings),
-    ]
-
-
-def _weight_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:
     try:
-        shares = pod_shares(settings.weights, catalog)
+        pod_shares(settings.weights, catalog)
     except ProfileError as error:
-        for line in error.problems:
-            path, _, text = line.partition(" ")
-            yield Problem(path.rstrip(":"), text)
-        return
-    for name in shares:
-        yield from _rack_problems(catalog.archetype(name), settings.fleet.machines_per_rack)
+        problems = [_weight_problem(line) for line in error.problems]
+    else:
+        problems = [*_rack_problems(settings, catalog), *shape_problems(settings, catalog)]
+    return [*problems, *_latency_problems(settings), *_ramp_problems(settings)]
 
 
-def _rack_problems(archetype: Archetype, machines_per_rack: int) -> Iterator[Problem]:
+def _weight_problem(line: str) -> Problem:
+    path, _, text = line.partition(" ")
+    return Problem(path.rstrip(":"), text)
+
+
+def _rack_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:
+    known = [archetype.name for archetype in catalog.archetypes]
+    in_bursts = [burst.archetype for burst in settings.bursts if burst.archetype in known]
+    for name in dict.fromkeys([*pod_shares(settings.weights, catalog), *in_bursts]):
+        yield from _gang_problems(catalog.archetype(name), settings.fleet.machines_per_rack)
+
+
+def _gang_problems(archetype: Archetype, machines_per_rack: int) -> Iterator[Problem]:
     gang = archetype.gang
     if gang is None or gang.topology != "sameRack":
         return
@@ -75,16 +75,4 @@ def _ramp_problems(settings: Settings) -> Iterator[Problem]:
             "ramp.budgetSeconds",
             f"= {ramp.budget_seconds:g}: {ramp.steps} steps of {ramp.step_seconds:g} s need "
             f"{least:g} s even when nothing waits; write at least {least:g}",
-        )
-
-
-def _soak_problems(settings: Settings) -> Iterator[Problem]:
-    churn = settings.soak.churn_pods_per_second
-    most = settings.pods / _FASTEST_TURNOVER_SECONDS
-    if churn > most:
-        yield Problem(
-            "soak.churnPodsPerSecond",
-            f"= {churn:g}: with {settings.pods} pods that replaces every pod within "
-            f"{_FASTEST_TURNOVER_SECONDS} s; it is in pods per second over all clusters, "
-            f"at most {most:g} here",
         )

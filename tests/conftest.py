@@ -25,6 +25,14 @@ from loaddriver.substrates.runscope import RunScope
 T = TypeVar("T")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Truths take minutes and want the machine for themselves: only who asks for them gets them."""
+    if "truth" not in config.getoption("markexpr"):
+        truths = [item for item in items if item.get_closest_marker("truth")]
+        config.hook.pytest_deselected(items=truths)
+        items[:] = [item for item in items if not item.get_closest_marker("truth")]
+
+
 @pytest.fixture(scope="session")
 def binaries() -> Binaries:
     """The real binaries, found or cached; without them the test is skipped."""

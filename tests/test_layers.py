@@ -18,9 +18,11 @@ LAYERS: list[set[str]] = [
     {"bigfleet.ports"},
     {"bigfleet.adapters"},
     {"bigfleet.services", "bigfleet.controllers", "bigfleet.federation"},
+    {"bigfleet.simulation", "bigfleet.commands"},
     {"bigfleet.__main__"},
 ]
-HARNESS_MAY_IMPORT = ("bigfleet.api", "bigfleet.model", "controlplane", "loaddriver")
+HARNESS_MAY_IMPORT = ("bigfleet.api", "bigfleet.model", "controlplane", "kind", "loaddriver")
+OURS = ("bigfleet", "loaddriver", "controlplane", "kind")
 PURE = ("bigfleet.model", "bigfleet.engine")
 IMPURE_MODULES = {
     "asyncio", "aiohttp", "grpc", "kubernetes", "logging", "os", "pathlib", "random", "socket",
@@ -29,7 +31,7 @@ IMPURE_MODULES = {
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    for package in ("bigfleet", "loaddriver", "controlplane"):
+    for package in OURS:
         for path in sorted((ROOT / package).rglob("*.py")):
             if not path.stem.endswith(("_pb2", "_pb2_grpc")):
                 parts = path.relative_to(ROOT).with_suffix("").parts
@@ -76,14 +78,14 @@ def test_every_bigfleet_module_has_a_layer(module: str) -> None:
 )
 def test_harness_knows_only_the_contract(module: str, path: Path) -> None:
     """The harness imports BigFleet's contract and model, and the binaries know neither."""
-    ours = {
-        i for i in imports(path) if i.split(".")[0] in ("bigfleet", "loaddriver", "controlplane")
-    }
+    ours = {i for i in imports(path) if i.split(".")[0] in OURS}
     if module.startswith("loaddriver"):
         allowed = {i for i in ours if i.startswith(HARNESS_MAY_IMPORT)} | {"bigfleet"}
         assert ours <= allowed, f"{module} imports {sorted(ours - allowed)}"
     if module.startswith("controlplane"):
         assert all(i.startswith("controlplane") for i in ours)
+    if module.startswith("kind"):
+        assert all(i.startswith(("kind", "controlplane")) for i in ours)
     if module.startswith("bigfleet"):
         assert all(i.startswith("bigfleet") for i in ours), f"{module} imports the harness"
 
@@ -103,7 +105,7 @@ def test_model_and_engine_are_pure(module: str, path: Path) -> None:
 )
 def test_only_entry_points_read_flags_and_environment(module: str, path: Path) -> None:
     """argparse and os.environ appear in entry points alone, so that settings have one source."""
-    entry = module.endswith(("__main__", "locustfile", "warden"))
+    entry = module.endswith(("__main__", "locustfile", "warden")) or ".commands." in module
     text = path.read_text()
     reads = "argparse" in text or "os.environ[" in text or "getenv" in text or "environ.get" in text
     assert entry or not reads, f"{module} reads flags or the environment"

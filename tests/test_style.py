@@ -27,7 +27,7 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-OURS = sources("bigfleet", "loaddriver", "controlplane")
+OURS = sources("bigfleet", "loaddriver", "controlplane", "kind")
 TESTS = sources("tests")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,13 +19,69 @@ class Accident:
 
 
 @dataclass(frozen=True)
+class SelfAudit:
+    """How well the harness itself fared, sampled from the load's first request to its last.
+
+    `loop_stalls` counts the times the runner's event loop did not come back in time, and
+    `loop_stall_max_seconds` is the longest of them. `clock_step_max_seconds` is the largest change
+    of wall clock minus monotonic clock from one sample to the next, without its sign. CPU seconds
+    are of runner and load together, and of everything that belongs to the run, those included.
+    """
+
+    loop_stall_max_seconds: float
+    loop_stalls: int
+    clock_step_max_seconds: float
+    harness_cpu_seconds: float
+    run_cpu_seconds: float
+
+    @property
+    def harness_cpu_share(self) -> float | None:
+        """The harness's part of the run's CPU, 0 to 1; None where nothing was used."""
+        return self.harness_cpu_seconds / self.run_cpu_seconds if self.run_cpu_seconds else None
+
+
+@dataclass(frozen=True)
+class ArchetypeFacts:
+    """What a diagnosis must know of an archetype.
+
+    `topology` is sameRack, sameZone or ""; one machine of any of `instance_types` holds
+    `pods_per_machine` of its pods and of no other's; `fleet_machines` is how many of them the fleet
+    has or can create, over all clusters.
+    """
+
+    pods_per_machine: int
+    instance_types: frozenset[str]
+    topology: str = ""
+    fleet_machines: int | None = None
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """A need that all supply does not cover, as a shard says at the end of the run.
+
+    `instance_types` are those the need asks for; `missing` gives Kubernetes quantities by resource
+    name; `reason` is the shard's own words, "" where it gives none.
+    """
+
+    cluster: str
+    instance_types: tuple[str, ...]
+    missing: Mapping[str, str]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class RunFacts:
     """The run's identity, its plan and what the runner noticed.
 
     `planned_groups` gives the number of pods by cluster and group. `failures` are sentences that
     blame the system under test, such as a ramp that did not get through in its budget; `doubts`
     blame the harness or the machine and void the run. `load` and `components` go into the summary
-    as they are: numbers under camelCase keys with units, None for what could not be read.
+    as they are: numbers under camelCase keys with units, None for what could not be read. Of
+    `load`, the self-audit reads `maxLatenessSeconds` and `p99LatenessSeconds`.
+
+    `bare` marks a run without BigFleet, and `bare_of` is the id of the run whose nodes it has.
+    `knee` is where the ramp broke (camelCase keys with units), where it looked for that. None as
+    `self_audit` or `shortfalls` means that nobody could be asked.
     """
 
     id: str
@@ -44,3 +100,11 @@ class RunFacts:
     failures: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     accident: Accident | None = None
+    planned_requests: int = 0
+    anchors: str = ""
+    bare: bool = False
+    bare_of: str = ""
+    knee: Mapping[str, Any] | None = None
+    self_audit: SelfAudit | None = None
+    archetypes: Mapping[str, ArchetypeFacts] = field(default_factory=dict)
+    shortfalls: Sequence[Shortfall] | None = None

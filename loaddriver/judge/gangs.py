@@ -21,7 +21,9 @@ class Gangs(msgspec.Struct, frozen=True, rename="camel"):
     `complete`: at some moment all planned members were bound. `rack_pure`: at no moment were bound
     members known to be in two racks, or in a rack not known. The shares are of all groups.
     `unplanned` groups are none of the plan's. `completion_seconds` is from a group's first
-    creation until it was complete; groups that never were count as still waiting.
+    creation until it was complete, `partial_seconds` from its first binding; groups that never
+    were complete count as still waiting, in the latter those that began. `bind_latency_seconds` is
+    over the groups' pods, each from its own creation.
     """
 
     count: int
@@ -33,13 +35,18 @@ class Gangs(msgspec.Struct, frozen=True, rename="camel"):
     unplanned: int
     complete_share: float | None
     rack_pure_share: float | None
+    bind_latency_seconds: Quantiles
     completion_seconds: Quantiles
+    partial_seconds: Quantiles
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    complete_seconds: float | None
-    waited_seconds: float
+    """`complete` and `partial` last until the group was whole, or as long as it was observed."""
+
+    whole: bool
+    complete_seconds: float
+    partial_seconds: float | None
     pure: bool
     start: str
 
@@ -53,27 +60,51 @@ def judge_gangs(rows: Sequence[PodRow], planned: Mapping[GroupKey, int]) -> Gang
     keys = sorted({*planned, *members})
     outcomes = [_outcome(members[key], planned.get(key, len(members[key]))) for key in keys]
     starts = Counter(outcome.start for outcome in outcomes)
-    complete = [o.complete_seconds for o in outcomes if o.complete_seconds is not None]
+    complete = sum(outcome.whole for outcome in outcomes)
     pure = sum(outcome.pure for outcome in outcomes)
     return Gangs(
         count=len(keys),
-        complete=len(complete),
+        complete=complete,
         rack_pure=pure,
         anchored=starts["anchored"],
         scheduler_first=starts["scheduler-first"],
         no_room=starts["no-room"],
         unplanned=sum(key not in planned for key in keys),
-        complete_share=len(complete) / len(keys) if keys else None,
+        complete_share=complete / len(keys) if keys else None,
         rack_pure_share=pure / len(keys) if keys else None,
-        completion_seconds=quantiles(
-            complete, [o.waited_seconds for o in outcomes if o.complete_seconds is None]
+        bind_latency_seconds=_member_waits([row for of in members.values() for row in of]),
+        completion_seconds=_spans([(o.whole, o.complete_seconds) for o in outcomes]),
+        partial_seconds=_spans(
+            [(o.whole, o.partial_seconds) for o in outcomes if o.partial_seconds is not None]
         ),
     )
 
 
+def _member_waits(rows: Sequence[PodRow]) -> Quantiles:
+    return _spans([(row.bound_micros is not None, row.waited_seconds) for row in rows])
+
+
+def _spans(spans: Sequence[tuple[bool, float]]) -> Quantiles:
+    return quantiles([s for ended, s in spans if ended], [s for ended, s in spans if not ended])
+
+
 def _outcome(members: Sequence[PodRow], size: int) -> _Outcome:
-    began = min((row.created_micros for row in members), default=0)
-    ended = max((row.observed_until_micros for row in members), default=0)
+    created = min((row.created_micros for row in members), default=0)
+    observed = max((row.observed_until_micros for row in members), default=0)
+    bound = [row.bound_micros for row in members if row.bound_micros is not None]
+    complete_at, pure = _complete_and_pure(members, size)
+    until = observed if complete_at is None else complete_at
+    return _Outcome(
+        whole=complete_at is not None,
+        complete_seconds=(until - created) / 1e6,
+        partial_seconds=(until - min(bound)) / 1e6 if bound else None,
+        pure=pure and bool(bound),
+        start=_start(members),
+    )
+
+
+def _complete_and_pure(members: Sequence[PodRow], size: int) -> tuple[int | None, bool]:
+    """When all planned members were first bound at once, and whether one rack always held all."""
     complete_at: int | None = None
     pure = True
     for moment, racks in _moments(members):
@@ -81,12 +112,7 @@ def _outcome(members: Sequence[PodRow], size: int) -> _Outcome:
             complete_at = moment
         there = [rack for rack, pods in racks.items() if pods > 0]
         pure = pure and len(there) <= 1 and "" not in there
-    return _Outcome(
-        complete_seconds=None if complete_at is None else (complete_at - began) / 1e6,
-        waited_seconds=(ended - began) / 1e6,
-        pure=pure and any(row.bound_micros is not None for row in members),
-        start=_start(members),
-    )
+    return complete_at, pure
 
 
 def _moments(members: Sequence[PodRow]) -> Iterator[tuple[int, Counter[str]]]:

@@ -1,9 +1,14 @@
-"""Gates: limits on numbers of the summary. What cannot be read has failed."""
+"""Gates: limits on numbers of the summary. What cannot be read has failed.
+
+A `*` in a metric's path stands for every name at that place: `archetypes.*.bindLatencySeconds.p99`
+is one gate that must hold for each archetype. A gate with `ratioTo: bare` limits how many times the
+bare run's number this run's is.
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -14,6 +19,8 @@ _HOLDS: Mapping[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
 }
 _READS_AS = {"<=": "at most", ">=": "at least", "==": "exactly"}
+_NAMED = 3
+_EACH = "*"
 
 
 class Limit(Protocol):
@@ -37,9 +44,25 @@ class Limit(Protocol):
     @property
     def origin(self) -> str: ...
 
+    @property
+    def ratio_to(self) -> str | None: ...
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What one place of the summary gave; `value` is None where it is no number, see `note`."""
+
+    name: str
+    value: float | None
+    passed: bool
+    note: str = ""
+
 
 class GateResult(msgspec.Struct, frozen=True):
-    """A gate and how it went; `value` is None where there is no such number, see `note`."""
+    """A gate and how it went; `value` is None where there is no such number, see `note`.
+
+    A gate for each of several names has a reading for every one of them; it holds if all do, and
+    its `value` and `note` are those of the worst.
+    """
 
     name: str
     metric: str
@@ -50,6 +73,7 @@ class GateResult(msgspec.Struct, frozen=True):
     verdict: str
     origin: str
     note: str = ""
+    each: list[Reading] = []
 
     @property
     def passed(self) -> bool:
@@ -59,14 +83,27 @@ class GateResult(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """What came out against what was asked, for people."""
-        came = self.note if self.value is None else f"{figure(self.value)} {self.unit}"
         asked = f"{_READS_AS[self.op]} {figure(self.limit)} {self.unit}"
-        return f"{self.name[:1].upper()}{self.name[1:]}: {came}; the limit is {asked}."
+        return f"{self.name[:1].upper()}{self.name[1:]}: {self._came()}; the limit is {asked}."
+
+    def _came(self) -> str:
+        missed = [reading for reading in self.each if not reading.passed]
+        if not missed:
+            return self._spoken(self.value, self.note)
+        said = [f"{each.name} {self._spoken(each.value, each.note)}" for each in missed[:_NAMED]]
+        more = f" and {len(missed) - _NAMED} more" if len(missed) > _NAMED else ""
+        return f"{', '.join(said)}{more}"
+
+    def _spoken(self, value: float | None, note: str) -> str:
+        return note if value is None else f"{figure(value)} {self.unit}"
 
 
-def judge_gates(summary: Any, limits: Sequence[Limit]) -> list[GateResult]:
-    """Each limit against the summary (as plain dicts and lists), in the given order."""
-    return [_judge(summary, limit) for limit in limits]
+def judge_gates(summary: Any, limits: Sequence[Limit], bare: Any = None) -> list[GateResult]:
+    """Each limit against the summary (as plain dicts and lists), in the given order.
+
+    `bare` is the summary of the paired bare run in the same form, None where there is none.
+    """
+    return [_judge(summary, bare, limit) for limit in limits]
 
 
 def figure(value: float) -> str:
@@ -76,33 +113,99 @@ def figure(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _judge(summary: Any, limit: Limit) -> GateResult:
-    value, note = _read(summary, limit.metric)
-    holds = value is not None and _HOLDS[limit.op](value, limit.limit)
+def _judge(summary: Any, bare: Any, limit: Limit) -> GateResult:
+    asked = limit.metric.split(".")
+    readings = [_reading(summary, bare, limit, path) for path in _expanded(summary, asked)]
+    worst = _worst(readings, limit.op) if readings else _nothing(limit)
     return GateResult(
         name=limit.name,
         metric=limit.metric,
-        value=value,
+        value=worst.value,
         op=limit.op,
         limit=limit.limit,
         unit=limit.unit,
-        verdict="pass" if holds else "fail",
+        verdict="pass" if worst.passed else "fail",
         origin=limit.origin,
-        note=note,
+        note=_note(worst, readings),
+        each=readings if _EACH in asked else [],
     )
 
 
-def _read(summary: Any, path: str) -> tuple[float | None, str]:
-    found = summary
-    for key in path.split("."):
+def _expanded(found: Any, keys: Sequence[str]) -> Iterator[list[str]]:
+    """The paths that a metric stands for: itself, or one for each name where it has a star."""
+    if not keys:
+        yield []
+        return
+    first, *rest = keys
+    inside = found if isinstance(found, Mapping) else {}
+    for key in list(inside) if first == _EACH else [first]:
+        yield from ([key, *more] for more in _expanded(inside.get(key), rest))
+
+
+def _reading(summary: Any, bare: Any, limit: Limit, path: Sequence[str]) -> Reading:
+    value, note = _read(summary, path, "" if limit.ratio_to else limit.unit)
+    if value is not None and limit.ratio_to is not None:
+        value, note = _ratio(value, bare, path)
+    holds = value is not None and _HOLDS[limit.op](value, limit.limit)
+    return Reading(_place(path, limit.metric), value, holds, note)
+
+
+def _ratio(value: float, bare: Any, path: Sequence[str]) -> tuple[float | None, str]:
+    if bare is None:
+        return None, "no bare run belongs to this run, so there is no ratio"
+    if bare["verdict"] in ("error", "invalid"):
+        return None, f"the bare run is {bare['verdict']}, so there is no ratio"
+    base, note = _read(bare, path, "")
+    if base is None:
+        return None, f"in the bare run: {note}"
+    return (value / base, "") if base else (None, "in the bare run it is 0, so there is no ratio")
+
+
+def _place(path: Sequence[str], metric: str) -> str:
+    """The names that the metric's stars stand for in this path."""
+    pairs = zip(path, metric.split("."), strict=True)
+    return " ".join(key or "unnamed" for key, asked in pairs if asked == _EACH)
+
+
+def _worst(readings: Sequence[Reading], op: str) -> Reading:
+    """An unreadable one, else a missed one, else the one nearest to its limit."""
+    sign = -1 if op == ">=" else 1
+    return max(
+        readings,
+        key=lambda each: (each.value is None, not each.passed, sign * (each.value or 0.0)),
+    )
+
+
+def _note(worst: Reading, readings: Sequence[Reading]) -> str:
+    if len(readings) < 2:
+        return worst.note
+    missed = sum(not each.passed for each in readings)
+    said = f"{worst.name}: {worst.note}" if worst.note else f"the worst is {worst.name}"
+    return f"{said}; {missed} of {len(readings)} missed" if missed else said
+
+
+def _nothing(limit: Limit) -> Reading:
+    return Reading("", None, False, f"this run's summary has nothing at {limit.metric}")
+
+
+def _read(summary: Any, path: Sequence[str], unit: str) -> tuple[float | None, str]:
+    """The number at a path without stars, or None and why there is none."""
+    found, named = summary, ".".join(path)
+    for key in path:
         if not isinstance(found, Mapping) or key not in found:
-            return None, f"this run's summary has no {path}"
+            return None, f"this run's summary has no {named}"
         found = found[key]
     if isinstance(found, Mapping) and "atLeast" in found:
-        least = figure(found["atLeast"])
-        return None, f"at least {least}, too many pods were never bound to say more"
+        return None, _bound(found, unit)
     if found is None:
-        return None, f"{path} was not measured"
+        return None, f"{named} was not measured"
     if isinstance(found, bool) or not isinstance(found, int | float) or found != found:
-        return None, f"{path} is not a number"
+        return None, f"{named} is not a number"
     return float(found), ""
+
+
+def _bound(found: Mapping[str, Any], unit: str) -> str:
+    least = f"at least {figure(found['atLeast'])} {unit}".rstrip()
+    if found.get("needs"):
+        return f"{least}; too few to say more, it takes {figure(found['needs'])}"
+    return f"{least}; too many were still waiting to say more"

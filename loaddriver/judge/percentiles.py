@@ -2,48 +2,80 @@
 
 A pod that was not bound has waited at least as long as it was observed: a right-censored sample.
 Left out, it would flatter the result; the product-limit estimate (Kaplan and Meier, 1958) keeps it.
-Where too few waits ended to know a quantile, the answer is a bound and says so.
+
+A quantile is a number only where its 95 % interval is closed, which takes enough waits that ended
+(368 for a p99) and few enough that did not; otherwise it is a bound and says so. The interval's
+ranks are those of `confidence.bracket` for the waits that ended: one without an end can widen an
+interval but never narrow it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from loaddriver.judge.confidence import bracket, samples_needed
+
 _ROUNDING = 1e-9
 _CURVE_POINTS = 160
 
 
-class AtLeast(msgspec.Struct, frozen=True, rename="camel"):
-    """A quantile that lies somewhere above what was observed: at least so many seconds."""
+class AtLeast(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A quantile that lies somewhere above: at least so many seconds.
+
+    `needs` is the number of ended waits that would be enough, where there were too few of them; it
+    is 0 where too many did not end.
+    """
 
     at_least: float
+    needs: int = 0
 
 
 Quantile = float | AtLeast | None
 """A number; a lower bound where the data support no number; None where there is no data."""
 
+Interval = tuple[Quantile, Quantile]
+"""Both ends of a 95 % interval; an end is a bound where it lies beyond what was observed."""
 
-class Quantiles(msgspec.Struct, frozen=True):
+
+class Quantiles(msgspec.Struct, frozen=True, rename="camel"):
     """The usual quantiles, in seconds. `max` is a bound as soon as one wait did not end."""
 
     p50: Quantile
     p90: Quantile
     p99: Quantile
     max: Quantile
+    p50_interval: Interval = (None, None)
+    p99_interval: Interval = (None, None)
 
 
 def quantiles(ended: Sequence[float], unended: Sequence[float] = ()) -> Quantiles:
     """Quantiles over all waits: those that ended and those that were observed without an end."""
-    times, share = ended_share(ended, unended)
-    longest = max((*ended, *unended), default=None)
-    p50, p90, p99 = (_at(times, share, portion, longest) for portion in (0.5, 0.9, 0.99))
-    if longest is None:
+    waits = _Waits.of(ended, unended)
+    if waits.longest is None:
         return Quantiles(None, None, None, None)
-    return Quantiles(p50, p90, p99, AtLeast(_tidy(longest)) if unended else _tidy(longest))
+    longest = _tidy(waits.longest)
+    return Quantiles(
+        p50=waits.quantile(0.5),
+        p90=waits.quantile(0.9),
+        p99=waits.quantile(0.99),
+        max=AtLeast(longest) if unended else longest,
+        p50_interval=waits.interval(0.5),
+        p99_interval=waits.interval(0.99),
+    )
+
+
+def estimate(ended: Sequence[float], unended: Sequence[float], portion: float) -> float | None:
+    """The best guess of a quantile, however few the data: for steering, never for a result.
+
+    The longest wait so far where the quantile lies beyond all that ended; None without data.
+    """
+    waits = _Waits.of(ended, unended)
+    return waits.longest if (found := waits.at(portion)) is None else found
 
 
 def least(quantile: Quantile) -> float | None:
@@ -75,15 +107,45 @@ def curve(ended: Sequence[float], unended: Sequence[float] = ()) -> list[tuple[f
     return [(_tidy(t), round(float(s), 5)) for t, s in zip(times, share, strict=True)]
 
 
-def _at(
-    times: NDArray[np.float64], share: NDArray[np.float64], portion: float, longest: float | None
-) -> Quantile:
-    if longest is None:
-        return None
-    position = int(np.searchsorted(share, portion - _ROUNDING))
-    if position == len(times):
-        return AtLeast(_tidy(longest))
-    return _tidy(times[position])
+@dataclass(frozen=True)
+class _Waits:
+    """The estimated distribution, how many waits ended, and the longest of all."""
+
+    times: NDArray[np.float64]
+    share: NDArray[np.float64]
+    ended: int
+    longest: float | None
+
+    @classmethod
+    def of(cls, ended: Sequence[float], unended: Sequence[float]) -> _Waits:
+        longest = max((*ended, *unended), default=None)
+        return cls(*ended_share(ended, unended), len(ended), longest)
+
+    def quantile(self, portion: float) -> Quantile:
+        found, (low, high) = self.at(portion), self.interval(portion)
+        if found is None:
+            return self._beyond()
+        if isinstance(high, AtLeast):
+            return AtLeast(least(low) or 0.0, high.needs)
+        return _tidy(found)
+
+    def interval(self, portion: float) -> Interval:
+        lower, upper = bracket(self.ended, portion)
+        low = self._at_rank(lower) if lower else 0.0  # no wait is shorter than none
+        high = self._at_rank(upper) if upper else self._beyond(samples_needed(portion))
+        return low, high
+
+    def _at_rank(self, rank: int) -> Quantile:
+        found = self.at(rank / self.ended)
+        return self._beyond() if found is None else _tidy(found)
+
+    def _beyond(self, needs: int = 0) -> AtLeast:
+        return AtLeast(_tidy(self.longest or 0.0), needs)
+
+    def at(self, portion: float) -> float | None:
+        """The estimate alone; None where it lies beyond the last wait that ended."""
+        position = int(np.searchsorted(self.share, portion - _ROUNDING))
+        return None if position == len(self.times) else float(self.times[position])
 
 
 def _tidy(seconds: float) -> float:

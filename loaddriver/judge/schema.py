@@ -1,7 +1,11 @@
 """summary.json: every number of a run that a gate, a report or a comparison may use.
 
-Keys are camelCase and keep their order. A quantile is a number, `{"atLeast": seconds}` where waits
-without an end leave it open, or null without data. What was not measured is null or empty.
+Keys are camelCase and keep their order. A quantile is a number; `{"atLeast": seconds}` where waits
+without an end leave it open, with `"needs": n` where fewer than n ended; or null without data. An
+interval is a pair of those. What was not measured is null or empty.
+
+Version 2 added intervals, `needs`, `each` of gates, `anchors`, `bare`, `selfAudit`, `diagnosis`,
+`knee`, `requests`, `waitBands` and `sideBySide`, and quantiles of hops that may be bounds.
 """
 
 from __future__ import annotations
@@ -12,10 +16,10 @@ import msgspec
 
 from loaddriver.judge.gangs import Gangs
 from loaddriver.judge.gates import GateResult
-from loaddriver.judge.percentiles import Quantiles
+from loaddriver.judge.percentiles import Quantile, Quantiles
 from loaddriver.judge.timeline import Timeline
 
-SCHEMA = "bigfleet.scaletest/v1"
+SCHEMA = "bigfleet.scaletest/v2"
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -23,12 +27,19 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Run(Part, frozen=True, kw_only=True):
-    """Which run this is; moments are seconds since 1970."""
+    """Which run this is; moments are seconds since 1970.
+
+    `anchors` is on, off or "" where it does not apply. A `bare` run has no BigFleet but all nodes
+    of the run `bareOf` from the start.
+    """
 
     id: str
     profile: str
     seed: int
     substrate: str
+    anchors: str
+    bare: bool
+    bare_of: str
     started_unix_seconds: float
     soak_started_unix_seconds: float | None
     duration_seconds: float
@@ -44,6 +55,21 @@ class Pods(Part, frozen=True, kw_only=True):
     bound: int
     never_bound: int
     withdrawn: int
+
+
+class Requests(Part, frozen=True, kw_only=True):
+    """CapacityRequests of a load without pods, and how long until the operator acknowledged them.
+
+    `created` is `acknowledged` plus `neverAcknowledged`; `withdrawn` of the latter were deleted.
+    """
+
+    planned: int
+    created: int
+    acknowledged: int
+    never_acknowledged: int
+    withdrawn: int
+    ack_latency_seconds: Quantiles
+    clusters: dict[str, Quantiles]
 
 
 class Slice(Part, frozen=True, kw_only=True):
@@ -69,12 +95,20 @@ class Hop(Part, frozen=True, kw_only=True):
     all hops add up to the mean wait.
     """
 
-    p50: float
-    p90: float
-    p99: float
-    max: float
+    p50: Quantile
+    p90: Quantile
+    p99: Quantile
+    max: Quantile
     mean: float
     pods: int
+
+
+class Band(Part, frozen=True, kw_only=True):
+    """Pods of like wait; their mean wait in seconds, and its hops, which add up to it."""
+
+    pods: int
+    wait_seconds: float
+    hops_seconds: dict[str, float]
 
 
 class Machines(Part, frozen=True, kw_only=True):
@@ -103,10 +137,15 @@ class Backlog(Part, frozen=True, kw_only=True):
 
 
 class WatchHealth(Part, frozen=True, kw_only=True):
-    """Gaps of the harness's own watches."""
+    """The harness's own watches: events, full listings, cuts after which they went on without loss.
 
+    `gaps` are cuts after which a server had forgotten where the watch was.
+    """
+
+    events: int
     resumed: int
     listed: int
+    gaps: int
 
 
 class Clock(Part, frozen=True, kw_only=True):
@@ -121,7 +160,10 @@ class Clock(Part, frozen=True, kw_only=True):
 class Audit(Part, frozen=True, kw_only=True):
     """The measurement of itself.
 
-    `missed_pods` and `missed_bindings` were seen by the watch and are not in the log.
+    `events_lost` is how many lines fewer were read than the servers say they wrote, null where one
+    did not say. `missed_pods` and `missed_bindings` were seen by the watch and are not in the log.
+    `load_without_line` and `load_without_row` are requests of the load that a server granted and
+    that the log or the rows lack; null where nobody compared them.
     """
 
     available: bool
@@ -129,8 +171,11 @@ class Audit(Part, frozen=True, kw_only=True):
     undecodable: int
     nameless: int
     restarts: int
+    events_lost: int | None
     missed_pods: int
     missed_bindings: int
+    load_without_line: int | None
+    load_without_row: int | None
     bound_by: dict[str, int]
     requests: dict[str, int]
     failed_requests: dict[str, int]
@@ -139,28 +184,90 @@ class Audit(Part, frozen=True, kw_only=True):
     journal_undecodable: int | None
 
 
+class SelfCheck(Part, frozen=True, kw_only=True):
+    """A value of the self-audit, the most it may be (null: it is only shown), and why that.
+
+    A `value` of null was not measured, and is not within any bound.
+    """
+
+    value: float | None
+    unit: str
+    what: str
+    bound: float | None = None
+    within: bool = True
+    reason: str = ""
+
+
+class Bare(Part, frozen=True, kw_only=True):
+    """The paired run without BigFleet, and how many times its numbers this run's are.
+
+    `ratios` are by `bind` (create -> bind) and hop, then by p50, p90, p99 and mean; null where one
+    of both is no number.
+    """
+
+    id: str
+    verdict: str
+    bind_latency_seconds: Quantiles
+    hops_seconds: dict[str, Hop]
+    ratios: dict[str, dict[str, float | None]]
+
+
+class GangSide(Part, frozen=True, kw_only=True):
+    """One of two runs of a plan: how its gangs fared. `stuck` gangs never were complete.
+
+    A run that is not `valid` voided itself or broke off: nothing can be compared with it.
+    """
+
+    id: str
+    anchors: str
+    valid: bool
+    gangs: int
+    stuck: int
+    anchored: int
+    scheduler_first: int
+    no_room: int
+    complete_share: float | None
+    rack_pure_share: float | None
+    bind_latency_seconds: Quantiles
+    completion_seconds: Quantiles
+    partial_seconds: Quantiles
+
+
 class Summary(Part, frozen=True, kw_only=True):
-    """The whole file. `failures` are what the runner found wrong beside the gates."""
+    """The whole file. `failures` are what the runner found wrong beside the gates, `doubts` why the
+    measurement must not be believed.
+
+    `diagnosis` says in words what pods waited for, the most telling first, whatever the verdict.
+    `sideBySide` has this run and the other one of the same plan, with anchors and without.
+    """
 
     schema: str
     verdict: str
     exit_code: int
     why: list[str]
+    diagnosis: list[str]
     failures: list[str]
+    doubts: list[str]
     run: Run
     pods: Pods
+    requests: Requests | None
     bind_latency_seconds: Quantiles
     ramp: Phase
     soak: Phase | None
     backlog: Backlog
     placement: dict[str, Slice]
     hops_seconds: dict[str, Hop]
+    wait_bands: dict[str, Band]
     gangs: Gangs
     machines: Machines
     nodes: Nodes
     archetypes: dict[str, Slice]
     clusters: dict[str, Slice]
     gates: list[GateResult]
+    knee: dict[str, Any] | None
+    bare: Bare | None
+    side_by_side: list[GangSide]
+    self_audit: dict[str, SelfCheck]
     audit: Audit
     load: dict[str, Any]
     components: dict[str, Any]

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-
-import numpy as np
 
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.percentiles import curve, quantiles
 from loaddriver.judge.schema import (
     OVERALL,
-    Audit,
     Backlog,
-    Clock,
     Hop,
     Machines,
     Nodes,
     Phase,
     Pods,
     Slice,
-    WatchHealth,
 )
 from loaddriver.judge.timeline import Timeline, backlog_peaks
-from loaddriver.record.audit import AuditStamps
-from loaddriver.record.clocks import receipt_lags_seconds
 from loaddriver.record.hops import HOPS
 from loaddriver.record.journal import Journal, count_machines
 from loaddriver.record.nodes import NodeLife
-from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
 
 _PLACEMENTS = {True: "foundRoom", False: "waitedForNode", None: "unknown"}
@@ -109,16 +101,16 @@ def hops_section(rows: Sequence[PodRow]) -> dict[str, Hop]:
     parts = [row.hops_micros() for row in rows if row.bound_micros is not None]
     found: dict[str, Hop] = {}
     for hop in HOPS:
-        micros = np.array([part[hop] for part in parts if hop in part], dtype=np.float64)
-        if not len(micros):
+        micros = [part[hop] for part in parts if hop in part]
+        if not micros:
             continue
-        p50, p90, p99 = np.quantile(micros, [0.5, 0.9, 0.99], method="inverted_cdf") / 1e6
+        spread = quantiles([each / 1e6 for each in micros])
         found[hop] = Hop(
-            p50=float(p50),
-            p90=float(p90),
-            p99=float(p99),
-            max=float(micros.max()) / 1e6,
-            mean=round(float(micros.sum()) / len(parts) / 1e6, 6),
+            p50=spread.p50,
+            p90=spread.p90,
+            p99=spread.p99,
+            max=spread.max,
+            mean=round(sum(micros) / len(parts) / 1e6, 6),
             pods=len(micros),
         )
     return found
@@ -163,57 +155,3 @@ def curves(rows: Sequence[PodRow]) -> dict[str, list[tuple[float, float]]]:
         OVERALL: curve(*waits(rows)),
         **{name: curve(*waits(parts[name])) for name in sorted(parts) if name},
     }
-
-
-def audit_section(
-    observed: Sequence[Observations], rows: Sequence[PodRow], journal: Journal | None
-) -> Audit:
-    """What the recorders read, missed and could not read."""
-    logs = [each.audit for each in observed if each.audit is not None]
-    logged = {each.cluster for each in observed if each.audit is not None}
-    ours = [row for row in rows if row.cluster in logged]
-    binders = Counter(row.bound_by or "unknown" for row in rows if row.bound_micros is not None)
-    return Audit(
-        available=len(logs) == len(observed),
-        lines=sum(log.lines for log in logs),
-        undecodable=sum(log.undecodable for log in logs),
-        nameless=sum(log.nameless for log in logs),
-        restarts=sum(each.audit_restarts for each in observed),
-        missed_pods=sum(_missed_pod(row, observed) for row in ours if row.source != "audit"),
-        missed_bindings=sum(row.bound_micros is not None and not row.bound_by for row in ours),
-        bound_by=dict(sorted(binders.items())),
-        requests=_summed(logs, lambda log: log.succeeded),
-        failed_requests=_summed(logs, lambda log: log.failed),
-        watch=WatchHealth(
-            resumed=sum(each.watch_resumed for each in observed),
-            listed=sum(each.watch_listed for each in observed),
-        ),
-        clock=_clock(receipt_lags_seconds(observed)),
-        journal_undecodable=None if journal is None else journal.undecodable,
-    )
-
-
-def _missed_pod(row: PodRow, observed: Sequence[Observations]) -> bool:
-    log = next(each.audit for each in observed if each.cluster == row.cluster)
-    return log is not None and row.uid not in log.pods
-
-
-def _summed(
-    logs: Sequence[AuditStamps], counter: Callable[[AuditStamps], Counter[str]]
-) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for log in logs:
-        total.update(counter(log))
-    return dict(sorted(total.items()))
-
-
-def _clock(lags: Sequence[float]) -> Clock:
-    if not lags:
-        return Clock(samples=0, median_seconds=None, p99_seconds=None, min_seconds=None)
-    median, p99 = np.quantile(lags, [0.5, 0.99], method="inverted_cdf")
-    return Clock(
-        samples=len(lags),
-        median_seconds=float(median),
-        p99_seconds=float(p99),
-        min_seconds=min(lags),
-    )

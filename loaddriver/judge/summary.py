@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from loaddriver.judge.bands import wait_bands
+from loaddriver.judge.bare import bare_section
+from loaddriver.judge.diagnosis import diagnose
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.gangs import judge_gangs
 from loaddriver.judge.gates import Limit, judge_gates
+from loaddriver.judge.losses import audit_section
+from loaddriver.judge.requests import requests_section
 from loaddriver.judge.schema import SCHEMA, Run, Summary
 from loaddriver.judge.sections import (
-    audit_section,
     backlog_section,
     curves,
     hops_section,
@@ -23,12 +28,28 @@ from loaddriver.judge.sections import (
     slice_of,
     slices,
 )
+from loaddriver.judge.selfaudit import self_checks
 from loaddriver.judge.timeline import make_timeline
 from loaddriver.judge.verdict import decide, doubts_about
 from loaddriver.record.journal import Journal
+from loaddriver.record.losses import LoadLosses
 from loaddriver.record.nodes import node_lives
 from loaddriver.record.recorder import Observations
+from loaddriver.record.requests import RequestRow
 from loaddriver.record.rows import PodRow
+
+_UNJUDGED: Mapping[str, Any] = {
+    "verdict": "error",
+    "exit_code": 1,
+    "why": [],
+    "diagnosis": [],
+    "doubts": [],
+    "requests": None,
+    "gates": [],
+    "bare": None,
+    "side_by_side": [],
+    "self_audit": {},
+}
 
 
 def make_summary(
@@ -37,17 +58,37 @@ def make_summary(
     rows: Sequence[PodRow],
     limits: Sequence[Limit],
     journal: Journal | None = None,
+    *,
+    requests: Sequence[RequestRow] = (),
+    losses: LoadLosses | None = None,
+    bare: Summary | None = None,
 ) -> Summary:
-    """Measure, judge and decide. Pure: the same input gives the same summary."""
-    measured = _measure(facts, observed, rows, journal)
-    gates = judge_gates(msgspec.to_builtins(measured), limits)
-    doubts = doubts_about(facts, rows, measured.pods, measured.audit, measured.gangs)
-    verdict = decide(facts, gates, doubts, measured.pods, measured.bind_latency_seconds)
+    """Measure, judge and decide. Pure: the same input gives the same summary.
+
+    `requests` are the load's own CapacityRequests, in a run that makes no pods; `losses` are
+    requests of the load that left no trace; `bare` is the summary of the bare run with the same
+    plan and nodes.
+    """
+    measured = _measure(facts, observed, rows, journal, losses)
+    measured = msgspec.structs.replace(
+        measured,
+        requests=(asked := requests_section(facts.planned_requests, requests)),
+        bare=bare_section(measured.bind_latency_seconds, measured.hops_seconds, bare),
+        self_audit=self_checks(facts, measured.pods, asked, measured.audit),
+        diagnosis=diagnose(facts, observed, rows, measured.audit.failed_requests, journal),
+    )
+    gates = judge_gates(msgspec.to_builtins(measured), limits, bare and msgspec.to_builtins(bare))
+    doubts = doubts_about(
+        facts, rows, measured.pods, measured.requests, measured.self_audit, measured.gangs
+    )
+    latency = measured.bind_latency_seconds
+    verdict = decide(facts, gates, doubts, measured.pods, measured.requests, latency)
     return msgspec.structs.replace(
         measured,
         verdict=verdict.word,
         exit_code=int(verdict.exit_code),
         why=list(verdict.why),
+        doubts=list(doubts),
         gates=gates,
     )
 
@@ -57,16 +98,14 @@ def _measure(
     observed: Sequence[Observations],
     rows: Sequence[PodRow],
     journal: Journal | None,
+    losses: LoadLosses | None,
 ) -> Summary:
-    """Everything but the verdict, which is "error" until it has been decided."""
+    """What rows and recorders tell; the verdict is "error" until it has been decided."""
     lives = [life for each in observed for of_name in node_lives(each).values() for life in of_name]
     timeline = make_timeline(rows, lives, facts.ended_micros)
     ramp, soak = phases(rows, facts)
     return Summary(
         schema=SCHEMA,
-        verdict="error",
-        exit_code=1,
-        why=[],
         failures=list(facts.failures),
         run=_run(facts),
         pods=pods_section(facts.planned_pods, rows),
@@ -76,17 +115,19 @@ def _measure(
         backlog=backlog_section(rows, timeline),
         placement=placement(rows),
         hops_seconds=hops_section(rows),
+        wait_bands=wait_bands(rows),
         gangs=judge_gangs(rows, facts.planned_groups),
         machines=machines_section(journal, lives),
         nodes=nodes_section(lives, timeline),
         archetypes=slices(rows, lambda row: row.archetype),
         clusters=slices(rows, lambda row: row.cluster),
-        gates=[],
-        audit=audit_section(observed, rows, journal),
+        knee=None if facts.knee is None else dict(facts.knee),
+        audit=audit_section(observed, rows, journal, losses),
         load=dict(facts.load),
         components=dict(facts.components),
         curves=curves(rows),
         timeline=timeline,
+        **_UNJUDGED,
     )
 
 
@@ -97,6 +138,9 @@ def _run(facts: RunFacts) -> Run:
         profile=facts.profile,
         seed=facts.seed,
         substrate=facts.substrate,
+        anchors=facts.anchors,
+        bare=facts.bare,
+        bare_of=facts.bare_of,
         started_unix_seconds=facts.started_micros / 1e6,
         soak_started_unix_seconds=None if turn is None else turn / 1e6,
         duration_seconds=(facts.ended_micros - facts.started_micros) / 1e6,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loaddriver.errors import ExitCode
@@ -10,7 +10,8 @@ from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.gangs import Gangs
 from loaddriver.judge.gates import GateResult, figure
 from loaddriver.judge.percentiles import AtLeast, Quantile, Quantiles
-from loaddriver.judge.schema import Audit, Pods
+from loaddriver.judge.schema import Pods, Requests, SelfCheck
+from loaddriver.judge.selfaudit import doubts_of, unmeasured
 from loaddriver.record.rows import PodRow
 
 
@@ -28,6 +29,7 @@ def decide(
     gates: Sequence[GateResult],
     doubts: Sequence[str],
     pods: Pods,
+    requests: Requests | None,
     latency: Quantiles,
 ) -> Verdict:
     """The gravest first: an accident, then doubts about the measurement, then missed gates."""
@@ -40,51 +42,61 @@ def decide(
         return Verdict("invalid", ExitCode.INVALID_RUN, ("No gate was given: nothing was judged.",))
     if missed:
         return Verdict("fail", ExitCode.GATE_MISSED, tuple(missed))
-    return Verdict("pass", ExitCode.PASS, (_all_well(len(gates), pods, latency),))
+    return Verdict("pass", ExitCode.PASS, (all_well(len(gates), pods, requests, latency),))
 
 
 def doubts_about(
-    facts: RunFacts, rows: Sequence[PodRow], pods: Pods, audit: Audit, gangs: Gangs
+    facts: RunFacts,
+    rows: Sequence[PodRow],
+    pods: Pods,
+    requests: Requests | None,
+    checks: Mapping[str, SelfCheck],
+    gangs: Gangs,
 ) -> tuple[str, ...]:
     """Why this measurement must not be believed, in sentences; none for a sound one."""
-    return (*facts.doubts, *_lost_stamps(audit), *_strange_pods(facts, rows, pods, gangs))
+    broke_off = facts.accident is not None
+    return (
+        *facts.doubts,
+        *doubts_of(checks),
+        *(() if broke_off else unmeasured(checks)),
+        *_strange_pods(rows, gangs),
+        *(() if facts.failures or broke_off else _never_created(pods, requests)),
+    )
 
 
-def _lost_stamps(audit: Audit) -> Iterator[str]:
-    lost = {
-        "lines of the audit log could not be read": audit.undecodable,
-        "lines of the audit log do not name their pod": audit.nameless,
-        "times the audit log was cut back while it was read": audit.restarts,
-        "pods were seen that the audit log does not have": audit.missed_pods,
-        "bindings were seen that the audit log does not have": audit.missed_bindings,
-    }
-    for what, count in lost.items():
-        if count:
-            yield f"{figure(count)} {what}: stamps are missing from the result."
-
-
-def _strange_pods(
-    facts: RunFacts, rows: Sequence[PodRow], pods: Pods, gangs: Gangs
-) -> Iterator[str]:
+def _strange_pods(rows: Sequence[PodRow], gangs: Gangs) -> Iterator[str]:
     classless = sum(not row.archetype for row in rows)
     if classless:
         yield f"{figure(classless)} pods of the load carry no archetype."
     if gangs.unplanned:
         yield f"{figure(gangs.unplanned)} groups of pods are in no plan."
-    if pods.created < pods.planned and not facts.failures:
-        missing = pods.planned - pods.created
-        yield f"{figure(missing)} of {figure(pods.planned)} planned pods were never created."
 
 
-def _all_well(gates: int, pods: Pods, latency: Quantiles) -> str:
+def _never_created(pods: Pods, requests: Requests | None) -> Iterator[str]:
+    for what, part in (("pods", pods), ("requests", requests)):
+        if part is not None and part.created < part.planned:
+            missing = f"{figure(part.planned - part.created)} of {figure(part.planned)}"
+            yield f"{missing} planned {what} were never created."
+
+
+def all_well(gates: int, pods: Pods, requests: Requests | None, latency: Quantiles) -> str:
+    """What it means, in figures, that all of so many gates hold."""
     held = f"All {gates} gates hold" if gates > 1 else "The gate holds"
-    return (
-        f"{held}: {figure(pods.bound)} of {figure(pods.created)} pods were bound, "
-        f"half of them within {_spoken(latency.p50)} and 99 % within {_spoken(latency.p99)}."
-    )
+    done, of, what = pods.bound, pods.created, "pods were bound"
+    if requests is not None and not pods.created:
+        done, of, what = requests.acknowledged, requests.created, "requests were acknowledged"
+        latency = requests.ack_latency_seconds
+    return f"{held}: {figure(done)} of {figure(of)} {what}, {_half(latency)}."
+
+
+def _half(latency: Quantiles) -> str:
+    half = f"half of them within {_spoken(latency.p50)}"
+    if isinstance(latency.p99, AtLeast) and latency.p99.needs:
+        return f"{half} and the slowest within {_spoken(latency.max)}"
+    return f"{half} and 99 % within {_spoken(latency.p99)}"
 
 
 def _spoken(quantile: Quantile) -> str:
     if isinstance(quantile, AtLeast):
-        return f"more than {figure(quantile.at_least)} s"
+        return f"at least {figure(quantile.at_least)} s"
     return "an unknown time" if quantile is None else f"{figure(quantile)} s"

@@ -9,38 +9,58 @@ from typing import Protocol
 
 import msgspec
 
+from loaddriver.manifests import RACK_KEY, STEP_LABEL
 from loaddriver.record.audit_line import (
     ANSWERED,
+    LOAD_DRIVER,
     REQUESTS,
     AuditLine,
-    CreatedPod,
+    BindingRequest,
+    CreatedObject,
+    NodeStatusRequest,
+    ObjectMetadata,
     ObjectRef,
-    PodMetadata,
     Request,
+    is_ready,
     micros,
 )
 
 Name = tuple[str, str]
 """Namespace and name; "" as the namespace of a cluster's own objects."""
 
+Write = tuple[str, Name]
+"""Verb and resource, such as `create deployments`, and the object."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodCreation:
     """A Pod as the server accepted it; the moment is when it received the request."""
 
-    pod: PodMetadata
+    pod: ObjectMetadata
     at_micros: int
     creator: str
 
 
 @dataclass(frozen=True, slots=True)
+class RequestCreation:
+    """A CapacityRequest that the load itself made; the moment is when the server received it."""
+
+    request: ObjectMetadata
+    at_micros: int
+
+
+@dataclass(frozen=True, slots=True)
 class Binding:
-    """A Pod was given its node by `writer`; the moment is when the server had answered."""
+    """A Pod was given its node by `writer`; the moment is when the server had answered.
+
+    `node` is "" where the log leaves bodies out.
+    """
 
     name: Name
     uid: str
     at_micros: int
     writer: str
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +72,11 @@ class Removal:
 
 
 class PodListener(Protocol):
-    """Hears of pods as they come; the live view and the ramp gate live on it."""
+    """Hears of pods as they come; the live view and the ramp gate live on it.
+
+    Where the load makes CapacityRequests instead of pods, it hears of those, and an
+    acknowledgement is their binding.
+    """
 
     def created(self, uid: str, at_micros: int, step: str) -> None: ...
 
@@ -65,8 +89,11 @@ class PodListener(Protocol):
 class AuditStamps:
     """Everything read so far.
 
-    `failed` counts by request and status, such as `create pods 409`; `undecodable` lines said
-    something that is now missing; `nameless` are Pods logged without their body, so without UID.
+    `requested`, `acknowledged` and `withdrawn` are of CapacityRequests, `requests` those that the
+    load itself made, by UID. `nodes_ready` has every write that said so, `racks` is by Node and its
+    creation. `load_writes` counts what the load driver was granted. `failed` counts by request and
+    status, such as `create pods 409`; `undecodable` lines said something that is now missing;
+    `nameless` are Pods logged without their body, so without UID.
     """
 
     pods: dict[str, PodCreation] = field(default_factory=dict)
@@ -74,8 +101,13 @@ class AuditStamps:
     removals: list[Removal] = field(default_factory=list)
     requested: dict[Name, int] = field(default_factory=dict)
     acknowledged: dict[Name, int] = field(default_factory=dict)
+    withdrawn: dict[Name, int] = field(default_factory=dict)
+    requests: dict[str, RequestCreation] = field(default_factory=dict)
     nodes_created: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     nodes_deleted: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    nodes_ready: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    racks: dict[tuple[str, int], str] = field(default_factory=dict)
+    load_writes: Counter[Write] = field(default_factory=Counter)
     succeeded: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     lines: int = 0
@@ -84,21 +116,26 @@ class AuditStamps:
 
 
 class AuditReader:
-    """Decodes lines into `stamps`, and tells `listener` of pods with the given step label."""
+    """Decodes lines into `stamps`, and tells `listener` of what carries the load's step label."""
 
-    def __init__(self, step_label: str, listener: PodListener) -> None:
+    def __init__(self, listener: PodListener) -> None:
         self.stamps = AuditStamps()
-        self._step_label, self._listener = step_label, listener
+        self._listener = listener
         self._line = msgspec.json.Decoder(AuditLine)
-        self._pod = msgspec.json.Decoder(CreatedPod)
-        self._uids: dict[Name, str] = {}
+        self._created = msgspec.json.Decoder(CreatedObject)
+        self._binding = msgspec.json.Decoder(BindingRequest)
+        self._status = msgspec.json.Decoder(NodeStatusRequest)
+        self._pod_uids: dict[Name, str] = {}
+        self._request_uids: dict[Name, str] = {}
         self._take: Mapping[Request, Callable[[AuditLine, ObjectRef], None]] = {
             Request.POD_CREATED: self._pod_created,
             Request.POD_BOUND: self._pod_bound,
             Request.POD_REMOVED: self._pod_removed,
             Request.CAPACITY_REQUESTED: self._capacity_requested,
+            Request.CAPACITY_WITHDRAWN: self._capacity_withdrawn,
             Request.CAPACITY_ACKNOWLEDGED: self._capacity_acknowledged,
             Request.NODE_CREATED: self._node_created,
+            Request.NODE_STATUS: self._node_status,
             Request.NODE_DELETED: self._node_deleted,
         }
 
@@ -117,44 +154,77 @@ class AuditReader:
         if not line.succeeded:
             self.stamps.failed[f"{line.what} {line.response_status.code}"] += 1
             return
-        request = REQUESTS.get(line.what)
+        request, ref = REQUESTS.get(line.what), line.object_ref
         if request is not None:
-            self._take[request](line, line.object_ref)
+            self._take[request](line, ref)
+        if line.user.username == LOAD_DRIVER:
+            self.stamps.load_writes[line.what, (ref.namespace, ref.name)] += 1
         self.stamps.succeeded[line.what] += 1
 
+    def _answer(self, line: AuditLine) -> ObjectMetadata:
+        """Who was created; nobody where the log leaves bodies out."""
+        if not line.response_object:
+            return ObjectMetadata()
+        return self._created.decode(line.response_object).metadata
+
     def _pod_created(self, line: AuditLine, _: ObjectRef) -> None:
-        body = self._pod.decode(line.response_object) if line.response_object else CreatedPod()
-        pod = body.metadata
+        pod = self._answer(line)
         if not pod.uid:
             self.stamps.nameless += 1
             return
         at = micros(line.request_received_timestamp)
         self.stamps.pods[pod.uid] = PodCreation(pod, at, line.user.username)
-        self._uids[pod.namespace, pod.name] = pod.uid
-        if self._step_label in pod.labels:
-            self._listener.created(pod.uid, at, pod.labels[self._step_label])
+        self._pod_uids[pod.namespace, pod.name] = pod.uid
+        if STEP_LABEL in pod.labels:
+            self._listener.created(pod.uid, at, pod.labels[STEP_LABEL])
 
     def _pod_bound(self, line: AuditLine, ref: ObjectRef) -> None:
         name = (ref.namespace, ref.name)
         at = micros(line.stage_timestamp)
-        self.stamps.bindings.append(Binding(name, ref.uid, at, line.user.username))
-        self._listener.bound(ref.uid or self._uids.get(name, ""), at)
+        body = line.request_object
+        node = self._binding.decode(body).target.name if body else ""
+        self.stamps.bindings.append(Binding(name, ref.uid, at, line.user.username, node))
+        self._listener.bound(ref.uid or self._pod_uids.get(name, ""), at)
 
     def _pod_removed(self, line: AuditLine, ref: ObjectRef) -> None:
         name, at = (ref.namespace, ref.name), micros(line.request_received_timestamp)
         self.stamps.removals.append(Removal(name, at))
-        self._listener.removed(self._uids.get(name, ""), at)
+        self._listener.removed(self._pod_uids.get(name, ""), at)
 
     def _capacity_requested(self, line: AuditLine, ref: ObjectRef) -> None:
-        at = micros(line.stage_timestamp)
-        self.stamps.requested.setdefault((ref.namespace, ref.name), at)
+        name = (ref.namespace, ref.name)
+        self.stamps.requested.setdefault(name, micros(line.stage_timestamp))
+        request = self._answer(line)
+        if STEP_LABEL in request.labels:
+            at = micros(line.request_received_timestamp)
+            self.stamps.requests[request.uid] = RequestCreation(request, at)
+            self._request_uids[name] = request.uid
+            self._listener.created(request.uid, at, request.labels[STEP_LABEL])
+
+    def _capacity_withdrawn(self, line: AuditLine, ref: ObjectRef) -> None:
+        name, at = (ref.namespace, ref.name), micros(line.request_received_timestamp)
+        self.stamps.withdrawn.setdefault(name, at)
+        if name in self._request_uids:
+            self._listener.removed(self._request_uids[name], at)
 
     def _capacity_acknowledged(self, line: AuditLine, ref: ObjectRef) -> None:
-        at = micros(line.stage_timestamp)
-        self.stamps.acknowledged.setdefault((ref.namespace, ref.name), at)
+        name, at = (ref.namespace, ref.name), micros(line.stage_timestamp)
+        first = self.stamps.acknowledged.setdefault(name, at) == at
+        if first and name in self._request_uids:
+            self._listener.bound(self._request_uids[name], at)
 
     def _node_created(self, line: AuditLine, ref: ObjectRef) -> None:
-        self.stamps.nodes_created[ref.name].append(micros(line.stage_timestamp))
+        at, labels = micros(line.stage_timestamp), self._answer(line).labels
+        if line.response_object and RACK_KEY not in labels:
+            return  # none of the fleet's, such as the one that a control plane runs on
+        self.stamps.nodes_created[ref.name].append(at)
+        if RACK_KEY in labels:
+            self.stamps.racks[ref.name, at] = labels[RACK_KEY]
+
+    def _node_status(self, line: AuditLine, ref: ObjectRef) -> None:
+        body = line.request_object
+        if body and is_ready(self._status.decode(body).status.conditions):
+            self.stamps.nodes_ready[ref.name].append(micros(line.stage_timestamp))
 
     def _node_deleted(self, line: AuditLine, ref: ObjectRef) -> None:
         self.stamps.nodes_deleted[ref.name].append(micros(line.request_received_timestamp))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 
@@ -10,6 +11,7 @@ import msgspec
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 ANSWERED = "ResponseComplete"
+LOAD_DRIVER = "load-driver"
 
 
 class User(msgspec.Struct, frozen=True):
@@ -44,6 +46,7 @@ class AuditLine(msgspec.Struct, frozen=True, rename="camel"):
     user: User = User()
     object_ref: ObjectRef = ObjectRef()
     response_status: ResponseStatus = ResponseStatus()
+    request_object: msgspec.Raw = msgspec.Raw()
     response_object: msgspec.Raw = msgspec.Raw()
 
     @property
@@ -58,8 +61,8 @@ class AuditLine(msgspec.Struct, frozen=True, rename="camel"):
         return f"{self.verb} {ref.resource}{'/' if ref.subresource else ''}{ref.subresource}"
 
 
-class PodMetadata(msgspec.Struct, frozen=True):
-    """Identity of a Pod, and what the load wrote on it."""
+class ObjectMetadata(msgspec.Struct, frozen=True):
+    """Identity of an object, and what was written on it."""
 
     name: str = ""
     namespace: str = ""
@@ -67,10 +70,42 @@ class PodMetadata(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
 
 
-class CreatedPod(msgspec.Struct, frozen=True):
-    """The answer to the creation of a Pod."""
+class CreatedObject(msgspec.Struct, frozen=True):
+    """The answer to a creation."""
 
-    metadata: PodMetadata = PodMetadata()
+    metadata: ObjectMetadata = ObjectMetadata()
+
+
+class BindingRequest(msgspec.Struct, frozen=True):
+    """What a Binding asks for."""
+
+    target: ObjectRef = ObjectRef()
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One condition of an object's status; `message` is in its writer's words."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+def is_ready(conditions: Sequence[Condition]) -> bool:
+    """Whether a Node with these conditions can run Pods."""
+    return any(each.type == "Ready" and each.status == "True" for each in conditions)
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """A Node's status, or the part of it that was written."""
+
+    conditions: list[Condition] = []
+
+
+class NodeStatusRequest(msgspec.Struct, frozen=True):
+    """The body of a write to a Node's status."""
+
+    status: NodeStatus = NodeStatus()
 
 
 class Request(Enum):
@@ -80,8 +115,10 @@ class Request(Enum):
     POD_BOUND = ("create pods/binding",)
     POD_REMOVED = ("delete pods", "create pods/eviction")
     CAPACITY_REQUESTED = ("create capacityrequests",)
+    CAPACITY_WITHDRAWN = ("delete capacityrequests",)
     CAPACITY_ACKNOWLEDGED = ("patch capacityrequests/status", "update capacityrequests/status")
     NODE_CREATED = ("create nodes",)
+    NODE_STATUS = ("patch nodes/status", "update nodes/status")
     NODE_DELETED = ("delete nodes",)
 
 

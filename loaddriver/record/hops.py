@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 HOPS = ("seen", "rolledUp", "decided", "provisioned", "nodeReady", "scheduled")
-_WITHOUT_MACHINE = HOPS[:2]
 
 
 def split(created_micros: int, bound_micros: int, reached: Mapping[str, int]) -> dict[str, int]:
@@ -38,14 +37,14 @@ def split(created_micros: int, bound_micros: int, reached: Mapping[str, int]) ->
 def credible(reached: Mapping[str, int | None], bound_micros: int, waited: bool) -> dict[str, int]:
     """The milestones that can have played a part in a pod's binding.
 
-    A pod that landed on a node which was there before it owes nothing to a machine, and nothing to
-    what happened after it was bound. For a pod that waited for its node, the acknowledgement is
-    written some time after the roll-up it speaks of: the choice of the machine, or else the
-    machine's joining, proves that the roll-up had arrived.
+    A pod that landed on a node which was there before it owes nothing to a machine, nor to the
+    request for one that was on its way meanwhile: all its wait is the scheduler's. For a pod that
+    waited for its node, the acknowledgement is written some time after the roll-up it speaks of:
+    the choice of the machine, or else the machine's joining, proves that the roll-up had arrived.
     """
-    known = {hop: moment for hop, moment in reached.items() if moment is not None}
     if not waited:
-        return {h: known[h] for h in _WITHOUT_MACHINE if known.get(h, bound_micros) < bound_micros}
+        return {}
+    known = {hop: moment for hop, moment in reached.items() if moment is not None}
     if "rolledUp" in known:
         proof = known.get("decided", known.get("nodeReady", bound_micros))
         latest = max(proof, known.get("seen", proof))

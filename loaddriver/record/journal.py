@@ -10,23 +10,46 @@ from pathlib import Path
 import msgspec
 
 _ACQUIRING = frozenset({"bootstrap", "provision"})
-_ENDING = frozenset({"DRAINING", "DELETING", "FAILED"})
+_TAKING = "reclaim"
+_LEAVING = "DRAINING"
+_ENDING = frozenset({_LEAVING, "DELETING", "FAILED"})
 _BOOTING = "CONFIGURING"
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A line of a journal; `at` is in seconds since 1970."""
+    """A line of a journal; times are in seconds since 1970.
+
+    `decided` is when the order that the line speaks of was decided: together with the machine it
+    names one choice, because a machine has at most one order at a time. `cluster` is where the
+    machine goes or is taken from, `claimant` the one whose need it was chosen for.
+    """
 
     at: float
     event: str
     machine: str = ""
     state: str = ""
     kind: str = ""
+    cluster: str = ""
+    claimant: str = ""
+    decided: float | None = None
 
     @property
     def at_micros(self) -> int:
         """The moment in whole microseconds."""
         return round(self.at * 1e6)
+
+    def chooses_for(self, cluster: str) -> bool:
+        """Whether it says that the machine was chosen to serve `cluster`, be it by taking it from
+        another need.
+        """
+        taken = self.takes and self.claimant == cluster
+        acquired = self.kind.casefold() in _ACQUIRING and self.cluster == cluster
+        return self.event == "decided" and (taken or acquired)
+
+    @property
+    def takes(self) -> bool:
+        """Whether it speaks of a machine that is taken away from whom it serves."""
+        return self.kind.casefold() == _TAKING
 
 
 @dataclass(frozen=True)
@@ -44,23 +67,26 @@ class Journal:
     stories: Mapping[str, Sequence[Event]]
     undecodable: int
 
-    def acquisition(self, machine: str, after_micros: int, joined_micros: int) -> Acquisition:
-        """How the machine came to join as a Node at `joined_micros`.
+    def acquisition(
+        self, machine: str, cluster: str, after_micros: int, joined_micros: int
+    ) -> Acquisition:
+        """How the machine came to join `cluster` as a Node at `joined_micros`.
 
-        Only what happened after `after_micros` counts, which is when it last joined before: a
-        machine that serves twice is chosen twice. The shard hears of states late; that a Node
-        exists proves that its machine has begun to boot.
+        Only what happened after `after_micros` counts, which is when it last joined there before: a
+        machine that serves twice is chosen twice, and what another cluster chose it for is none of
+        this one's. The shard hears of states late; that a Node exists proves that its machine has
+        begun to boot.
         """
         story = [e for e in self.stories.get(machine, ()) if e.at_micros > after_micros]
-        past = [event for event in story if event.at_micros <= joined_micros]
-        ended = max((e.at_micros for e in past if e.state in _ENDING), default=after_micros)
-        decided = _first(
-            e for e in past if e.at_micros >= ended and e.event == "decided" and _acquires(e)
-        )
-        if decided is None:
+        choice = _choice([e for e in story if e.at_micros <= joined_micros], cluster)
+        if choice is None:
             return Acquisition(None, None)
-        booting = _first(e for e in story if e.at_micros >= decided and e.state == _BOOTING)
-        return Acquisition(decided, None if booting is None else min(booting, joined_micros))
+        began = [
+            event.at_micros
+            for event in story
+            if event.at_micros >= choice.at_micros and event.state == _BOOTING
+        ]
+        return Acquisition(choice.at_micros, min(began[0], joined_micros) if began else None)
 
 
 @dataclass(frozen=True)
@@ -109,12 +135,24 @@ def _lines(paths: Sequence[Path]) -> Iterable[bytes]:
                 yield from (line for line in file if line.strip())
 
 
-def _acquires(event: Event) -> bool:
-    return event.kind.casefold() in _ACQUIRING
+def _choice(story: Sequence[Event], cluster: str) -> Event | None:
+    """The first choice for the cluster, of those after the machine last left another service, that
+    stood; of choices that all failed, the last one.
+    """
+    choices: list[Event] = []
+    for event in story:
+        if event.chooses_for(cluster):
+            choices.append(event)
+        elif event.state in _ENDING and not (event.state == _LEAVING and _taken(choices)):
+            choices.clear()
+    failed = {each.decided for each in story if each.event == "order-failed"} - {None}
+    standing = [each for each in choices if each.decided not in failed]
+    return next(iter(standing or choices[-1:]), None)
 
 
-def _first(events: Iterable[Event]) -> int | None:
-    return next((event.at_micros for event in events), None)
+def _taken(choices: Sequence[Event]) -> bool:
+    """Whether the machine leaves because it was chosen, and is on its way all the same."""
+    return bool(choices) and choices[-1].takes
 
 
 def _changes(story: Sequence[Event]) -> Iterable[tuple[str, str]]:

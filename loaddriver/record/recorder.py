@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bigfleet.api.kube.client import KubeClient
-from loaddriver.manifests import STEP_LABEL
 from loaddriver.record.audit import AuditReader, AuditStamps, PodListener
+from loaddriver.record.log_length import events_written
 from loaddriver.record.tail import Tail
 from loaddriver.record.tally import Deaf, Tally
 from loaddriver.record.watching import ClusterWatch, WatchStamps, now_micros
@@ -18,8 +19,14 @@ from loaddriver.record.watching import ClusterWatch, WatchStamps, now_micros
 class Observations:
     """What one cluster's recorder holds when observation has ended at `ended_micros`.
 
-    `audit` is None where the API server's log is not ours to read; `audit_restarts` counts how
-    often the log was cut back under our hands.
+    `audit` is None where the API server's log is not ours to read. Of the log, `audit_restarts`
+    counts how often it was cut back under our hands, and `audit_events_lost` is how many events the
+    server says it has written that were never read: None where it did not say. Of the watches,
+    `watch_gaps` counts how often a server had forgotten where one was, so that what came and went
+    meanwhile was never seen; `watches` is how many there are, `watch_listed` how often they listed,
+    `watch_resumed` how often they were cut and went on without loss.
+
+    `pending` is what kube-scheduler said last, by UID, of pods that had no node in the end.
     """
 
     cluster: str
@@ -29,28 +36,38 @@ class Observations:
     watch_listed: int
     audit_restarts: int
     ended_micros: int
+    pending: Mapping[str, str] = field(default_factory=dict)
+    watches: int = 2
+    watch_gaps: int = 0
+    watch_events: int = 0
+    audit_events_lost: int | None = None
 
 
 class ClusterRecorder:
-    """Records from `run` on until it is cancelled; `finish` then reads what is left."""
+    """Records from `run` on until it is cancelled; `finish` then reads what is left.
+
+    Without an audit log, watches are the clock, and CapacityRequests are watched as well.
+    """
 
     def __init__(self, cluster: str, client: KubeClient, audit_log: Path | None) -> None:
         self.cluster = cluster
         self.tally = Tally()
+        self._client = client
         self._audit: AuditReader | None = None
         self._tail: Tail | None = None
+        self._events_written: int | None = None
         listener: PodListener = self.tally
         if audit_log is not None:
-            self._audit = AuditReader(STEP_LABEL, self.tally)
+            self._audit = AuditReader(self.tally)
             self._tail = Tail(audit_log, self._audit.take)
             listener = Deaf()
-        self._watch = ClusterWatch(client, WatchStamps(listener))
+        self._watch = ClusterWatch(client, WatchStamps(listener), is_clock=audit_log is None)
 
     async def run(self) -> None:
         """Follow everything until cancelled. Start it before the first request of the load."""
         async with asyncio.TaskGroup() as following:
-            following.create_task(self._watch.follow_pods())
-            following.create_task(self._watch.follow_nodes())
+            for follower in self._watch.followers():
+                following.create_task(follower)
             if self._tail is not None:
                 following.create_task(self._tail.follow())
 
@@ -60,20 +77,39 @@ class ClusterRecorder:
         return len(there), sum(node.ready for node in there)
 
     async def started(self) -> None:
-        """Return once both watches have listed: only then may the load start."""
+        """Return once every watch has listed: only then may the load start."""
         await self._watch.listed_once()
+
+    async def ask_for_log_length(self) -> None:
+        """Ask the server how many audit events it has written, to hold its log against that.
+
+        Call it after the load and before `finish`; harmless where there is no answer.
+        """
+        if self._audit is not None:
+            self._events_written = await events_written(self._client)
 
     def finish(self) -> Observations:
         """Read the log to its end and hand over everything. `run` must have ended before."""
         ended_micros = now_micros()
         if self._tail is not None:
             self._tail.finish()
+        stats, stamps = self._watch.stats, self._watch.stamps
         return Observations(
             cluster=self.cluster,
             audit=self._audit.stamps if self._audit else None,
-            watch=self._watch.stamps,
-            watch_resumed=self._watch.resumed,
-            watch_listed=self._watch.listed,
+            watch=stamps,
+            watch_resumed=sum(each.resumed for each in stats),
+            watch_listed=sum(each.listed for each in stats),
             audit_restarts=self._tail.restarts if self._tail else 0,
             ended_micros=ended_micros,
+            pending=stamps.pending(),
+            watches=len(stats),
+            watch_gaps=sum(each.expired for each in stats),
+            watch_events=sum(each.events for each in stats),
+            audit_events_lost=self._events_lost(),
         )
+
+    def _events_lost(self) -> int | None:
+        if self._audit is None or self._events_written is None:
+            return None
+        return max(0, self._events_written - self._audit.stamps.lines)

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from loaddriver.manifests import ARCHETYPE_LABEL, GROUP_LABEL, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit import Name
+from loaddriver.record.audit_line import LOAD_DRIVER
 from loaddriver.record.hops import credible, split
 from loaddriver.record.journal import Acquisition, Journal
 from loaddriver.record.nodes import NodeLife, life_at, node_lives
 from loaddriver.record.recorder import Observations
 from loaddriver.record.watching import PodSighting
 
-BINDERS: Mapping[str, str] = {"system:kube-scheduler": "scheduler", "load-driver": "anchor"}
+BINDERS: Mapping[str, str] = {"system:kube-scheduler": "scheduler", LOAD_DRIVER: "anchor"}
 _OTHER = "other"
 
 
@@ -25,8 +26,8 @@ class PodRow:
 
     `bound_by` is scheduler, anchor, other, or "" where no log says so; `source` is audit, watch or
     mixed (a stamp that the log lacks was taken from the watch). `found_room` says that its node
-    was ready before the pod came; None if that is not known. A pod that was not bound waited until
-    it was deleted or observation ended.
+    was ready before the pod came; None if that is not known, or if it was not bound: then it waited
+    until it was deleted or observation ended.
     """
 
     cluster: str
@@ -83,6 +84,7 @@ class PodRow:
 class _Bound:
     micros: int
     by: str
+    node: str
     logged: bool
 
 
@@ -98,6 +100,7 @@ class _Joining:
     def __init__(self, observed: Observations, journal: Journal | None) -> None:
         self._observed, self._journal = observed, journal
         self._lives = node_lives(observed)
+        self._requests = observed.watch.requests_by_name()
         self._pods = _load_pods(observed)
         self._by_name: defaultdict[Name, list[tuple[int, str]]] = defaultdict(list)
         for uid, pod in self._pods.items():
@@ -113,11 +116,10 @@ class _Joining:
     def _row(self, uid: str, pod: _Pod) -> PodRow:
         sighting = self._observed.watch.pods.get(uid)
         bound = self._bound.get(uid)
-        node = sighting.node if sighting else ""
+        node = bound.node if bound else ""
         life = life_at(self._lives.get(node, ()), bound.micros) if bound else None
         acquired = self._acquisition(life)
-        request = (pod.namespace, f"{pod.name}-{uid[:8]}")
-        audit = self._observed.audit
+        seen, acknowledged = self._request((pod.namespace, f"{pod.name}-{uid[:8]}"))
         return PodRow(
             cluster=self._observed.cluster,
             namespace=pod.namespace,
@@ -128,8 +130,8 @@ class _Joining:
             group=pod.labels.get(GROUP_LABEL, ""),
             step=pod.labels.get(STEP_LABEL, ""),
             created_micros=pod.created_micros,
-            seen_micros=audit.requested.get(request) if audit else None,
-            acknowledged_micros=audit.acknowledged.get(request) if audit else None,
+            seen_micros=seen,
+            acknowledged_micros=acknowledged,
             decided_micros=acquired.decided_micros,
             provisioned_micros=acquired.provisioned_micros,
             node=node,
@@ -147,19 +149,32 @@ class _Joining:
     def _acquisition(self, life: NodeLife | None) -> Acquisition:
         if self._journal is None or life is None:
             return Acquisition(None, None)
-        return self._journal.acquisition(life.name, life.previous_micros, life.created_micros)
+        return self._journal.acquisition(
+            life.name, self._observed.cluster, life.previous_micros, life.created_micros
+        )
+
+    def _request(self, name: Name) -> tuple[int | None, int | None]:
+        """When the pod's CapacityRequest came to be, and when it was acknowledged."""
+        audit = self._observed.audit
+        if audit is not None:
+            return audit.requested.get(name), audit.acknowledged.get(name)
+        sighting = self._requests.get(name)
+        if sighting is None:
+            return None, None
+        return sighting.created_micros, sighting.acknowledged_micros
 
     def _bindings(self) -> dict[str, _Bound]:
         """The log's first, and what only the watch has seen."""
         bound: dict[str, _Bound] = {}
+        watched = self._observed.watch.pods
         for binding in self._observed.audit.bindings if self._observed.audit else ():
             uid = binding.uid or self._bearer(binding.name, binding.at_micros)
-            bound.setdefault(
-                uid, _Bound(binding.at_micros, BINDERS.get(binding.writer, _OTHER), True)
-            )
-        for uid, sighting in self._observed.watch.pods.items():
+            node = binding.node or (watched[uid].node if uid in watched else "")
+            by = BINDERS.get(binding.writer, _OTHER)
+            bound.setdefault(uid, _Bound(binding.at_micros, by, node, True))
+        for uid, sighting in watched.items():
             if sighting.bound_micros is not None:
-                bound.setdefault(uid, _Bound(sighting.bound_micros, "", False))
+                bound.setdefault(uid, _Bound(sighting.bound_micros, "", sighting.node, False))
         return bound
 
     def _removals(self) -> dict[str, int]:
@@ -209,6 +224,9 @@ def _source(pod: _Pod, bound: _Bound | None) -> str:
 
 
 def _found_room(created_micros: int, life: NodeLife | None) -> bool | None:
+    """Unknown for a node of which nobody saw whether it was ready before the pod or after."""
     if life is None:
         return None
-    return (life.ready_micros or life.created_micros) <= created_micros
+    if life.created_micros > created_micros:
+        return False
+    return None if life.ready_micros is None else life.ready_micros <= created_micros

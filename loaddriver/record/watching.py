@@ -1,70 +1,42 @@
-"""What the harness itself saw of Pods and Nodes: names of nodes and racks, and a second clock.
+"""What the harness itself saw of Pods, Nodes and CapacityRequests: a second clock.
 
 Stamps are times of receipt, so they are late by however long the server, the connection and this
-process took, and a change that came and went during a gap is never seen.
+process took, and a change that came and went during a gap is never seen. Where there is an audit
+log they are a check on it; where there is none they are all there is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
-import msgspec
-
+from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.kube.watch import Changed, Listed, Watch
+from bigfleet.api.kube.watch import Changed, Listed, Watch, WatchStats
 from loaddriver.manifests import RACK_KEY, STEP_LABEL, WORKLOAD_LABEL
-from loaddriver.record.audit import PodListener
+from loaddriver.record.audit import Name, PodListener
+from loaddriver.record.watched import CapacityRequest, Node, Pod
 
+# Beside an audit log, a watch of pods need not be punctual. A change of its own costs four times
+# the CPU of one that comes with ten others; receipts are up to this much later for it.
+GATHER_SECONDS = 0.1
 
-class _Meta(msgspec.Struct):
-    name: str
-    uid: str
-    namespace: str = ""
-    labels: dict[str, str] = {}
+T = TypeVar("T")
 
-
-class _PodSpec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-
-
-class _PodStatus(msgspec.Struct):
-    phase: str = ""
-
-
-class Pod(msgspec.Struct):
-    """A Pod as the watch delivers it."""
-
-    metadata: _Meta
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _NodeStatus(msgspec.Struct):
-    conditions: list[_Condition] = []
-
-
-class Node(msgspec.Struct):
-    """A Node as the watch delivers it."""
-
-    metadata: _Meta
-    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
-
-    @property
-    def ready(self) -> bool:
-        """Whether its kubelet says that it can run Pods."""
-        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+# A cluster's own control plane may be a Node too; no machine of the fleet has this label.
+_FLEET_NODES = {"labelSelector": "!node-role.kubernetes.io/control-plane"}
 
 
 @dataclass(slots=True)
 class PodSighting:
-    """What was seen of one Pod; moments are of receipt, None is not seen."""
+    """What was seen of one Pod; moments are of receipt, None is not seen.
+
+    `refusal` is what the scheduler said last, while it had no node for it.
+    """
 
     namespace: str
     name: str
@@ -74,6 +46,7 @@ class PodSighting:
     phase: str = ""
     bound_micros: int | None = None
     deleted_micros: int | None = None
+    refusal: str = ""
 
 
 @dataclass(slots=True)
@@ -93,6 +66,23 @@ class NodeSighting:
         return self.labels.get(RACK_KEY, "")
 
 
+@dataclass(slots=True)
+class RequestSighting:
+    """What was seen of one CapacityRequest."""
+
+    namespace: str
+    name: str
+    labels: dict[str, str]
+    created_micros: int
+    acknowledged_micros: int | None = None
+    deleted_micros: int | None = None
+
+    @property
+    def of_load(self) -> bool:
+        """Whether the load made it itself, and not a controller for one of its pods."""
+        return WORKLOAD_LABEL in self.labels
+
+
 @dataclass
 class WatchStamps:
     """Everything seen so far, by UID; pure: moments are handed in."""
@@ -100,6 +90,21 @@ class WatchStamps:
     listener: PodListener
     pods: dict[str, PodSighting] = field(default_factory=dict)
     nodes: dict[str, NodeSighting] = field(default_factory=dict)
+    requests: dict[str, RequestSighting] = field(default_factory=dict)
+
+    def requests_by_name(self) -> dict[Name, RequestSighting]:
+        """The CapacityRequests that were seen; of those that shared a name, the last."""
+        return {(each.namespace, each.name): each for each in self.requests.values()}
+
+    def pending(self) -> dict[str, str]:
+        """Why pods have no node, in the scheduler's words, by UID; those it said nothing of and
+        those that are gone are left out.
+        """
+        return {
+            uid: pod.refusal
+            for uid, pod in self.pods.items()
+            if pod.refusal and pod.bound_micros is None and pod.deleted_micros is None
+        }
 
     def take_pods(self, change: Listed[Pod] | Changed[Pod], now_micros: int) -> None:
         """Note what a pod watch said at `now_micros`."""
@@ -125,6 +130,20 @@ class WatchStamps:
         for uid in self.nodes.keys() - {node.metadata.uid for node in change.items}:
             self._node_gone(uid, now_micros)
 
+    def take_requests(
+        self, change: Listed[CapacityRequest] | Changed[CapacityRequest], now_micros: int
+    ) -> None:
+        """Note what a watch of CapacityRequests said at `now_micros`."""
+        if isinstance(change, Changed):
+            self._see_request(change.item, now_micros)
+            if change.deleted:
+                self._request_gone(change.item.metadata.uid, now_micros)
+            return
+        for request in change.items:
+            self._see_request(request, now_micros)
+        for uid in self.requests.keys() - {request.metadata.uid for request in change.items}:
+            self._request_gone(uid, now_micros)
+
     def _see_pod(self, pod: Pod, now_micros: int) -> None:
         meta = pod.metadata
         known = self.pods.get(meta.uid)
@@ -133,7 +152,10 @@ class WatchStamps:
             self.pods[meta.uid] = known
             self.listener.created(meta.uid, now_micros, meta.labels.get(STEP_LABEL, ""))
         known.phase = pod.status.phase or known.phase
-        if pod.spec.node_name and known.bound_micros is None:
+        if not pod.spec.node_name:
+            # Many pods are refused in the same words: one text serves them all.
+            known.refusal = sys.intern(pod.refusal) or known.refusal
+        elif known.bound_micros is None:
             known.node, known.bound_micros = pod.spec.node_name, now_micros
             self.listener.bound(meta.uid, now_micros)
 
@@ -154,42 +176,71 @@ class WatchStamps:
         known.ready = False
         known.deleted_micros = known.deleted_micros or now_micros
 
+    def _see_request(self, request: CapacityRequest, now_micros: int) -> None:
+        meta = request.metadata
+        known = self.requests.get(meta.uid)
+        if known is None:
+            known = RequestSighting(meta.namespace, meta.name, meta.labels, now_micros)
+            self.requests[meta.uid] = known
+            if known.of_load:
+                self.listener.created(meta.uid, now_micros, meta.labels.get(STEP_LABEL, ""))
+        if request.acknowledged and known.acknowledged_micros is None:
+            known.acknowledged_micros = now_micros
+            if known.of_load:
+                self.listener.bound(meta.uid, now_micros)
+
+    def _request_gone(self, uid: str, now_micros: int) -> None:
+        known = self.requests[uid]
+        if known.deleted_micros is None:
+            known.deleted_micros = now_micros
+            if known.of_load:
+                self.listener.removed(uid, now_micros)
+
 
 class ClusterWatch:
-    """Follows the load's Pods and all Nodes of one cluster into `stamps`."""
+    """Follows the load's Pods and all Nodes of one cluster into `stamps`.
 
-    def __init__(self, client: KubeClient, stamps: WatchStamps) -> None:
+    Where it `is_clock`, because no audit log is, it takes every change at once, and follows the
+    CapacityRequests of the cluster, too.
+    """
+
+    def __init__(self, client: KubeClient, stamps: WatchStamps, is_clock: bool) -> None:
         self.stamps = stamps
-        self.pods = Watch(client, "/api/v1/pods", Pod, {"labelSelector": WORKLOAD_LABEL})
-        self.nodes = Watch(client, "/api/v1/nodes", Node)
-        self._pods_listed, self._nodes_listed = asyncio.Event(), asyncio.Event()
+        pods = Watch(client, "/api/v1/pods", Pod, {"labelSelector": WORKLOAD_LABEL})
+        pods.gather_seconds = 0.0 if is_clock else GATHER_SECONDS
+        self._follow: list[_Followed[Any]] = [
+            _Followed(pods, stamps.take_pods),
+            _Followed(Watch(client, "/api/v1/nodes", Node, _FLEET_NODES), stamps.take_nodes),
+        ]
+        if is_clock:
+            requests = Watch(client, f"{GROUP_VERSION}/capacityrequests", CapacityRequest)
+            self._follow.append(_Followed(requests, stamps.take_requests))
 
-    async def follow_pods(self) -> None:
-        """Runs until cancelled."""
-        async for change in self.pods.follow():
-            self.stamps.take_pods(change, now_micros())
-            self._pods_listed.set()
-
-    async def follow_nodes(self) -> None:
-        """Runs until cancelled."""
-        async for change in self.nodes.follow():
-            self.stamps.take_nodes(change, now_micros())
-            self._nodes_listed.set()
+    def followers(self) -> list[Coroutine[Any, Any, None]]:
+        """What must run, each until cancelled."""
+        return [each.follow() for each in self._follow]
 
     async def listed_once(self) -> None:
-        """Return once both collections have been listed, so that nothing new can be missed."""
-        await self._pods_listed.wait()
-        await self._nodes_listed.wait()
+        """Return once every collection has been listed, so that nothing new can be missed."""
+        for each in self._follow:
+            await each.listed.wait()
 
     @property
-    def resumed(self) -> int:
-        """How often either watch was cut and went on."""
-        return self.pods.stats.resumed + self.nodes.stats.resumed
+    def stats(self) -> list[WatchStats]:
+        """How each watch fared."""
+        return [each.watch.stats for each in self._follow]
 
-    @property
-    def listed(self) -> int:
-        """How often everything was listed; twice is the start, more are gaps."""
-        return self.pods.stats.listed + self.nodes.stats.listed
+
+@dataclass
+class _Followed(Generic[T]):
+    watch: Watch[T]
+    take: Callable[[Listed[T] | Changed[T], int], None]
+    listed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def follow(self) -> None:
+        async for change in self.watch.follow():
+            self.take(change, now_micros())
+            self.listed.set()
 
 
 def now_micros() -> int:

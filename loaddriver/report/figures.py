@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from loaddriver.judge.percentiles import AtLeast, Quantile
+from loaddriver.judge.percentiles import AtLeast, Interval, Quantile
 
 ABSENT = "\u2013"
 _NARROW_SPACE = "\u202f"
@@ -34,6 +34,20 @@ def spoken_quantile(value: Quantile) -> str:
     if isinstance(value, AtLeast):
         return f"\u2265{_NARROW_SPACE}{seconds(value.at_least)}"
     return ABSENT if value is None else seconds(value)
+
+
+def interval(ends: Interval) -> str:
+    """Both ends of an interval with their unit; an open one has no upper end."""
+    low, high = ends
+    if isinstance(low, float) and isinstance(high, float):
+        return f"{seconds(low)} to {seconds(high)}"
+    return spoken_quantile(low)
+
+
+def plain_interval(ends: Interval) -> str:
+    """Both ends of an interval in seconds, without their unit."""
+    low, high = ends
+    return f"{quantile(low)}\u2013{quantile(high)}"
 
 
 def seconds(value: float) -> str:

@@ -37,13 +37,17 @@ def _outcome_case(suite: Xml.Element, summary: Summary) -> None:
     elif summary.failures:
         text = "\n".join(summary.failures)
         Xml.SubElement(case, "failure", message=summary.failures[0]).text = text
+    if summary.diagnosis and summary.verdict != "pass":
+        Xml.SubElement(case, "system-out").text = "\n".join(summary.diagnosis)
 
 
 def _gate_case(suite: Xml.Element, summary: Summary, gate: GateResult) -> None:
     case = Xml.SubElement(suite, "testcase", classname=summary.run.profile, name=gate.name)
     if not gate.passed:
         failure = Xml.SubElement(case, "failure", message=gate.sentence)
-        failure.text = f"{gate.sentence}\nmetric: {gate.metric}\norigin: {gate.origin}"
+        lines = [gate.sentence, f"metric: {gate.metric}", f"origin: {gate.origin}"]
+        lines += [f"{each.name}: {each.note or each.value}" for each in gate.each]
+        failure.text = "\n".join(lines)
 
 
 def _broken(summary: Summary) -> bool:

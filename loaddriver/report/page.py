@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from loaddriver.judge.schema import Summary
-from loaddriver.report import figures, plots, view
+from loaddriver.report import figures, plots, soundness, view, waits
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -26,6 +26,8 @@ def render_page(summary: Summary, files: Sequence[tuple[str, str]]) -> str:
     return environment.get_template("report.html.j2").render(
         summary=summary,
         view=view,
+        waits=waits,
+        soundness=soundness,
         figures=figures,
         plots=plots,
         files=files,

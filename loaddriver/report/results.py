@@ -17,14 +17,21 @@ from loaddriver.report.page import render_page
 from loaddriver.report.table import read_rows, write_rows
 
 SUMMARY, REPORT, JUNIT, PODS = "summary.json", "report.html", "junit.xml", "pods.csv.gz"
+BARE, WITHOUT_ANCHORS = "bare", "anchors-off"
 _KNOWN = {
     SUMMARY: "every number of this page and more, for programs",
     JUNIT: "the gates as test cases, for CI",
     PODS: "one line per created pod with all its stamps",
     "plan.jsonl": "every request of the load and when it was due",
+    BARE: "the same plan on the same nodes without BigFleet",
+    WITHOUT_ANCHORS: "the same plan once more, without anchors",
+    "nodes.jsonl": "every machine that became a node",
+    "profile.json": "the profile as it was played",
+    "groups.jsonl": "how each gang began, and why",
     "logs": "the logs of all components",
 }
-_NUMBERS = re.compile(r"\[\s*\n[\s\d.,eE+-]*?\]")
+_BOUND = re.compile(r"\{\s*\n\s*\"atLeast\"[^{}]*\}")
+_NUMBERS = re.compile(r"\[\s*\n(?:[\s\d.,eE+-]|null|\{ ?\"atLeast\"[^}]*\})*?\]")
 _PAIRS = re.compile(r"\[\s*\n(?:\s*\[[-\d., eE+]*\],?\s*)+\]")
 
 
@@ -57,6 +64,11 @@ def read_summary(folder: Path) -> Summary:
         raise ProfileError([f"{path}: not a summary of schema {SCHEMA}: {error}"]) from None
 
 
+def read_bare(folder: Path) -> Summary | None:
+    """The summary of the bare run that belongs to a run, which lies within its folder."""
+    return read_summary(folder / BARE) if (folder / BARE / SUMMARY).exists() else None
+
+
 def read_pods(folder: Path) -> list[PodRow]:
     """The rows of a results folder."""
     return read_rows(folder / PODS)
@@ -65,12 +77,15 @@ def read_pods(folder: Path) -> list[PodRow]:
 def encode_summary(summary: Summary) -> bytes:
     """As JSON for people and programs: indented, keys in order, lists of numbers on one line."""
     text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
-    text = _NUMBERS.sub(_on_one_line, text)
+    text = _NUMBERS.sub(_on_one_line, _BOUND.sub(_on_one_line, text))
     return (_PAIRS.sub(_on_one_line, text) + "\n").encode()
 
 
 def _on_one_line(found: re.Match[str]) -> str:
-    return re.sub(r"\s+", " ", found.group()).replace("[ ", "[").replace(" ]", "]")
+    text = re.sub(r"\s+", " ", found.group())
+    for loose, tight in (("[ ", "["), (" ]", "]"), ("{ ", "{"), (" }", "}")):
+        text = text.replace(loose, tight)
+    return text
 
 
 def _files(folder: Path) -> list[tuple[str, str]]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from loaddriver.profile import Distribution, Settings
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 
 PROVIDER, SHARD = "provider", "shard-0"
+# The shard's journal, found among the logs of the run.
+JOURNAL = "machines.jsonl"
 _OBSERVE = "observe"
 _LISTEN = "listen"
 
 
-def provider_role(settings: Settings, inventory: Path, hosts: Path, state: Path) -> RoleSpec:
+def provider_role(settings: Settings, inventory: Path) -> RoleSpec:
     """The kwok-backed provider with the profile's machines and delays."""
     latency = settings.fleet.latency
     delays = {
@@ -27,81 +29,80 @@ def provider_role(settings: Settings, inventory: Path, hosts: Path, state: Path)
     arguments = [
         "provider",
         *("--listen", "{listen}", "--observe", "{observe}"),
-        *("--state", str(state), "--inventory", str(inventory)),
-        *("--host-kubeconfigs", str(hosts), "--seed", str(settings.seed)),
+        *("--state", "{state}", "--inventory", "{inventory}"),
+        *("--host-kubeconfigs", "{hosts}", "--seed", str(settings.seed)),
         *("--spot-market-hours-per-second", f"{settings.fleet.spot_market_hours_per_second:g}"),
     ]
     for order, delay in delays.items():
         arguments += [f"--{order}-latency", _median_and_p99(delay)]
-    return RoleSpec(PROVIDER, arguments, (_LISTEN, _OBSERVE), _OBSERVE)
+    return RoleSpec(
+        PROVIDER,
+        arguments,
+        ports=(_LISTEN, _OBSERVE),
+        observe_port=_OBSERVE,
+        inputs={"inventory": inventory},
+        kubeconfigs={"hosts": "fake-host"},
+    )
 
 
-def shard_role(settings: Settings, provider: Endpoint, state: Path, journal: Path) -> RoleSpec:
-    """The one shard of a run on one machine."""
+def shard_role(settings: Settings) -> RoleSpec:
+    """The one shard of a run on one machine; it dials the provider."""
     bigfleet = settings.bigfleet
     arguments = [
         "shard",
         *("--shard-id", SHARD, "--listen", "{listen}", "--observe", "{observe}"),
-        *("--provider", provider.addresses[_LISTEN]),
-        *("--state", str(state), "--journal", str(journal)),
+        *("--provider", f"{{{PROVIDER}/{_LISTEN}}}"),
+        *("--state", "{state}", "--journal", "{journal}"),
         *("--cycle", f"{bigfleet.cycle_seconds:g}"),
         *("--reclaim-cap-fraction", f"{bigfleet.reclaim_cap_fraction:g}"),
         *("--reclaim-hold", f"{bigfleet.reclaim_hold_seconds:g}"),
         *("--on-demand-hold", f"{bigfleet.idle_hold_seconds:g}"),
         *("--spot-hold", f"{bigfleet.idle_hold_seconds:g}"),
     ]
-    return RoleSpec(SHARD, arguments, (_LISTEN, _OBSERVE), _OBSERVE)
+    return RoleSpec(
+        SHARD,
+        arguments,
+        ports=(_LISTEN, _OBSERVE),
+        observe_port=_OBSERVE,
+        outputs={"journal": JOURNAL},
+    )
 
 
-def cluster_roles(settings: Settings, cluster: Cluster, shard: Endpoint) -> Iterator[RoleSpec]:
-    """What runs beside one cluster: its operator and its pod controller."""
+def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
+    """What runs beside one cluster: its operator, which dials the shard, and its pod controller."""
     yield RoleSpec(
         f"{cluster.name}/operator",
         [
             "operator",
-            *("--cluster-id", cluster.name, "--shard", shard.addresses[_LISTEN]),
-            *("--kubeconfig", str(cluster.kubeconfigs["bigfleet-operator"])),
+            *("--cluster-id", cluster.name, "--shard", f"{{{SHARD}/{_LISTEN}}}"),
+            *("--api-server-for-machines", "{api-server}"),
             *("--observe", "{observe}", "--rollup", f"{settings.bigfleet.rollup_seconds:g}"),
         ],
-        (_OBSERVE,),
-        _OBSERVE,
+        ports=(_OBSERVE,),
+        observe_port=_OBSERVE,
+        cluster=cluster.name,
+        identity="bigfleet-operator",
     )
+    not_load = [("--ignore-namespace", namespace) for namespace in cluster.own_namespaces]
     yield RoleSpec(
         f"{cluster.name}/pod-controller",
-        [
-            "pod-controller",
-            *("--kubeconfig", str(cluster.kubeconfigs["bigfleet-pod-controller"])),
-            *("--observe", "{observe}"),
-        ],
-        (_OBSERVE,),
-        _OBSERVE,
+        ["pod-controller", *("--observe", "{observe}"), *chain.from_iterable(not_load)],
+        ports=(_OBSERVE,),
+        observe_port=_OBSERVE,
+        cluster=cluster.name,
+        identity="bigfleet-pod-controller",
     )
 
 
 async def start_fleet(
-    substrate: Substrate,
-    settings: Settings,
-    clusters: Sequence[Cluster],
-    inventory: Path,
-    scratch: Path,
-    journal: Path,
+    substrate: Substrate, settings: Settings, clusters: Sequence[Cluster], inventory: Path
 ) -> dict[str, Endpoint]:
     """Start every role once those it depends on are ready. Endpoints by role name."""
-    hosts = _host_kubeconfigs(clusters, scratch / "hosts")
-    provider = await substrate.start_role(
-        provider_role(settings, inventory, hosts, scratch / PROVIDER)
-    )
-    shard = await substrate.start_role(shard_role(settings, provider, scratch / SHARD, journal))
-    beside = [role for cluster in clusters for role in cluster_roles(settings, cluster, shard)]
+    provider = await substrate.start_role(provider_role(settings, inventory))
+    shard = await substrate.start_role(shard_role(settings))
+    beside = [role for cluster in clusters for role in cluster_roles(settings, cluster)]
     started = await asyncio.gather(*(substrate.start_role(role) for role in beside))
     return {endpoint.name: endpoint for endpoint in (provider, shard, *started)}
-
-
-def _host_kubeconfigs(clusters: Sequence[Cluster], folder: Path) -> Path:
-    folder.mkdir(parents=True, mode=0o700)
-    for cluster in clusters:
-        shutil.copy(cluster.kubeconfigs["fake-host"], folder / f"{cluster.name}.kubeconfig")
-    return folder
 
 
 def _median_and_p99(delay: float | Distribution) -> str:

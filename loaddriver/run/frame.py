@@ -1,35 +1,36 @@
-"""Around a run: this machine for itself, the chosen substrate, and nothing left behind."""
+"""Around a part of a run: this machine for itself, its substrate, and nothing left behind."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-from controlplane.request import Binaries
 from loaddriver.errors import InfrastructureError
 from loaddriver.judge.schema import Summary
 from loaddriver.live import View
 from loaddriver.run.options import RunOptions
-from loaddriver.run.prepared import Prepared
+from loaddriver.run.part import Part
 from loaddriver.run.runner import Runner
-from loaddriver.substrates.choice import make_substrate
+from loaddriver.run.supply import BareSupply, FleetSupply, Supply
+from loaddriver.substrates.choice import Supplies, make_substrate
 from loaddriver.substrates.runscope import RunScope
 
 
 async def measure(
-    options: RunOptions, prepared: Prepared, binaries: Binaries, folder: Path, view: View
-) -> Summary:
-    """Run to the verdict; results lie in `folder`. InfrastructureError if it cannot begin."""
-    async with _framed(options, prepared, binaries, folder, view) as runner:
-        return await runner.run()
+    options: RunOptions, part: Part, supplies: Supplies, view: View
+) -> tuple[Summary, bool]:
+    """Run to the verdict; and whether it was asked to stop when it was already being judged.
+
+    InfrastructureError if it cannot begin.
+    """
+    async with _framed(options, part, supplies, view) as runner:
+        summary = await runner.run()
+    return summary, runner.stop_asked
 
 
-async def hold(
-    options: RunOptions, prepared: Prepared, binaries: Binaries, folder: Path, view: View
-) -> None:
-    """Keep the profile's clusters and BigFleet up, without load, until interrupted."""
-    async with _framed(options, prepared, binaries, folder, view) as runner:
+async def hold(options: RunOptions, part: Part, supplies: Supplies, view: View) -> None:
+    """Keep the part's clusters and BigFleet up, without load, until interrupted."""
+    async with _framed(options, part, supplies, view) as runner:
         accident = await runner.hold()
     if accident is not None:
         raise InfrastructureError(accident.sentence)
@@ -37,16 +38,21 @@ async def hold(
 
 @asynccontextmanager
 async def _framed(
-    options: RunOptions, prepared: Prepared, binaries: Binaries, folder: Path, view: View
+    options: RunOptions, part: Part, supplies: Supplies, view: View
 ) -> AsyncIterator[Runner]:
     """A runner that has this machine for itself; whatever it leaves is cleaned up."""
-    scope = RunScope.open(folder.name, prepared.profile.name, folder / "logs")
+    logs = part.folder / "logs"
+    scope = RunScope.open(part.run_id, part.prepared.profile.name, logs)
     for sentence in scope.swept:
         view.say(sentence)
     try:
-        substrate = make_substrate(
-            options.substrate, scope, folder / "logs", binaries, options.child_environment()
-        )
-        yield Runner(options, prepared, substrate, scope, folder, view)
+        substrate = make_substrate(supplies, scope, logs, options.child_environment())
+        yield Runner(options, part, substrate, _supply(part, scope), scope, view)
     finally:
         view.say(await scope.close())
+
+
+def _supply(part: Part, scope: RunScope) -> Supply:
+    if part.bare_of:
+        return BareSupply(part.nodes)
+    return FleetSupply(part.prepared, scope.data_directory)

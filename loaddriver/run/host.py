@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from loaddriver.preflight import Host
+from loaddriver.needs import Host
+from loaddriver.substrates.base import Capabilities
 
 
 def read_host(results: Path) -> Host:
@@ -24,9 +25,10 @@ def read_host(results: Path) -> Host:
     )
 
 
-def describe(host: Host) -> dict[str, str]:
+def describe(host: Host, place: Capabilities) -> dict[str, str]:
     """For the report: enough to know whether two runs may be compared."""
     return {
+        **place.statements(),
         "cores": str(host.cores),
         "memoryAvailable": f"{host.memory_available_bytes / 2**30:.1f} GiB",
         "processor": _processor(),

@@ -14,7 +14,8 @@ _INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """`overrides` are `dotted.key=yaml value`; `keep` leaves the clusters up after the verdict.
+    """`overrides` are `dotted.key=yaml value`; `keep` leaves the clusters up after the verdict;
+    `bare` plays the plan once more without BigFleet, and judges the two as a pair.
 
     `environment` is the runner's own, from which the search for binaries and the children take
     what they need.
@@ -30,6 +31,7 @@ class RunOptions:
     kubernetes_version: str | None = None
     binaries: str | None = None
     keep: bool = False
+    bare: bool = False
 
     def child_environment(self) -> dict[str, str]:
         """The variables that child processes get."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loaddriver.judge.percentiles import quantiles
+from loaddriver.judge.percentiles import Quantiles, quantiles
 from loaddriver.live import Progress
-from loaddriver.preflight import ramp_seconds
+from loaddriver.needs import ramp_seconds
 from loaddriver.profile import Profile
-from loaddriver.record.tally import all_waits
+from loaddriver.record.tally import Tally, all_waits
 from loaddriver.record.watching import now_micros
 from loaddriver.run.phases import Course
 from loaddriver.run.watchers import Watchers
 
 _RATE_WINDOW_SECONDS = 5.0
+# It looks at every pod there ever was, on the cores that are being measured.
+_SPREAD_EVERY_SECONDS = 2.0
 # What a run takes beside its ramp and its soak: starting, settling, judging, stopping.
 _AROUND_SECONDS = 20.0
 
@@ -28,13 +31,14 @@ class Pace:
     started_at: float = field(default_factory=time.time)
     shortfalls: int | None = None
     _bound: deque[tuple[float, int]] = field(default_factory=deque)
+    _spread_at: float = 0.0
+    _last_spread: Quantiles = field(default_factory=lambda: quantiles(()))
 
     def progress(self, course: Course, watchers: Watchers) -> Progress:
         """The run at this moment."""
         now = time.time()
         tallies = watchers.tallies
-        waits = all_waits(tallies, now_micros())
-        spread = quantiles(waits.bound, waits.unbound)
+        spread = self._spread(now, tallies)
         bound = sum(tally.bound_total for tally in tallies)
         there, ready = watchers.nodes()
         remaining = self._remaining_seconds(course, now)
@@ -55,7 +59,14 @@ class Pace:
             nodes={"ready": ready, "joining": there - ready},
             shortfalls=self.shortfalls,
             note=course.detail,
+            of_requests=self.profile.settings.load.mode == "cr",
         )
+
+    def _spread(self, now: float, tallies: Sequence[Tally]) -> Quantiles:
+        if now - self._spread_at >= _SPREAD_EVERY_SECONDS:
+            waits = all_waits(tallies, now_micros())
+            self._last_spread, self._spread_at = quantiles(waits.bound, waits.unbound), now
+        return self._last_spread
 
     def _rate(self, now: float, bound: int) -> float:
         self._bound.append((now, bound))
@@ -69,7 +80,7 @@ class Pace:
         soak = self.profile.settings.soak.seconds
         if course.soak_ends_at is not None:
             return max(0.0, course.soak_ends_at - now) + _AROUND_SECONDS / 4
-        expected = ramp_seconds(self.profile) + _AROUND_SECONDS
+        expected = ramp_seconds(self.profile.settings) + _AROUND_SECONDS
         steps = self.profile.settings.ramp.steps
         left = (steps - course.steps_released) * self.profile.settings.ramp.step_seconds
         return max(expected - (now - self.started_at), left, 1.0) + soak

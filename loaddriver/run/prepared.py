@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from loaddriver.demand import Demand, demand
 from loaddriver.inventory import SeedMachine, fleet_inventory
 from loaddriver.judge.gangs import GroupKey
-from loaddriver.plan import Plan, make_plan
-from loaddriver.preflight import Host, Preflight, preflight
+from loaddriver.needs import Host, refuse_what_does_not_fit
+from loaddriver.plan import make_plan
+from loaddriver.plan_records import Plan
+from loaddriver.preflight import Preflight, preflight
 from loaddriver.profile import Profile, load_profile
 from loaddriver.run.host import read_host
 from loaddriver.run.options import RunOptions
@@ -23,36 +25,44 @@ class Prepared:
     demand: Demand
     machines: tuple[SeedMachine, ...]
     host: Host
-    preflight: Preflight
+
+    def preflight(self) -> Preflight:
+        """What the profile needs of this machine, and whether it has that."""
+        return preflight(self.profile, self.demand, self.machines, self.host)
 
     @property
     def cluster_names(self) -> list[str]:
         """Names by cluster number, in the order of the plan."""
         return [f"c{number + 1}" for number in range(self.profile.settings.clusters)]
 
-    def planned_groups(self) -> dict[GroupKey, int]:
-        """Pods by cluster name and co-location group."""
-        return self._groups({"sameRack", "sameZone"})
+    def planned_groups(self, last_step: int | None = None) -> dict[GroupKey, int]:
+        """Pods by cluster name and co-location group, of the steps up to `last_step` or of all."""
+        return self._groups({"sameRack", "sameZone"}, last_step)
 
     def same_rack_groups(self) -> dict[GroupKey, int]:
         """Those of them whose pods must share a rack: the ones that anchors are for."""
         return self._groups({"sameRack"})
 
-    def _groups(self, topologies: set[str]) -> dict[GroupKey, int]:
+    def _groups(self, topologies: set[str], last_step: int | None = None) -> dict[GroupKey, int]:
         names = self.cluster_names
         return {
             (names[w.cluster], w.group): w.replicas
             for w in self.plan.workloads
-            if w.group is not None and w.topology in topologies
+            if w.group is not None
+            and w.topology in topologies
+            and (last_step is None or w.step <= last_step)
         }
 
 
 def prepare(options: RunOptions) -> Prepared:
-    """Load, plan and size. Raises ProfileError; whether it is feasible stands in `preflight`."""
+    """Load, plan and size; whether it is feasible says `preflight`.
+
+    Raises ProfileError, and InfrastructureError for what this machine is too small to plan.
+    """
     profile = load_profile(options.profile, options.profiles, options.overrides, options.seed)
+    host = read_host(options.results)
+    refuse_what_does_not_fit(profile, host)
     plan = make_plan(profile)
     needed = demand(plan, profile.catalog)
     machines = fleet_inventory(profile, needed)
-    host = read_host(options.results)
-    check = preflight(profile, needed, machines, host)
-    return Prepared(profile, plan, needed, machines, host, check)
+    return Prepared(profile, plan, needed, machines, host)

@@ -1,8 +1,9 @@
 """When the next step of load is released: a pure function of how the last one bound.
 
 `hold` waits while binding is behind; a step that bound slowly is recorded as a breach, and the next
-one waits a step's length longer. `observe` releases at fixed times and records breaches, because a
-ramp that waits would hide a slow release.
+one waits a step's length longer. `observe` releases at the times of the plan and records breaches,
+because a ramp that waits would hide a slow release. `knee` lets each step drain, so that every step
+is a trial of its own, and ends when two in a row were not kept up with.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from loaddriver.load import RELEASE_NOTICE_SECONDS
 from loaddriver.profile import Ramp
 
 
@@ -19,7 +21,9 @@ class RampView:
 
     `last_step_*` speak of the step released last: whether all its requests were sent, how many of
     its pods were planned and bound, and the p99 of create -> bind over all of them, unbound ones
-    counted with the time they have waited so far.
+    counted with the time they have waited so far. For a knee, `last_step_trouble` says why it was
+    not kept up with ("" if it was, None while that is open), `step_before_trouble` the same of the
+    one before it.
     """
 
     started_at: float
@@ -30,6 +34,8 @@ class RampView:
     last_step_bound: int
     last_step_p99_seconds: float
     backlog_pods: int
+    last_step_trouble: str | None = None
+    step_before_trouble: str = ""
 
 
 class Move(Enum):
@@ -37,26 +43,37 @@ class Move(Enum):
 
     RELEASE = "release the next step"
     WAIT = "wait"
-    DONE = "all steps are released and bound"
+    DONE = "all steps are released, and bound where that is waited for"
+    BROKEN = "binding no longer keeps up"
     GIVE_UP = "the ramp's budget is spent"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The move, why, and whether the last step was a breach of the ramp's limits."""
+    """The move, why, and whether the last step was a breach of the ramp's limits.
+
+    `due_at` is when what comes next must begin; None is as soon as can be.
+    """
 
     move: Move
     reason: str
     breach: bool = False
+    due_at: float | None = None
 
 
 def next_move(ramp: Ramp, view: RampView, now: float) -> Verdict:
-    """The one decision of the ramp, asked again until it is not WAIT."""
+    """The one decision of the ramp, asked again until it is neither RELEASE nor WAIT."""
     if view.steps_released == 0:
-        return Verdict(Move.RELEASE, "the first step")
-    breach = view.last_step_p99_seconds > ramp.max_step_p99_seconds
+        return Verdict(Move.RELEASE, "the first step", due_at=view.started_at)
     if ramp.gate == "observe":
-        return _by_the_clock(ramp, view, now, breach)
+        return _by_the_clock(ramp, view, now)
+    if ramp.gate == "knee":
+        return _up_to_the_knee(ramp, view, now)
+    return _while_binding_keeps_up(ramp, view, now)
+
+
+def _while_binding_keeps_up(ramp: Ramp, view: RampView, now: float) -> Verdict:
+    breach = view.last_step_p99_seconds > ramp.max_step_p99_seconds
     if now - view.started_at > ramp.budget_seconds:
         return Verdict(Move.GIVE_UP, f"{_state(view)} after {ramp.budget_seconds:g} s", breach)
     waiting = _still_binding(ramp, view)
@@ -70,16 +87,31 @@ def next_move(ramp: Ramp, view: RampView, now: float) -> Verdict:
     return Verdict(Move.RELEASE, "binding keeps up", breach)
 
 
-def _by_the_clock(ramp: Ramp, view: RampView, now: float, breach: bool) -> Verdict:
-    late = view.backlog_pods > ramp.max_backlog_pods
-    if view.steps_released < ramp.steps:
-        due = view.started_at + view.steps_released * ramp.step_seconds
-        move = Move.RELEASE if now >= due else Move.WAIT
-        return Verdict(move, "by the clock", breach or late)
-    if not _still_binding(ramp, view):
+def _by_the_clock(ramp: Ramp, view: RampView, now: float) -> Verdict:
+    """Also the soak begins when the plan says so, whatever still waits."""
+    slow = view.last_step_p99_seconds > ramp.max_step_p99_seconds
+    breach = slow or view.backlog_pods > ramp.max_backlog_pods
+    due = view.started_at + view.steps_released * ramp.step_seconds
+    if now < due - RELEASE_NOTICE_SECONDS:
+        return Verdict(Move.WAIT, "by the clock", breach)
+    move = Move.RELEASE if view.steps_released < ramp.steps else Move.DONE
+    return Verdict(move, "by the clock", breach, due_at=due)
+
+
+def _up_to_the_knee(ramp: Ramp, view: RampView, now: float) -> Verdict:
+    trouble = view.last_step_trouble
+    breach = bool(trouble)
+    if now - view.started_at > ramp.budget_seconds:
+        return Verdict(Move.BROKEN, f"{_state(view)} after {ramp.budget_seconds:g} s", True)
+    if trouble and view.step_before_trouble:
+        return Verdict(Move.BROKEN, trouble, breach)
+    if trouble is None or not view.last_step_sent:
+        return Verdict(Move.WAIT, "the step is still being sent", breach)
+    if view.backlog_pods > ramp.max_backlog_pods:
+        return Verdict(Move.WAIT, f"{view.backlog_pods} pods wait; the step drains", breach)
+    if view.steps_released == ramp.steps:
         return Verdict(Move.DONE, _state(view), breach)
-    spent = now - view.started_at > ramp.budget_seconds
-    return Verdict(Move.GIVE_UP if spent else Move.WAIT, _state(view), breach or late)
+    return Verdict(Move.RELEASE, trouble or "binding keeps up", breach)
 
 
 def _still_binding(ramp: Ramp, view: RampView) -> str:

@@ -40,7 +40,7 @@ async def components(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     """Scrape every role once. Without the answer of each of them no number would be whole: then
     there is none at all, and every gate on one fails.
     """
-    texts = [await _metrics(e.addresses["observe"]) for e in endpoints]
+    texts = [await _metrics(endpoint) for endpoint in endpoints]
     if None in texts:
         return {}
     families = [f for text in texts for f in text_string_to_metric_families(text or "")]
@@ -66,7 +66,7 @@ async def components(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
 
 async def shortfalls(shard: Endpoint) -> int | None:
     """Needs that all supply does not cover, as the shard says now; None if it does not answer."""
-    text = await _metrics(shard.addresses["observe"]) or ""
+    text = await _metrics(shard) or ""
     for family in text_string_to_metric_families(text):
         if family.name == _SUMS["shortfallsAtEnd"]:
             return int(sum(sample.value for sample in family.samples))
@@ -85,12 +85,12 @@ def quantile(buckets: Buckets, portion: float) -> float | None:
     return bound if math.isfinite(bound) else None
 
 
-async def _metrics(address: str) -> str | None:
+async def _metrics(role: Endpoint) -> str | None:
     timeout = aiohttp.ClientTimeout(total=5)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"http://{address}/metrics") as response,
+            session.get(f"http://{role.observe}/metrics") as response,
         ):
             return await response.text() if response.status == 200 else None
     except (aiohttp.ClientError, TimeoutError, OSError):

@@ -71,6 +71,8 @@ class Watchers:
         for task in self._tasks:
             with suppress(asyncio.CancelledError, Exception):  # its failure was raised by `failed`
                 await task
+        for recorder in self._recorders:
+            await recorder.ask_for_log_length()
         for client in self._clients:
             await client.close()
         return [recorder.finish() for recorder in self._recorders]

@@ -1,14 +1,17 @@
 """The audit log as clock: which requests the API server stamps, and how it writes them.
 
 One line per request, when it is answered, with microseconds. A Pod made by a controller gets its
-name from the server, so its creation is logged with the response, which has name and UID; all
-else says in its metadata which object it meant. What the substrate does to prove that a cluster
-works is left out.
+name from the server, so its creation is logged with the response, which has name and UID. So are
+Nodes and the load's own CapacityRequests, whose labels say where they belong. A binding is logged
+with its request, which names the Node, and so is a Node's status, which says whether it is ready.
+All else says in its metadata which object it meant. What a cluster does for itself is left out:
+the proof that it works, kubelets of its own nodes, and pods that are no part of the load.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,13 +20,27 @@ from loaddriver.substrates.credentials import HEALTH_CHECK
 _CORE = ""
 _BIGFLEET = "bigfleet.lucy.sh"
 
+# Where a cluster that runs pods of its own has them.
+OWN_NAMESPACES = ("kube-system", "local-path-storage", "bigfleet-system", "scaletest-system")
+_NOT_THE_LOAD = (
+    {"users": [HEALTH_CHECK.user]},
+    {"userGroups": ["system:nodes"]},
+    {"namespaces": list(OWN_NAMESPACES)},
+)
+
+# The load's own writes: what the server acknowledged to it must be in the log.
+_LOAD = "load-driver"
+_WORKLOADS = (("apps", ("deployments", "statefulsets")), ("batch", ("jobs",)))
+
 # (level, verbs, API group, resources)
 _LOGGED = (
     ("RequestResponse", ("create",), _CORE, ("pods",)),
-    ("Metadata", ("create",), _CORE, ("pods/binding", "pods/eviction")),
+    ("Request", ("create",), _CORE, ("pods/binding",)),
+    ("Metadata", ("create",), _CORE, ("pods/eviction",)),
     ("Metadata", ("delete", "deletecollection"), _CORE, ("pods",)),
-    ("Metadata", ("create", "delete"), _CORE, ("nodes",)),
-    ("Metadata", ("patch", "update"), _CORE, ("nodes/status",)),
+    ("RequestResponse", ("create",), _CORE, ("nodes",)),
+    ("Metadata", ("delete",), _CORE, ("nodes",)),
+    ("Request", ("patch", "update"), _CORE, ("nodes/status",)),
     ("Metadata", ("create",), _BIGFLEET, ("capacityrequests",)),
     ("Metadata", ("patch", "update"), _BIGFLEET, ("capacityrequests/status",)),
 )
@@ -44,9 +61,29 @@ def write_policy(path: Path) -> None:
         "kind": "Policy",
         "omitStages": ["RequestReceived", "ResponseStarted", "Panic"],
         "omitManagedFields": True,
-        "rules": [{"level": "None", "users": [HEALTH_CHECK.user]}, *logged, {"level": "None"}],
+        "rules": [
+            *({"level": "None", **whose} for whose in _NOT_THE_LOAD),
+            *_of_the_load(),
+            *logged,
+            {"level": "None"},
+        ],
     }
     path.write_text(yaml.safe_dump(policy, sort_keys=False))
+
+
+def _of_the_load() -> list[dict[str, Any]]:
+    """Its own CapacityRequests with their labels, and that it wrote objects for controllers."""
+    own = {"group": _BIGFLEET, "resources": ["capacityrequests"]}
+    objects = [{"group": group, "resources": list(kinds)} for group, kinds in _WORKLOADS]
+    return [
+        {"level": "RequestResponse", "users": [_LOAD], "verbs": ["create"], "resources": [own]},
+        {
+            "level": "Metadata",
+            "users": [_LOAD],
+            "verbs": ["create", "delete"],
+            "resources": [own, *objects],
+        },
+    ]
 
 
 def flags(policy: Path, log: Path) -> list[str]:

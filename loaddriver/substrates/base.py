@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from signal import Signals
 from typing import Protocol
@@ -22,46 +22,79 @@ class SubstrateError(InfrastructureError):
 class Cluster:
     """One Kubernetes cluster that answers.
 
-    `kubeconfigs` maps a role ("admin", "recorder", "bigfleet-operator", ...) to a file;
-    `audit_log` is None where the API server is not ours.
+    `kubeconfigs` maps an identity of the harness ("admin", "recorder", ...) to a file;
+    `audit_log` is None where the API server is not ours. `own_namespaces` hold what the place
+    itself runs in the cluster, which is no part of the load.
     """
 
     name: str
     api_server: str
     kubeconfigs: Mapping[str, Path]
     audit_log: Path | None
+    own_namespaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What can be measured here: an audit log as clock, a scheduler set up by us."""
+    """What a reader of a result must know of the place where it was measured.
+
+    `audit_log`: the API server's log is ours to read, as the clock. `own_scheduler`:
+    kube-scheduler binds nothing but the load. `own_clock`: stamps are taken by this machine's
+    clock. `roles_in_pods`: BigFleet runs in pods, not as processes of this machine.
+    """
 
     audit_log: bool
     own_scheduler: bool
+    own_clock: bool
+    roles_in_pods: bool
+
+    def statements(self) -> dict[str, str]:
+        """One phrase per capability, for the report."""
+        return {
+            "stamps": "API server's audit log" if self.audit_log else "watch receipts",
+            "clock": "this machine's" if self.own_clock else "another machine's",
+            "scheduler": "binds the load only" if self.own_scheduler else "binds other pods too",
+            "bigfleetRoles": "pods" if self.roles_in_pods else "processes",
+        }
 
 
 @dataclass(frozen=True)
 class RoleSpec:
-    """One BigFleet role to run as `python -m bigfleet <arguments>`.
+    """One BigFleet role to run as `bigfleet <arguments>`, wherever that is.
 
-    `ports` names the ports that the role listens on; in `arguments` every `{name}` of these
-    becomes `<host>:<port>`. With `observe_port` the role counts as started only once
-    `GET http://<that address>/readyz` answers 200.
+    `cluster` is the one it serves, None for those that serve all. In `arguments`, `{name}`
+    becomes what the role sees under that name:
+
+    - of `ports`: the `<host>:<port>` to listen on; `{role/port}` is where it reaches another
+      role's port, which must have been started before;
+    - of `inputs`: that file or folder, to read;
+    - of `kubeconfigs`: a folder with `<cluster>.kubeconfig` of that identity for each cluster;
+    - of `outputs`: a file to write, which the harness finds as that name among its logs;
+    - `{state}`: a private folder that outlives restarts;
+    - `{api-server}`: the URL at which any machine reaches its cluster's API server.
+
+    With an `identity` it may use its cluster's API as that user; where the place does not see to
+    that, `--kubeconfig FILE` is added. With `observe_port` it counts as started only once
+    `GET /readyz` answers 200 there.
     """
 
     name: str
     arguments: Sequence[str]
     ports: Sequence[str] = ()
     observe_port: str | None = None
+    cluster: str | None = None
+    identity: str | None = None
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+    kubeconfigs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A running role: `addresses` maps each port name to `<host>:<port>`."""
+    """A running role; `observe` is the `<host>:<port>` where the harness reaches it, if any."""
 
     name: str
-    addresses: Mapping[str, str]
-    pid: int
+    observe: str | None
     log_path: Path
 
 
@@ -69,18 +102,21 @@ class Endpoint:
 class Death:
     """An exit that nobody declared.
 
-    `returncode` as in subprocess: negative is the signal's number.
+    `returncode` as in subprocess: negative is the signal's number; None where nobody could tell.
+    `bundle` is a folder with all that was found at the scene.
     """
 
     name: str
-    returncode: int
+    returncode: int | None
     log_path: Path
     last_lines: tuple[str, ...]
+    bundle: Path | None = None
 
     @property
     def sentence(self) -> str:
         """One line for people, e.g. `a/kube-scheduler was killed by SIGKILL; its log: ...`."""
-        return f"{self.name} {describe_exit(self.returncode)}; its log: {self.log_path}"
+        found = f"; all that was found: {self.bundle}" if self.bundle else ""
+        return f"{self.name} {describe_exit(self.returncode)}; its log: {self.log_path}{found}"
 
 
 class Substrate(Protocol):
@@ -120,8 +156,10 @@ class Substrate(Protocol):
         ...
 
 
-def describe_exit(returncode: int) -> str:
+def describe_exit(returncode: int | None) -> str:
     """Say how a process ended, e.g. `ended with exit code 1`."""
+    if returncode is None:
+        return "is gone"
     if returncode >= 0:
         return f"ended with exit code {returncode}"
     try:

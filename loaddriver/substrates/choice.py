@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeAlias
 
-from controlplane.request import Binaries
+from controlplane.request import Binaries, Request
+from controlplane.resolve import resolve
 from loaddriver.substrates.base import Substrate
+from loaddriver.substrates.kind import supplies as kind
+from loaddriver.substrates.kind.substrate import KindSubstrate
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
+
+Supplies: TypeAlias = Binaries | kind.Supplies
+"""What a substrate must have of this machine before anything starts."""
 
 
 class SubstrateName(StrEnum):
     """What the command line offers."""
 
     LOCAL = "local"
+    KIND = "kind"
+
+
+def obtain_supplies(name: SubstrateName, request: Request, tell: Callable[[str], None]) -> Supplies:
+    """Find, fetch or build them; blocks for minutes the first time.
+
+    Raises controlplane's errors, or SubstrateError for what this machine lacks.
+    """
+    match name:
+        case SubstrateName.LOCAL:
+            return resolve(request, tell)
+        case SubstrateName.KIND:
+            return kind.obtain(request, tell)
 
 
 def make_substrate(
-    name: SubstrateName,
-    scope: RunScope,
-    log_directory: Path,
-    binaries: Binaries,
-    environment: Mapping[str, str],
+    supplies: Supplies, scope: RunScope, log_directory: Path, environment: Mapping[str, str]
 ) -> Substrate:
-    """The substrate of that name, with nothing started yet; call it inside an event loop."""
-    match name:
-        case SubstrateName.LOCAL:
-            return LocalSubstrate(
-                scope.run_id, scope.data_directory, log_directory, binaries, environment
-            )
+    """The substrate that these supplies are for, with nothing started yet.
+
+    Call it inside an event loop.
+    """
+    run_id, data = scope.run_id, scope.data_directory
+    if isinstance(supplies, Binaries):
+        return LocalSubstrate(run_id, data, log_directory, supplies, environment)
+    return KindSubstrate(run_id, data, log_directory, supplies, environment)

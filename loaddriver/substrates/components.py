@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +23,7 @@ FAKE_NODE_ANNOTATION = ("kwok.x-k8s.io/node", "fake")
 HEARTBEAT_STOPPED_LABEL = ("bigfleet.lucy.sh/heartbeat", "stopped")
 
 # Those that a workload of Deployments, StatefulSets and Jobs on Nodes that come and go needs.
-_CONTROLLERS = (
+CONTROLLERS = (
     "deployment-controller",
     "replicaset-controller",
     "statefulset-controller",
@@ -64,8 +64,8 @@ class Binaries(Protocol):
 
 
 @dataclass(frozen=True)
-class LocalSettings:
-    """What a run may choose of its control planes.
+class ControlPlaneSettings:
+    """What a run may choose of its control planes, wherever they run.
 
     `gc_percent` is Go's GOGC: more memory for less CPU time. `node_monitor_grace_seconds` is how
     long a Node may be silent before it counts as lost (Kubernetes' default is 50).
@@ -145,18 +145,15 @@ def kube_apiserver(binaries: Binaries, layout: Layout, credentials: Credentials)
         f"--client-ca-file={credentials.ca_certificate}",
         f"--requestheader-client-ca-file={credentials.ca_certificate}",
         "--requestheader-allowed-names=nobody",
-        f"--token-auth-file={credentials.token_file}",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={credentials.service_account_public_key}",
         f"--service-account-signing-key-file={credentials.service_account_private_key}",
-        f"--max-requests-inflight={_READS_INFLIGHT}",
-        f"--max-mutating-requests-inflight={_WRITES_INFLIGHT}",
-        *audit.flags(layout.audit_policy, layout.audit_log),
+        *api_server_flags(credentials.token_file, layout.audit_policy, layout.audit_log),
     ]
 
 
 def kube_controller_manager(
-    binaries: Binaries, layout: Layout, credentials: Credentials, settings: LocalSettings
+    binaries: Binaries, layout: Layout, credentials: Credentials, settings: ControlPlaneSettings
 ) -> list[str]:
     """Each controller writes as itself, so that the audit log says which one it was."""
     kubeconfig = credentials.kubeconfigs["kube-controller-manager"]
@@ -166,12 +163,7 @@ def kube_controller_manager(
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
         *_serving(layout.controller_manager_port, credentials),
-        "--leader-elect=false",
-        "--use-service-account-credentials",
-        f"--controllers={','.join(_CONTROLLERS)}",
-        f"--kube-api-qps={_CLIENT_QUERIES_PER_SECOND}",
-        f"--kube-api-burst={_CLIENT_BURST}",
-        f"--node-monitor-grace-period={settings.node_monitor_grace_seconds}s",
+        *controller_manager_flags(CONTROLLERS, settings),
     ]
 
 
@@ -189,10 +181,38 @@ def kube_scheduler(binaries: Binaries, layout: Layout, credentials: Credentials)
 
 def kwok(binaries: Binaries, credentials: Credentials) -> list[str]:
     """Plays the kubelet of annotated Nodes; serves nothing, so it needs no port."""
+    return [str(binaries.kwok), *kwok_flags(credentials.kubeconfigs["kwok"], KWOK_STAGES)]
+
+
+def api_server_flags(token_file: Path, audit_policy: Path, audit_log: Path) -> list[str]:
+    """What every kube-apiserver of a run is told, wherever it runs; paths as it sees them."""
     return [
-        str(binaries.kwok),
-        f"--kubeconfig={credentials.kubeconfigs['kwok']}",
-        f"--config={KWOK_STAGES}",
+        f"--token-auth-file={token_file}",
+        f"--max-requests-inflight={_READS_INFLIGHT}",
+        f"--max-mutating-requests-inflight={_WRITES_INFLIGHT}",
+        *audit.flags(audit_policy, audit_log),
+    ]
+
+
+def controller_manager_flags(
+    controllers: Sequence[str], settings: ControlPlaneSettings
+) -> list[str]:
+    """What every kube-controller-manager of a run is told, wherever it runs."""
+    return [
+        "--leader-elect=false",
+        "--use-service-account-credentials=true",
+        f"--controllers={','.join(controllers)}",
+        f"--kube-api-qps={_CLIENT_QUERIES_PER_SECOND}",
+        f"--kube-api-burst={_CLIENT_BURST}",
+        f"--node-monitor-grace-period={settings.node_monitor_grace_seconds}s",
+    ]
+
+
+def kwok_flags(kubeconfig: Path, stages: Path) -> list[str]:
+    """What every kwok of a run is told, wherever it runs; paths as it sees them."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--config={stages}",
         f"--manage-nodes-with-annotation-selector={'='.join(FAKE_NODE_ANNOTATION)}",
         f"--manage-nodes-with-label-selector={'!='.join(HEARTBEAT_STOPPED_LABEL)}",
         f"--node-lease-duration-seconds={_NODE_LEASE_SECONDS}",

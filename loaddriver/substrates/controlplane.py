@@ -9,7 +9,7 @@ import aiohttp
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, BearerAccess, KubeClient
 from loaddriver.substrates import audit, components, probes, proof
 from loaddriver.substrates.base import Cluster, SubstrateError
-from loaddriver.substrates.components import Binaries, Layout, LocalSettings
+from loaddriver.substrates.components import Binaries, ControlPlaneSettings, Layout
 from loaddriver.substrates.credentials import HEALTH_CHECK, Credentials, issue
 from loaddriver.substrates.ports import LOOPBACK
 from loaddriver.substrates.processes import Process, Supervisor, until_ready
@@ -25,7 +25,7 @@ class ControlPlane:
         name: str,
         binaries: Binaries,
         layout: Layout,
-        settings: LocalSettings,
+        settings: ControlPlaneSettings,
         supervisor: Supervisor,
     ) -> None:
         self._name = name

@@ -70,13 +70,20 @@ class Credentials:
     kubeconfigs: Mapping[str, Path]
 
 
+@dataclass(frozen=True)
+class Tokens:
+    """The bearer tokens of one cluster by role, and the file that its API server reads."""
+
+    file: Path
+    by_role: Mapping[str, str]
+
+
 def issue(directory: Path, cluster: str, api_server: str) -> Credentials:
     """Write all credentials of one cluster; `api_server` is the URL that kubeconfigs name."""
-    directory.mkdir(mode=0o700, parents=True)
+    tokens = issue_tokens(directory)
     ca_key, ca = _authority(cluster)
     serving_key, serving = _serving_certificate(ca_key, ca)
     account_key = ec.generate_private_key(ec.SECP256R1())
-    tokens = {identity.role: secrets.token_urlsafe(24) for identity in IDENTITIES}
     ca_path = _write(directory / "ca.crt", _pem(ca))
     return Credentials(
         ca_certificate=ca_path,
@@ -88,15 +95,30 @@ def issue(directory: Path, cluster: str, api_server: str) -> Credentials:
         service_account_private_key=_write(
             directory / "service-account.key", _private_pem(account_key)
         ),
-        token_file=_write(directory / "tokens.csv", _token_lines(tokens)),
-        tokens=tokens,
-        kubeconfigs={
-            role: _write(
-                directory / f"{role}.kubeconfig", _kubeconfig(cluster, api_server, ca_path, token)
-            )
-            for role, token in tokens.items()
-        },
+        token_file=tokens.file,
+        tokens=tokens.by_role,
+        kubeconfigs=write_kubeconfigs(directory, cluster, api_server, ca_path, tokens),
     )
+
+
+def issue_tokens(directory: Path) -> Tokens:
+    """Make the directory, and in it a token for each identity."""
+    directory.mkdir(mode=0o700, parents=True)
+    tokens = {identity.role: secrets.token_urlsafe(24) for identity in IDENTITIES}
+    return Tokens(_write(directory / "tokens.csv", _token_lines(tokens)), tokens)
+
+
+def write_kubeconfigs(
+    directory: Path, cluster: str, api_server: str, ca: Path, tokens: Tokens
+) -> dict[str, Path]:
+    """A kubeconfig for each identity, by role; they name the CA's file."""
+    authority = {"certificate-authority": str(ca)}
+    return {
+        role: _write(
+            directory / f"{role}.kubeconfig", kubeconfig(cluster, api_server, authority, token)
+        )
+        for role, token in tokens.by_role.items()
+    }
 
 
 def _authority(cluster: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
@@ -177,18 +199,14 @@ def _token_lines(tokens: Mapping[str, str]) -> bytes:
     return "".join(lines).encode()
 
 
-def _kubeconfig(cluster: str, api_server: str, ca: Path, token: str) -> bytes:
+def kubeconfig(cluster: str, api_server: str, authority: Mapping[str, str], token: str) -> bytes:
+    """A kubeconfig's text; `authority` names the CA's file or carries it, as kubeconfigs do."""
     context = {"cluster": cluster, "user": "this"}
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [
-                {
-                    "name": cluster,
-                    "cluster": {"server": api_server, "certificate-authority": str(ca)},
-                }
-            ],
+            "clusters": [{"name": cluster, "cluster": {"server": api_server, **authority}}],
             "users": [{"name": "this", "user": {"token": token}}],
             "contexts": [{"name": cluster, "context": context}],
             "current-context": cluster,

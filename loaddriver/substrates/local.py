@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +18,9 @@ from loaddriver.substrates.base import (
     RoleSpec,
     SubstrateError,
 )
-from loaddriver.substrates.components import Binaries, Layout, LocalSettings
+from loaddriver.substrates.components import Binaries, ControlPlaneSettings, Layout
 from loaddriver.substrates.controlplane import ControlPlane
+from loaddriver.substrates.placeholders import API_SERVER, STATE, filled, peer
 from loaddriver.substrates.ports import LOOPBACK, HeldPorts
 from loaddriver.substrates.probes import answers
 from loaddriver.substrates.processes import Process, Supervisor, until_ready
@@ -39,7 +41,12 @@ class LocalSubstrate:
     """
 
     name = "local"
-    capabilities = Capabilities(audit_log=True, own_scheduler=True)
+    capabilities = Capabilities(
+        audit_log=True,
+        own_scheduler=True,
+        own_clock=True,
+        roles_in_pods=False,
+    )
 
     def __init__(
         self,
@@ -48,17 +55,19 @@ class LocalSubstrate:
         log_directory: Path,
         binaries: Binaries,
         environment: Mapping[str, str],
-        settings: LocalSettings | None = None,
+        settings: ControlPlaneSettings | None = None,
     ) -> None:
         self._data_directory = data_directory
         self._log_directory = log_directory
         self._binaries = binaries
         self._environment = dict(environment)
-        self._settings = settings or LocalSettings()
+        self._settings = settings or ControlPlaneSettings()
         self._ports = HeldPorts()
         self._supervisor = Supervisor(run_id)
-        self._clusters: list[str] = []
+        self._names: list[str] = []
+        self._clusters: dict[str, Cluster] = {}
         self._roles: set[str] = set()
+        self._addresses: dict[str, str] = {}
 
     async def start_clusters(self, names: Sequence[str]) -> list[Cluster]:
         """Start the named clusters, all at the same time.
@@ -66,14 +75,16 @@ class LocalSubstrate:
         Raises SubstrateError for the first that fails, once the others have stopped starting.
         """
         planes = [self._control_plane(name) for name in names]
-        self._clusters += names
+        self._names += names
         tasks = [asyncio.create_task(plane.start()) for plane in planes]
         try:
-            return list(await asyncio.gather(*tasks))
+            started = list(await asyncio.gather(*tasks))
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        self._clusters |= {cluster.name: cluster for cluster in started}
+        return started
 
     async def start_role(self, role: RoleSpec) -> Endpoint:
         """Start `python -m bigfleet ...`, or again after a declared exit. Raises SubstrateError."""
@@ -81,19 +92,20 @@ class LocalSubstrate:
         addresses = {
             port: f"{LOOPBACK}:{self._ports.hold(f'{role.name}/{port}')}" for port in role.ports
         }
-        command = _role_command(role, addresses)
+        self._addresses |= {peer(role.name, port): at for port, at in addresses.items()}
+        command = self._role_command(role, addresses)
         log_path = self._log_directory / f"{role.name}.log"
         process = self._supervisor.start(role.name, command, log_path, self._environment)
         self._roles.add(role.name)
-        if role.observe_port is not None:
-            url = f"http://{addresses[role.observe_port]}/readyz"
+        observe = addresses[role.observe_port] if role.observe_port else None
+        if observe:
             async with aiohttp.ClientSession() as session:
                 await until_ready(
                     process,
-                    lambda: answers(session, url),
+                    lambda: answers(session, f"http://{observe}/readyz"),
                     self._settings.start_deadline_seconds,
                 )
-        return Endpoint(role.name, addresses, process.pid, log_path)
+        return Endpoint(role.name, observe, log_path)
 
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will end."""
@@ -106,7 +118,7 @@ class LocalSubstrate:
     async def stop(self) -> None:
         """End all roles, the last started first, then all clusters at the same time."""
         await self._supervisor.stop(self._running_roles(), _ROLE_GRACE_SECONDS)
-        await asyncio.gather(*(self._stop_cluster(name) for name in self._clusters))
+        await asyncio.gather(*(self._stop_cluster(name) for name in self._names))
         self._ports.release()
 
     def versions(self) -> dict[str, str]:
@@ -134,9 +146,27 @@ class LocalSubstrate:
             )
         return ControlPlane(name, self._binaries, layout, self._settings, self._supervisor)
 
+    def _role_command(self, role: RoleSpec, addresses: Mapping[str, str]) -> list[str]:
+        values = {
+            **self._addresses,
+            **addresses,
+            **{name: str(path) for name, path in role.inputs.items()},
+            **{name: str(self._log_directory / file) for name, file in role.outputs.items()},
+            **{name: str(self._access(role, name)) for name in role.kubeconfigs},
+            STATE: str(self._data_directory / role.name),
+        }
+        access: list[str] = []
+        if role.cluster:
+            cluster = self._clusters[role.cluster]
+            values[API_SERVER] = cluster.api_server
+            if role.identity:
+                access = ["--kubeconfig", str(cluster.kubeconfigs[role.identity])]
+        return [sys.executable, "-m", "bigfleet", *filled(role, values), *access]
 
-def _role_command(role: RoleSpec, addresses: Mapping[str, str]) -> list[str]:
-    arguments = list(role.arguments)
-    for name, address in addresses.items():
-        arguments = [each.replace(f"{{{name}}}", address) for each in arguments]
-    return [sys.executable, "-m", "bigfleet", *arguments]
+    def _access(self, role: RoleSpec, name: str) -> Path:
+        folder = self._data_directory / f"{role.name}-{name}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for cluster in self._clusters.values():
+            kubeconfig = cluster.kubeconfigs[role.kubeconfigs[name]]
+            shutil.copy(kubeconfig, folder / f"{cluster.name}.kubeconfig")
+        return folder

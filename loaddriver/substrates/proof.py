@@ -8,19 +8,11 @@ from typing import Any
 import msgspec
 import yaml
 
-from bigfleet.api.kube.client import APPLY_PATCH, NO_ANSWER, ApiError, KubeClient
+from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
+from loaddriver.substrates.applying import apply
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 
 _HARNESS_RBAC = Path(__file__).with_name("manifests") / "harness-rbac.yaml"
-_APPLY = {"fieldManager": "scaletest", "force": "true"}
-_RBAC = "/apis/rbac.authorization.k8s.io/v1"
-_COLLECTIONS = {
-    "ClusterRole": f"{_RBAC}/clusterroles",
-    "ClusterRoleBinding": f"{_RBAC}/clusterrolebindings",
-    "Role": f"{_RBAC}/namespaces/{{namespace}}/roles",
-    "RoleBinding": f"{_RBAC}/namespaces/{{namespace}}/rolebindings",
-    "FlowSchema": "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
-}
 _NODE = "substrate-check"
 
 
@@ -53,10 +45,7 @@ async def answers(client: KubeClient, path: str) -> bool:
 
 async def grant_harness_roles(client: KubeClient) -> None:
     """Give the harness's own identities their rights; `client` is a cluster administrator."""
-    for manifest in yaml.safe_load_all(_HARNESS_RBAC.read_text()):
-        metadata = manifest["metadata"]
-        collection = _COLLECTIONS[manifest["kind"]].format(namespace=metadata.get("namespace"))
-        await client.patch(f"{collection}/{metadata['name']}", manifest, APPLY_PATCH, _APPLY)
+    await apply(client, yaml.safe_load_all(_HARNESS_RBAC.read_text()))
 
 
 async def add_check_node(client: KubeClient) -> None:

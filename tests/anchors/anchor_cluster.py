@@ -21,7 +21,7 @@ from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 PODS = "/api/v1/namespaces/default/pods"
 NOBODY = "nobody"
 """A scheduler that is not there: its pods look tried and wait until something else binds them."""
-_DEADLINE_SECONDS = 30
+_DEADLINE_SECONDS = 90
 
 
 @dataclass

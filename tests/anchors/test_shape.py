@@ -13,7 +13,7 @@ from loaddriver.anchors.objects import Pod, requests_of, shape_of
 from loaddriver.anchors.shape import Requirement, Shape
 from loaddriver.catalog import load_catalog
 from loaddriver.manifests import INSTANCE_TYPE_KEY, ZONE_KEY, workload_body
-from loaddriver.plan_workloads import Workload
+from loaddriver.plan_records import Workload
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 LABELS = {"type": "a", "generation": "5", "odd": "x"}

@@ -14,7 +14,13 @@ from typing import Any
 
 import psutil
 
+from loaddriver.errors import ExitCode
+from loaddriver.substrates.runlock import current_holder, machine_lock_path
+
 ROOT = Path(__file__).parents[2]
+# Only a failing test waits this long: machines that run tests may be slow.
+PATIENCE_SECONDS = 300.0
+_ATTEMPTS = 3
 
 
 class Scaletest:
@@ -22,11 +28,34 @@ class Scaletest:
 
     def __init__(self, results: Path, *arguments: str) -> None:
         self.results = results
-        command = [sys.executable, "-m", "loaddriver", "run", *arguments, "--results", str(results)]
+        self._start("run", *arguments, "--results", str(results))
+
+    @classmethod
+    def sound(cls, results: Path, *arguments: str) -> Scaletest:
+        """A finished run that did not void itself. One that did, because this machine was busy with
+        something else, is no result and is run again, as it says itself; at most three are made.
+        """
+        for attempt in range(_ATTEMPTS):
+            run = cls(results / str(attempt), *arguments)
+            if run.exit_code() != ExitCode.INVALID_RUN:
+                break
+        return run
+
+    @classmethod
+    def bare_of(cls, finished: Scaletest) -> Scaletest:
+        """One `loaddriver bare` of a finished run."""
+        again = cls.__new__(cls)
+        again.results = finished.results
+        again._start("bare", str(finished.folder))
+        return again
+
+    def _start(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "loaddriver", *arguments]
         self.child = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         self.lines: list[str] = []
+        self._ended = False
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -37,14 +66,21 @@ class Scaletest:
             with self._news:
                 self.lines.append(line.rstrip("\n"))
                 self._news.notify_all()
-
-    def await_line(self, text: str, seconds: float = 120) -> None:
-        """Return once a line of the output holds `text`."""
         with self._news:
-            seen = self._news.wait_for(lambda: any(text in line for line in self.lines), seconds)
-        assert seen, f"{text!r} was not said within {seconds} s:\n{self.output}"
+            self._ended = True
+            self._news.notify_all()
 
-    def exit_code(self, seconds: float = 180) -> int:
+    def await_line(self, text: str, seconds: float = PATIENCE_SECONDS) -> None:
+        """Return once a line of the output holds `text`; fail when it ends without."""
+
+        def said() -> bool:
+            return any(text in line for line in self.lines)
+
+        with self._news:
+            self._news.wait_for(lambda: said() or self._ended, seconds)
+        assert said(), f"{text!r} was not said within {seconds} s:\n{self.output}"
+
+    def exit_code(self, seconds: float = PATIENCE_SECONDS) -> int:
         """Wait for the end."""
         code = self.child.wait(seconds)
         self._reader.join(10)
@@ -65,15 +101,22 @@ class Scaletest:
 
     def summary(self) -> dict[str, Any]:
         """summary.json."""
-        loaded: dict[str, Any] = json.loads((self.folder / "summary.json").read_text())
+        return self._summary(self.folder)
+
+    def bare_summary(self) -> dict[str, Any]:
+        """summary.json of the part without BigFleet."""
+        return self._summary(self.folder / "bare")
+
+    def _summary(self, folder: Path) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads((folder / "summary.json").read_text())
         return loaded
 
     def processes(self) -> Iterator[psutil.Process]:
-        """Everything alive that carries the run's mark."""
+        """Everything alive that carries the mark of the run or of a part of it."""
         mark = f"BIGFLEET_RUN={self.folder.name}".encode()
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
-                if mark in path.read_bytes().split(b"\0"):
+                if any(each.startswith(mark) for each in path.read_bytes().split(b"\0")):
                     yield psutil.Process(int(path.parent.name))
             except (OSError, psutil.NoSuchProcess):
                 continue
@@ -84,10 +127,12 @@ class Scaletest:
         os.kill(victim.pid, signal.SIGKILL)
 
     def left_overs(self) -> list[str]:
-        """Processes and data that the run has left on this machine."""
+        """Processes, data and the machine's lock, where the run has left them."""
         roots = (Path("/dev/shm"), Path("/tmp"))
         data = [str(p) for root in roots for p in root.glob(f"bigfleet-*{self.folder.name}*")]
-        return [*data, *(str(p) for p in self.processes())]
+        holder = current_holder(machine_lock_path())
+        locks = [str(holder)] if holder and holder.pid == self.child.pid else []
+        return [*data, *locks, *(str(p) for p in self.processes())]
 
 
 def _words(process: psutil.Process) -> set[str]:

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from scaletest import Scaletest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1000)]
 
 # A run that is to be broken needs to be no longer than that takes.
 BRIEF = ("smoke", "--set", "soak.seconds=5")
@@ -21,7 +21,7 @@ BRIEF = ("smoke", "--set", "soak.seconds=5")
 
 def test_smoke_passes(tmp_path: Path) -> None:
     """Every pod is bound by kube-scheduler onto machines that BigFleet provided; verdict pass."""
-    run = Scaletest(tmp_path, "smoke")
+    run = Scaletest.sound(tmp_path, "smoke")
     assert run.exit_code() == 0, run.output
     summary = run.summary()
     assert summary["verdict"] == "pass"
@@ -34,7 +34,7 @@ def test_smoke_passes(tmp_path: Path) -> None:
         assert len(list(csv.DictReader(file))) == summary["pods"]["created"]
     suites = ElementTree.parse(run.folder / "junit.xml").getroot().iter("testsuite")
     assert [suite.get("failures") for suite in suites] == ["0"]
-    assert (tmp_path / "latest" / "report.html").stat().st_size > 10_000
+    assert (run.results / "latest" / "report.html").stat().st_size > 10_000
     assert not run.left_overs()
     for path in (p for p in run.folder.rglob("*") if p.is_file() and p.suffix != ".gz"):
         assert b'"token":' not in path.read_bytes(), f"{path} holds a credential"
@@ -64,15 +64,44 @@ def test_a_death_ends_the_run_as_an_infrastructure_failure(
     assert not run.left_overs()
 
 
-def test_an_interruption_cleans_up_and_leaves_a_partial_report(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["starting 1 control plane", "starting BigFleet", "  soak"])
+def test_an_interruption_cleans_up_and_leaves_a_partial_report(tmp_path: Path, moment: str) -> None:
     """Ctrl-C ends a run with 130, a report that says so, and nothing left behind."""
     run = Scaletest(tmp_path, *BRIEF)
-    run.await_line("  ramp")
+    run.await_line(moment)
     run.child.send_signal(signal.SIGINT)
-    assert run.exit_code(60) == 130, run.output
+    assert run.exit_code() == 130, run.output
+    assert run.summary()["verdict"] == "error"
     assert "Interrupted" in run.summary()["why"][0]
     assert (run.folder / "report.html").exists()
     assert not run.left_overs()
+
+
+def test_a_run_stands_beside_the_bare_run_of_its_plan(tmp_path: Path) -> None:
+    """Same plan, same nodes, no BigFleet. The bare part can be had anew; interrupted, it says
+    nothing any more, while the run's own numbers stay.
+    """
+    run = Scaletest.sound(tmp_path, *BRIEF, "--bare")
+    assert run.exit_code() == 0, run.output
+    ours, bare = run.summary(), run.bare_summary()
+    assert (bare["run"]["bare"], bare["run"]["bareOf"]) == (True, run.folder.name)
+    assert bare["verdict"] == "pass"
+    assert bare["pods"]["created"] == bare["pods"]["bound"] == ours["pods"]["created"]
+    assert bare["nodes"]["readyAtEnd"] == len((run.folder / "nodes.jsonl").read_text().splitlines())
+    assert bare["hopsSeconds"].keys() == {"scheduled"}
+    assert ours["bare"]["ratios"]["bind"]["p50"] > 0
+    plans = [(folder / "plan.jsonl").read_bytes() for folder in (run.folder, run.folder / "bare")]
+    assert plans[0] == plans[1]
+    assert not run.left_overs()
+
+    again = Scaletest.bare_of(run)
+    again.await_line("  ramp")
+    again.child.send_signal(signal.SIGINT)
+    assert again.exit_code() == 130, again.output
+    assert "Interrupted" in run.bare_summary()["why"][0]
+    assert run.summary()["pods"] == ours["pods"]
+    assert run.summary()["bare"]["verdict"] == "error"
+    assert not again.left_overs()
 
 
 def test_a_killed_runner_leaves_nothing(tmp_path: Path) -> None:
@@ -92,7 +121,7 @@ def test_a_second_run_is_refused_while_the_first_goes_on(tmp_path: Path) -> None
     first = Scaletest(tmp_path / "first", *BRIEF)
     first.await_line("starting")
     second = Scaletest(tmp_path / "second", *BRIEF)
-    assert second.exit_code(60) == 6
+    assert second.exit_code() == 6
     assert f"pid {first.child.pid}, profile smoke" in second.output
     first.child.send_signal(signal.SIGINT)
-    assert first.exit_code(60) == 130
+    assert first.exit_code() == 130

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loaddriver.__main__ import main
-from loaddriver.preflight import Host
+from loaddriver.needs import Host
 from loaddriver.run import prepared
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from loaddriver.judge.facts import RunFacts
+from loaddriver.judge.facts import RunFacts, SelfAudit
+from loaddriver.judge.schema import Summary
+from loaddriver.judge.summary import make_summary
 from loaddriver.profile import Gate
+from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
 from loaddriver.record.tally import Deaf
@@ -13,6 +16,18 @@ from loaddriver.record.watching import WatchStamps
 
 SECOND = 1_000_000
 START = 1_790_000_000 * SECOND
+
+
+SOUND = SelfAudit(
+    loop_stall_max_seconds=0.1,
+    loop_stalls=0,
+    clock_step_max_seconds=0.001,
+    harness_cpu_seconds=2,
+    run_cpu_seconds=100,
+)
+"""A harness that was well."""
+IN_TIME = {"maxLatenessSeconds": 0.1, "p99LatenessSeconds": 0.01}
+"""A load that was played when it was due."""
 
 
 def at(seconds: float) -> int:
@@ -70,6 +85,8 @@ def facts(**more: Any) -> RunFacts:
         "planned_groups": {},
         "versions": {},
         "environment": {},
+        "load": IN_TIME,
+        "self_audit": SOUND,
     }
     return RunFacts(**{**known, **more})
 
@@ -79,7 +96,12 @@ def unseen(cluster: str = "c0") -> Observations:
     return Observations(cluster, None, WatchStamps(Deaf()), 0, 2, 0, at(100))
 
 
-def gate(metric: str, limit: float, op: Literal["<=", ">=", "=="] = "<=") -> Gate:
+def gate(
+    metric: str,
+    limit: float,
+    op: Literal["<=", ">=", "=="] = "<=",
+    ratio_to: Literal["bare"] | None = None,
+) -> Gate:
     """A gate on `metric`."""
     return Gate(
         name=f"the {metric}",
@@ -88,4 +110,10 @@ def gate(metric: str, limit: float, op: Literal["<=", ">=", "=="] = "<=") -> Gat
         limit=limit,
         unit="units",
         origin="Made up for a test.",
+        ratio_to=ratio_to,
     )
+
+
+def summarised(*evidence: Any, **more: Any) -> Summary:
+    """What `make_summary` makes of it, for a load whose every request left its trace."""
+    return make_summary(*evidence, **{"losses": LoadLosses(0, 0), **more})

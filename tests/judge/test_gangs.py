@@ -28,6 +28,8 @@ def test_a_gang_bound_by_the_scheduler_alone() -> None:
     gangs = judged(member("a", 4), member("b", 6))
     assert (gangs.complete, gangs.rack_pure, gangs.scheduler_first) == (1, 1, 1)
     assert gangs.completion_seconds.max == 6.0
+    assert gangs.partial_seconds.max == 2.0
+    assert gangs.bind_latency_seconds.max == 6.0
     assert (gangs.complete_share, gangs.rack_pure_share) == (1.0, 1.0)
 
 
@@ -42,12 +44,15 @@ def test_a_gang_with_a_member_left_out_is_not_complete() -> None:
     gangs = judged(member("a"), member("b", None))
     assert (gangs.complete, gangs.rack_pure, gangs.scheduler_first) == (0, 1, 1)
     assert gangs.completion_seconds.p50 == AtLeast(100.0)
+    assert gangs.partial_seconds.max == AtLeast(95.0)
+    assert gangs.bind_latency_seconds.max == AtLeast(100.0)
 
 
 def test_a_gang_that_was_never_created_is_counted() -> None:
     """The plan, not the rows, says which gangs there are."""
     gangs = judged()
     assert (gangs.count, gangs.no_room, gangs.complete, gangs.rack_pure) == (1, 1, 0, 0)
+    assert gangs.partial_seconds.p50 is None
 
 
 def test_two_racks_are_not_one() -> None:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
-from hypothesis import assume, given
+import pytest
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from loaddriver.judge.confidence import bracket, samples_needed
 from loaddriver.judge.percentiles import (
     AtLeast,
     Quantile,
     Quantiles,
     curve,
     ended_share,
+    estimate,
     least,
     quantiles,
 )
 
 WAITS = st.lists(st.integers(min_value=0, max_value=10_000).map(lambda n: n / 100), max_size=60)
+MANY = st.builds(lambda some, times: some * times, WAITS.filter(bool), st.integers(1, 40))
 
 
 def size(quantile: Quantile) -> float:
@@ -27,10 +32,13 @@ def size(quantile: Quantile) -> float:
 
 
 def sizes(found: Quantiles) -> list[float]:
-    return [size(each) for each in (found.p50, found.p90, found.p99, found.max)]
+    """The quantiles and the upper ends of their intervals."""
+    ends = (found.p50_interval[1], found.p99_interval[1])
+    return [size(each) for each in (found.p50, found.p90, found.p99, found.max, *ends)]
 
 
-@given(WAITS, WAITS, st.integers(min_value=0, max_value=10_000).map(lambda n: n / 100))
+@settings(deadline=None)  # the machine may be busy
+@given(MANY, WAITS, st.integers(min_value=0, max_value=10_000).map(lambda n: n / 100))
 def test_a_pod_never_bound_makes_no_quantile_better(
     ended: list[float], unended: list[float], waited: float
 ) -> None:
@@ -41,30 +49,137 @@ def test_a_pod_never_bound_makes_no_quantile_better(
     assert all(new >= old for new, old in zip(after, before, strict=True))
 
 
-@given(WAITS.filter(bool), WAITS, st.integers(min_value=0, max_value=5_000))
-def test_losing_a_bound_pod_makes_no_quantile_better(
+@settings(deadline=None)  # the machine may be busy
+@given(MANY, WAITS, st.integers(min_value=0, max_value=5_000))
+def test_losing_a_bound_pod_makes_no_estimate_better(
     ended: list[float], unended: list[float], longer: int
 ) -> None:
     """A pod that was bound after t, had it stayed unbound beyond t, would only look worse."""
-    before = sizes(quantiles(ended, unended))
-    after = sizes(quantiles(ended[1:], [*unended, ended[0] + longer / 100]))
-    assert all(new >= old for new, old in zip(after, before, strict=True))
+    stayed = ended[1:], [*unended, ended[0] + longer / 100]
+    for portion in (0.5, 0.9, 0.99):
+        before, after = estimate(ended, unended, portion), estimate(*stayed, portion)
+        assert before is not None
+        assert after is not None
+        assert after >= before
 
 
-@given(WAITS.filter(bool))
+@settings(deadline=None)  # the machine may be busy
+@given(st.lists(st.integers(0, 10_000).map(lambda n: n / 100), min_size=1, max_size=450))
 def test_without_loss_a_quantile_is_the_plain_one(ended: list[float]) -> None:
-    """The smallest wait that at least that share of pods did not exceed."""
+    """The smallest wait that at least that share of pods did not exceed, given enough of them."""
     ordered = sorted(ended)
     found = quantiles(ended)
     for portion, value in ((0.5, found.p50), (0.9, found.p90), (0.99, found.p99)):
         rank = math.ceil(round(portion * len(ordered), 9))
-        assert value == ordered[rank - 1]
+        assert estimate(ended, (), portion) == ordered[rank - 1]
+        if len(ordered) >= samples_needed(portion):
+            assert value == ordered[rank - 1]
+        else:
+            assert isinstance(value, AtLeast)
+            assert value.needs == samples_needed(portion)
+            assert value.at_least <= ordered[rank - 1]
     assert found.max == ordered[-1]
 
 
+@settings(deadline=None)  # the machine may be busy
+@given(st.lists(st.integers(0, 500), min_size=368, max_size=600))
+def test_without_loss_an_interval_ends_at_two_ranks(waits: list[int]) -> None:
+    """The samples that the binomial argument names."""
+    ended = [wait / 10 for wait in waits]
+    ordered, found = sorted(ended), quantiles(ended)
+    for portion, interval in ((0.5, found.p50_interval), (0.99, found.p99_interval)):
+        lower, upper = bracket(len(ordered), portion)
+        assert lower is not None
+        assert upper is not None
+        assert interval == (ordered[lower - 1], ordered[upper - 1])
+
+
+def by_hand(ended: list[float], unended: list[float]) -> list[tuple[float, Fraction]]:
+    """The product-limit estimate, pod by pod with fractions: time, share bound by then."""
+    left, points = Fraction(1), []
+    for time in sorted(set(ended)):
+        at_risk = sum(wait >= time for wait in [*ended, *unended])
+        left *= 1 - Fraction(ended.count(time), at_risk)
+        points.append((time, 1 - left))
+    return points
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(WAITS, WAITS)
+def test_the_estimate_agrees_with_brute_force(ended: list[float], unended: list[float]) -> None:
+    """For any ties, for waits cut short before the first end, and for none or all cut short."""
+    times, share = ended_share(ended, unended)
+    expected = by_hand(ended, unended)
+    assert [float(time) for time in times] == [time for time, _ in expected]
+    assert all(abs(s - float(e)) < 1e-12 for s, (_, e) in zip(share, expected, strict=True))
+    for portion in (0.5, 0.9, 0.99):
+        reached = [time for time, known in expected if float(known) >= portion - 1e-9]
+        longest = max([*ended, *unended], default=None)
+        assert estimate(ended, unended, portion) == (reached[0] if reached else longest)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=60))
+def test_when_no_pod_was_bound_every_quantile_is_the_longest_time_watched(
+    waits: list[int],
+) -> None:
+    """At least that, and no interval has an upper end."""
+    found = quantiles([], [float(wait) for wait in waits])
+    beyond = AtLeast(float(max(waits)))
+    assert (found.p50, found.p90, found.p99, found.max) == (beyond,) * 4
+    assert isinstance(found.p50_interval[1], AtLeast)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.lists(st.integers(0, 500), min_size=1), st.integers(1, 60))
+def test_pods_given_up_before_the_first_was_bound_change_no_quantile(
+    ended: list[int], early: int
+) -> None:
+    """They say nothing about how long binding takes; only `max` admits that they were there."""
+    waits = [wait + 1.0 for wait in ended]
+    plain, cut = quantiles(waits), quantiles(waits, [0.5] * early)
+    assert cut.max == AtLeast(max(waits))
+    assert (cut.p50, cut.p90, cut.p99) == (plain.p50, plain.p90, plain.p99)
+    assert (cut.p50_interval, cut.p99_interval) == (plain.p50_interval, plain.p99_interval)
+
+
+def test_a_pod_given_up_in_the_moment_another_is_bound_was_still_waiting() -> None:
+    """Ties count against us: of two pods at 3 s, one bound, one not, half are bound."""
+    _, share = ended_share([3.0], [3.0])
+    assert list(share) == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("stuck", "p99", "upper"),
+    [
+        (0, 990.0, 997.0),
+        (3, 993.0, 1000.0),
+        (4, AtLeast(987.0), AtLeast(5000.0)),
+        (11, AtLeast(5000.0), AtLeast(5000.0)),
+    ],
+)
+def test_a_thousand_pods_bear_few_that_never_bind(
+    stuck: int, p99: Quantile, upper: Quantile
+) -> None:
+    """Three widen the interval up to the slowest pod; a fourth opens it, and p99 is a bound."""
+    found = quantiles([float(n) for n in range(1, 1001)], [5000.0] * stuck)
+    assert found.p99_interval[1] == upper
+    assert found.p99 == p99
+    assert isinstance(found.p50, float)
+
+
+def test_thirty_pods_have_no_p99() -> None:
+    """But a bound, and the number of pods that would do."""
+    found = quantiles([float(n) for n in range(1, 31)])
+    assert found.p50 == 15.0
+    assert found.p50_interval == (10.0, 21.0)
+    assert found.p99 == AtLeast(28.0, needs=368)
+    assert found.p99_interval == (28.0, AtLeast(30.0, needs=368))
+
+
 def test_a_quantile_beyond_the_data_is_a_bound() -> None:
-    """Of a hundred pods two were never bound: p90 is known, p99 lies beyond what was watched."""
-    found = quantiles([1.0] * 98, [300.0, 250.0])
+    """Of a thousand pods twenty were never bound: p99 lies beyond what was watched."""
+    found = quantiles([1.0] * 980, [300.0] * 10 + [250.0] * 10)
     assert (found.p50, found.p90) == (1.0, 1.0)
     assert found.p99 == AtLeast(300.0)
     assert found.max == AtLeast(300.0)
@@ -84,6 +199,7 @@ def test_no_pods_have_no_quantiles() -> None:
     assert least(None) is None
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(WAITS.filter(bool), WAITS)
 def test_a_curve_rises_to_what_has_ended(ended: list[float], unended: list[float]) -> None:
     """Points are in order, few, and end at the last pod bound."""

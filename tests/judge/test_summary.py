@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
-from judge_rig import at, facts, gate, row, unseen
+from judge_rig import at, facts, gate, row, summarised, unseen
 
 from loaddriver.errors import ExitCode
 from loaddriver.judge.again import judge_again
 from loaddriver.judge.facts import Accident
 from loaddriver.judge.schema import Summary
-from loaddriver.judge.summary import make_summary
 from loaddriver.record.audit import AuditStamps
-from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
 
 HOLDS, MISSED = gate("pods.neverBound", 5), gate("pods.created", 0, "==")
@@ -22,15 +21,16 @@ BOUND = (row("a", 1, 3), row("b", 50, 51))
 
 
 def summary(rows: tuple[PodRow, ...] = BOUND, *gates: Any, **more: Any) -> Summary:
-    return make_summary(facts(**more), [unseen()], rows, gates or (HOLDS,))
+    return summarised(facts(**more), [unseen()], rows, gates or (HOLDS,))
 
 
 def test_a_run_whose_gates_hold_passes() -> None:
     """And says in figures what that means."""
-    made = summary()
+    many = tuple(row(str(n), 1, 2 + n % 4) for n in range(400))
+    made = summary(many)
     assert (made.verdict, made.exit_code) == ("pass", 0)
     assert made.why == [
-        "The gate holds: 2 of 2 pods were bound, half of them within 1 s and 99 % within 2 s."
+        "The gate holds: 400 of 400 pods were bound, half of them within 2 s and 99 % within 4 s."
     ]
 
 
@@ -67,16 +67,16 @@ def test_the_gravest_reason_decides(
 
 def test_a_run_without_gates_is_not_a_pass() -> None:
     """Nothing was judged."""
-    made = make_summary(facts(), [unseen()], BOUND, [])
+    made = summarised(facts(), [unseen()], BOUND, [])
     assert made.verdict == "invalid"
 
 
 def test_lost_stamps_void_the_run() -> None:
     """A line that could not be read may have been the slowest pod's."""
-    lost = Observations("c0", AuditStamps(undecodable=2), unseen().watch, 0, 2, 0, at(100))
-    made = make_summary(facts(), [lost], [], [HOLDS])
+    lost = replace(unseen(), audit=AuditStamps(undecodable=2), audit_events_lost=0)
+    made = summarised(facts(), [lost], [], [HOLDS])
     assert made.verdict == "invalid"
-    assert "2 lines of the audit log could not be read" in made.why[0]
+    assert made.why[0].startswith("Lines of the audit log lost, unreadable or without their pod: 2")
 
 
 def test_a_pod_of_no_archetype_voids_the_run() -> None:
@@ -103,13 +103,31 @@ def test_hops_add_up_to_the_mean_wait() -> None:
     assert made.hops_seconds["nodeReady"].pods == 1
 
 
+def test_bands_show_where_typical_and_slow_pods_spent_their_time() -> None:
+    """The slowest hundredth may have waited for something else than the middle fifth."""
+    quick = [row(str(n), 0, 1) for n in range(99)]
+    slow = row("slow", 0, 50, node_ready_micros=at(40), found_room=False)
+    bands = summary((*quick, slow)).wait_bands
+    assert bands["all"].hops_seconds == {"nodeReady": 0.4, "scheduled": 1.09}
+    assert (bands["middle"].pods, bands["middle"].wait_seconds) == (20, 1.0)
+    assert (bands["slowest"].pods, bands["slowest"].wait_seconds) == (1, 50.0)
+    assert bands["slowest"].hops_seconds == {"nodeReady": 40.0, "scheduled": 10.0}
+    assert summary((row("a", 0, 1),)).wait_bands["middle"].pods == 1
+
+
 def test_a_run_that_saw_nothing_still_has_a_summary() -> None:
     """A component that died at once must not break the report."""
     dead = Accident(ExitCode.INFRASTRUCTURE, "kube-scheduler died.")
-    made = make_summary(facts(soak_started_micros=None, accident=dead), [], [], [HOLDS])
+    made = summarised(facts(soak_started_micros=None, accident=dead), [], [], [HOLDS])
     assert made.verdict == "error"
     assert made.soak is None
     assert made.bind_latency_seconds.p50 is None
+    assert made.wait_bands == {}
+
+
+def test_a_run_of_two_pods_says_that_they_are_few() -> None:
+    """No percentile is claimed that two pods cannot know; the slowest of them is known."""
+    assert summary().why[0].endswith("half of them within at least 0 s and the slowest within 2 s.")
 
 
 def test_the_same_input_gives_the_same_bytes() -> None:
@@ -126,3 +144,24 @@ def test_a_run_can_be_judged_again_by_other_limits() -> None:
     assert judge_again(missed, [HOLDS]).verdict == "pass"
     assert judge_again(summary(doubts=("It stalled.",)), [HOLDS]).verdict == "invalid"
     assert judge_again(summary(failures=("Too slow.",)), [HOLDS]).verdict == "fail"
+    ungated = summarised(facts(), [unseen()], BOUND, [])
+    assert judge_again(ungated, [HOLDS]).verdict == "pass"
+
+
+def test_a_run_judged_again_keeps_everything_but_its_judgement() -> None:
+    """Rows are not measured anew: only gates, verdict and reasons change."""
+    made = summary()
+    again = judge_again(made, [MISSED])
+    changed = {"gates", "verdict", "exit_code", "why"}
+    for field in set(made.__struct_fields__) - changed:
+        assert getattr(again, field) == getattr(made, field)
+
+
+def test_a_ratio_to_the_bare_run_is_judged_again_only_beside_it() -> None:
+    """Without the bare summary there is no ratio, so the gate fails and says why."""
+    ratio = gate("bindLatencySeconds.max", 3, ratio_to="bare")
+    bare = summary((row("a", 1, 2),), bare=True)
+    assert judge_again(summary(), [ratio], bare).verdict == "pass"
+    missed = judge_again(summary(), [ratio])
+    assert missed.verdict == "fail"
+    assert "no bare run belongs to this run" in missed.why[0]

@@ -23,15 +23,20 @@ class ApiServer:
 
     `refusals` maps a path's end to the statuses of its first answers; a refused
     create with status 500 has done its work all the same. `stall_seconds` delays
-    every create, as a busy API server does. `reject` refuses every token.
+    every create, as a busy API server does. `reject` refuses every token, and
+    `garbled` lists cannot be read. `deleted`
+    are pods with their UIDs, `removed` other objects with how what they own goes.
     """
 
     token: str
     stall_seconds: float = 0.0
     reject: bool = False
+    garbled: bool = False
     refusals: dict[str, list[int]] = field(default_factory=dict)
     created: dict[str, float] = field(default_factory=dict)
     deleted: list[tuple[str, str]] = field(default_factory=list)
+    removed: list[tuple[str, str]] = field(default_factory=list)
+    scaled: dict[str, int] = field(default_factory=dict)
     pods_per_workload: int = 3
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -41,10 +46,11 @@ class ApiServer:
         if request.method == "POST":
             return await self._create(request)
         if request.method == "DELETE":
-            body = json.loads(await request.text())
-            name = request.path.rsplit("/", 1)[-1]
-            self.deleted.append((name, body["preconditions"]["uid"]))
-            return web.json_response({"kind": "Status"})
+            return await self._delete(request)
+        if request.method == "PATCH":
+            return await self._scale(request)
+        if self.garbled:
+            return web.Response(text="not JSON")
         return web.json_response({"items": self._pods(request.query["labelSelector"])})
 
     async def _create(self, request: web.Request) -> web.Response:
@@ -59,6 +65,23 @@ class ApiServer:
         if status in (201, 500):
             self.created[name] = arrived
         return web.json_response(body, status=status, headers={"Retry-After": "1"})
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        body = json.loads(await request.text())
+        name = request.path.rsplit("/", 1)[-1]
+        if "/pods/" in request.path:
+            self.deleted.append((name, body["preconditions"]["uid"]))
+        else:
+            self.removed.append((request.path, body["propagationPolicy"]))
+        return web.json_response({"kind": "Status"})
+
+    async def _scale(self, request: web.Request) -> web.Response:
+        path, _, subresource = request.path.rpartition("/")
+        kind = request.headers["Content-Type"]
+        if (subresource, kind) != ("scale", "application/merge-patch+json"):
+            return web.json_response({"reason": "UnsupportedMediaType"}, status=415)
+        self.scaled[path] = json.loads(await request.text())["spec"]["replicas"]
+        return web.json_response({"kind": "Scale"})
 
     def _pods(self, selector: str) -> list[dict[str, object]]:
         workload = selector.split("=")[1]

@@ -68,6 +68,31 @@ def test_a_type_named_by_two_sizes_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_kinds_of_work_that_ask_for_the_same_may_share_a_type() -> None:
+    """They compete for the same machines, and it does not matter whose pods fill one."""
+    catalog = load_catalog(PROFILES, "scarcity-50")
+    patient, urgent = catalog.archetype("patient"), catalog.archetype("urgent")
+    assert patient.sizes == urgent.sizes
+    assert patient.priority < urgent.priority
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("  priority: 1000", "  priority: 1000\n  podsPerMachine: 50"),
+        ("  priority: 1000", "  priority: 1000\n  zones: [zone-a]"),
+        ("  priority: 1000", "  gang: {topology: sameRack, size: {min: 2, max: 3}}"),
+    ],
+)
+def test_a_type_is_not_shared_where_it_matters_whose_pods_fill_it(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    """Other densities or zones make other machines, and a gang's rack must not be filled up."""
+    folder = copied_profiles(tmp_path)
+    edit(folder / "scarcity-50/archetypes.yaml", old, new)
+    assert "c6a.large is named by more than one pod size" in refusal(folder, "scarcity-50")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
@@ -76,6 +101,7 @@ def test_a_type_named_by_two_sizes_is_refused(tmp_path: Path) -> None:
         ("    runSeconds: 600\n", "", "cpu-batch.runSeconds"),
         ("cpuMillicores: 400", "cpuCores: 400", "cpu is in thousandths of a core: cpuMillicores"),
         ("name: cpu-service", "name: Cpu_Service", "archetypes[1].name = 'Cpu_Service'"),
+        ("runSeconds: 600", "runSeconds: 600\n    meanLifetimeSeconds: 9", "Jobs have runSeconds"),
         ("priority: 1000000\n", "priority: high\n", "archetypes[9].priority = 'high'"),
     ],
 )

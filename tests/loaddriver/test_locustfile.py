@@ -20,7 +20,7 @@ from load_server import ApiServer, serving
 from loaddriver.errors import LoadProcessError
 from loaddriver.load import RELEASE_NOTICE_SECONDS, Child, LoadProcess, LoadProgress, Spawn
 from loaddriver.load_files import Endpoint, Result, ResultReader
-from loaddriver.plan import CreateEvent, Plan
+from loaddriver.plan_records import ChurnEvent, CreateEvent, DeleteEvent, Plan, ScaleEvent
 
 HEALTHY, SLOW, REJECTING = range(3)
 STALL_SECONDS = 2.0
@@ -33,6 +33,7 @@ PROFILE = (
     "ramp.stepSeconds=1",
     "soak.seconds=1",
     "soak.churnPodsPerSecond=9",
+    "demandSteps=[{phase: soak, atSeconds: 0.2, factor: 0.5}]",
 )
 
 
@@ -113,7 +114,11 @@ def test_each_cluster_gets_its_own_objects(played: Played) -> None:
 
 def test_requests_leave_when_due_however_long_answers_take(played: Played) -> None:
     """Open loop: on the slow cluster every answer takes longer than the whole step."""
-    assert played.progress.max_lateness_seconds < ON_TIME_SECONDS
+    latest = played.progress.max_lateness_seconds
+    assert latest < ON_TIME_SECONDS
+    assert latest == max(r.lateness_seconds for r in played.results.values() if r.step > 0)
+    assert played.progress.p99_lateness_seconds is not None
+    assert 0 <= played.progress.p99_lateness_seconds <= latest
     slow = [played.results[each.id] for each in creates(played.plan, SLOW) if each.step > 0]
     assert len(slow) > 3
     for result in slow:
@@ -123,12 +128,26 @@ def test_requests_leave_when_due_however_long_answers_take(played: Played) -> No
 
 def test_churn_deletes_the_pod_of_the_planned_rank(played: Played) -> None:
     for event in played.plan.events:
-        if not isinstance(event, CreateEvent) and event.cluster == HEALTHY:
+        if isinstance(event, ChurnEvent) and event.cluster == HEALTHY:
             rank = event.rank % played.servers[HEALTHY].pods_per_workload
             assert played.results[event.id].name == f"{event.workload}-{rank}"
     deleted = played.servers[HEALTHY].deleted
     assert len(deleted) == 3
     assert all(name.rsplit("-", 1)[1] == uid.removeprefix("uid-") for name, uid in deleted)
+
+
+def test_demand_steps_scale_and_remove_what_the_plan_names(played: Played) -> None:
+    """Through the scale subresource, and with what an object owns going in the background."""
+    for cluster in (HEALTHY, SLOW):
+        own = [event for event in played.plan.events if event.cluster == cluster]
+        scaled = {event.path: event.replicas for event in own if isinstance(event, ScaleEvent)}
+        removed = sorted(event.path for event in own if isinstance(event, DeleteEvent))
+        assert scaled
+        assert removed
+        assert played.servers[cluster].scaled == scaled
+        assert sorted(played.servers[cluster].removed) == [(p, "Background") for p in removed]
+    verbs = {result.verb for result in played.results.values()}
+    assert verbs == {"create", "scale", "delete", "churn"}
 
 
 def test_a_busy_server_is_asked_again_after_the_time_it_names(played: Played) -> None:
@@ -162,6 +181,16 @@ async def test_a_release_in_the_past_is_recorded_as_late(tmp_path: Path) -> None
         progress = await load.finish()
     assert progress.max_lateness_seconds > 4
     assert progress.sent < len(plan.events), "the soak was never released, so never sent"
+
+
+async def test_an_answer_that_cannot_be_read_is_a_failed_event_and_not_a_silent_one(
+    tmp_path: Path,
+) -> None:
+    """Whatever goes wrong while an event is played, it is on record and the next one is played."""
+    _, plan, _ = planned("smoke", *PROFILE, "clusters=1", "soak.churnPodsPerSecond=3")
+    progress = await play(plan, [ApiServer("right", garbled=True)], tmp_path)
+    assert (progress.sent, progress.failed) == (len(plan.events), 3)
+    assert "a bug in the load process: DecodeError" in progress.first_failure
 
 
 async def test_a_load_process_that_dies_at_once_is_an_error_with_its_exit_code(

@@ -19,9 +19,9 @@ from load_rig import PROFILES, SHIPPED, planned, shipped
 from loaddriver.apportion import apportion, divide, divisible, largest_divisible
 from loaddriver.errors import ProfileError
 from loaddriver.inventory import fleet_inventory, rack_sizes, supply_counts
-from loaddriver.plan import ChurnEvent, CreateEvent, Plan, make_plan
+from loaddriver.plan import make_plan
 from loaddriver.plan_files import load_plan, plan_bytes, save_plan
-from loaddriver.plan_workloads import Workload
+from loaddriver.plan_records import ChurnEvent, CreateEvent, Plan, Workload
 
 
 def created(plan: Plan) -> list[CreateEvent]:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from load_rig import SHIPPED, planned
+from load_rig import SHIPPED, SPECIAL, planned
 
 from loaddriver.errors import InfrastructureError, ProfileError
 from loaddriver.inventory import fleet_inventory
-from loaddriver.preflight import GIBIBYTE, Host, Preflight, preflight
+from loaddriver.needs import GIBIBYTE, Host
+from loaddriver.preflight import Preflight, preflight
 
 TEST_MACHINE = Host(cores=2, memory_available_bytes=20 * GIBIBYTE, disk_free_bytes=20 * GIBIBYTE)
 
@@ -15,7 +16,7 @@ def checked(name: str, *overrides: str, host: Host = TEST_MACHINE) -> Preflight:
     return preflight(profile, need, fleet_inventory(profile, need), host)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", [*SHIPPED, *SPECIAL])
 def test_every_shipped_profile_fits_two_cores_and_20_gib(name: str) -> None:
     checked(name).raise_refusals()
 
@@ -34,9 +35,30 @@ def test_supply_below_demand_names_size_numbers_and_key() -> None:
     with pytest.raises(ProfileError) as caught:
         checked("dev-50", "fleet.speculativeFactor=0").raise_refusals()
     assert (
-        "tiny-stateless on m6i.large needs 22 machines, the fleet has 14; "
+        "tiny-stateless on m6i.large needs 22 machines at its peak, the fleet has 14; "
         "raise fleet.speculativeFactor to at least 0.4"
     ) in str(caught.value)
+
+
+def test_supply_is_held_against_the_peak_of_demand() -> None:
+    """A burst needs its machines although it is gone in the end; the fleet is sized by its peak."""
+    burst = (
+        "bursts=[{phase: soak, atSeconds: 1, archetype: memory-cache, pods: 900, holdSeconds: 9}]"
+    )
+    lines = checked("dev-50", burst).lines
+    assert "5,900 pods at the peak in 2 clusters" in lines[0]
+    lean = ("fleet.idleFactor=0.9", "fleet.speculativeFactor=0")
+    with pytest.raises(ProfileError, match=r"memory-cache on .* machines at its peak, the fleet"):
+        checked("dev-50", burst, *lean).raise_refusals()
+
+
+def test_scarcity_must_be_said_and_must_be_true() -> None:
+    """Less supply than demand is a mistake unless the profile says so; and so is saying it."""
+    checked("scarcity-50").raise_refusals()
+    with pytest.raises(ProfileError, match=r"patient on c6a\.large needs 38 machines"):
+        checked("scarcity-50", "fleet.scarce=false").raise_refusals()
+    with pytest.raises(ProfileError, match=r"fleet\.scarce: the fleet covers all demand"):
+        checked("scarcity-50", "fleet.idleFactor=1").raise_refusals()
 
 
 def test_gangs_that_find_no_rack_are_refused() -> None:

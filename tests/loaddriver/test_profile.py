@@ -150,6 +150,23 @@ def test_a_profile_without_limits_is_refused(tmp_path: Path) -> None:
     assert "smoke/expect.yaml: gates = []" in refusal("smoke", folder)
 
 
+def test_a_gate_may_limit_a_ratio_to_the_bare_run_and_each_of_many_numbers(tmp_path: Path) -> None:
+    """Absolute times do not carry from machine to machine; a ratio taken in one place does."""
+    path = tmp_path / "expect.yaml"
+    rest = "op: '<=', limit: 2, unit: times, origin: because it was so"
+    path.write_text(
+        f"gates: [{{name: a, metric: hopsSeconds.scheduled.p99, ratioTo: bare, {rest}}},"
+        f" {{name: b, metric: archetypes.*.neverBound, {rest}}},"
+        f" {{name: c, metric: archetypes.tiny-stateless.neverBound, {rest}}}]"
+    )
+    first, *others = load_gates(path)
+    assert first.ratio_to == "bare"
+    assert all(gate.ratio_to is None for gate in others)
+    path.write_text(f"gates: [{{name: a, metric: pods.bound, ratioTo: best, {rest}}}]")
+    with pytest.raises(ProfileError, match="ratioTo = 'best'"):
+        load_gates(path)
+
+
 def test_two_gates_of_one_name_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "expect.yaml"
     gate = "{name: a, metric: b, op: '<=', limit: 1, unit: s, origin: because it was so}"

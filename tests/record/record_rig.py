@@ -18,7 +18,8 @@ from loaddriver.manifests import (
 from loaddriver.record.audit import AuditReader
 from loaddriver.record.recorder import Observations
 from loaddriver.record.tally import Deaf, Tally
-from loaddriver.record.watching import Node, Pod, WatchStamps
+from loaddriver.record.watched import CapacityRequest, Node, Pod
+from loaddriver.record.watching import WatchStamps
 
 SECOND = 1_000_000
 START = 1_790_000_000 * SECOND
@@ -47,6 +48,7 @@ def line(
     user: str = "somebody",
     code: int = 201,
     body: Any = None,
+    request: Any = None,
     stage: str = "ResponseComplete",
 ) -> bytes:
     """One audit line; `what` is such as `create pods/binding`."""
@@ -67,7 +69,8 @@ def line(
     }
     ref = {"name": name, "uid": uid, "subresource": subresource}
     event["objectRef"] |= {key: value for key, value in ref.items() if value}
-    return msgspec.json.encode(event | ({"responseObject": body} if body else {}))
+    bodies = {"requestObject": request, "responseObject": body}
+    return msgspec.json.encode(event | {key: value for key, value in bodies.items() if value})
 
 
 def created(uid: str, name: str, seconds: float, group: str = "") -> bytes:
@@ -76,9 +79,30 @@ def created(uid: str, name: str, seconds: float, group: str = "") -> bytes:
     return line("create pods", "", seconds, body=body, user="replicaset-controller")
 
 
-def bound(uid: str, name: str, seconds: float, user: str = SCHEDULER) -> bytes:
-    """The line of a binding."""
-    return line("create pods/binding", name, seconds, uid=uid, user=user)
+def bound(uid: str, name: str, seconds: float, user: str = SCHEDULER, node: str = "") -> bytes:
+    """The line of a binding; without `node` the log leaves out what was asked for."""
+    request = {"kind": "Binding", "target": {"kind": "Node", "name": node}} if node else None
+    return line("create pods/binding", name, seconds, uid=uid, user=user, request=request)
+
+
+def joined(name: str, seconds: float, rack: str = "r1") -> bytes:
+    """The line of a Node's creation."""
+    metadata = {"name": name, "uid": f"uid-{name}", "labels": {RACK_KEY: rack}}
+    return line("create nodes", name, seconds, body={"kind": "Node", "metadata": metadata})
+
+
+def node_status(name: str, seconds: float, ready: bool = True) -> bytes:
+    """The line of a write to a Node's status by its kubelet."""
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    request = {"status": {"conditions": conditions}}
+    return line("patch nodes/status", name, seconds, code=200, request=request)
+
+
+def requested(name: str, seconds: float, uid: str) -> bytes:
+    """The line of a CapacityRequest that the load made itself."""
+    metadata = {"name": name, "namespace": "load", "uid": uid, "labels": labels()}
+    body = {"kind": "CapacityRequest", "metadata": metadata}
+    return line("create capacityrequests", name, seconds, body=body, user=ANCHOR)
 
 
 def pod_metadata(uid: str, name: str, group: str = "") -> dict[str, Any]:
@@ -86,10 +110,22 @@ def pod_metadata(uid: str, name: str, group: str = "") -> dict[str, Any]:
     return {"name": name, "namespace": "load", "uid": uid, "labels": labels(group)}
 
 
-def pod(uid: str, name: str, node: str = "", group: str = "") -> Pod:
-    """A Pod as a watch delivers it."""
-    raw = {"metadata": pod_metadata(uid, name, group), "spec": {"nodeName": node}}
-    return msgspec.convert(raw, Pod)
+def pod(uid: str, name: str, node: str = "", group: str = "", refusal: str = "") -> Pod:
+    """A Pod as a watch delivers it; `refusal` is what the scheduler says of it."""
+    scheduled = {"type": "PodScheduled", "status": "False", "message": refusal}
+    raw = {
+        "metadata": pod_metadata(uid, name, group),
+        "spec": {"nodeName": node},
+        "status": {"phase": "Pending", "conditions": [scheduled] if refusal else []},
+    }
+    return msgspec.json.decode(msgspec.json.encode(raw), type=Pod)
+
+
+def request(uid: str, name: str, phase: str = "", of_load: bool = True) -> CapacityRequest:
+    """A CapacityRequest as a watch delivers it."""
+    metadata = {"name": name, "namespace": "load", "uid": uid}
+    raw = {"metadata": metadata | ({"labels": labels()} if of_load else {})}
+    return msgspec.convert(raw | {"status": {"phase": phase}}, CapacityRequest)
 
 
 def node(name: str, uid: str = "", rack: str = "r1", ready: bool = True) -> Node:
@@ -101,7 +137,7 @@ def node(name: str, uid: str = "", rack: str = "r1", ready: bool = True) -> Node
 
 def reader(lines: Iterable[bytes] = (), tally: Tally | None = None) -> AuditReader:
     """A reader that has read `lines`."""
-    made = AuditReader(STEP_LABEL, tally or Deaf())
+    made = AuditReader(tally or Deaf())
     made.take(list(lines))
     return made
 

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from record_rig import ANCHOR, at, bound, created, line, reader
+from record_rig import (
+    ANCHOR,
+    at,
+    bound,
+    created,
+    joined,
+    line,
+    node_status,
+    reader,
+    requested,
+)
 
-from loaddriver.record.tally import Tally
+from loaddriver.record.tally import Tally, Waits
 
 
 def test_a_pods_creation_is_stamped_from_its_answer() -> None:
@@ -77,3 +87,40 @@ def test_a_pod_deleted_while_it_waited_leaves_the_backlog_but_not_the_waits() ->
     reader([created("u1", "web-x", 1), line("delete pods", "web-x", 5, code=200)], tally)
     assert tally.backlog == 0
     assert tally.waits(at(10)).unbound == (4.0,)
+
+
+def test_a_node_is_ready_when_its_kubelet_wrote_so() -> None:
+    """Other writes to its status stamp nothing; its rack is what it was created with."""
+    log = [joined("n1", 1, "r7"), node_status("n1", 2, ready=False), node_status("n1", 3)]
+    stamps = reader(log).stamps
+    assert dict(stamps.nodes_ready) == {"n1": [at(3)]}
+    assert stamps.racks == {("n1", at(1)): "r7"}
+
+
+def test_a_node_without_a_rack_is_none_of_the_fleets() -> None:
+    """A cluster's own control plane may register a Node; no pod of the load waits for that."""
+    own = {"kind": "Node", "metadata": {"name": "control-plane", "uid": "u"}}
+    log = [line("create nodes", "control-plane", 1, body=own), joined("n1", 2)]
+    assert list(reader(log).stamps.nodes_created) == ["n1"]
+
+
+def test_the_loads_own_requests_reach_the_tally() -> None:
+    """In a run without pods they are what is counted; an acknowledgement is their binding."""
+    tally = Tally()
+    acknowledged = line("patch capacityrequests/status", "a", 4, code=200)
+    log = [requested("a", 1, "r1"), requested("b", 2, "r2"), acknowledged, acknowledged]
+    made = reader([*log, line("delete capacityrequests", "b", 7, code=200)], tally)
+    assert (tally.created_total, tally.bound_total, tally.backlog) == (2, 1, 0)
+    assert tally.waits(at(9), step="1") == Waits((3.0,), (5.0,))
+    assert set(made.stamps.requests) == {"r1", "r2"}
+    assert made.stamps.withdrawn == {("load", "b"): at(7)}
+
+
+def test_what_the_load_driver_was_granted_is_counted() -> None:
+    """So that it can be held against what the servers told it; refusals are none of it."""
+    log = [
+        line("create deployments", "web", 1, user=ANCHOR),
+        line("create deployments", "db", 1, user=ANCHOR, code=403),
+        line("create deployments", "other", 1),
+    ]
+    assert reader(log).stamps.load_writes == {("create deployments", ("load", "web")): 1}

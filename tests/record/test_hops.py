@@ -30,9 +30,9 @@ def test_a_milestone_before_the_pod_costs_it_nothing() -> None:
 
 
 def test_a_pod_that_found_room_owes_nothing_to_machines() -> None:
-    """Nor to an acknowledgement that was written after it was bound."""
-    reached = {"seen": 3, "rolledUp": 90, "decided": 1, "nodeReady": 2}
-    assert credible(reached, 10, waited=False) == {"seen": 3}
+    """Nor to the request for one, which nobody waited for: a slow scheduler must not hide there."""
+    reached = {"seen": 3, "rolledUp": 9, "decided": 1, "nodeReady": 2}
+    assert credible(reached, 10, waited=False) == {}
 
 
 def test_a_late_acknowledgement_does_not_hide_the_machine() -> None:

@@ -10,8 +10,8 @@ from record_rig import at
 from loaddriver.record.journal import Acquisition, count_machines, read_journals
 
 
-def entry(seconds: float, event: str, **more: str) -> dict[str, object]:
-    return {"at": at(seconds) / 1e6, "event": event, "machine": "m1", **more}
+def entry(seconds: float, event: str, **more: str | float) -> dict[str, object]:
+    return {"at": at(seconds) / 1e6, "event": event, "machine": "m1", "cluster": "c1", **more}
 
 
 TWO_LIVES = [
@@ -39,20 +39,70 @@ def written(folder: Path, entries: list[dict[str, object]], torn: bytes = b"") -
 def test_each_life_of_a_machine_has_its_own_choice(tmp_path: Path) -> None:
     """The first choice counts where a machine was created for the need and then joined."""
     journal = read_journals([written(tmp_path, TWO_LIVES)])
-    assert journal.acquisition("m1", 0, at(5)) == Acquisition(at(1), at(4))
-    assert journal.acquisition("m1", at(5), at(63)) == Acquisition(at(60), at(61))
+    assert journal.acquisition("m1", "c1", 0, at(5)) == Acquisition(at(1), at(4))
+    assert journal.acquisition("m1", "c1", at(5), at(63)) == Acquisition(at(60), at(61))
 
 
 def test_a_node_proves_that_its_machine_has_booted(tmp_path: Path) -> None:
     """A shard that hears of CONFIGURING late does not move the machine's boot past its Node."""
     journal = read_journals([written(tmp_path, TWO_LIVES)])
-    assert journal.acquisition("m1", 0, at(3.5)) == Acquisition(at(1), at(3.5))
+    assert journal.acquisition("m1", "c1", 0, at(3.5)) == Acquisition(at(1), at(3.5))
 
 
 def test_nothing_is_invented_for_a_machine_without_a_story(tmp_path: Path) -> None:
     """An unknown machine, or no journal at all, leaves the hops out."""
     journal = read_journals([tmp_path / "never-written.jsonl"])
-    assert journal.acquisition("m9", 0, at(5)) == Acquisition(None, None)
+    assert journal.acquisition("m9", "c1", 0, at(5)) == Acquisition(None, None)
+
+
+def test_what_another_cluster_chose_a_machine_for_is_not_this_ones(tmp_path: Path) -> None:
+    """A machine that was created for c1 and then given to c2 was chosen for c2 only then."""
+    events = [
+        entry(1, "decided", kind="Provision"),
+        entry(2, "state", state="IDLE"),
+        entry(3, "decided", kind="Bootstrap", cluster="c2"),
+        entry(4, "state", state="CONFIGURING", cluster="c2"),
+    ]
+    journal = read_journals([written(tmp_path, events)])
+    assert journal.acquisition("m1", "c2", 0, at(5)) == Acquisition(at(3), at(4))
+
+
+def test_a_machine_taken_from_another_was_chosen_when_that_was_decided(tmp_path: Path) -> None:
+    """The drain of the one who had it is part of the wait of the one who gets it."""
+    events = [
+        *TWO_LIVES[:6],
+        entry(50, "decided", kind="Reclaim", claimant="c2"),
+        entry(51, "state", state="DRAINING"),
+        entry(58, "state", state="IDLE", cluster=""),
+        entry(59, "decided", kind="Bootstrap", cluster="c2", claimant="c2"),
+        entry(60, "state", state="CONFIGURING", cluster="c2"),
+    ]
+    journal = read_journals([written(tmp_path, events)])
+    assert journal.acquisition("m1", "c2", 0, at(63)) == Acquisition(at(50), at(60))
+    assert journal.acquisition("m1", "c1", 0, at(5)) == Acquisition(at(1), at(4))
+
+
+def test_a_choice_that_failed_gives_way_to_one_that_stood(tmp_path: Path) -> None:
+    """A machine may be chosen, refused, and chosen again much later for other pods."""
+    events = [
+        entry(1, "decided", kind="Bootstrap", decided=at(0.9) / 1e6),
+        entry(2, "order-failed", kind="Bootstrap", decided=at(0.9) / 1e6),
+        entry(30, "decided", kind="Bootstrap", decided=at(29.9) / 1e6),
+        entry(31, "state", state="CONFIGURING"),
+    ]
+    journal = read_journals([written(tmp_path, events)])
+    assert journal.acquisition("m1", "c1", 0, at(33)) == Acquisition(at(30), at(31))
+
+
+def test_an_order_that_took_effect_although_it_failed_is_the_choice(tmp_path: Path) -> None:
+    """An answer may be lost while the provider does what it was told."""
+    events = [
+        entry(1, "decided", kind="Bootstrap", decided=at(0.9) / 1e6),
+        entry(2, "order-failed", kind="Bootstrap", decided=at(0.9) / 1e6),
+        entry(3, "state", state="CONFIGURING"),
+    ]
+    journal = read_journals([written(tmp_path, events)])
+    assert journal.acquisition("m1", "c1", 0, at(5)) == Acquisition(at(1), at(3))
 
 
 def test_a_torn_last_line_is_counted(tmp_path: Path) -> None:

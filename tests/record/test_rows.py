@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from record_rig import ANCHOR, END, at, bound, created, line, node, observations, pod
+from record_rig import (
+    ANCHOR,
+    END,
+    at,
+    bound,
+    created,
+    joined,
+    line,
+    node,
+    node_status,
+    observations,
+    pod,
+    request,
+)
 
-from bigfleet.api.kube.watch import Changed
+from bigfleet.api.kube.watch import Changed, Listed
 from loaddriver.record.clocks import receipt_lags_seconds
+from loaddriver.record.hops import HOPS
+from loaddriver.record.journal import Event, Journal
+from loaddriver.record.nodes import node_lives
 from loaddriver.record.rows import PodRow, build_rows
 from loaddriver.record.tally import Deaf
 from loaddriver.record.watching import WatchStamps
@@ -18,8 +34,22 @@ LOG = [
     created("uid-1-xxxx", "web-a", 1, "g1"),
     line("create capacityrequests", "web-a-uid-1-xx", 1.2),
     line("patch capacityrequests/status", "web-a-uid-1-xx", 2.5, code=200),
-    line("create nodes", "n1", 4),
-    bound("uid-1-xxxx", "web-a", 7),
+    joined("n1", 4),
+    node_status("n1", 4.5, ready=False),
+    node_status("n1", 6),
+    node_status("n1", 9),
+    bound("uid-1-xxxx", "web-a", 7, node="n1"),
+]
+# As a log is where the policy leaves bodies out.
+TERSE = [LOG[0], LOG[1], LOG[2], line("create nodes", "n1", 4), bound("uid-1-xxxx", "web-a", 7)]
+
+
+STORY = [
+    Event(at=0, event="decided", kind="Provision", cluster="c0"),
+    Event(at=0, event="decided", kind="Bootstrap", cluster="c0"),
+    Event(at=0, event="decided", kind="Bootstrap", cluster="c9"),
+    Event(at=0, event="decided", kind="Reclaim", cluster="c9", claimant="c0"),
+    *(Event(at=0, event="state", state=s) for s in ("CONFIGURING", "DRAINING", "FAILED")),
 ]
 
 
@@ -31,21 +61,15 @@ def seen() -> WatchStamps:
     return stamps
 
 
-def without_watch(row: PodRow) -> PodRow:
-    """What the log alone knows of a pod."""
-    return replace(
-        row, node="", rack="", node_created_micros=None, node_ready_micros=None, found_room=None
-    )
-
-
 def only(rows: list[PodRow]) -> PodRow:
     (row,) = rows
     return row
 
 
-def test_a_row_holds_the_whole_story() -> None:
-    """Stamps come from the log; node, rack and readiness from the watch."""
-    row = only(build_rows([observations(LOG, seen())]))
+@pytest.mark.parametrize("log", [LOG, TERSE])
+def test_a_row_holds_the_whole_story(log: list[bytes]) -> None:
+    """Node, rack and readiness come from the log, or from the watch where the log is terse."""
+    row = only(build_rows([observations(log, seen())]))
     assert (row.created_micros, row.seen_micros, row.bound_micros) == (at(1), at(1.2), at(7))
     assert (row.acknowledged_micros, row.node_ready_micros) == (at(2.5), at(6))
     assert (row.node, row.rack, row.bound_by, row.source) == ("n1", "r1", "scheduler", "audit")
@@ -67,19 +91,73 @@ def test_a_pod_never_bound_stays_a_row() -> None:
     assert row.hops_micros() == {}
 
 
-@given(st.sets(st.sampled_from(["created", "bound", "node"])))
-def test_a_dropped_watch_event_changes_nothing_that_the_log_knows(dropped: set[str]) -> None:
-    """Creation, binding, requests and binder are the same with any part of the watch missing."""
+@given(st.sets(st.sampled_from(["created", "bound", "node", "gone"])), st.integers(0, 10**9))
+def test_no_watch_event_that_is_dropped_or_late_changes_a_number(
+    dropped: set[str], late_micros: int
+) -> None:
+    """Where there is a log, the watch is only a check on it."""
     stamps = WatchStamps(Deaf())
     if "created" not in dropped:
-        stamps.take_pods(Changed(pod("uid-1-xxxx", "web-a"), False), at(1.1))
+        stamps.take_pods(Changed(pod("uid-1-xxxx", "web-a"), False), at(1.1) + late_micros)
     if "node" not in dropped:
-        stamps.take_nodes(Changed(node("n1"), False), at(6))
+        stamps.take_nodes(Changed(node("n1"), False), at(6) + late_micros)
     if "bound" not in dropped:
-        stamps.take_pods(Changed(pod("uid-1-xxxx", "web-a", "n1"), False), at(7.3))
-    row = only(build_rows([observations(LOG, stamps)]))
-    full = only(build_rows([observations(LOG, seen())]))
-    assert without_watch(row) == without_watch(full)
+        stamps.take_pods(Changed(pod("uid-1-xxxx", "web-a", "n1"), False), at(7.3) + late_micros)
+    log = [*LOG, line("delete pods", "web-a", 30, code=200), line("delete nodes", "n1", 31)]
+    if "gone" not in dropped:
+        stamps.take_pods(Listed([]), at(31) + late_micros)
+        stamps.take_nodes(Listed([]), at(32) + late_micros)
+    observed, blind = observations(log, stamps), observations(log)
+    assert build_rows([observed]) == build_rows([blind])
+    assert node_lives(observed) == node_lives(blind)
+
+
+MOMENT = st.integers(min_value=0, max_value=900)
+MAYBE = st.none() | MOMENT
+
+
+@given(
+    came=MOMENT,
+    bound_at=MAYBE,
+    request=st.tuples(MAYBE, MAYBE),
+    node_at=st.tuples(MAYBE, MAYBE),
+    story=st.lists(st.tuples(MOMENT, st.sampled_from(STORY)), max_size=8),
+)
+def test_whatever_the_stamps_say_the_hops_are_ordered_and_add_up(
+    came: int,
+    bound_at: int | None,
+    request: tuple[int | None, int | None],
+    node_at: tuple[int | None, int | None],
+    story: list[tuple[int, Event]],
+) -> None:
+    """Any clock, any order, anything missing: each hop is at least zero, and their sum is the wait
+    to the microsecond; a pod is bound and split, or not bound and not split.
+    """
+    ack, join = "patch capacityrequests/status", "n1"
+    lines = [created("uid-1-xxxx", "web-a", came)]
+    lines += [line("create capacityrequests", "web-a-uid-1-xx", s) for s in request[:1] if s]
+    lines += [line(ack, "web-a-uid-1-xx", s, code=200) for s in request[1:] if s]
+    lines += [joined(join, s) for s in node_at[:1] if s]
+    lines += [node_status(join, s) for s in node_at[1:] if s]
+    lines += [bound("uid-1-xxxx", "web-a", s, node=join) for s in (bound_at,) if s is not None]
+    events = [msgspec.structs.replace(event, at=at(second) / 1e6) for second, event in story]
+    events.sort(key=lambda event: event.at)
+    row = only(build_rows([observations(lines)], Journal({join: events}, 0)))
+    hops = row.hops_micros()
+    assert (row.bound_micros is None) == (not hops)
+    assert all(part >= 0 for part in hops.values())
+    assert list(hops) == [hop for hop in HOPS if hop in hops]
+    if row.bound_micros is not None:
+        assert sum(hops.values()) == max(0, row.bound_micros - row.created_micros)
+        assert sum(hops.values()) == round(row.waited_seconds * 1e6)
+
+
+def test_a_pod_on_a_node_whose_readiness_nobody_saw_is_in_neither_class() -> None:
+    """The node was there before the pod; whether it was ready before it is not known."""
+    log = [joined("n1", 1), created("u1", "web-a", 2), bound("u1", "web-a", 3, node="n1")]
+    row = only(build_rows([observations(log)]))
+    assert (row.node, row.found_room) == ("n1", None)
+    assert row.hops_micros() == {"scheduled": at(3) - at(2)}
 
 
 def test_without_a_log_the_watch_is_the_clock() -> None:
@@ -87,6 +165,18 @@ def test_without_a_log_the_watch_is_the_clock() -> None:
     row = only(build_rows([observations(None, seen())]))
     assert (row.created_micros, row.bound_micros) == (at(1.1), at(7.3))
     assert (row.source, row.bound_by, row.seen_micros) == ("watch", "", None)
+    assert (row.node, row.rack, row.found_room) == ("n1", "r1", False)
+
+
+def test_without_a_log_requests_are_stamped_by_their_watch() -> None:
+    """The pod's own request, by its name; the first acknowledgement counts."""
+    stamps = seen()
+    stamps.take_requests(Changed(request("r1", "web-a-uid-1-xx", of_load=False), False), at(1.3))
+    for seconds in (2.7, 8):
+        acknowledged = request("r1", "web-a-uid-1-xx", "Acknowledged", of_load=False)
+        stamps.take_requests(Changed(acknowledged, False), at(seconds))
+    row = only(build_rows([observations(None, stamps)]))
+    assert (row.seen_micros, row.acknowledged_micros) == (at(1.3), at(2.7))
 
 
 def test_a_stamp_that_the_log_lacks_is_taken_from_the_watch_and_said_so() -> None:
@@ -120,7 +210,7 @@ def test_a_pod_on_a_node_that_was_ready_before_it_found_room() -> None:
     """Its wait is the scheduler's, whatever the node's own story."""
     stamps = seen()
     stamps.take_pods(Changed(pod("late", "web-b", "n1"), False), at(20.5))
-    late = [created("late", "web-b", 20), bound("late", "web-b", 20.4)]
+    late = [created("late", "web-b", 20), bound("late", "web-b", 20.4, node="n1")]
     row = build_rows([observations([*LOG, *late], stamps)])[1]
     assert row.found_room is True
     assert row.hops_micros() == {"scheduled": 400_000}
@@ -132,7 +222,7 @@ def test_a_machine_that_joins_again_is_another_node() -> None:
     stamps.take_nodes(Changed(node("n1"), True), at(30))
     stamps.take_nodes(Changed(node("n1", "uid-again", "r2"), False), at(41))
     stamps.take_pods(Changed(pod("next", "web-b", "n1"), False), at(43))
-    log = [*LOG, line("create nodes", "n1", 40), created("next", "web-b", 35)]
+    log = [*TERSE, line("create nodes", "n1", 40), created("next", "web-b", 35)]
     rows = build_rows([observations([*log, bound("next", "web-b", 42)], stamps)])
     assert [(row.node_created_micros, row.node_ready_micros, row.rack) for row in rows] == [
         (at(4), at(6), "r1"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from record_rig import at, node, pod
+from record_rig import at, node, pod, request
 
 from bigfleet.api.kube.watch import Changed, Listed
-from loaddriver.record.tally import Tally
+from loaddriver.record.tally import Deaf, Tally
 from loaddriver.record.watching import WatchStamps
 
 
@@ -50,3 +50,32 @@ def test_a_watch_can_be_the_only_source_of_the_tally() -> None:
     stamps.take_pods(Changed(pod("u1", "a", "n1"), False), at(3))
     stamps.take_pods(Changed(pod("u2", "b"), True), at(4))
     assert (tally.created_total, tally.bound_total, tally.backlog) == (2, 1, 0)
+
+
+def test_the_schedulers_last_word_is_kept_until_the_pod_has_a_node() -> None:
+    """A pod that waits says why; one that was bound, deleted or never refused says nothing."""
+    stamps = WatchStamps(Deaf())
+    for words in ("0/0 nodes are available", "0/3 nodes: insufficient cpu"):
+        for uid in ("u1", "u2", "u3"):
+            stamps.take_pods(Changed(pod(uid, uid, refusal=words), False), at(1))
+    stamps.take_pods(Changed(pod("u1", "u1"), False), at(2))
+    stamps.take_pods(Changed(pod("u2", "u2", "n1"), False), at(2))
+    stamps.take_pods(Changed(pod("u3", "u3"), True), at(2))
+    stamps.take_pods(Changed(pod("u4", "u4"), False), at(2))
+    assert stamps.pending() == {"u1": "0/3 nodes: insufficient cpu"}
+
+
+def test_the_loads_own_requests_are_counted_as_pods_are() -> None:
+    """An acknowledgement is to a request what a binding is to a pod; a controller's requests for
+    pods are not counted beside them.
+    """
+    tally = Tally()
+    stamps = WatchStamps(tally)
+    stamps.take_requests(Listed([request("r1", "a"), request("r0", "p", of_load=False)]), at(1))
+    stamps.take_requests(Changed(request("r1", "a", "Acknowledged"), False), at(3))
+    stamps.take_requests(Changed(request("r2", "b"), False), at(4))
+    stamps.take_requests(Listed([request("r1", "a", "Acknowledged")]), at(5))
+    assert (tally.created_total, tally.bound_total, tally.backlog) == (2, 1, 0)
+    assert tally.waits(at(9), step="1").bound == (2.0,)
+    assert stamps.requests["r2"].deleted_micros == at(5)
+    assert stamps.requests["r0"].deleted_micros == at(5)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from loaddriver.judge.facts import RunFacts
+from loaddriver.judge.facts import RunFacts, SelfAudit
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
@@ -23,13 +23,15 @@ from loaddriver.manifests import (
 )
 from loaddriver.profile import Gate
 from loaddriver.record.audit import AuditStamps, Binding, PodCreation, Removal
-from loaddriver.record.audit_line import PodMetadata
+from loaddriver.record.audit_line import ObjectMetadata
 from loaddriver.record.journal import Event, Journal
+from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow, build_rows
 from loaddriver.record.tally import Deaf
 from loaddriver.record.watching import NodeSighting, PodSighting, WatchStamps
 
+NOTHING_LOST = LoadLosses(0, 0)
 START = 1_790_000_000_000_000
 SECOND = 1_000_000
 STEPS, STEP_SECONDS, SOAK_SECONDS = 5, 24, 120
@@ -76,7 +78,7 @@ class _Cluster:
         sighting = NodeSighting(name, {RACK_KEY: rack}, joined + 4000, True, ready)
         self.watch.nodes[f"uid-{name}"] = sighting
         self.stories[name] = [
-            Event(decided / 1e6, "decided", name, kind="Bootstrap"),
+            Event(decided / 1e6, "decided", name, kind="Bootstrap", cluster=self.name),
             Event(booting / 1e6, "state", name, "CONFIGURING"),
             Event((ready + 300_000) / 1e6, "state", name, "CONFIGURED"),
         ]
@@ -85,7 +87,7 @@ class _Cluster:
     def pod(self, labels: Mapping[str, str], created: int) -> str:
         """A pod that is created, seen, rolled up; its UID."""
         uid = f"{self.random.getrandbits(128):032x}"
-        meta = PodMetadata(f"{labels[WORKLOAD_LABEL]}-{uid[-5:]}", "load", uid, dict(labels))
+        meta = ObjectMetadata(f"{labels[WORKLOAD_LABEL]}-{uid[-5:]}", "load", uid, dict(labels))
         self.audit.pods[uid] = PodCreation(meta, created, "replicaset-controller")
         seen = created + round(self.random.lognormvariate(-3, 0.6) * SECOND)
         request = ("load", f"{meta.name}-{uid[:8]}")
@@ -129,14 +131,14 @@ def _workloads(cluster: _Cluster, pods: int) -> Iterator[dict[str, str]]:
 def _ramp(cluster: _Cluster, pods: int, lost: int) -> list[tuple[str, str]]:
     """Pods by steps, machines for every hundred; returns UID and node of each pod bound."""
     labels = list(_workloads(cluster, pods))
-    per_step, placed = -(-pods // STEPS), []
+    per_step, placed, machines = -(-pods // STEPS), [], 0
     for position, mark in enumerate(labels):
         step, place = divmod(position, per_step)
         begin = START + step * STEP_SECONDS * SECOND
         if position % 100 == 0 or place == 0:
-            node, _, ready = cluster.machine(
-                position // 100, begin + cluster.random.randint(1_500_000, 5_000_000)
-            )
+            chosen = begin + cluster.random.randint(1_500_000, 5_000_000)
+            node, _, ready = cluster.machine(machines, chosen)
+            machines += 1
         created = begin + round(place / per_step * 9 * SECOND)
         uid = cluster.pod({**mark, STEP_LABEL: str(step + 1)}, created)
         if position >= pods - lost:
@@ -182,7 +184,20 @@ def _facts(pods: int, groups: dict[GroupKey, int]) -> RunFacts:
             "Python": "3.11.7",
             "Calibration": "a fixed sum took 1.02 s before, 1.05 s after",
         },
-        load={"requests": 612, "failed": 0, "latenessSeconds": {"p50": 0.0021, "p99": 0.0184}},
+        load={
+            "requestsSent": 612,
+            "requestsFailed": 0,
+            "maxLatenessSeconds": 0.1184,
+            "p99LatenessSeconds": 0.0184,
+        },
+        anchors="on",
+        self_audit=SelfAudit(
+            loop_stall_max_seconds=0.21,
+            loop_stalls=3,
+            clock_step_max_seconds=0.0004,
+            harness_cpu_seconds=4.2,
+            run_cpu_seconds=88.0,
+        ),
         components={
             "shardCycleSeconds": {"p50": 0.0041, "p99": 0.0123},
             "rollupSendSeconds": {"p99": 0.0311},
@@ -210,6 +225,7 @@ GATES = (
     gate("create to bind, p99", "bindLatencySeconds.p99", 60),
     gate("create to bind in the soak, p99", "soak.bindLatencySeconds.p99", 1),
     gate("complete gangs", "gangs.completeShare", 1, "of all gangs", ">="),
+    gate("create to bind of each archetype, p50", "archetypes.*.bindLatencySeconds.p50", 12),
     gate("shard cycle, p99", "components.shardCycleSeconds.p99", 0.1),
 )
 
@@ -223,14 +239,20 @@ def make_run(pods: int = 5000, lost: int = 0, gates: tuple[Gate, ...] = GATES) -
         cluster.audit.lines = 3 * len(cluster.audit.pods)
         cluster.audit.succeeded["create pods"] = len(cluster.audit.pods)
         cluster.audit.failed["create pods/binding 409"] = 2
-    observed = [Observations(each.name, each.audit, each.watch, 17, 2, 0, END) for each in clusters]
+    observed = [
+        Observations(
+            each.name, each.audit, each.watch, 17, 2, 0, END, watch_events=900, audit_events_lost=0
+        )
+        for each in clusters
+    ]
     journal = Journal({name: s for each in clusters for name, s in each.stories.items()}, 0)
     facts = _facts(pods, {key: n for each in clusters for key, n in each.groups.items()})
     rows = build_rows(observed, journal)
-    return Run(facts, observed, journal, rows, make_summary(facts, observed, rows, gates, journal))
+    summary = make_summary(facts, observed, rows, gates, journal, losses=NOTHING_LOST)
+    return Run(facts, observed, journal, rows, summary)
 
 
 def judged(run: Run, gates: tuple[Gate, ...] = GATES, **changes: object) -> Summary:
     """The run's summary with other facts."""
     facts = replace(run.facts, **changes)  # type: ignore[arg-type]
-    return make_summary(facts, run.observed, run.rows, gates, run.journal)
+    return make_summary(facts, run.observed, run.rows, gates, run.journal, losses=NOTHING_LOST)

@@ -54,6 +54,18 @@ def test_the_panel_tells_the_essentials() -> None:
         assert part in text
 
 
+def test_a_load_of_requests_is_not_called_pods() -> None:
+    """They are acknowledged, not bound."""
+    asked = replace(BUSY, of_requests=True)
+    console = Console(file=io.StringIO(), width=80)
+    with console.capture() as shown:
+        console.print(panel(asked))
+    assert "acknowledged" in line(asked)
+    assert "1,212.3 requests/s" in shown.get()
+    assert "pods" not in shown.get().replace("many pods", "")
+    assert all(len(each) <= 80 for each in shown.get().splitlines())
+
+
 def test_what_nobody_knows_is_a_dash() -> None:
     """Not a zero."""
     assert "p50 -  p99 -" in line(CALM)

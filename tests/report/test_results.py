@@ -8,13 +8,14 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
-from report_rig import GATES, Run, judged, make_run
+from report_rig import GATES, Run, gate, judged, make_run
 
 from loaddriver.errors import ExitCode, ProfileError
 from loaddriver.judge.facts import Accident
 from loaddriver.report.junit import render_junit
 from loaddriver.report.results import (
     encode_summary,
+    read_bare,
     read_pods,
     read_summary,
     write_results,
@@ -52,10 +53,17 @@ def test_the_same_run_gives_the_same_files(run: Run, tmp_path: Path) -> None:
 def test_the_summary_has_the_keys_that_others_rely_on(run: Run) -> None:
     """They are an interface: a gate, a script or an older comparison reads them."""
     read = json.loads(encode_summary(run.summary))
-    assert read["schema"] == "bigfleet.scaletest/v1"
+    assert read["schema"] == "bigfleet.scaletest/v2"
     assert {"id", "profile", "seed", "substrate", "durationSeconds", "versions"} <= set(read["run"])
     assert {"planned", "created", "bound", "neverBound"} <= set(read["pods"])
-    assert set(read["bindLatencySeconds"]) == {"p50", "p90", "p99", "max"}
+    assert set(read["bindLatencySeconds"]) == {
+        "p50",
+        "p90",
+        "p99",
+        "max",
+        "p50Interval",
+        "p99Interval",
+    }
     assert {"configured", "created", "deleted"} <= set(read["machines"])
     gangs = {"count", "complete", "rackPure", "anchored", "schedulerFirst", "noRoom"}
     assert gangs <= set(read["gangs"])
@@ -68,7 +76,9 @@ def test_the_summary_has_the_keys_that_others_rely_on(run: Run) -> None:
 def test_lists_of_numbers_stay_on_one_line(run: Run) -> None:
     """A run of an hour would otherwise be ten thousand lines to scroll through."""
     text = encode_summary(run.summary).decode()
-    assert text.count("\n") < 400
+    assert text.count("\n") < 700
+    assert '"p99Interval": [' in text
+    assert "]" in text.split('"p99Interval": [')[1].splitlines()[0]
     assert '"created": [' in text
 
 
@@ -113,3 +123,28 @@ def test_junit_tells_a_void_run_from_a_missed_gate(run: Run) -> None:
     assert suite is not None
     assert suite.get("errors") == "1"
     assert suite.findtext("testcase/error") == dead.sentence
+
+
+def test_junit_says_what_pods_waited_for_and_each_reading_of_a_gate(run: Run) -> None:
+    """Whoever sees only the CI's page need not open the report to begin."""
+    slow = gate("each cluster, p50", "clusters.*.bindLatencySeconds.p50", 0.001)
+    summary = judged(run, gates=(slow,))
+    suite = Xml.fromstring(render_junit(summary)).find("testsuite")
+    assert suite is not None
+    said = suite.findtext("testcase/system-out")
+    assert said == "\n".join(summary.diagnosis)
+    assert "pod in c0 waits" in said
+    failure = suite.findtext("testcase/failure")
+    assert failure is not None
+    assert "\nc0: " in failure
+    assert "\nc1: " in failure
+
+
+def test_a_bare_run_is_found_within_the_folder_of_its_pair(run: Run, tmp_path: Path) -> None:
+    """Without one there is none, and that is no error."""
+    assert read_bare(tmp_path) is None
+    (tmp_path / "bare").mkdir()
+    write_results(tmp_path / "bare", judged(run, bare=True), run.rows)
+    found = read_bare(tmp_path)
+    assert found is not None
+    assert found.run.bare

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loaddriver.load import RELEASE_NOTICE_SECONDS
 from loaddriver.profile import Ramp
 from loaddriver.run.ramp import Move, RampView, next_move
 
 
-def ramp(gate: Literal["hold", "observe"] = "hold") -> Ramp:
+def ramp(gate: Literal["hold", "observe", "knee"] = "hold") -> Ramp:
     return Ramp(
         gate=gate,
         steps=3,
@@ -72,6 +73,22 @@ def test_observe_releases_by_the_clock_whatever_happens() -> None:
     assert verdict.breach
 
 
+@given(st.integers(1, 3), st.floats(0, 60), st.integers(0, 99), st.floats(0, 99))
+def test_in_observe_the_plan_alone_says_when_what_comes_next_begins(
+    released: int, now: float, backlog: int, p99: float
+) -> None:
+    """However binding goes, step n begins n - 1 step lengths after the first, and so the soak."""
+    view = replace(
+        BOUND_WELL, steps_released=released, backlog_pods=backlog, last_step_p99_seconds=p99
+    )
+    verdict = next_move(ramp("observe"), view, now)
+    due = 10 * released
+    assert (verdict.move is Move.WAIT) == (now < due - RELEASE_NOTICE_SECONDS)
+    if verdict.move is not Move.WAIT:
+        assert verdict.move is (Move.RELEASE if released < 3 else Move.DONE)
+        assert verdict.due_at == due
+
+
 def test_the_last_step_must_bind_whole() -> None:
     """The ramp is done when no pod waits any more, not when few do."""
     last = replace(BOUND_WELL, steps_released=3, last_step_bound=49, backlog_pods=1)
@@ -81,13 +98,37 @@ def test_the_last_step_must_bind_whole() -> None:
     )
 
 
-@pytest.mark.parametrize("gate", ["hold", "observe"])
-def test_the_budget_ends_a_stalled_ramp(gate: Literal["hold", "observe"]) -> None:
+def test_the_budget_ends_a_stalled_ramp() -> None:
     """A ramp that never binds ends, and says how many pods still wait."""
     stalled = replace(BOUND_WELL, steps_released=3, last_step_bound=10, backlog_pods=40)
-    verdict = next_move(ramp(gate), stalled, 101)
+    verdict = next_move(ramp(), stalled, 101)
     assert verdict.move is Move.GIVE_UP
     assert "40 waiting" in verdict.reason
+
+
+SUSTAINED = replace(BOUND_WELL, last_step_trouble="")
+
+
+def test_towards_a_knee_a_step_drains_before_the_next_one_is_tried() -> None:
+    """Each step is a trial of its own, so what an earlier one left behind must not weigh on it."""
+    assert next_move(ramp("knee"), BOUND_WELL, 50).move is Move.WAIT, "not judged yet"
+    assert next_move(ramp("knee"), replace(SUSTAINED, backlog_pods=6), 50).move is Move.WAIT
+    assert next_move(ramp("knee"), SUSTAINED, 50).move is Move.RELEASE
+
+
+def test_a_knee_is_confirmed_by_a_second_step_in_trouble() -> None:
+    """One bad step may be an accident of the machine; two in a row are the knee."""
+    bad = replace(SUSTAINED, steps_released=2, last_step_trouble="grew")
+    assert next_move(ramp("knee"), bad, 50).move is Move.RELEASE
+    confirmed = next_move(ramp("knee"), replace(bad, step_before_trouble="grew"), 50)
+    assert confirmed.move is Move.BROKEN
+
+
+def test_a_knee_run_ends_after_its_last_step_or_with_its_budget() -> None:
+    """It never gives up: a backlog that does not drain is a result, too."""
+    last = replace(SUSTAINED, steps_released=3)
+    assert next_move(ramp("knee"), last, 50).move is Move.DONE
+    assert next_move(ramp("knee"), replace(last, backlog_pods=40), 101).move is Move.BROKEN
 
 
 views = st.builds(

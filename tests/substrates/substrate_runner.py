@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -28,6 +29,8 @@ async def run(run_id: str, directory: Path, binaries: Binaries) -> None:
 
 
 if __name__ == "__main__":
+    # What a script started with `&` is born deaf to Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     run_id, directory, paths = sys.argv[1:]
     given = {name: Path(path) for name, path in json.loads(paths).items()}
     try:

@@ -24,8 +24,10 @@ from loaddriver.substrates.runscope import RunScope
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
-# kwok renews at a quarter of a lease's 40 s, give or take 4 %.
-RENEWED_WITHIN_SECONDS = 10.5
+# Only a failing test waits this long: machines that run tests may be slow.
+PATIENCE_SECONDS = 60.0
+# kwok renews a lease of 40 s every 10.4 s at most; later than that last it would be of no use.
+RENEWED_WITHIN_SECONDS = 40.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -68,29 +70,52 @@ async def test_workloads_of_each_kind_run_and_every_step_is_stamped(
     cluster = clusters[0]
     async with client(cluster, "admin") as admin, client(cluster, "load-driver") as tenant:
         await add_node(admin, "worker")
-        await eventually(lambda: is_ready(admin, "worker"), 10)
+        await eventually(lambda: is_ready(admin, "worker"), PATIENCE_SECONDS)
         node = json.loads(await admin.get("/api/v1/nodes/worker"))
         assert node["status"]["allocatable"] == {"cpu": "3900m", "memory": "7Gi", "pods": "50"}
         await create_workloads(tenant)
-        await eventually(lambda: all_run(tenant, 5), 20)
-        await eventually(lambda: job_is_complete(tenant), 20)
+        await eventually(lambda: all_run(tenant, 5), PATIENCE_SECONDS)
+        await eventually(lambda: job_is_complete(tenant), PATIENCE_SECONDS)
         pods = json.loads(await tenant.get("/api/v1/namespaces/tenant/pods"))["items"]
     assert cluster.audit_log is not None
     assert_stamped(cluster.audit_log, pods)
+
+
+async def test_pods_that_were_there_before_their_node_are_played(clusters: list[Cluster]) -> None:
+    """kwok looks for them once, when it takes the Node on: no event tells it of them again.
+
+    Of five Nodes one has to do: kwok's look may come before its own view of the Node's lease.
+    """
+    early = [f"early-{number}" for number in range(5)]
+    async with client(clusters[0], "admin") as admin:
+        for name in early:
+            bound = pod(name, "100m")
+            bound["spec"]["nodeName"] = name
+            await admin.create("/api/v1/namespaces/default/pods", bound)
+        for name in early:
+            await add_node(admin, name)
+
+        async def played() -> bool:
+            return any([await is_running(admin, name) for name in early])
+
+        await eventually(played, PATIENCE_SECONDS)
+        for name in early:
+            await admin.delete(f"/api/v1/nodes/{name}")
+            await admin.delete(f"/api/v1/namespaces/default/pods/{name}", {"gracePeriodSeconds": 0})
 
 
 async def test_a_pod_without_room_waits(clusters: list[Cluster]) -> None:
     """The scheduler believes the Node's own figures, not kwok's."""
     async with client(clusters[1], "admin") as admin:
         await add_node(admin, "small")
-        await eventually(lambda: is_ready(admin, "small"), 10)
+        await eventually(lambda: is_ready(admin, "small"), PATIENCE_SECONDS)
         for name, cpu in (("fits", "3900m"), ("waits", "100m")):
             await admin.create("/api/v1/namespaces/default/pods", pod(name, cpu))
             if name == "fits":
-                await eventually(lambda: is_running(admin, "fits"), 10)
-        await eventually(lambda: is_unschedulable(admin, "waits"), 10)
+                await eventually(lambda: is_running(admin, "fits"), PATIENCE_SECONDS)
+        await eventually(lambda: is_unschedulable(admin, "waits"), PATIENCE_SECONDS)
         await admin.delete("/api/v1/namespaces/default/pods/fits")
-        await eventually(lambda: is_running(admin, "waits"), 15)
+        await eventually(lambda: is_running(admin, "waits"), PATIENCE_SECONDS)
 
 
 async def test_a_labelled_node_loses_its_heartbeat_and_only_that_node(
@@ -101,14 +126,14 @@ async def test_a_labelled_node_loses_its_heartbeat_and_only_that_node(
     async with client(clusters[1], "admin") as admin:
         for name in ("lost", "kept"):
             await add_node(admin, name)
-            await eventually(lambda name=name: is_ready(admin, name), 10)  # type: ignore[misc]
+            await eventually(lambda name=name: is_ready(admin, name), PATIENCE_SECONDS)  # type: ignore[misc]
         await admin.patch("/api/v1/nodes/lost", {"metadata": {"labels": {key: value}}})
         last_sign, then = await renewed_at(admin, "lost"), await renewed_at(admin, "kept")
 
         async def kept_is_renewed() -> bool:
             return await renewed_at(admin, "kept") > then
 
-        await eventually(kept_is_renewed, RENEWED_WITHIN_SECONDS + 2)
+        await eventually(kept_is_renewed, RENEWED_WITHIN_SECONDS)
         # Registered together, so theirs was due by the same time but for both their jitters.
         await asyncio.sleep(1)
         assert await renewed_at(admin, "lost") == last_sign

@@ -10,7 +10,12 @@ from substrate_rig import SLEEPER, marked_processes, wait_until
 
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.runscope import RunScope
-from loaddriver.substrates.warden.cleaning import MARKER_FILE, RUN_VARIABLE, clean
+from loaddriver.substrates.warden.cleaning import (
+    MARKER_FILE,
+    RUN_VARIABLE,
+    clean,
+    write_removal,
+)
 from loaddriver.substrates.warden.handle import Warden
 
 
@@ -92,3 +97,37 @@ async def test_the_machine_stays_locked_until_cleaning_is_done(tmp_path: Path, r
     await warden.close()
     assert os.read(reader, 1) == b""
     os.close(reader)
+
+
+def test_what_a_run_asked_for_is_removed_before_its_directory(tmp_path: Path, run_id: str) -> None:
+    """Containers carry no mark of ours; the run leaves the command that takes them away."""
+    ours = marked_directory(tmp_path / "ours", run_id)
+    trace = tmp_path / "trace"
+    command = ["/bin/sh", "-c", f'ls {ours} > /dev/null && echo "$WHO" > {trace}']
+    write_removal(ours, command, {"WHO": "warden"})
+    account = clean(run_id, [ours], deadline_seconds=5)
+    assert trace.read_text() == "warden\n"
+    assert account.removed == 1
+
+
+def test_a_removal_that_fails_leaves_its_directory_for_the_next_attempt(
+    tmp_path: Path, run_id: str
+) -> None:
+    """So the next run's sweep tries again, and this one is no success."""
+    ours = marked_directory(tmp_path / "ours", run_id)
+    write_removal(ours, ["/bin/false"], {})
+    assert clean(run_id, [ours], deadline_seconds=5).refused == (ours,)
+    write_removal(ours, ["/bin/true"], {})
+    assert clean(run_id, [ours], deadline_seconds=5).removed == 1
+
+
+def test_a_removal_command_that_others_could_have_written_is_not_run(
+    tmp_path: Path, run_id: str
+) -> None:
+    """A sweep looks into folders that every user of the machine can make."""
+    ours = marked_directory(tmp_path / "ours", run_id)
+    trace = tmp_path / "trace"
+    write_removal(ours, ["/bin/touch", str(trace)], {})
+    ours.chmod(0o777)
+    assert clean(run_id, [ours], deadline_seconds=5).refused == (ours,)
+    assert not trace.exists()

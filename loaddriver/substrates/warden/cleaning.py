@@ -6,18 +6,23 @@ Standard library only: the warden must start fast and need nothing that a broken
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
+import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 RUN_VARIABLE = "BIGFLEET_RUN"
 MARKER_FILE = ".bigfleet-run"
+# A run's word on how to remove what neither marker finds, such as containers of an engine.
+REMOVAL_FILE = ".bigfleet-removal"
 
 _SCAN_PAUSE_SECONDS = 0.05
+_REMOVAL_SECONDS = 180.0
 # A child between fork and exec still shows its parent's environment; a later scan sees its own.
 _EMPTY_SCANS_TO_BE_SURE = 2
 
@@ -42,19 +47,59 @@ class Account:
 
 
 def clean(run_id: str, directories: Sequence[Path], deadline_seconds: float) -> Account:
-    """End the run's processes, then remove its directories.
+    """End the run's processes, do the removal that it asked for, then remove its directories.
 
     A directory without the run's marker file is left alone, and so are all of them while a
-    process that may still write there survives.
+    process that may still write there survives, and one whose removal failed.
     """
     ended, survivors = end_processes(run_id, deadline_seconds)
     present = [directory for directory in directories if directory.exists()]
-    removable = [d for d in present if not survivors and bears_marker(d, run_id)]
+    marked = [d for d in present if not survivors and bears_marker(d, run_id)]
+    removable = [directory for directory in marked if removal_done(directory)]
     for directory in removable:
         shutil.rmtree(directory, ignore_errors=True)
     gone = [directory for directory in removable if not directory.exists()]
     refused = tuple(directory for directory in present if directory not in gone)
     return Account(ended, survivors, len(gone), refused)
+
+
+def write_removal(directory: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Leave the command that removes what else a run makes; it may be run more than once."""
+    draft = directory / f"{REMOVAL_FILE}.draft"
+    draft.touch(mode=0o600)
+    draft.write_text(json.dumps({"command": list(command), "environment": dict(environment)}))
+    draft.rename(directory / REMOVAL_FILE)
+
+
+def removal_done(directory: Path) -> bool:
+    """Run the command that was left there, if any; whether nothing remains to be done.
+
+    What lies in a directory that others can write to is nobody's word and is not run.
+    """
+    try:
+        left = json.loads((directory / REMOVAL_FILE).read_text())
+    except OSError:
+        return True
+    if not _is_private(directory):
+        return False
+    try:
+        ended = subprocess.run(
+            left["command"],
+            env=left["environment"],
+            cwd=Path(__file__).resolve().parents[3],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            timeout=_REMOVAL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return ended.returncode == 0
+
+
+def _is_private(directory: Path) -> bool:
+    status = directory.stat()
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def bears_marker(directory: Path, run_id: str) -> bool:

@@ -1,0 +1,47 @@
+"""`loaddriver bare`: plays a finished run's plan without BigFleet: what this machine can do."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from loaddriver.commands.running import conclude_all, ended_by_signals, get_supplies
+from loaddriver.errors import ExitCode
+from loaddriver.live import view_on
+from loaddriver.run.options import RunOptions
+from loaddriver.run.pairing import read_pair
+from loaddriver.run.parts import bare_part, play_bare
+from loaddriver.substrates.choice import SubstrateName
+
+
+def add(commands: Any) -> None:
+    """Register the command."""
+    command = commands.add_parser(
+        "bare", help="play a finished run's plan on its nodes without BigFleet; judge the pair"
+    )
+    command.add_argument("results", type=Path, help="the folder of a run")
+    command.add_argument("--kubernetes-version", metavar="1.X.Y")
+    command.add_argument("--binaries", metavar="DIR", help="where kube-apiserver etc. may be")
+    command.set_defaults(do=_bare)
+
+
+def _bare(flags: argparse.Namespace) -> ExitCode:
+    pair = read_pair(flags.results)
+    bare_part(pair)  # refused before anything is looked for
+    options = RunOptions(
+        profile=pair.profile.name,
+        profiles=Path(),
+        results=flags.results,
+        environment=dict(os.environ),
+        substrate=SubstrateName(pair.summary.run.substrate),
+        kubernetes_version=flags.kubernetes_version,
+        binaries=flags.binaries,
+    )
+    supplies = get_supplies(options)
+    with view_on(sys.stderr) as view:
+        outcome = asyncio.run(ended_by_signals(play_bare(options, pair, supplies, view)))
+    return conclude_all(outcome)

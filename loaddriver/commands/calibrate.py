@@ -1,0 +1,97 @@
+"""`loaddriver calibrate`: runs a profile several times and sets its limits by what came out."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from loaddriver.commands.running import (
+    bare_flag,
+    conclude_all,
+    profile_flags,
+    run_once,
+    run_options,
+    say,
+)
+from loaddriver.errors import ExitCode, LoaddriverError, ProfileError
+from loaddriver.judge.calibrate import FEWEST_RUNS, Calibrated, Measured, calibrate
+from loaddriver.judge.expect_text import expectations_text
+from loaddriver.judge.gates import figure
+from loaddriver.profile import Profile, load_profile
+from loaddriver.report.results import read_bare, read_summary
+
+_RUNS = 5
+
+
+def add(commands: Any) -> None:
+    """Register the command."""
+    command = commands.add_parser(
+        "calibrate", help="run a profile several times and set its measured limits"
+    )
+    profile_flags(command)
+    bare_flag(command)
+    command.add_argument("--runs", type=int, default=_RUNS, help=f"default {_RUNS}, one seed each")
+    command.add_argument(
+        "--from",
+        dest="finished",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RESULTS",
+        help="use these finished runs and start none",
+    )
+    command.add_argument("--out", type=Path, help="instead of the profile's own expect.yaml")
+    command.set_defaults(do=_calibrate)
+
+
+def _calibrate(flags: argparse.Namespace) -> ExitCode:
+    if not flags.finished and flags.runs < FEWEST_RUNS:
+        raise ProfileError([f"--runs {flags.runs}: at least {FEWEST_RUNS} show a spread"])
+    profile = load_profile(flags.profile, flags.profiles, flags.set, flags.seed)
+    folders = flags.finished or _run_all(flags, profile)
+    runs = [Measured(read_summary(folder), read_bare(folder)) for folder in folders]
+    found = calibrate(flags.profile, profile.gates, runs)
+    out = flags.out or flags.profiles / flags.profile / "expect.yaml"
+    out.write_text(expectations_text(found, [run.summary for run in runs]))
+    for each in found:
+        say(_told(each))
+    say(f"wrote {out}")
+    return ExitCode.PASS
+
+
+def _run_all(flags: argparse.Namespace, profile: Profile) -> list[Path]:
+    """One run after the other, each with a seed of its own; one that is void ends it.
+
+    Each has a bare run beside it where the profile limits a ratio to that.
+    """
+    bare = any(gate.ratio_to is not None for gate in profile.gates)
+    folders: list[Path] = []
+    for number in range(flags.runs):
+        seed = profile.settings.seed + number
+        say(f"run {number + 1} of {flags.runs}, seed {seed}")
+        outcome = run_once(replace(run_options(flags), seed=seed, bare=bare))
+        conclude_all(outcome)
+        if outcome.summary.verdict in ("error", "invalid"):
+            raise _Void(outcome.exit_code, outcome.folder, len(folders))
+        folders.append(outcome.folder)
+    return folders
+
+
+class _Void(LoaddriverError):
+    """A run that broke off or voided itself: nothing can be learnt from it."""
+
+    def __init__(self, exit_code: ExitCode, folder: Path, good: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(
+            f"{folder.name} is void, so no limit was set; {good} good runs lie in "
+            f"{folder.parent}: more of them can be used with --from"
+        )
+
+
+def _told(each: Calibrated) -> str:
+    asked = f"{each.gate.op} {figure(each.limit)} {each.gate.unit}"
+    if each.kept:
+        return f"  {each.gate.name}: {asked}, kept: {each.kept}"
+    return f"  {each.gate.name}: {asked}, was {figure(each.gate.limit)}"

@@ -1,0 +1,54 @@
+"""`loaddriver plan`: prints what a profile's load would send and when; starts nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from loaddriver.commands.running import profile_flags
+from loaddriver.errors import ExitCode, ProfileError
+from loaddriver.plan import make_plan
+from loaddriver.plan_files import plan_bytes
+from loaddriver.plan_text import plan_lines
+from loaddriver.profile import Profile, load_profile
+
+# A plan holds the text of every request; this many pods' still fit into some GiB.
+_MOST_PODS = 1_000_000
+
+
+def add(commands: Any) -> None:
+    """Register the command."""
+    command = commands.add_parser("plan", help="print every request of a profile; start nothing")
+    profile_flags(command)
+    command.add_argument(
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="json: the lines of plan.jsonl, which the same profile and seed give again",
+    )
+    command.set_defaults(do=_plan)
+
+
+def _plan(flags: argparse.Namespace) -> ExitCode:
+    profile = load_profile(flags.profile, flags.profiles, flags.set, flags.seed)
+    _refuse_huge(profile)
+    plan = make_plan(profile)
+    if flags.output == "json":
+        sys.stdout.buffer.write(plan_bytes(plan))
+    else:
+        print("\n".join(plan_lines(plan, profile.settings)))
+    return ExitCode.PASS
+
+
+def _refuse_huge(profile: Profile) -> None:
+    settings = profile.settings
+    if settings.pods > _MOST_PODS:
+        churn = settings.soak.churn_pods_per_second / settings.clusters
+        raise ProfileError(
+            [
+                f"{profile.name}: a plan of {settings.pods:,} pods is more than one reader's; its "
+                "clusters are alike, so look at one: write --set clusters=1 "
+                f"--set soak.churnPodsPerSecond={churn:.2g}"
+            ]
+        )

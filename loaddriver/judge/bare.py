@@ -1,0 +1,42 @@
+"""A run beside the bare one of the same plan: how many times the physical limit it needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from loaddriver.judge.percentiles import Quantile, Quantiles
+from loaddriver.judge.schema import Bare, Hop, Summary
+
+Numbers = Mapping[str, Quantile]
+
+
+def bare_section(latency: Quantiles, hops: Mapping[str, Hop], bare: Summary | None) -> Bare | None:
+    """The ratios to `bare` for create -> bind and for every hop that both runs have."""
+    if bare is None:
+        return None
+    common = [name for name in hops if name in bare.hops_seconds]
+    return Bare(
+        id=bare.run.id,
+        verdict=bare.verdict,
+        bind_latency_seconds=bare.bind_latency_seconds,
+        hops_seconds=bare.hops_seconds,
+        ratios={
+            "bind": _ratios(_of(latency), _of(bare.bind_latency_seconds)),
+            **{name: _ratios(_of(hops[name]), _of(bare.hops_seconds[name])) for name in common},
+        },
+    )
+
+
+def _of(numbers: Quantiles | Hop) -> Numbers:
+    named: dict[str, Quantile] = {"p50": numbers.p50, "p90": numbers.p90, "p99": numbers.p99}
+    return {**named, "mean": numbers.mean} if isinstance(numbers, Hop) else named
+
+
+def _ratios(ours: Numbers, theirs: Numbers) -> dict[str, float | None]:
+    return {name: _ratio(ours[name], theirs[name]) for name in ours}
+
+
+def _ratio(ours: Quantile, theirs: Quantile) -> float | None:
+    if not isinstance(ours, float) or not isinstance(theirs, float) or not theirs:
+        return None
+    return round(ours / theirs, 4)

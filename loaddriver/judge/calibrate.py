@@ -1,0 +1,153 @@
+"""Limits from measured runs: each with its spread and its origin, by one stated rule.
+
+A limit on a time or a rate is set where a run of the same build should not fall by chance: beyond
+the worst of the runs by their spread (worst minus best), and by a quarter of the worst at least,
+rounded outwards to two digits. Everything else is a contract (a count, a share, an exact value):
+what must hold is not for measurements to say, so it stays as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from loaddriver.errors import ProfileError
+from loaddriver.judge.gates import GateResult, Limit, figure, judge_gates
+from loaddriver.judge.schema import Summary
+
+RULE = (
+    "the worst run, and beyond it the larger of the runs' spread and a quarter of the worst, "
+    "rounded to two digits"
+)
+FEWEST_RUNS = 3
+MEASURED_UNITS = ("seconds", "times the bare run", "pods per second")
+_MARGIN = 0.25
+_DIGITS = 2
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finished run and, where ratios are wanted, the bare run that belongs to it."""
+
+    summary: Summary
+    bare: Summary | None = None
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A gate with its limit and origin as they are to be; `kept` says why they stay the same."""
+
+    gate: Limit
+    limit: float
+    origin: str
+    kept: str = ""
+
+
+def calibrate(profile: str, gates: Sequence[Limit], runs: Sequence[Measured]) -> list[Calibrated]:
+    """Each gate of the profile, in order, with the limit that its runs give it.
+
+    Raises ProfileError when runs are of another profile, void or too few.
+    """
+    _check(profile, [run.summary for run in runs])
+    results = [_read(gates, run) for run in runs]
+    return [
+        _calibrated(gate, [result[position] for result in results], runs)
+        for position, gate in enumerate(gates)
+    ]
+
+
+def limit_of(values: Sequence[float], op: str) -> float:
+    """The limit that RULE gives for an `op` of <= or >=."""
+    worst = _worst(values, op)
+    beyond = max(max(values) - min(values), _MARGIN * abs(worst))
+    if op == "<=":
+        return _rounded(worst + beyond, up=True)
+    return _rounded(max(0.0, worst - beyond), up=False)
+
+
+def _check(profile: str, runs: Sequence[Summary]) -> None:
+    problems = [
+        f"{each.run.id}: a run of {each.run.profile}, not of {profile}"
+        for each in runs
+        if each.run.profile != profile
+    ]
+    problems += [
+        f"{each.run.id}: void or broken off, so it teaches nothing; leave it out"
+        for each in runs
+        if _is_void(each)
+    ]
+    ids = [each.run.id for each in runs]
+    problems += [f"{name} is named twice" for name in sorted(set(ids)) if ids.count(name) > 1]
+    if len(runs) < FEWEST_RUNS:
+        problems.append(f"{len(runs)} runs show no spread: {FEWEST_RUNS} are the fewest")
+    if problems:
+        raise ProfileError(problems)
+
+
+def _is_void(summary: Summary) -> bool:
+    return summary.verdict in ("error", "invalid") or bool(summary.failures)
+
+
+def _read(gates: Sequence[Limit], run: Measured) -> list[GateResult]:
+    bare: Any = run.bare and msgspec.to_builtins(run.bare)
+    return judge_gates(msgspec.to_builtins(run.summary), gates, bare)
+
+
+def _calibrated(gate: Limit, results: Sequence[GateResult], runs: Sequence[Measured]) -> Calibrated:
+    if gate.op == "==" or gate.unit not in MEASURED_UNITS:
+        return Calibrated(gate, gate.limit, gate.origin, "a contract")
+    values = [result.value for result in results if result.value is not None]
+    if len(values) < len(results):
+        first = next(result for result in results if result.value is None)
+        unread = (
+            f"not a number in {len(results) - len(values)} of {len(results)} runs: {first.note}"
+        )
+        return Calibrated(gate, gate.limit, gate.origin, unread)
+    limit = limit_of(values, gate.op)
+    return Calibrated(gate, limit, _origin(values, gate, [run.summary for run in runs]))
+
+
+def _origin(values: Sequence[float], gate: Limit, runs: Sequence[Summary]) -> str:
+    low, high = figure(min(values)), figure(max(values))
+    seen = low if low == high else f"{low} to {high}"
+    each = ", the worst of each run" if "*" in gate.metric else ""
+    worst = _worst(values, gate.op)
+    margin = "its quarter" if max(values) - min(values) <= _MARGIN * abs(worst) else "the spread"
+    beyond = f"the worst {'+' if gate.op == '<=' else '-'} {margin}"
+    return (
+        f"Measured {seen} {gate.unit}{each}, in {len(runs)} runs, seeds {_seeds(runs)}, "
+        f"on {_machine(runs)}; limit = {beyond}."
+    )
+
+
+def _worst(values: Sequence[float], op: str) -> float:
+    return max(values) if op == "<=" else min(values)
+
+
+def _seeds(runs: Sequence[Summary]) -> str:
+    """`11-15` where they follow each other, else all of them."""
+    seeds = sorted({summary.run.seed for summary in runs})
+    if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
+        return f"{seeds[0]}-{seeds[-1]}"
+    return ", ".join(map(str, seeds))
+
+
+def _machine(runs: Sequence[Summary]) -> str:
+    def said(environment: Mapping[str, str]) -> str:
+        cores = environment.get("cores", "?")
+        return f"{cores} cores ({environment.get('processor', 'processor not known')})"
+
+    return " and ".join(sorted({said(summary.run.environment) for summary in runs}))
+
+
+def _rounded(value: float, *, up: bool) -> float:
+    if not value:
+        return 0.0
+    scale = 10.0 ** (math.floor(math.log10(value)) - _DIGITS + 1)
+    steps = value / scale
+    whole = math.ceil(steps - 1e-9) if up else math.floor(steps + 1e-9)
+    return round(whole * scale, 9)

@@ -1,0 +1,129 @@
+"""What pods waited for, in words: which archetype, which hop, what was missing. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from loaddriver.judge.facts import RunFacts
+from loaddriver.judge.gates import figure
+from loaddriver.judge.room import room_at_end
+from loaddriver.judge.waiting import sentence, waiting_pods
+from loaddriver.record.journal import Journal
+from loaddriver.record.recorder import Observations
+from loaddriver.record.rows import PodRow
+
+HOP_ENDS: Mapping[str, str] = {
+    "seen": "until its CapacityRequest existed (pod controller, API server)",
+    "rolledUp": "until its need had reached a shard (operator)",
+    "decided": "until a machine was chosen (shard)",
+    "provisioned": "until the machine began to boot (provider)",
+    "nodeReady": "until the machine was a ready node (provider, kubelet)",
+    "scheduled": "until it was bound (kube-scheduler)",
+}
+_UNDER_WAY = ("CREATING", "CONFIGURING")
+_SENTENCES = 6
+_WAITING_SENTENCES = 3
+_REFUSED_SENTENCES = 2
+_WRITES = ("create", "update", "patch", "delete")
+_SLOW_SHARE = 0.01
+_FEWEST_FOR_TAIL = 100
+_REFUSALS: Mapping[str, str] = {
+    "401": "its credential is not valid (any more)",
+    "403": "a right or a quota is missing; the API server's answer names which",
+    "413": "the request is too large",
+    "422": "the object is not valid, or admission refused it",
+    "429": "the API server's own limits hold its clients back",
+    "500": "the API server or its etcd failed",
+    "503": "the API server or its etcd was not available",
+    "504": "the API server or its etcd did not answer in time",
+}
+
+
+def diagnose(
+    facts: RunFacts,
+    observed: Sequence[Observations],
+    rows: Sequence[PodRow],
+    refused: Mapping[str, int],
+    journal: Journal | None = None,
+) -> list[str]:
+    """At most a handful of sentences, the most telling first; none for a run without pods.
+
+    `refused` counts requests by verb, resource and status, such as `create pods 403`.
+    """
+    soak = facts.soak_started_micros
+    soaked = [row for row in rows if soak is not None and row.created_micros >= soak]
+    waiting = list(_waiting(facts, observed, rows))
+    found = [
+        *list(_refused(refused))[:_REFUSED_SENTENCES],
+        *waiting,
+        *(_machines(journal, facts.ended_micros) if waiting and journal else ()),
+        *_tail("all pods", rows),
+        *_tail("the soak's pods", soaked),
+    ]
+    return found[:_SENTENCES]
+
+
+def _refused(refused: Mapping[str, int]) -> Iterator[str]:
+    """Refusals that more of the same request will not heal; conflicts and the like heal."""
+    for request, count in sorted(refused.items(), key=lambda each: (-each[1], each[0])):
+        what, _, status = request.rpartition(" ")
+        if status in _REFUSALS and what.startswith(_WRITES):
+            yield f"API servers refused {figure(count)} x {what} ({status}): {_REFUSALS[status]}."
+
+
+def _waiting(
+    facts: RunFacts, observed: Sequence[Observations], rows: Sequence[PodRow]
+) -> Iterator[str]:
+    messages = {uid: said for each in observed for uid, said in each.pending.items()}
+    found = waiting_pods(rows, messages)
+    room = room_at_end(observed, rows, facts.archetypes)
+    yield from (sentence(each, facts, room) for each in found[:_WAITING_SENTENCES])
+    rest = found[_WAITING_SENTENCES:]
+    if rest:
+        pods = sum(len(each.pods) for each in rest)
+        names = ", ".join(sorted({each.archetype for each in rest}))
+        yield f"{figure(pods)} more pods wait, of {names}."
+
+
+def _machines(journal: Journal, now_micros: int) -> Iterator[str]:
+    """Machines that came to nothing, and those that have been on their way for a while."""
+    last = [
+        events[-1]
+        for story in journal.stories.values()
+        if (events := [event for event in story if event.event == "state" and event.state])
+    ]
+    failed = sum(event.state == "FAILED" for event in last)
+    under_way = [event.at_micros for event in last if event.state in _UNDER_WAY]
+    if failed or under_way:
+        longest = (now_micros - min(under_way, default=now_micros)) / 1e6
+        since = f", the longest in its state for {figure(round(longest, 1))} s" if under_way else ""
+        yield f"Of the machines, {failed} failed and {len(under_way)} are on their way{since}."
+
+
+def _tail(whose: str, rows: Sequence[PodRow]) -> Iterator[str]:
+    """Where the slowest hundredth of the bound pods spent its time."""
+    bound = [row for row in rows if row.bound_micros is not None]
+    if len(bound) < _FEWEST_FOR_TAIL:
+        return
+    slowest = sorted(bound, key=lambda row: -row.waited_seconds)
+    slow = slowest[: math.ceil(len(bound) * _SLOW_SHARE)]
+    spent: Counter[str] = Counter()
+    for row in slow:
+        spent.update(row.hops_micros())
+    whole = spent.total()
+    if not whole:
+        return
+    [(hop, most)] = spent.most_common(1)
+    mean = figure(round(whole / len(slow) / 1e6, 2))
+    yield (
+        f"Of {whose} the slowest {figure(len(slow))} of {figure(len(bound))} waited {mean} s on "
+        f"average, {100 * most / whole:.0f} % of it {HOP_ENDS[hop]}; {_mostly(slow)}."
+    )
+
+
+def _mostly(slow: Sequence[PodRow]) -> str:
+    [(archetype, of_it)] = Counter(row.archetype for row in slow).most_common(1)
+    [(cluster, there)] = Counter(row.cluster for row in slow).most_common(1)
+    return f"{figure(of_it)} of them {archetype or 'unnamed'}, {figure(there)} in {cluster}"

@@ -1,0 +1,40 @@
+"""CapacityRequests that the load made itself, without pods: how soon they were acknowledged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from loaddriver.judge.percentiles import Quantiles, quantiles
+from loaddriver.judge.schema import Requests
+from loaddriver.record.requests import RequestRow
+
+
+def requests_section(planned: int, rows: Sequence[RequestRow]) -> Requests | None:
+    """None for a load of pods, whose requests are made by the pod controller."""
+    if not planned and not rows:
+        return None
+    acknowledged = sum(row.acknowledged_micros is not None for row in rows)
+    by_cluster: defaultdict[str, list[RequestRow]] = defaultdict(list)
+    for row in rows:
+        by_cluster[row.cluster].append(row)
+    return Requests(
+        planned=planned,
+        created=len(rows),
+        acknowledged=acknowledged,
+        never_acknowledged=len(rows) - acknowledged,
+        withdrawn=sum(r.acknowledged_micros is None and r.deleted_micros is not None for r in rows),
+        ack_latency_seconds=_waits(rows),
+        clusters={name: _waits(by_cluster[name]) for name in sorted(by_cluster)},
+    )
+
+
+def _waits(rows: Sequence[RequestRow]) -> Quantiles:
+    ended = [_waited(row) for row in rows if row.acknowledged_micros is not None]
+    return quantiles(ended, [_waited(row) for row in rows if row.acknowledged_micros is None])
+
+
+def _waited(row: RequestRow) -> float:
+    """Until it was acknowledged, else as long as it was there to be seen waiting."""
+    until = row.acknowledged_micros or row.deleted_micros or row.observed_until_micros
+    return max(0, until - row.created_micros) / 1e6

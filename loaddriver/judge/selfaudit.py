@@ -1,0 +1,176 @@
+"""Whether the harness can be believed: what it lost or suffered, against what it may.
+
+Every bound is here, once, with its reason. A value beyond its bound voids the run, and so does one
+that nobody measured: a harness that does not watch itself proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loaddriver.judge.facts import RunFacts
+from loaddriver.judge.gates import figure
+from loaddriver.judge.schema import Audit, Pods, Requests, SelfCheck
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The most that a value may be; `what` completes the sentence "<value> <unit> ... "."""
+
+    most: float
+    unit: str
+    what: str
+    reason: str
+
+
+LOOP_STALL = Bound(
+    1.0,
+    "seconds",
+    "the longest time that the runner's event loop stood still",
+    "Steps of load are released 1.5 s ahead; a loop that stands still for longer than 1 s may "
+    "release them late.",
+)
+LATENESS_MAX = Bound(
+    2.0,
+    "seconds",
+    "the latest request of the load, after its due time",
+    "Beyond 2 s, a burst has become another load than the plan's.",
+)
+LATENESS_P99 = Bound(
+    0.5,
+    "seconds",
+    "lateness of the load's requests, p99",
+    "A driver that is late as a rule is saturated: arrivals then follow its pace, not the plan's.",
+)
+CLOCK_STEP = Bound(
+    0.05,
+    "seconds",
+    "the largest step of this machine's clock",
+    "Every wait that spans a step is wrong by it; reading two clocks on a busy machine differs "
+    "by some milliseconds by itself.",
+)
+CPU_SHARE = Bound(
+    0.25,
+    "share of the run's CPU",
+    "CPU used by the harness itself",
+    "It runs on the cores that it measures: what it takes, the clusters lack. A tenth is what it "
+    "should need; beyond a quarter the result is the harness's own doing.",
+)
+WATCH_GAPS = Bound(
+    0,
+    "gaps",
+    "times a watch lost its place, where the watch is the clock",
+    "What came and went within a gap was never seen.",
+)
+AUDIT_LINES_LOST = Bound(
+    0,
+    "lines",
+    "lines of the audit log lost, unreadable or without their pod",
+    "Any of them may be the slowest pod's.",
+)
+AUDIT_EVENTS_LOST = Bound(
+    0,
+    "events",
+    "audit events that the API servers counted and the log does not have",
+    "A log that is short is no clock, however well it reads.",
+)
+ROWS_LOST = Bound(
+    0,
+    "pods",
+    "pods or bindings that the audit log lacks although a watch saw them",
+    "A pod without stamps of its own clock would be measured by another one.",
+)
+LOAD_LOST = Bound(
+    0,
+    "requests",
+    "requests of the load that were granted and left no line or no row",
+    "The driver knows what it was promised; what is missing from the record was lost.",
+)
+
+
+_FEWEST_FOR_P99 = 100
+
+
+def self_checks(
+    facts: RunFacts, pods: Pods, requests: Requests | None, audit: Audit
+) -> dict[str, SelfCheck]:
+    """Every value beside its bound, by the names under which gates can read them."""
+    own, load = facts.self_audit, facts.load
+    made = pods.created + (requests.created if requests else 0)
+    return {
+        "loopStallMaxSeconds": _check(LOOP_STALL, own.loop_stall_max_seconds if own else None),
+        "loadLatenessMaxSeconds": _check(LATENESS_MAX, load.get("maxLatenessSeconds")),
+        "loadLatenessP99Seconds": _lateness_p99(load),
+        "clockStepMaxSeconds": _check(CLOCK_STEP, own.clock_step_max_seconds if own else None),
+        "harnessCpuShare": _check(CPU_SHARE, own.harness_cpu_share if own else None),
+        "harnessCpuSecondsPerPod": SelfCheck(
+            value=own.harness_cpu_seconds / made if own and made else None,
+            unit="seconds",
+            what="CPU of the harness per pod created and observed",
+        ),
+        "loopStalls": SelfCheck(
+            value=own.loop_stalls if own else None,
+            unit="stalls",
+            what="times the runner's event loop came back late",
+        ),
+        **_losses(audit),
+    }
+
+
+def _lateness_p99(load: Mapping[str, Any]) -> SelfCheck:
+    """Of fewer than a hundred requests the p99 is their maximum, which has a bound of its own."""
+    value = load.get("p99LatenessSeconds")
+    if value is None or load.get("requestsSent", _FEWEST_FOR_P99) >= _FEWEST_FOR_P99:
+        return _check(LATENESS_P99, value)
+    what = f"{LATENESS_P99.what} (of fewer than {_FEWEST_FOR_P99})"
+    return SelfCheck(value=float(value), unit=LATENESS_P99.unit, what=what)
+
+
+def _losses(audit: Audit) -> dict[str, SelfCheck]:
+    """Where the audit log is the clock, gaps of the watches change no number: they are only shown;
+    where it is not, there is no log to be short.
+    """
+    unreadable = audit.undecodable + audit.nameless + audit.restarts
+    of_load = (audit.load_without_line, audit.load_without_row)
+    known = [number for number in of_load if number is not None]
+    gaps = _check(WATCH_GAPS, audit.watch.gaps)
+    if audit.available:
+        gaps = SelfCheck(value=gaps.value, unit=gaps.unit, what="times a watch lost its place")
+    return {
+        "watchGaps": gaps,
+        "auditLinesLost": _check(AUDIT_LINES_LOST, unreadable),
+        "auditEventsLost": _check(AUDIT_EVENTS_LOST, audit.events_lost),
+        "rowsLost": _check(ROWS_LOST, audit.missed_pods + audit.missed_bindings),
+        "loadLost": _check(LOAD_LOST, sum(known) if len(known) == len(of_load) else None),
+    }
+
+
+def doubts_of(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
+    """A sentence for each value that is beyond its bound."""
+    for check in checks.values():
+        if check.value is not None and check.bound is not None and not check.within:
+            unit = check.unit.removesuffix("s") if check.value == 1 else check.unit
+            said = f"{figure(check.value)} {unit}, at most {figure(check.bound)} may be"
+            yield f"{check.what[:1].upper()}{check.what[1:]}: {said}. {check.reason}"
+
+
+def unmeasured(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
+    """One sentence, if there are values with a bound that nobody measured."""
+    missing = [
+        check.what for check in checks.values() if check.value is None and check.bound is not None
+    ]
+    if missing:
+        yield f"The harness did not watch itself; not measured: {'; '.join(missing)}."
+
+
+def _check(bound: Bound, value: float | None) -> SelfCheck:
+    return SelfCheck(
+        value=None if value is None else float(value),
+        bound=bound.most,
+        unit=bound.unit,
+        what=bound.what,
+        within=value is not None and value <= bound.most,
+        reason=bound.reason,
+    )

@@ -1,0 +1,92 @@
+"""From levels and churn to requests where controllers make the pods: one object a workload."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from loaddriver.catalog import Catalog
+from loaddriver.manifests import manifest_path, object_path, workload_body
+from loaddriver.plan_churn import ChurnDraw
+from loaddriver.plan_records import (
+    ChurnEvent,
+    CreateEvent,
+    DeleteEvent,
+    Event,
+    Level,
+    ScaleEvent,
+    Workload,
+)
+from loaddriver.plan_times import soak_step
+from loaddriver.profile import Settings
+
+
+def object_events(
+    workloads: Mapping[str, Workload], levels: Sequence[Level], catalog: Catalog
+) -> Iterator[Event]:
+    """One cluster's objects: created, scaled and deleted as `levels`, in order of time, say."""
+    seen: Counter[str] = Counter()
+    for level in levels:
+        workload = workloads[level.workload]
+        changes = seen[level.workload]
+        seen[level.workload] += 1
+        if changes == 0:
+            yield _create(workload, level, catalog)
+        elif workload.whole:
+            yield _delete(workload, level)
+        else:
+            yield _scale(workload, level, changes)
+
+
+def churn_events(
+    settings: Settings, cluster: int, draws: Sequence[ChurnDraw]
+) -> Iterator[ChurnEvent]:
+    """Deletions of pods, whose controllers replace them."""
+    for position, draw in enumerate(draws):
+        yield ChurnEvent(
+            id=f"{cluster}-churn-{position}",
+            cluster=cluster,
+            step=soak_step(settings),
+            offset_seconds=draw.offset_seconds,
+            namespace=draw.workload.namespace,
+            workload=draw.workload.name,
+            rank=draw.rank,
+        )
+
+
+def _create(workload: Workload, level: Level, catalog: Catalog) -> CreateEvent:
+    body = workload_body(workload, catalog)
+    return CreateEvent(
+        id=f"{workload.cluster}-{workload.name}",
+        cluster=workload.cluster,
+        step=level.step,
+        offset_seconds=level.offset_seconds,
+        path=manifest_path(body),
+        name=workload.name,
+        body=msgspec.Raw(msgspec.json.encode(body)),
+    )
+
+
+def _scale(workload: Workload, level: Level, changes: int) -> ScaleEvent:
+    return ScaleEvent(
+        id=f"{workload.cluster}-{workload.name}-scale-{changes}",
+        cluster=workload.cluster,
+        step=level.step,
+        offset_seconds=level.offset_seconds,
+        path=object_path(workload.kind, workload.namespace, workload.name),
+        name=workload.name,
+        replicas=level.replicas,
+    )
+
+
+def _delete(workload: Workload, level: Level) -> DeleteEvent:
+    return DeleteEvent(
+        id=f"{workload.cluster}-{workload.name}-delete",
+        cluster=workload.cluster,
+        step=level.step,
+        offset_seconds=level.offset_seconds,
+        path=object_path(workload.kind, workload.namespace, workload.name),
+        name=workload.name,
+    )

@@ -1,0 +1,133 @@
+"""What is impossible in bursts, demand steps, churn, and in what a mode or a gate excludes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from loaddriver.apportion import divisible, largest_divisible
+from loaddriver.catalog import Catalog, pod_shares
+from loaddriver.strict_decode import Problem
+from loaddriver.strict_hints import did_you_mean
+
+if TYPE_CHECKING:
+    from loaddriver.profile import Burst, Settings
+
+_FASTEST_TURNOVER_SECONDS = 10
+
+
+def shape_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:
+    """Everything impossible in how the load changes over time."""
+    yield from _churn_problems(settings)
+    yield from _lifetime_problems(settings, catalog)
+    for position, burst in enumerate(settings.bursts):
+        yield from _burst_problems(settings, catalog, f"bursts[{position}]", burst)
+    yield from _demand_step_problems(settings)
+    yield from _mode_problems(settings)
+    if settings.ramp.gate == "knee":
+        yield from _knee_problems(settings)
+
+
+def _churn_problems(settings: Settings) -> Iterator[Problem]:
+    churn = settings.soak.churn_pods_per_second
+    most = settings.pods / _FASTEST_TURNOVER_SECONDS
+    if churn > most:
+        yield Problem(
+            "soak.churnPodsPerSecond",
+            f"= {churn:g}: with {settings.pods} pods that replaces every pod within "
+            f"{_FASTEST_TURNOVER_SECONDS} s; it is in pods per second over all clusters, "
+            f"at most {most:g} here",
+        )
+    burst = settings.soak.churn_burst
+    if burst is not None and burst.seconds >= burst.every_seconds:
+        yield Problem(
+            "soak.churnBurst.seconds",
+            f"= {burst.seconds:g}: a bunch begins every {burst.every_seconds:g} s, so all would "
+            "be one; write less",
+        )
+
+
+def _lifetime_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:
+    shares = pod_shares(settings.weights, catalog)
+    lifetimes = {each.name: each.mean_lifetime_seconds for each in catalog.archetypes}
+    ends = {
+        name: settings.pods * share / lifetime
+        for name, share in shares.items()
+        if (lifetime := lifetimes[name]) is not None
+    }
+    least = sum(ends.values())
+    if least > settings.soak.churn_pods_per_second and settings.soak.seconds:
+        yield Problem(
+            "soak.churnPodsPerSecond",
+            f"= {settings.soak.churn_pods_per_second:g}: pods of {', '.join(ends)} alone end at "
+            f"{least:.3g} a second by their meanLifetimeSeconds, which is part of the churn; "
+            f"write at least {least:.3g}",
+        )
+
+
+def _burst_problems(
+    settings: Settings, catalog: Catalog, where: str, burst: Burst
+) -> Iterator[Problem]:
+    names = [archetype.name for archetype in catalog.archetypes]
+    if burst.archetype not in names:
+        known = did_you_mean(burst.archetype, names)
+        yield Problem(f"{where}.archetype", f"= {burst.archetype!r}: no such archetype{known}")
+        return
+    length, end = settings.phase_seconds(burst.phase), burst.at_seconds + burst.hold_seconds
+    if end > length:
+        yield Problem(
+            f"{where}.holdSeconds",
+            f"= {burst.hold_seconds:g}: the burst would end {end:g} s after the begin of the "
+            f"{burst.phase}, which lasts {length:g} s; begin earlier or hold it for less",
+        )
+    gang = catalog.archetype(burst.archetype).gang
+    if gang is not None and not divisible(burst.pods, gang.size.min, gang.size.max):
+        fitting = largest_divisible(burst.pods, gang.size.min, gang.size.max) or gang.size.min
+        yield Problem(
+            f"{where}.pods",
+            f"= {burst.pods}: {burst.archetype} comes in gangs of {gang.size.min} to "
+            f"{gang.size.max}, which are never cut; write {fitting}",
+        )
+
+
+def _demand_step_problems(settings: Settings) -> Iterator[Problem]:
+    for position, step in enumerate(settings.demand_steps):
+        if step.at_seconds >= settings.soak.seconds:
+            yield Problem(
+                f"demandSteps[{position}].atSeconds",
+                f"= {step.at_seconds:g}: the soak lasts {settings.soak.seconds:g} s; write less",
+            )
+    for position, (first, second) in enumerate(pairwise(settings.demand_steps)):
+        if second.at_seconds <= first.at_seconds:
+            yield Problem(
+                f"demandSteps[{position + 1}].atSeconds",
+                f"= {second.at_seconds:g} is not after the step before; put them in order of time",
+            )
+
+
+def _mode_problems(settings: Settings) -> Iterator[Problem]:
+    if settings.load.mode == "pods":
+        return
+    if settings.ramp.gate != "observe":
+        yield Problem(
+            "ramp.gate",
+            f"= {settings.ramp.gate!r}: with load.mode: cr there are no pods and nothing binds, so "
+            "the ramp cannot wait for it; write observe",
+        )
+    if settings.anchors != "off":
+        yield Problem(
+            "anchors",
+            f"= {settings.anchors!r}: with load.mode: cr there is no pod to bind; write off",
+        )
+
+
+def _knee_problems(settings: Settings) -> Iterator[Problem]:
+    if settings.soak.seconds or settings.bursts or settings.demand_steps:
+        yield Problem(
+            "soak.seconds",
+            "with ramp.gate: knee the run ends where binding breaks; write soak.seconds: 0, and "
+            "neither bursts nor demandSteps",
+        )
+    if settings.ramp.steps < 2:
+        yield Problem("ramp.steps", "= 1: a knee is confirmed by a second step; write more")

@@ -1,0 +1,126 @@
+"""Requests of the load that were acknowledged and left no trace: proof that something was lost.
+
+The driver knows what the servers promised it, by a path of its own. Each such request must have a
+line in the audit log, where there is one, and whatever it made or removed must show in the rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from loaddriver.load_files import Result
+from loaddriver.plan_records import ChurnEvent, CreateEvent, DeleteEvent, Event
+from loaddriver.record.audit import Name, Write
+from loaddriver.record.recorder import Observations
+from loaddriver.record.requests import RequestRow
+from loaddriver.record.rows import PodRow
+
+_REQUESTS = "capacityrequests"
+_LOGGED = frozenset({"deployments", "statefulsets", "jobs", _REQUESTS})
+
+
+@dataclass(frozen=True)
+class LoadLosses:
+    """Acknowledged requests that lack what must follow from them.
+
+    `without_line`: the audit log does not have it. `without_row`: no row shows the CapacityRequest
+    that was made, or the deletion of the one or the pod that was deleted. What follows from a
+    workload is its controller's doing, so no row is promised for that.
+    """
+
+    without_line: int
+    without_row: int
+
+
+class _Promise(NamedTuple):
+    """What a server told the load driver it had done."""
+
+    cluster: str
+    what: str
+    name: Name
+
+    @property
+    def write(self) -> Write:
+        return self.what, self.name
+
+    @property
+    def shows_in_rows(self) -> bool:
+        return self.what in ("delete pods", f"create {_REQUESTS}", f"delete {_REQUESTS}")
+
+
+def load_losses(
+    events: Iterable[Event],
+    results: Sequence[Result],
+    observed: Sequence[Observations],
+    pods: Sequence[PodRow],
+    requests: Sequence[RequestRow],
+) -> LoadLosses:
+    """Hold what was promised to the load against what was recorded.
+
+    `observed` is in the order of the plan's cluster numbers; a cluster without an audit log can
+    lack no line.
+    """
+    promises = list(_promises(events, results, [each.cluster for each in observed]))
+    logs = {each.cluster: each.audit.load_writes for each in observed if each.audit is not None}
+    rows = Counter(_traces(pods, requests))
+    return LoadLosses(
+        without_line=_missing(promises, logs),
+        without_row=sum(each.shows_in_rows and not rows[each] for each in promises),
+    )
+
+
+def _promises(
+    events: Iterable[Event], results: Sequence[Result], clusters: Sequence[str]
+) -> Iterator[_Promise]:
+    """Only plain successes: after a retry nobody knows which attempt was the one that worked."""
+    planned = {event.id: event for event in events}
+    for result in results:
+        event = planned.get(result.id)
+        if event is None or result.attempts != 1 or not 200 <= result.status < 300:
+            continue
+        promise = _promise(event, result, clusters[event.cluster])
+        if promise is not None:
+            yield promise
+
+
+def _promise(event: Event, result: Result, cluster: str) -> _Promise | None:
+    if isinstance(event, ChurnEvent):
+        name = (event.namespace, result.name)
+        return _Promise(cluster, "delete pods", name) if result.name else None
+    resource, namespace = _place(event)
+    if resource not in _LOGGED:
+        return None
+    if isinstance(event, CreateEvent):
+        return _Promise(cluster, f"create {resource}", (namespace, event.name))
+    if isinstance(event, DeleteEvent):
+        return _Promise(cluster, f"delete {resource}", (namespace, event.name))
+    return None
+
+
+def _place(event: Event) -> tuple[str, str]:
+    """Resource and namespace of an object, from its path of the API."""
+    parts = [] if isinstance(event, ChurnEvent) else event.path.strip("/").split("/")
+    if "namespaces" not in parts[:-2]:
+        return "", ""
+    position = parts.index("namespaces")
+    return parts[position + 2], parts[position + 1]
+
+
+def _missing(promises: Iterable[_Promise], logs: Mapping[str, Counter[Write]]) -> int:
+    wanted = Counter(promise for promise in promises if promise.cluster in logs)
+    return sum(max(0, n - logs[each.cluster][each.write]) for each, n in wanted.items())
+
+
+def _traces(pods: Iterable[PodRow], requests: Iterable[RequestRow]) -> Iterator[_Promise]:
+    """Every promise that the rows bear out."""
+    for pod in pods:
+        if pod.deleted_micros is not None:
+            yield _Promise(pod.cluster, "delete pods", (pod.namespace, pod.name))
+    for request in requests:
+        name = (request.namespace, request.name)
+        yield _Promise(request.cluster, f"create {_REQUESTS}", name)
+        if request.deleted_micros is not None:
+            yield _Promise(request.cluster, f"delete {_REQUESTS}", name)

@@ -1,0 +1,93 @@
+"""One row per CapacityRequest that the load itself made, in a run without pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from loaddriver.manifests import ARCHETYPE_LABEL, GROUP_LABEL, STEP_LABEL, WORKLOAD_LABEL
+from loaddriver.record.audit import AuditStamps
+from loaddriver.record.recorder import Observations
+from loaddriver.record.watching import RequestSighting
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """A CapacityRequest of the load. Moments are microseconds since 1970, None for not observed.
+
+    `created` is when the API server received it, `acknowledged` when the operator's write was
+    answered; receipts by the watch where `source` is watch. One that was not acknowledged waited
+    until it was deleted or observation ended.
+    """
+
+    cluster: str
+    namespace: str
+    name: str
+    uid: str
+    archetype: str
+    workload: str
+    group: str
+    step: str
+    created_micros: int
+    acknowledged_micros: int | None
+    deleted_micros: int | None
+    observed_until_micros: int
+    source: str
+
+
+def build_request_rows(observed: Sequence[Observations]) -> list[RequestRow]:
+    """All rows of all clusters, in order of creation; none where the load made pods."""
+    rows = [row for each in observed for row in _rows(each)]
+    return sorted(rows, key=lambda row: (row.created_micros, row.cluster, row.uid))
+
+
+def _rows(observed: Observations) -> Iterator[RequestRow]:
+    log = observed.audit
+    if log is not None:
+        yield from (_logged(observed, log, uid) for uid in log.requests)
+    for uid, sighting in observed.watch.requests.items():
+        if sighting.of_load and (log is None or uid not in log.requests):
+            yield _watched(observed, uid, sighting)
+
+
+def _logged(observed: Observations, log: AuditStamps, uid: str) -> RequestRow:
+    created = log.requests[uid]
+    meta = created.request
+    name = (meta.namespace, meta.name)
+    acknowledged, withdrawn = log.acknowledged.get(name), log.withdrawn.get(name)
+    return RequestRow(
+        cluster=observed.cluster,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=uid,
+        **_identity(meta.labels),
+        created_micros=created.at_micros,
+        acknowledged_micros=acknowledged,
+        deleted_micros=withdrawn,
+        observed_until_micros=observed.ended_micros,
+        source="audit",
+    )
+
+
+def _watched(observed: Observations, uid: str, sighting: RequestSighting) -> RequestRow:
+    return RequestRow(
+        cluster=observed.cluster,
+        namespace=sighting.namespace,
+        name=sighting.name,
+        uid=uid,
+        **_identity(sighting.labels),
+        created_micros=sighting.created_micros,
+        acknowledged_micros=sighting.acknowledged_micros,
+        deleted_micros=sighting.deleted_micros,
+        observed_until_micros=observed.ended_micros,
+        source="watch",
+    )
+
+
+def _identity(labels: dict[str, str]) -> dict[str, str]:
+    return {
+        "archetype": labels.get(ARCHETYPE_LABEL, ""),
+        "workload": labels.get(WORKLOAD_LABEL, ""),
+        "group": labels.get(GROUP_LABEL, ""),
+        "step": labels.get(STEP_LABEL, ""),
+    }

@@ -1,0 +1,236 @@
+"""How long pods waited and where it went, as texts for the report's page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from loaddriver.judge.gates import figure
+from loaddriver.judge.percentiles import Interval, Quantile, Quantiles
+from loaddriver.judge.schema import GangSide, Hop, Requests, Slice, Summary
+from loaddriver.record.hops import HOPS
+from loaddriver.report import figures
+
+_PLACEMENTS = {
+    "foundRoom": "node was there before the pod",
+    "waitedForNode": "waited for its node",
+    "unknown": "node not known",
+}
+_HOPS = {
+    "seen": ("seen", "its CapacityRequest exists"),
+    "rolledUp": ("rolled up", "its need has reached a shard"),
+    "decided": ("decided", "a machine was chosen for the need"),
+    "provisioned": ("provisioned", "the machine exists and begins to boot"),
+    "nodeReady": ("node ready", "the machine is a ready Node"),
+    "scheduled": ("scheduled", "the pod is bound"),
+}
+_BANDS = {
+    "all": ("All bound pods", ""),
+    "middle": ("The middle fifth", ", from p40 to p60"),
+    "slowest": ("The slowest hundredth", ", beyond p99"),
+}
+_TONES = {hop: tone for tone, hop in enumerate(HOPS, start=1)}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a bar: its name, share of the whole in percent, tone and figures."""
+
+    name: str
+    percent: float
+    tone: int
+    texts: Sequence[str]
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class BandBar:
+    """A band of pods as a bar of its hops; `width` is its wait as a share of the longest's."""
+
+    name: str
+    note: str
+    wait: str
+    width: float
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True)
+class SliceRow:
+    """A row of a table of slices: quantiles as pairs of a figure and its interval, if any."""
+
+    name: str
+    pods: str
+    unbound: str
+    quantiles: Sequence[tuple[str, str]]
+
+
+def slice_rows(slices: Mapping[str, Slice]) -> list[SliceRow]:
+    """One row per slice."""
+    return [
+        SliceRow(
+            name=_PLACEMENTS.get(name, name or "unnamed"),
+            pods=figures.count(part.pods),
+            unbound=figures.count(part.never_bound),
+            quantiles=_four(part.bind_latency_seconds),
+        )
+        for name, part in slices.items()
+    ]
+
+
+def phases(summary: Summary) -> dict[str, Slice]:
+    """Ramp and soak, as slices."""
+    named: dict[str, Slice | None] = {"ramp": summary.ramp, "soak": summary.soak}
+    return {name: phase for name, phase in named.items() if phase is not None}
+
+
+def band_bars(summary: Summary) -> list[BandBar]:
+    """Typical and slow pods, each with the parts of its mean wait."""
+    longest = max((band.wait_seconds for band in summary.wait_bands.values()), default=0)
+    return [
+        BandBar(
+            name=_BANDS[name][0],
+            note=f"{figures.count(band.pods)} pods{_BANDS[name][1]}",
+            wait=figures.seconds(band.wait_seconds),
+            width=round(100 * band.wait_seconds / longest, 3) if longest else 0,
+            parts=[
+                Part(
+                    name=_HOPS[hop][0],
+                    percent=round(100 * seconds / band.wait_seconds, 3),
+                    tone=_TONES[hop],
+                    texts=[figures.seconds(seconds)],
+                )
+                for hop, seconds in band.hops_seconds.items()
+                if band.wait_seconds
+            ],
+        )
+        for name, band in summary.wait_bands.items()
+    ]
+
+
+def hop_parts(summary: Summary) -> list[Part]:
+    """Each hop's mean and quantiles."""
+    mean = sum(hop.mean for hop in summary.hops_seconds.values())
+    return [
+        Part(
+            name=_HOPS[name][0],
+            percent=round(100 * hop.mean / mean, 3) if mean else 0,
+            tone=_TONES[name],
+            texts=_hop_texts(hop),
+            meaning=_HOPS[name][1],
+        )
+        for name, hop in summary.hops_seconds.items()
+    ]
+
+
+def ratio_rows(summary: Summary) -> list[tuple[str, Sequence[str]]]:
+    """How many times the bare run each part took, by percentile; nothing without a bare run."""
+    if summary.bare is None:
+        return []
+    return [
+        (
+            "create to bind" if name == "bind" else _HOPS[name][0],
+            [_ratio(ratios.get(key)) for key in ("mean", "p50", "p90", "p99")],
+        )
+        for name, ratios in summary.bare.ratios.items()
+    ]
+
+
+def request_rows(requests: Requests) -> list[tuple[str, str]]:
+    """Counts and waits of the load's own CapacityRequests, over all and by cluster."""
+    latency = requests.ack_latency_seconds
+    return [
+        ("Planned", figures.count(requests.planned)),
+        ("Created", figures.count(requests.created)),
+        ("Acknowledged", figures.count(requests.acknowledged)),
+        ("Never acknowledged", figures.count(requests.never_acknowledged)),
+        ("of them withdrawn", figures.count(requests.withdrawn)),
+        ("Creation to acknowledgement, p50", _with_interval(latency.p50, latency.p50_interval)),
+        ("Creation to acknowledgement, p99", _with_interval(latency.p99, latency.p99_interval)),
+        *(
+            (
+                f"p50 and p99 in {name}",
+                f"{figures.spoken_quantile(each.p50)}, {figures.spoken_quantile(each.p99)}",
+            )
+            for name, each in requests.clusters.items()
+        ),
+    ]
+
+
+def gang_parts(summary: Summary) -> list[Part]:
+    """How each gang began; the three ways add up to all of them."""
+    gangs = summary.gangs
+    ways = (
+        ("anchored", gangs.anchored, 1, "first pod bound by the load driver"),
+        ("scheduler first", gangs.scheduler_first, 3, "placed by kube-scheduler alone"),
+        ("no room", gangs.no_room, 2, "no pod of it was bound"),
+    )
+    return [
+        Part(
+            name=name,
+            percent=round(100 * number / gangs.count, 3) if gangs.count else 0,
+            tone=tone,
+            texts=[figures.count(number), figures.share(number, gangs.count)],
+            meaning=meaning,
+        )
+        for name, number, tone, meaning in ways
+    ]
+
+
+def sides(summary: Summary) -> list[tuple[str, Sequence[str]]]:
+    """The rows of the comparison of both runs of a plan: a name, and a text for each run."""
+    both = summary.side_by_side
+    return [
+        ("A valid measurement", ["yes" if side.valid else "no" for side in both]),
+        ("Gangs stuck, never whole", [f"{side.stuck:,} of {side.gangs:,}" for side in both]),
+        ("Whole at some moment", [_share(side.complete_share) for side in both]),
+        ("In one rack at every moment", [_share(side.rack_pure_share) for side in both]),
+        ("First pod bound by an anchor", [figures.count(side.anchored) for side in both]),
+        ("Placed by kube-scheduler alone", [figures.count(side.scheduler_first) for side in both]),
+        ("Without room", [figures.count(side.no_room) for side in both]),
+        *_side_quantiles("A gang's pod: creation to binding", both, "bind_latency_seconds"),
+        *_side_quantiles("First pod created until whole", both, "completion_seconds"),
+        *_side_quantiles("Begun and not yet whole", both, "partial_seconds"),
+    ]
+
+
+def _side_quantiles(
+    what: str, both: Sequence[GangSide], field: str
+) -> list[tuple[str, Sequence[str]]]:
+    found: list[Quantiles] = [getattr(side, field) for side in both]
+    return [
+        (f"{what}, p50", [_with_interval(each.p50, each.p50_interval) for each in found]),
+        (f"{what}, p99", [_with_interval(each.p99, each.p99_interval) for each in found]),
+    ]
+
+
+def _with_interval(value: Quantile, interval: Interval) -> str:
+    if not isinstance(value, float):
+        return figures.spoken_quantile(value)
+    return f"{figures.seconds(value)} ({figures.interval(interval)})"
+
+
+def _hop_texts(hop: Hop) -> list[str]:
+    four = (hop.p50, hop.p90, hop.p99, hop.max)
+    return [figures.plain_seconds(hop.mean), *map(figures.quantile, four), figures.count(hop.pods)]
+
+
+def _four(latency: Quantiles) -> list[tuple[str, str]]:
+    return [
+        (figures.quantile(latency.p50), _interval(latency.p50, latency.p50_interval)),
+        (figures.quantile(latency.p90), ""),
+        (figures.quantile(latency.p99), _interval(latency.p99, latency.p99_interval)),
+        (figures.quantile(latency.max), ""),
+    ]
+
+
+def _interval(value: Quantile, interval: Interval) -> str:
+    """Nothing for a bound: it has no interval to speak of."""
+    return figures.plain_interval(interval) if isinstance(value, float) else ""
+
+
+def _ratio(value: float | None) -> str:
+    return figures.ABSENT if value is None else f"{figure(value)}\u202f\u00d7"
+
+
+def _share(value: float | None) -> str:
+    return figures.ABSENT if value is None else figures.share(value, 1)

@@ -1,0 +1,25 @@
+"""What a diagnosis must know of each archetype: how its pods fit onto which machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loaddriver.catalog import Archetype
+from loaddriver.inventory import SeedMachine
+from loaddriver.judge.facts import ArchetypeFacts
+from loaddriver.profile import Profile
+
+
+def archetype_facts(profile: Profile, machines: Sequence[SeedMachine]) -> dict[str, ArchetypeFacts]:
+    """By archetype name; `machines` are all that the fleet has or can create."""
+    return {each.name: _facts(each, machines) for each in profile.catalog.archetypes}
+
+
+def _facts(archetype: Archetype, machines: Sequence[SeedMachine]) -> ArchetypeFacts:
+    types = frozenset(name for size in archetype.sizes for name in size.instance_types)
+    return ArchetypeFacts(
+        pods_per_machine=archetype.pods_per_machine,
+        instance_types=types,
+        topology=archetype.gang.topology if archetype.gang else "",
+        fleet_machines=sum(machine.instance_type in types for machine in machines),
+    )

@@ -1,0 +1,149 @@
+"""The harness watches itself while it measures: its event loop, this machine's clock, its CPU."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
+
+from loaddriver.judge.facts import SelfAudit
+
+BEAT_SECONDS = 0.1
+# Shorter ones are ordinary on a machine whose cores are all busy.
+_STALL_SECONDS = 0.25
+# What a process has used is lost with it, so the load's is noted while it lives.
+_NOTE_EVERY_BEATS = 50
+# Between two readings of the clock this process may be put aside; such a pair says nothing.
+_PAIR_SECONDS = 0.001
+_PAIR_ATTEMPTS = 5
+
+CpuSeconds = Callable[[], float]
+
+
+@dataclass
+class Heart:
+    """Fed with the moments at which the event loop came back; pure.
+
+    A beat is due `BEAT_SECONDS` after the one before. `offset_seconds` is wall clock minus
+    monotonic clock; None where the two could not be read close enough to each other.
+    """
+
+    stalls: int = 0
+    stall_max_seconds: float = 0.0
+    clock_step_max_seconds: float = 0.0
+    _last_beat: float | None = None
+    _last_offset: float | None = None
+
+    def beat(self, monotonic: float, offset_seconds: float | None) -> None:
+        """Take note of a beat."""
+        if self._last_beat is not None:
+            late = max(0.0, monotonic - self._last_beat - BEAT_SECONDS)
+            self.stalls += late >= _STALL_SECONDS
+            self.stall_max_seconds = max(self.stall_max_seconds, late)
+        self._last_beat = monotonic
+        if offset_seconds is None:
+            return
+        if self._last_offset is not None:
+            step = abs(offset_seconds - self._last_offset)
+            self.clock_step_max_seconds = max(self.clock_step_max_seconds, step)
+        self._last_offset = offset_seconds
+
+
+class SelfAuditor:
+    """Watches from `begin` to `end`, as long as `watch` runs beside the load."""
+
+    def __init__(self, run_cpu_seconds: CpuSeconds) -> None:
+        self._run_cpu_seconds = run_cpu_seconds
+        self._heart = Heart()
+        self._load: psutil.Process | None = None
+        self._load_seconds = 0.0
+        self._begun: _Used | None = None
+
+    async def watch(self) -> None:
+        """Beat until cancelled."""
+        for number in itertools.count():
+            self._heart.beat(time.monotonic(), clock_offset_seconds())
+            if number % _NOTE_EVERY_BEATS == 0:
+                self._note_load()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def begin(self, load_pid: int) -> None:
+        """From now on; call it when the load can send, before it does."""
+        self._load = psutil.Process(load_pid)
+        self._heart = Heart()
+        self._begun = self._used()
+
+    def end(self) -> SelfAudit | None:
+        """What was seen since `begin`; None if that never came. The load may have ended already."""
+        if self._begun is None:
+            return None
+        now = self._used()
+        return SelfAudit(
+            loop_stall_max_seconds=self._heart.stall_max_seconds,
+            loop_stalls=self._heart.stalls,
+            clock_step_max_seconds=self._heart.clock_step_max_seconds,
+            harness_cpu_seconds=now.harness - self._begun.harness,
+            run_cpu_seconds=now.run - self._begun.run,
+        )
+
+    def _used(self) -> _Used:
+        self._note_load()
+        return _Used(time.process_time() + self._load_seconds, self._run_cpu_seconds())
+
+    def _note_load(self) -> None:
+        if self._load is not None:
+            try:
+                self._load_seconds = tree_cpu_seconds(self._load)
+            except psutil.Error:
+                self._load = None  # it has ended; what was noted last stands
+
+
+@dataclass(frozen=True)
+class _Used:
+    harness: float
+    run: float
+
+
+def clock_offset_seconds() -> float | None:
+    """Wall clock minus monotonic clock, to a millisecond; None if this process was put aside."""
+    for _ in range(_PAIR_ATTEMPTS):
+        before = time.monotonic()
+        wall = time.time()
+        after = time.monotonic()
+        if after - before <= _PAIR_SECONDS:
+            return wall - (before + after) / 2
+    return None
+
+
+def tree_cpu_seconds(root: psutil.Process) -> float:
+    """CPU time of a process and all below it; of those that have ended, as their parents know it.
+
+    Raises psutil.Error when `root` itself is gone.
+    """
+    total = _own_and_ended(root)
+    for process in root.children(recursive=True):
+        try:
+            total += _own_and_ended(process)
+        except psutil.Error:
+            continue  # it ended just now, so its parent has its time
+    return total
+
+
+def own_tree_cpu_seconds() -> float:
+    """CPU time of this process and all that it has started."""
+    return tree_cpu_seconds(psutil.Process())
+
+
+def machine_cpu_seconds() -> float:
+    """CPU time that all cores of this machine were busy with."""
+    times = psutil.cpu_times()
+    return sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
+
+
+def _own_and_ended(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system + times.children_user + times.children_system

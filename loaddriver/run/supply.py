@@ -1,0 +1,159 @@
+"""Where the Nodes of a run come from: BigFleet, or nobody because they are all there already."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from bigfleet.api.kube.client import KubeClient
+from loaddriver.errors import InfrastructureError
+from loaddriver.inventory import save_inventory
+from loaddriver.run.fleet import start_fleet
+from loaddriver.run.pairing import ServedNode
+from loaddriver.run.prepared import Prepared
+from loaddriver.substrates.base import Cluster, Endpoint, Substrate
+from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
+
+_NODES = "/api/v1/nodes"
+_HOSTNAME = "kubernetes.io/hostname"
+_REGISTRATIONS_AT_ONCE = 32
+_READY_SECONDS = 300.0
+_LOOK_SECONDS = 0.5
+
+
+class Supply(Protocol):
+    """What provides a run's clusters with Nodes."""
+
+    @property
+    def announcement(self) -> str:
+        """What is being started, for people."""
+        ...
+
+    async def start(
+        self, substrate: Substrate, clusters: Sequence[Cluster]
+    ) -> Mapping[str, Endpoint]:
+        """Start it; its roles by name. Raises InfrastructureError."""
+        ...
+
+
+@dataclass(frozen=True)
+class FleetSupply:
+    """BigFleet with the profile's machines; `scratch` holds what goes when the run ends."""
+
+    prepared: Prepared
+    scratch: Path
+
+    @property
+    def announcement(self) -> str:
+        """Which roles run."""
+        return "starting BigFleet: provider, shard; operator and pod controller per cluster"
+
+    async def start(
+        self, substrate: Substrate, clusters: Sequence[Cluster]
+    ) -> Mapping[str, Endpoint]:
+        """Start every role once those it depends on are ready."""
+        inventory = self.scratch / "inventory.jsonl"
+        save_inventory(self.prepared.machines, inventory)
+        settings = self.prepared.profile.settings
+        return await start_fleet(substrate, settings, clusters, inventory)
+
+
+@dataclass(frozen=True)
+class BareSupply:
+    """No BigFleet: all Nodes are registered at once, before the load."""
+
+    nodes: Sequence[ServedNode]
+
+    @property
+    def announcement(self) -> str:
+        """How many Nodes there will be."""
+        return f"registering {len(self.nodes)} nodes; there is no BigFleet in this run"
+
+    async def start(
+        self,
+        substrate: Substrate,  # noqa: ARG002 - there are no roles that it could start
+        clusters: Sequence[Cluster],
+    ) -> Mapping[str, Endpoint]:
+        """Return once every Node takes pods."""
+        await asyncio.gather(*(self._register(cluster) for cluster in clusters))
+        return {}
+
+    async def _register(self, cluster: Cluster) -> None:
+        own = [node_object(node) for node in self.nodes if node.cluster == cluster.name]
+        at_once = asyncio.Semaphore(_REGISTRATIONS_AT_ONCE)
+        async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client:
+
+            async def create(body: Mapping[str, Any]) -> None:
+                async with at_once:
+                    await client.create(_NODES, body)
+
+            await asyncio.gather(*(create(body) for body in own))
+            names = {body["metadata"]["name"] for body in own}
+            try:
+                async with asyncio.timeout(_READY_SECONDS):
+                    while missing := names - await _usable(client):  # noqa: ASYNC110 - kwok decides
+                        await asyncio.sleep(_LOOK_SECONDS)
+            except TimeoutError:
+                raise InfrastructureError(
+                    f"cluster {cluster.name}: {len(missing)} of {len(own)} nodes did not become "
+                    f"ready within {_READY_SECONDS:g} s; see the logs of its kwok"
+                ) from None
+
+
+def node_object(node: ServedNode) -> dict[str, Any]:
+    """The Node as its machine registered it in the paired run, but for BigFleet's own marks."""
+    machine = node.machine
+    annotation, value = FAKE_NODE_ANNOTATION
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": machine.id,
+            "labels": {**machine.labels, _HOSTNAME: machine.id},
+            "annotations": {annotation: value},
+        },
+        "status": {"capacity": machine.resources, "allocatable": machine.resources},
+    }
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class _Spec(msgspec.Struct):
+    taints: list[Any] = []
+
+
+class _Meta(msgspec.Struct):
+    name: str
+
+
+class _Node(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec
+    status: _Status
+
+
+class _List(msgspec.Struct):
+    items: list[_Node]
+
+
+async def _usable(client: KubeClient) -> set[str]:
+    """Nodes that are Ready and have no taint, so that any pod may go there."""
+    found = msgspec.json.decode(await client.get(_NODES), type=_List).items
+    return {
+        node.metadata.name
+        for node in found
+        if not node.spec.taints
+        and any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+    }

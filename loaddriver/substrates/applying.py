@@ -1,0 +1,26 @@
+"""Server-side apply of manifests, as the harness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bigfleet.api.kube.client import APPLY_PATCH, KubeClient
+
+Manifest = Mapping[str, Any]
+
+_AS_US = {"fieldManager": "scaletest", "force": "true"}
+
+
+async def apply(client: KubeClient, manifests: Iterable[Manifest]) -> None:
+    """Create or change each object, in order; harmless when repeated. ApiError when refused."""
+    for manifest in manifests:
+        await client.patch(path_of(manifest), manifest, APPLY_PATCH, _AS_US)
+
+
+def path_of(manifest: Manifest) -> str:
+    """Where the API server keeps the object; good for kinds whose plural is formed by an s."""
+    version, metadata = manifest["apiVersion"], manifest["metadata"]
+    root = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+    within = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"{root}{within}/{manifest['kind'].lower()}s/{metadata['name']}"

@@ -1,0 +1,233 @@
+"""One kind cluster: made, filled, proved to work; its pods started and looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+import kind.cluster
+from bigfleet.api.kube.client import KubeClient
+from kind.setup import Setup
+from loaddriver.substrates import audit, components, proof
+from loaddriver.substrates.applying import apply
+from loaddriver.substrates.base import Cluster, SubstrateError
+from loaddriver.substrates.components import ControlPlaneSettings
+from loaddriver.substrates.credentials import (
+    HEALTH_CHECK,
+    Tokens,
+    issue_tokens,
+    kubeconfig,
+    write_kubeconfigs,
+)
+from loaddriver.substrates.kind import groundwork
+from loaddriver.substrates.kind.addresses import NodeAddress
+from loaddriver.substrates.kind.config import SCHEDULER_KUBECONFIG, kind_config
+from loaddriver.substrates.kind.containers import Container, read_containers, start_failure
+from loaddriver.substrates.kind.layout import API_SERVER_PORT, Layout
+from loaddriver.substrates.kind.manifests import Workload, workload_objects
+from loaddriver.substrates.kind.node import Node
+from loaddriver.substrates.kind.pod_logs import Place
+from loaddriver.substrates.kind.services import prove_services
+from loaddriver.substrates.kind.supplies import Supplies
+from loaddriver.substrates.ports import LOOPBACK
+
+_CA_IN_NODE = "/etc/kubernetes/pki/ca.crt"
+_DAEMON_SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+_LOOK_SECONDS = 0.2
+# Kubernetes' components, as their images are called.
+_VERSIONED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a cluster is reached, once it is there; the client is the substrate's own."""
+
+    cluster: Cluster
+    address: NodeAddress
+    client: KubeClient
+    tokens: Tokens
+    ca_pem: str
+
+    @property
+    def api_server(self) -> str:
+        """Where any container or pod of the run reaches the API server."""
+        return f"https://{self.address.address}:{API_SERVER_PORT}"
+
+    def kubeconfig(self, role: str) -> str:
+        """A kubeconfig for use in a pod, complete in itself."""
+        authority = {"certificate-authority-data": b64encode(self.ca_pem.encode()).decode()}
+        token = self.tokens.by_role[role]
+        return kubeconfig(self.cluster.name, self.api_server, authority, token).decode()
+
+
+class StartFailed(SubstrateError):
+    """A component did not come up; its log may say why."""
+
+    def __init__(self, component: str, what: str) -> None:
+        super().__init__(f"{component} {what}")
+        self.component = component
+
+
+class KindCluster:
+    """A cluster of one run; `start` first."""
+
+    def __init__(
+        self, layout: Layout, supplies: Supplies, setup: Setup, settings: ControlPlaneSettings
+    ) -> None:
+        self.layout = layout
+        self.node = Node(setup.tools.engine, layout.node)
+        self._supplies = supplies
+        self._setup = setup
+        self._settings = settings
+        self._access: Access | None = None
+        # Of every container ever seen, which component it is.
+        self.places: dict[Place, str] = {}
+
+    @property
+    def access(self) -> Access:
+        """SubstrateError before the cluster answers."""
+        if self._access is None:
+            raise SubstrateError(f"cluster {self.layout.cluster} has not come up")
+        return self._access
+
+    @property
+    def answers(self) -> bool:
+        """Whether it came so far that its API can be asked."""
+        return self._access is not None
+
+    async def start(self, progress: Callable[[str], None]) -> Cluster:
+        """Make it and return once kwok made a Node usable and Services carried a known body."""
+        tokens = self._write_files()
+        await asyncio.to_thread(self._create, progress)
+        images = (self._supplies.bigfleet, self._supplies.kwok)
+        for image in images:
+            await asyncio.to_thread(
+                kind.cluster.load, self._setup.tools, self.layout.kind_name, image.archive
+            )
+        self._access = await self._gain_access(tokens)
+        await self._lay_ground(self._access.client)
+        await self._prove(self._access)
+        return self._access.cluster
+
+    async def close(self) -> None:
+        """Let go of connections; the cluster itself is removed by others."""
+        if self._access is not None:
+            await self._access.client.close()
+
+    async def get(self, path: str) -> bytes:
+        """An answer of its API. Raises as KubeClient does, and SubstrateError before it is up."""
+        return await self.access.client.get(path)
+
+    async def start_workload(self, workload: Workload) -> None:
+        """Put it into the cluster; it comes up on its own."""
+        await apply(self.access.client, workload_objects(workload))
+
+    async def containers(self) -> dict[str, Container]:
+        """Those on the cluster's own node, by component."""
+        query = {"fieldSelector": f"spec.nodeName={self.layout.node}", "resourceVersion": "0"}
+        body = await self.access.client.get("/api/v1/pods", query)
+        found = read_containers(self.layout.cluster, body)
+        self.places |= {(c.namespace, c.pod, c.name): c.component for c in found.values()}
+        return found
+
+    async def versions(self) -> dict[str, str]:
+        """Of the control plane's components, by what their images are tagged with."""
+        body = await self.get("/api/v1/nodes/" + self.layout.node)
+        names = (name for image in json.loads(body)["status"]["images"] for name in image["names"])
+        tags = (name.rpartition("/")[2].partition(":") for name in names if "@" not in name)
+        found = {name: tag.removeprefix("v") for name, _, tag in tags}
+        return {name: found[name].partition("-0")[0] for name in _VERSIONED if name in found}
+
+    def _write_files(self) -> Tokens:
+        layout = self.layout
+        tokens = issue_tokens(layout.credentials)
+        layout.config.mkdir()
+        layout.volumes.mkdir()
+        layout.cluster_logs.mkdir(parents=True, exist_ok=True)
+        audit.write_policy(layout.audit_policy)
+        components.write_scheduler_configuration(
+            layout.scheduler_configuration, SCHEDULER_KUBECONFIG
+        )
+        # Ours from the start: made by the API server, only root could read it.
+        layout.audit_log.touch()
+        return tokens
+
+    def _create(self, progress: Callable[[str], None]) -> None:
+        kind.cluster.create(
+            self._setup,
+            self.layout.kind_name,
+            kind_config(self._setup.node_image, self.layout, self._settings),
+            self.layout.data / "kind.kubeconfig",
+            self.layout.cluster_logs / "kind.log",
+            progress,
+        )
+
+    async def _gain_access(self, tokens: Tokens) -> Access:
+        layout = self.layout
+        ca_pem, address = await asyncio.gather(self.node.read(_CA_IN_NODE), self.node.address())
+        ca = layout.credentials / "ca.crt"
+        ca.write_text(ca_pem)
+        server = f"https://{LOOPBACK}:{address.published[API_SERVER_PORT]}"
+        kubeconfigs = write_kubeconfigs(layout.credentials, layout.cluster, server, ca, tokens)
+        client = await KubeClient.from_kubeconfig(kubeconfigs.pop(HEALTH_CHECK.role))
+        cluster = Cluster(
+            name=layout.cluster,
+            api_server=server,
+            kubeconfigs=kubeconfigs,
+            audit_log=layout.audit_log,
+            own_namespaces=audit.OWN_NAMESPACES,
+        )
+        return Access(cluster, address, client, tokens, ca_pem)
+
+    async def _lay_ground(self, client: KubeClient) -> None:
+        """No pod of the load may land on the real node, no real pod on a fake one."""
+        taints = {"spec": {"taints": [groundwork.CONTROL_PLANE_TAINT]}}
+        await client.patch(f"/api/v1/nodes/{self.layout.node}", taints)
+        for daemon_set in json.loads(await client.get(_DAEMON_SETS))["items"]:
+            path = f"{_DAEMON_SETS}/{daemon_set['metadata']['name']}"
+            await client.patch(path, groundwork.away_from_fake_nodes())
+        await proof.grant_harness_roles(client)
+        await apply(client, groundwork.namespaces())
+        await apply(client, groundwork.volumes(self.layout))
+
+    async def _prove(self, access: Access) -> None:
+        """What a local cluster must show, and that its network does what it should."""
+        client, image = access.client, self._supplies.kwok.reference
+        await apply(client, groundwork.kwok_files(access.kubeconfig("kwok")))
+        kwok = groundwork.kwok(self.layout, image, self._settings)
+        await self.start_workload(kwok)
+        await proof.add_check_node(client)
+        services = prove_services(
+            client, self.layout.cluster, self._supplies.bigfleet.reference, access.address
+        )
+        usable = self.until(kwok.component, partial(proof.check_node_is_usable, client))
+        await asyncio.gather(services, usable)
+        await proof.remove_check_node(client)
+
+    async def until(
+        self,
+        component: str,
+        ready: Callable[[], Awaitable[bool]],
+        former: Container | None = None,
+    ) -> Container:
+        """Ask until it says yes; the component's container, which is not the `former` any more.
+
+        StartFailed when it ends or hangs before, or takes too long.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.start_deadline_seconds
+        while True:
+            is_ready, found = await ready(), (await self.containers()).get(component)
+            if found is not None:
+                if failure := start_failure(found, former):
+                    raise StartFailed(component, f"{failure} while starting")
+                if is_ready and (former is None or found.identity != former.identity):
+                    return found
+            if loop.time() > deadline:
+                seconds = self._settings.start_deadline_seconds
+                raise StartFailed(component, f"was not ready within {seconds:g} s")
+            await asyncio.sleep(_LOOK_SECONDS)

@@ -1,0 +1,102 @@
+"""One role as a workload of its cluster: where it finds its files, what it is told."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from loaddriver.substrates.base import RoleSpec
+from loaddriver.substrates.kind.groundwork import LOGS_CLAIM, STATE_CLAIM
+from loaddriver.substrates.kind.layout import Layout, object_name
+from loaddriver.substrates.kind.manifests import FileMount, Port, Workload
+from loaddriver.substrates.placeholders import API_SERVER, STATE, filled, mentions
+
+_EVERYWHERE = "0.0.0.0"
+_STATE, _INPUTS = PurePosixPath("/state"), PurePosixPath("/inputs")
+_OUTPUTS, _ACCESS = PurePosixPath("/outputs"), PurePosixPath("/access")
+# Of the environment that local roles get, what is not about this machine.
+_CARRIED = ("PYTHONUNBUFFERED", "OMP_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a role needs to know of the place it is put into.
+
+    `peers` are the addresses of other roles by placeholder, as seen from there.
+    """
+
+    image: str
+    api_server: str
+    ports: Sequence[Port]
+    peers: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+def role_workload(role: RoleSpec, place: Surroundings) -> Workload:
+    """The workload that runs the role. SubstrateError for an argument that nobody can fill in."""
+    values = {
+        **place.peers,
+        **{port.name: f"{_EVERYWHERE}:{port.container}" for port in place.ports},
+        **{name: str(_INPUTS / name) for name in role.inputs},
+        **{name: str(_OUTPUTS / file) for name, file in role.outputs.items()},
+        **{name: str(_ACCESS / name) for name in role.kubeconfigs},
+        STATE: str(_STATE),
+        API_SERVER: place.api_server,
+    }
+    return Workload(
+        name=object_name(role),
+        component=role.name,
+        image=place.image,
+        arguments=filled(role, values),
+        environment={k: v for k, v in place.environment.items() if k in _CARRIED},
+        ports=place.ports,
+        probed=role.observe_port,
+        api_account=role.identity,
+        mounts=tuple(_mounts(role)),
+        keeps_state=mentions(role, STATE),
+    )
+
+
+def access_secret(role: RoleSpec, name: str) -> str:
+    """What the Secret with the kubeconfigs of that name is called."""
+    return f"{object_name(role)}-{name}"
+
+
+def prepare_files(role: RoleSpec, layout: Layout) -> None:
+    """Make the folders and files of this machine that the role's mounts lead to.
+
+    Roles run as a user that this machine may not know. What they write must be open to all; who
+    else might is kept out by the run's data folder, which only its owner can enter.
+    """
+    home = layout.volumes / object_name(role)
+    if mentions(role, STATE):
+        (home / STATE).mkdir(parents=True, exist_ok=True)
+        (home / STATE).chmod(0o777)
+    for name, path in role.inputs.items():
+        _copy(path, home / _INPUTS.name / name)
+    for file in role.outputs.values():
+        (layout.logs / file).touch()
+        (layout.logs / file).chmod(0o666)
+
+
+def _mounts(role: RoleSpec) -> Iterator[FileMount]:
+    home = object_name(role)
+    if mentions(role, STATE):
+        yield FileMount(str(_STATE), STATE_CLAIM, f"{home}/{STATE}", read_only=False)
+    for name in role.inputs:
+        yield FileMount(str(_INPUTS / name), STATE_CLAIM, f"{home}/{_INPUTS.name}/{name}")
+    for file in role.outputs.values():
+        yield FileMount(str(_OUTPUTS / file), LOGS_CLAIM, file, read_only=False)
+    for name in role.kubeconfigs:
+        yield FileMount(str(_ACCESS / name), secret=access_secret(role, name))
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(source, target)
+        target.chmod(0o644)

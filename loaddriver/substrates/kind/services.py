@@ -1,0 +1,137 @@
+"""The proof that Services and cluster DNS work, by body: an outside gateway may answer instead."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from bigfleet.api.kube.client import KubeClient
+from loaddriver.substrates.applying import Manifest, apply, path_of
+from loaddriver.substrates.base import SubstrateError
+from loaddriver.substrates.kind.addresses import NodeAddress
+from loaddriver.substrates.kind.layout import HARNESS_NAMESPACE, NODE_PORTS, service_host
+from loaddriver.substrates.kind.manifests import Port, Workload, pod_template, workload_objects
+from loaddriver.substrates.ports import LOOPBACK
+
+_INPOD = Path(__file__).with_name("inpod")
+_SERVER, _CLIENT = "service-proof", "service-proof-client"
+# The last one: roles take theirs from the front.
+_PORT = Port("http", 8080, NODE_PORTS[-1])
+_PROOF_SECONDS = 90.0
+_LOOK_SECONDS = 0.2
+_AT_ONCE = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
+
+
+class _Terminated(msgspec.Struct, rename="camel"):
+    message: str = ""
+
+
+class _State(msgspec.Struct):
+    terminated: _Terminated | None = None
+
+
+class _ContainerStatus(msgspec.Struct):
+    state: _State = msgspec.field(default_factory=_State)
+
+
+class _PodStatus(msgspec.Struct, rename="camel"):
+    phase: str = ""
+    container_statuses: list[_ContainerStatus] = []
+
+
+class _Pod(msgspec.Struct):
+    status: _PodStatus
+
+
+async def prove_services(
+    client: KubeClient, cluster: str, image: str, address: NodeAddress
+) -> None:
+    """One pod asks another by its Service's name; then this machine asks at the node's port.
+
+    Both must get a body that nobody else can know. SubstrateError says what came instead.
+    """
+    body = secrets.token_hex(16)
+    server, asker = _server(cluster, image, body), _client_pod(cluster, image, body)
+    objects = [*workload_objects(server), _account(), asker]
+    await apply(client, objects)
+    try:
+        await _await_success(client, cluster, path_of(asker))
+        await _ask_from_here(cluster, f"http://{LOOPBACK}:{address.published[_PORT.node]}/", body)
+    finally:
+        for manifest in objects:
+            await client.delete(path_of(manifest), _AT_ONCE)
+
+
+async def _await_success(client: KubeClient, cluster: str, path: str) -> None:
+    loop = asyncio.get_running_loop()
+    deadline, said = loop.time() + 2 * _PROOF_SECONDS, "its pod did not even start"
+    phase = ""
+    while phase != "Failed" and loop.time() < deadline:
+        await asyncio.sleep(_LOOK_SECONDS)
+        status = msgspec.json.decode(await client.get(path), type=_Pod).status
+        phase = status.phase
+        if phase == "Succeeded":
+            return
+        ended = (each.state.terminated for each in status.container_statuses)
+        said = next((state.message.strip() for state in ended if state), said)
+    raise SubstrateError(f"cluster {cluster}: Services do not work: {said}")
+
+
+async def _ask_from_here(cluster: str, url: str, body: str) -> None:
+    loop = asyncio.get_running_loop()
+    deadline, came = loop.time() + _PROOF_SECONDS, "nothing"
+    timeout = aiohttp.ClientTimeout(total=2)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        while loop.time() < deadline:
+            try:
+                async with session.get(url) as response:
+                    came = await response.text()
+            except (aiohttp.ClientError, TimeoutError) as error:
+                came = str(error) or repr(error)
+            if came == body:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+    raise SubstrateError(f"cluster {cluster}: its node's ports do not work: {url} gave {came!r}")
+
+
+def _server(cluster: str, image: str, body: str) -> Workload:
+    return _workload(cluster, _SERVER, image, ("answer.py", body, str(_PORT.container)), _PORT)
+
+
+def _client_pod(cluster: str, image: str, body: str) -> Manifest:
+    url = f"http://{service_host(_SERVER, HARNESS_NAMESPACE)}:{_PORT.container}/"
+    asker = _workload(cluster, _CLIENT, image, ("ask.py", url, body, f"{_PROOF_SECONDS:g}"))
+    template: dict[str, Any] = pod_template(asker)
+    [container] = template["spec"]["containers"]
+    container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+    template["spec"]["restartPolicy"] = "Never"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": _CLIENT, "namespace": HARNESS_NAMESPACE, **template["metadata"]},
+        "spec": template["spec"],
+    }
+
+
+def _account() -> Manifest:
+    metadata = {"name": _CLIENT, "namespace": HARNESS_NAMESPACE}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+
+
+def _workload(cluster: str, name: str, image: str, call: tuple[str, ...], *ports: Port) -> Workload:
+    script, *arguments = call
+    return Workload(
+        name=name,
+        component=f"{cluster}/{name}",
+        image=image,
+        command=("python3", "-c", (_INPOD / script).read_text()),
+        arguments=arguments,
+        environment={},
+        namespace=HARNESS_NAMESPACE,
+        ports=ports,
+    )

@@ -1,0 +1,242 @@
+"""The kind substrate: kind clusters, and BigFleet's roles as pods in them."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+
+import kind.cluster
+from bigfleet.api.kube.client import NO_ANSWER, ApiError
+from controlplane.errors import BinaryError
+from kind.errors import KindError
+from loaddriver.substrates.applying import apply
+from loaddriver.substrates.base import (
+    Capabilities,
+    Cluster,
+    Death,
+    Endpoint,
+    RoleSpec,
+    SubstrateError,
+)
+from loaddriver.substrates.components import ControlPlaneSettings
+from loaddriver.substrates.kind import removal
+from loaddriver.substrates.kind.addresses import AddressBook
+from loaddriver.substrates.kind.bundle import write_bundle
+from loaddriver.substrates.kind.cluster import KindCluster, StartFailed
+from loaddriver.substrates.kind.containers import Container
+from loaddriver.substrates.kind.groundwork import secret
+from loaddriver.substrates.kind.layout import ROLE_NAMESPACE, Layout, kind_name
+from loaddriver.substrates.kind.pod_logs import write_plain
+from loaddriver.substrates.kind.roles import (
+    Surroundings,
+    access_secret,
+    prepare_files,
+    role_workload,
+)
+from loaddriver.substrates.kind.supplies import Supplies
+from loaddriver.substrates.kind.vitals import Vitals
+from loaddriver.substrates.probes import answers
+from loaddriver.substrates.processes import last_lines
+from loaddriver.substrates.warden.cleaning import RUN_VARIABLE, end_processes
+
+_POD_LOGS = "/var/log/pods"
+_END_SECONDS = 20.0
+_FAILURES = (KindError, BinaryError, ApiError, *NO_ANSWER)
+
+
+class KindSubstrate:
+    """Clusters and roles of one run. Make it inside a running event loop and always `stop` it.
+
+    Roles that serve all clusters run in the first of them. `environment` is what local roles
+    would inherit; pods get of it what is not about this machine.
+    """
+
+    name = "kind"
+
+    def __init__(
+        self,
+        run_id: str,
+        data_directory: Path,
+        log_directory: Path,
+        supplies: Supplies,
+        environment: Mapping[str, str],
+        settings: ControlPlaneSettings | None = None,
+    ) -> None:
+        self._run_id = run_id
+        self._data_directory = data_directory
+        self._log_directory = log_directory
+        self._supplies = supplies
+        self._environment = dict(environment)
+        self._settings = settings or ControlPlaneSettings()
+        engine = supplies.setup.tools.engine
+        # Marked, so that kind's own processes end with the run whatever ends it.
+        marked = replace(engine, environment={**engine.environment, RUN_VARIABLE: run_id})
+        self._tools = replace(supplies.setup.tools, engine=marked)
+        self._setup = replace(supplies.setup, tools=self._tools)
+        self._clusters: dict[str, KindCluster] = {}
+        self._book = AddressBook({})
+        self._vitals = Vitals()
+        self._roles: dict[str, Container] = {}
+        self._versions: dict[str, str] = {}
+        self._record: Path | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Containers share this machine's clock where they share its kernel."""
+        return Capabilities(
+            audit_log=True,
+            own_scheduler=False,
+            own_clock=platform.system() == "Linux",
+            roles_in_pods=True,
+        )
+
+    async def start_clusters(self, names: Sequence[str]) -> list[Cluster]:
+        """Make the named clusters, all at the same time. Raises SubstrateError."""
+        for name in names:
+            data = self._data_directory / name
+            data.mkdir(mode=0o700)
+            layout = Layout(name, kind_name(name, self._run_id), data, self._log_directory)
+            self._clusters[name] = KindCluster(layout, self._supplies, self._setup, self._settings)
+        layouts = [cluster.layout for cluster in self._clusters.values()]
+        kind_names = [layout.kind_name for layout in layouts]
+        self._record = removal.announce(self._data_directory, self._tools, kind_names)
+        tasks = [asyncio.create_task(self._start_cluster(name)) for name in names]
+        try:
+            started = list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self._book = AddressBook(
+            {name: cluster.access.address for name, cluster in self._clusters.items()}
+        )
+        return started
+
+    async def start_role(self, role: RoleSpec) -> Endpoint:
+        """Put the role's objects into its cluster, or again after a declared exit.
+
+        Raises SubstrateError.
+        """
+        home = role.cluster or next(iter(self._clusters), None)
+        if home not in self._clusters:
+            raise SubstrateError(f"role {role.name}: cluster {home or 'for it'} was not started")
+        async with self._step(f"starting {role.name}", self._clusters[home]):
+            return await self._start_role(role, home)
+
+    def expect_exit(self, name: str) -> None:
+        """Declare that a role, or `<cluster>/<component>`, will end."""
+        self._vitals.expect(name)
+
+    async def first_death(self) -> Death:
+        """Wait for the first exit that was not declared, and gather what explains it."""
+        cluster, exit = await self._vitals.first_exit()
+        bundle = await self._gather(cluster)
+        log_path = self._log_directory / f"{exit.component}.log"
+        return Death(exit.component, exit.returncode, log_path, last_lines(log_path), bundle)
+
+    async def stop(self) -> None:
+        """Fetch the logs of all pods, then remove all clusters. Raises SubstrateError."""
+        await self._vitals.stop()
+        clusters, self._clusters = self._clusters.values(), {}
+        record, self._record = self._record, None
+        if record is None:
+            return
+        # kind may still be making a cluster, whose container then answers nobody.
+        await asyncio.to_thread(end_processes, self._run_id, _END_SECONDS)
+        await asyncio.gather(*(self._fetch_logs(c) for c in clusters if c.answers))
+        for cluster in clusters:
+            await cluster.close()
+        environment = self._supplies.setup.tools.engine.environment
+        try:
+            await asyncio.to_thread(removal.remove, record, environment)
+        except (KindError, OSError) as error:
+            raise SubstrateError(f"the kind clusters could not be removed: {error}") from error
+
+    def versions(self) -> dict[str, str]:
+        """Of the control plane's components, and what made their cluster."""
+        image = self._supplies.setup.node_image.reference
+        return {**self._supplies.versions, **self._versions, "nodeImage": image}
+
+    async def _start_cluster(self, name: str) -> Cluster:
+        cluster = self._clusters[name]
+        async with self._step(f"making cluster {name}", cluster):
+            started = await cluster.start(lambda _: None)
+            self._versions |= await cluster.versions()
+            self._vitals.watch(cluster, (await cluster.containers()).values())
+        return started
+
+    async def _start_role(self, role: RoleSpec, home: str) -> Endpoint:
+        cluster = self._clusters[home]
+        ports = self._book.place(role, home)
+        place = Surroundings(
+            image=self._supplies.bigfleet.reference,
+            api_server=cluster.access.api_server,
+            ports=ports,
+            peers=self._book.seen_from(home),
+            environment=self._environment,
+        )
+        workload = role_workload(role, place)
+        await asyncio.to_thread(prepare_files, role, cluster.layout)
+        for name, identity in role.kubeconfigs.items():
+            texts = {
+                f"{other}.kubeconfig": each.access.kubeconfig(identity)
+                for other, each in self._clusters.items()
+            }
+            secrets = [secret(ROLE_NAMESPACE, access_secret(role, name), texts)]
+            await apply(cluster.access.client, secrets)
+        await cluster.start_workload(workload)
+        observe = self._book.from_here(role, role.observe_port) if role.observe_port else None
+        async with aiohttp.ClientSession() as session:
+            ready = partial(answers, session, f"http://{observe}/readyz")
+            container = await cluster.until(
+                role.name, ready if observe else _at_once, self._roles.get(role.name)
+            )
+        self._roles[role.name] = container
+        self._vitals.track(home, container)
+        return Endpoint(role.name, observe, self._log_directory / f"{role.name}.log")
+
+    @asynccontextmanager
+    async def _step(self, what: str, cluster: KindCluster) -> AsyncIterator[None]:
+        """Whatever fails in it leaves a bundle, and one sentence with its place."""
+        try:
+            yield
+        except (SubstrateError, *_FAILURES) as error:
+            bundle = await self._gather(cluster)
+            said = self._last_words(error.component) if isinstance(error, StartFailed) else ""
+            raise SubstrateError(
+                f"{what} failed: {error or 'no answer'}{said}\n  all that was found: {bundle}"
+            ) from error
+
+    def _last_words(self, component: str) -> str:
+        lines = last_lines(self._log_directory / f"{component}.log")
+        return "\n  its last lines:" + "".join(f"\n    {line}" for line in lines or ("(none)",))
+
+    async def _gather(self, cluster: KindCluster) -> Path:
+        bundle = self._log_directory / "bundle" / cluster.layout.cluster
+        await self._fetch_logs(cluster)
+        export = partial(kind.cluster.export_logs, self._tools, cluster.layout.kind_name)
+        await write_bundle(bundle, cluster.get, export)
+        return bundle
+
+    async def _fetch_logs(self, cluster: KindCluster) -> None:
+        """Into the places where a local run has them; what cannot be had is left out."""
+        copy = cluster.layout.data / "pod-logs"
+        with suppress(KindError, OSError):
+            await cluster.node.copy_out(_POD_LOGS, copy)
+            elsewhere = f"{cluster.layout.cluster}/pods"
+            await asyncio.to_thread(
+                write_plain, copy, cluster.places, elsewhere, self._log_directory
+            )
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+async def _at_once() -> bool:
+    return True

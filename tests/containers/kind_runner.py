@@ -1,0 +1,34 @@
+"""A run on kind reduced to its frame: makes one cluster, waits, always stops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from controlplane.request import request_from
+from loaddriver.substrates.kind.substrate import KindSubstrate
+from loaddriver.substrates.kind.supplies import obtain
+from loaddriver.substrates.runscope import RunScope
+
+
+async def run(run_id: str, directory: Path) -> None:
+    supplies = obtain(request_from(os.environ), print)
+    scope = RunScope.open(run_id, "test", directory / "logs", directory / "lock")
+    print("data", scope.data_directory, flush=True)
+    substrate = KindSubstrate(run_id, scope.data_directory, directory / "logs", supplies, {})
+    try:
+        await substrate.start_clusters(["a"])
+        print("ready", flush=True)
+        await substrate.first_death()
+    finally:
+        await substrate.stop()
+        print(await scope.close(), flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(run(sys.argv[1], Path(sys.argv[2])))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,186 @@
+"""Each bound of the self-audit voids a run that exceeds it, and only that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from judge_rig import IN_TIME, SOUND, at, facts, gate, row, unseen
+
+from loaddriver.errors import ExitCode
+from loaddriver.judge import selfaudit
+from loaddriver.judge.facts import Accident
+from loaddriver.judge.schema import Summary
+from loaddriver.judge.summary import make_summary
+from loaddriver.manifests import ARCHETYPE_LABEL, WORKLOAD_LABEL
+from loaddriver.record.audit import AuditStamps
+from loaddriver.record.losses import LoadLosses
+from loaddriver.record.recorder import Observations
+from loaddriver.record.rows import build_rows
+from loaddriver.record.watching import PodSighting
+
+NOTHING_LOST = LoadLosses(0, 0)
+
+BOUNDED = {
+    "loopStallMaxSeconds",
+    "loadLatenessMaxSeconds",
+    "loadLatenessP99Seconds",
+    "clockStepMaxSeconds",
+    "harnessCpuShare",
+    "watchGaps",
+    "auditLinesLost",
+    "auditEventsLost",
+    "rowsLost",
+    "loadLost",
+}
+
+
+def summary(
+    observed: Observations | None = None, losses: LoadLosses | None = NOTHING_LOST, **more: Any
+) -> Summary:
+    gates = [gate("pods.neverBound", 0, "==")]
+    seen = [observed or unseen()]
+    rows = build_rows(seen) if observed else [row("a", 1, 3)]
+    return make_summary(facts(planned_pods=0, **more), seen, rows, gates, losses=losses)
+
+
+def unwell(**more: Any) -> dict[str, Any]:
+    return {"self_audit": replace(SOUND, **more)}
+
+
+def late(**more: float | None) -> dict[str, Any]:
+    return {"load": {**IN_TIME, **more}}
+
+
+def logged(stamps: AuditStamps | None = None, **more: Any) -> dict[str, Any]:
+    log = replace(unseen(), audit=stamps or AuditStamps(), audit_events_lost=0)
+    return {"observed": replace(log, **more)}
+
+
+def unlogged_pod() -> dict[str, Any]:
+    observed = logged()["observed"]
+    labels = {WORKLOAD_LABEL: "w", ARCHETYPE_LABEL: "web"}
+    sighting = PodSighting("load", "p", labels, at(1), deleted_micros=at(2))
+    observed.watch.pods["a"] = sighting
+    return {"observed": observed}
+
+
+def test_a_sound_harness_is_within_every_bound() -> None:
+    """And every bound has its value and its reason in the summary."""
+    made = summary()
+    assert made.verdict == "pass"
+    checks = made.self_audit
+    assert {name for name, check in checks.items() if check.bound is not None} == BOUNDED
+    assert all(check.within for check in checks.values())
+    assert all(checks[name].reason and checks[name].value is not None for name in BOUNDED)
+    assert checks["harnessCpuShare"].value == 0.02
+    assert checks["harnessCpuSecondsPerPod"].value == 2.0
+
+
+@pytest.mark.parametrize(
+    ("provoked", "check", "sentence"),
+    [
+        (
+            unwell(loop_stall_max_seconds=1.01),
+            "loopStallMaxSeconds",
+            "The longest time that the runner's event loop stood still: 1.01 seconds, at most 1",
+        ),
+        (late(maxLatenessSeconds=2.5), "loadLatenessMaxSeconds", "2.5 seconds, at most 2 may be"),
+        (late(p99LatenessSeconds=0.6), "loadLatenessP99Seconds", "0.6 seconds, at most 0.5 may be"),
+        (
+            unwell(clock_step_max_seconds=0.06),
+            "clockStepMaxSeconds",
+            "The largest step of this machine's clock: 0.06 seconds",
+        ),
+        (
+            unwell(harness_cpu_seconds=26),
+            "harnessCpuShare",
+            "CPU used by the harness itself: 0.26 share of the run's CPU, at most 0.25",
+        ),
+        (
+            {"observed": replace(unseen(), watch_gaps=1)},
+            "watchGaps",
+            "Times a watch lost its place, where the watch is the clock: 1 gap, at most 0 may be",
+        ),
+        (logged(AuditStamps(undecodable=1)), "auditLinesLost", "without their pod: 1 line,"),
+        (logged(AuditStamps(nameless=1)), "auditLinesLost", "without their pod: 1 line,"),
+        (logged(audit_restarts=1), "auditLinesLost", "without their pod: 1 line,"),
+        (logged(audit_events_lost=3), "auditEventsLost", "the log does not have: 3 events,"),
+        (unlogged_pod(), "rowsLost", "lacks although a watch saw them: 1 pod,"),
+        ({"losses": LoadLosses(1, 0)}, "loadLost", "left no line or no row: 1 request,"),
+        ({"losses": LoadLosses(0, 2)}, "loadLost", "left no line or no row: 2 requests,"),
+    ],
+)
+def test_a_value_beyond_its_bound_voids_the_run(
+    provoked: dict[str, Any], check: str, sentence: str
+) -> None:
+    """The verdict is invalid, and the sentence gives value, bound and reason."""
+    made = summary(**provoked)
+    assert (made.verdict, made.exit_code) == ("invalid", ExitCode.INVALID_RUN)
+    assert not made.self_audit[check].within
+    [said] = [each for each in made.why if sentence in each]
+    assert said.endswith(made.self_audit[check].reason)
+    assert said in made.doubts
+
+
+@pytest.mark.parametrize(
+    "at_the_bound",
+    [
+        unwell(loop_stall_max_seconds=selfaudit.LOOP_STALL.most),
+        unwell(clock_step_max_seconds=selfaudit.CLOCK_STEP.most),
+        unwell(harness_cpu_seconds=100 * selfaudit.CPU_SHARE.most),
+        late(maxLatenessSeconds=selfaudit.LATENESS_MAX.most),
+        late(p99LatenessSeconds=selfaudit.LATENESS_P99.most),
+    ],
+)
+def test_a_value_at_its_bound_is_within(at_the_bound: dict[str, Any]) -> None:
+    """A bound is the most that may be."""
+    assert summary(**at_the_bound).verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    "unmeasured",
+    [
+        {"self_audit": None},
+        late(p99LatenessSeconds=None),
+        logged(audit_events_lost=None),
+        {"losses": None},
+    ],
+)
+def test_what_nobody_measured_voids_the_run(unmeasured: dict[str, Any]) -> None:
+    """A harness that does not watch itself proves nothing."""
+    made = summary(**unmeasured)
+    assert made.verdict == "invalid"
+    assert made.why[0].startswith("The harness did not watch itself; not measured: ")
+
+
+def test_a_run_that_broke_off_is_not_blamed_for_what_it_could_not_measure() -> None:
+    """Its accident is the reason, and what was beyond a bound until then."""
+    dead = Accident(ExitCode.INFRASTRUCTURE, "kube-scheduler died.")
+    made = summary(accident=dead, self_audit=None, load={"maxLatenessSeconds": 9.0})
+    assert made.verdict == "error"
+    assert [each[:20] for each in made.why] == ["kube-scheduler died.", "The latest request o"]
+
+
+def test_gaps_of_the_watch_change_nothing_where_the_log_is_the_clock() -> None:
+    """They are shown all the same."""
+    made = summary(**logged(watch_gaps=4))
+    assert made.verdict == "pass"
+    assert (made.self_audit["watchGaps"].value, made.self_audit["watchGaps"].bound) == (4, None)
+
+
+def test_one_server_that_does_not_say_leaves_the_sum_unknown() -> None:
+    """Two logs, one count: nobody knows what was lost in all."""
+    both = [logged()["observed"], replace(logged()["observed"], audit_events_lost=None)]
+    made = make_summary(facts(planned_pods=0), both, [], [gate("pods.created", 1)])
+    assert made.audit.events_lost is None
+
+
+def test_a_p99_of_too_few_requests_is_shown_and_voids_nothing() -> None:
+    """It is their maximum then, which has a bound of its own."""
+    few = {"p99LatenessSeconds": 1.5, "maxLatenessSeconds": 1.5, "requestsSent": 99}
+    made = summary(**late(**few))
+    assert made.verdict == "pass"
+    assert made.self_audit["loadLatenessP99Seconds"].value == 1.5
+    assert summary(**late(**{**few, "requestsSent": 100})).verdict == "invalid"

@@ -1,0 +1,141 @@
+"""`loaddriver judge` and `loaddriver calibrate --from` need nothing but finished runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_rig import Run, judged, make_run
+
+from loaddriver.__main__ import main
+from loaddriver.profile import load_gates
+from loaddriver.report.results import read_summary, write_results
+
+PROFILES = Path(__file__).parents[2] / "profiles"
+GATES = """
+gates:
+  - name: create to bind, p50
+    metric: bindLatencySeconds.p50
+    op: "<="
+    limit: {limit}
+    unit: seconds
+    origin: Somebody's first guess.
+  - name: nobody waits in any cluster
+    metric: clusters.*.neverBound
+    op: "=="
+    limit: 0
+    unit: pods
+    origin: There is room for everybody.
+  - name: scheduled, against the bare run
+    metric: hopsSeconds.scheduled.p50
+    op: "<="
+    limit: 9
+    unit: times the bare run
+    ratioTo: bare
+    origin: Somebody's first guess.
+"""
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """A run in which every pod was bound."""
+    return make_run(400)
+
+
+def folder(root: Path, run: Run, name: str, *, bare: bool = True, **changes: Any) -> Path:
+    """The results of a run called `name`, with those of its bare run within."""
+    made = root / name
+    (made / "bare").mkdir(parents=True)
+    if bare:
+        write_results(made / "bare", judged(run, bare=True, bare_of=name), run.rows)
+    write_results(made, judged(run, id=name, **changes), run.rows)
+    return made
+
+
+def profiles(root: Path, limit: float = 1) -> Path:
+    """A profile of the run's name, with gates of its own."""
+    own = root / "profiles" / "dev-50"
+    own.mkdir(parents=True)
+    (own.parent / "catalog.yaml").write_text((PROFILES / "catalog.yaml").read_text())
+    (own / "profile.yaml").write_text((PROFILES / "dev-50" / "profile.yaml").read_text())
+    (own / "expect.yaml").write_text(GATES.format(limit=limit))
+    return own.parent
+
+
+def test_a_run_is_judged_again_beside_its_bare_run(run: Run, tmp_path: Path) -> None:
+    """Wildcards and ratios among its gates; the folder shows the new verdict."""
+    results = folder(tmp_path, run, "r1")
+    expect = tmp_path / "expect.yaml"
+    for limit, code, verdict in ((1000, 0, "pass"), (0.0001, 3, "fail")):
+        expect.write_text(GATES.format(limit=limit))
+        assert main(["judge", str(results), "--expect", str(expect)]) == code
+        summary = read_summary(results)
+        assert summary.verdict == verdict
+        assert summary.bare is not None
+        assert [gate.value for gate in summary.gates[1:]] == [0, 1]
+
+
+def test_without_its_bare_run_a_ratio_fails_and_says_so(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And below the verdict stands what pods waited for."""
+    expect = tmp_path / "expect.yaml"
+    expect.write_text(GATES.format(limit=1000))
+    results = folder(tmp_path, run, "r1", bare=False)
+    assert main(["judge", str(results), "--expect", str(expect)]) == 3
+    said = capsys.readouterr().err
+    assert "no bare run belongs to this run" in said
+    assert "Of all pods the slowest" in said
+
+
+def test_limits_are_set_from_finished_runs_without_starting_any(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The profile's own file is written; its contracts stay as they were."""
+    there = profiles(tmp_path)
+    runs = [folder(tmp_path, run, f"r{seed}", seed=seed) for seed in (11, 12, 13)]
+    command = ["calibrate", "dev-50", "--profiles", str(there), "--from", *map(str, runs)]
+    assert main(command) == 0
+    time, nobody, ratio = load_gates(there / "dev-50" / "expect.yaml")
+    p50 = run.summary.bind_latency_seconds.p50
+    assert isinstance(p50, float)
+    assert 1.25 * p50 <= time.limit < 1.25 * p50 + 1
+    assert "in 3 runs, seeds 11-13" in time.origin
+    assert (nobody.limit, nobody.origin) == (0, "There is room for everybody.")
+    assert (ratio.limit, ratio.ratio_to) == (1.3, "bare")
+    assert "nobody waits in any cluster: == 0 pods, kept: a contract" in capsys.readouterr().err
+
+
+def test_limits_can_be_written_beside_the_profile(run: Run, tmp_path: Path) -> None:
+    """To look at them before they count."""
+    there, out = profiles(tmp_path), tmp_path / "proposed.yaml"
+    runs = [folder(tmp_path, run, f"r{seed}", seed=seed) for seed in (11, 12, 13)]
+    command = ["calibrate", "dev-50", "--profiles", str(there), "--out", str(out), "--from"]
+    assert main([*command, *map(str, runs)]) == 0
+    assert load_gates(out)[0].limit != 1
+    assert load_gates(there / "dev-50" / "expect.yaml")[0].limit == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--runs", "2"], "--runs 2: at least 3 show a spread"),
+        (["--from", "{r1}", "{r1}"], "2 runs show no spread: 3 are the fewest"),
+        (["--from", "{r1}", "{r1}", "/nowhere"], "name the folder of a finished run"),
+    ],
+)
+def test_too_little_to_learn_from_is_a_sentence(
+    arguments: list[str],
+    said: str,
+    run: Run,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Exit code 2, and no file is touched."""
+    there = profiles(tmp_path)
+    first = str(folder(tmp_path, run, "r1"))
+    given = [argument.replace("{r1}", first) for argument in arguments]
+    assert main(["calibrate", "dev-50", "--profiles", str(there), *given]) == 2
+    assert said in capsys.readouterr().err
+    assert load_gates(there / "dev-50" / "expect.yaml")[0].limit == 1

@@ -1,0 +1,166 @@
+"""Every part of a summary has its place on the page, in the order in which people ask."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html import unescape
+
+import pytest
+from report_rig import END, GATES, START, Run, gate, judged, make_run
+from test_page import FILES
+
+from loaddriver.judge.schema import Summary
+from loaddriver.judge.side_by_side import side_by_side
+from loaddriver.judge.summary import make_summary
+from loaddriver.record.losses import LoadLosses
+from loaddriver.record.requests import RequestRow
+from loaddriver.report import soundness, view, waits
+from loaddriver.report.page import render_page
+
+KNEE = {"podsPerSecond": 83.2, "brokeAtStep": 7, "reason": "step 7 bound with p99 61.2 s"}
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    """A run in which two pods of each cluster were never bound."""
+    return make_run(2000, lost=2)
+
+
+@pytest.fixture(scope="module")
+def whole() -> Run:
+    """A run in which every pod was bound."""
+    return make_run(2000)
+
+
+def text(summary: Summary) -> str:
+    """What a reader sees, with a space wherever an element begins or ends."""
+    body = render_page(summary, FILES).partition("</style>")[2]
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def test_the_order_is_verdict_why_gates_wait_archetypes_gangs_soundness_versions(run: Run) -> None:
+    """What decides comes first, what proves it last."""
+    said = text(run.summary)
+    parts = ("Fail", "No pod was left unbound", "What pods waited for", "Gates", "Pods bound",
+             "Where the wait went", "By archetype", "By cluster", "How they began",
+             "Can it be believed?", "Versions")  # fmt: skip
+    places = [said.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_a_failed_run_says_at_the_top_what_pods_waited_for(run: Run, whole: Run) -> None:
+    """A run that passed has no such heading, but tells of its slowest pods further down."""
+    assert all(sentence in text(run.summary) for sentence in run.summary.diagnosis)
+    assert "What pods waited for" not in text(whole.summary)
+    assert "The slowest pods Of all pods the slowest" in text(whole.summary)
+
+
+def test_percentiles_stand_with_their_interval_or_as_a_bound(whole: Run) -> None:
+    """A figure without one would claim more than the pods can tell."""
+    rows = {row.name: row for row in waits.slice_rows(whole.summary.archetypes)}
+    many, few = rows["tiny-stateless"].quantiles, rows["gpu-training-small"].quantiles
+    assert many[2][1].count("\u2013") == 1
+    assert few[2] == (few[2][0], "")
+    assert few[2][0].startswith("\u2265")
+    p99 = next(tile for tile in view.tiles(whole.summary) if tile.label == "Bound within, p99")
+    assert p99.note.startswith("95\u202f% interval")
+
+
+def test_few_pods_are_no_alarm_but_unbound_ones_are(run: Run) -> None:
+    """The tile says what is missing."""
+    few = make_summary(run.facts, [], run.rows[:100], GATES)
+    tiles = {tile.label: tile for tile in view.tiles(few)}
+    assert tiles["Bound within, p99"].note == "too few: it takes 368"
+    assert not tiles["Bound within, p99"].alarming
+    slowest = next(tile for tile in view.tiles(run.summary) if tile.label == "Slowest pod")
+    assert slowest.alarming
+
+
+def test_bands_fill_their_bars(whole: Run) -> None:
+    """The parts of a bar are the whole of it, and the longest wait is the widest bar."""
+    bands = waits.band_bars(whole.summary)
+    assert [band.name for band in bands] == [
+        "All bound pods", "The middle fifth", "The slowest hundredth",
+    ]  # fmt: skip
+    assert all(
+        sum(part.percent for part in band.parts) == pytest.approx(100, abs=0.01) for band in bands
+    )
+    assert max(band.width for band in bands) == bands[2].width == 100
+
+
+def test_a_gate_for_each_shows_every_reading(run: Run) -> None:
+    """Folded up below its name."""
+    said = text(judged(run, gates=(gate("each", "clusters.*.pods", 1, "pods", ">="),)))
+    assert "each of 2 c0 1" in said
+
+
+def test_the_self_audit_shows_value_bound_and_reason_and_what_fails_first(whole: Run) -> None:
+    """Also a value that nobody measured."""
+    stalled = replace(whole.facts.self_audit, loop_stall_max_seconds=3.4)  # type: ignore[type-var]
+    summary = judged(whole, self_audit=stalled, load={"maxLatenessSeconds": 0.1})
+    first, second, *_ = soundness.check_rows(summary)
+    assert (first.value, first.bound, first.unit, first.verdict) == (
+        "3.4", "\u2264 1", "seconds", "fail",
+    )  # fmt: skip
+    assert (second.value, second.verdict) == ("\u2013", "fail")
+    assert second.reason.startswith("Not measured.")
+    assert "Steps of load are released 1.5 s ahead" in text(summary)
+
+
+def test_the_knee_has_a_section_where_the_ramp_looked_for_it(whole: Run) -> None:
+    """With its numbers under readable names."""
+    assert "The knee" in text(judged(whole, knee=KNEE))
+    assert "pods per second 83.2" in text(judged(whole, knee=KNEE))
+    assert "The knee" not in text(whole.summary)
+
+
+def test_a_bare_run_stands_beside_its_pair(whole: Run) -> None:
+    """Ratios by part and percentile; the bare run itself says what it is."""
+    bare = judged(whole, bare=True, bare_of=whole.facts.id, id="bare-1")
+    paired = make_summary(
+        whole.facts, whole.observed, whole.rows, GATES, whole.journal,
+        losses=LoadLosses(0, 0), bare=bare,
+    )  # fmt: skip
+    assert "Times the bare run bare-1" in text(paired)
+    assert ("create to bind", ["\u2013", "1\u202f\u00d7", "1\u202f\u00d7", "1\u202f\u00d7"]) in (
+        waits.ratio_rows(paired)
+    )
+    said = text(bare)
+    assert "Bare run, without BigFleet, of profile" in said
+    assert f"bare run of {whole.facts.id}" in said
+
+
+def test_anchors_on_and_off_stand_side_by_side(run: Run) -> None:
+    """Gang latency, completion, rack purity and stuck gangs of both."""
+    on, _ = side_by_side(run.summary, judged(run, anchors="off", id="other"))
+    said = text(on)
+    assert "With anchors and without" in said
+    assert "anchors on" in said
+    assert "anchors off other" in said
+    rows = dict(waits.sides(on))
+    stuck = on.gangs.count - on.gangs.complete
+    assert rows["Gangs stuck, never whole"] == [f"{stuck} of {on.gangs.count}"] * 2
+
+
+def test_a_run_of_requests_shows_requests_and_no_pods(whole: Run) -> None:
+    """Nothing is bound there, so nothing is said of binding."""
+    rows = [
+        RequestRow(
+            cluster=f"c{n % 2}", namespace="load", name=str(n), uid=str(n), archetype="web",
+            workload="w", group="", step="1", created_micros=START + n,
+            acknowledged_micros=START + n + 1_500_000, deleted_micros=None,
+            observed_until_micros=END, source="audit",
+        )
+        for n in range(400)
+    ]  # fmt: skip
+    facts = replace(whole.facts, planned_pods=0, planned_groups={}, planned_requests=400)
+    gates = [gate("acknowledged, p99", "requests.ackLatencySeconds.p99", 5)]
+    summary = make_summary(facts, [], [], gates, requests=rows, losses=LoadLosses(0, 0))
+    assert summary.verdict == "pass"
+    said = text(summary)
+    assert "400 of 400 requests were acknowledged, half of them within 1.5 s" in said
+    assert "Acknowledged within, p99" in said
+    assert "CapacityRequests" in said
+    assert "Where the wait went" not in said
+    assert "Backlog" not in said

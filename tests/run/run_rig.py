@@ -1,0 +1,74 @@
+"""A finished run's folder, as small as tests of what follows a run need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from loaddriver.demand import demand
+from loaddriver.inventory import SeedMachine, fleet_inventory
+from loaddriver.judge.facts import RunFacts
+from loaddriver.judge.schema import Summary
+from loaddriver.judge.summary import make_summary
+from loaddriver.plan import make_plan
+from loaddriver.plan_files import save_plan
+from loaddriver.profile import Profile, load_profile
+from loaddriver.record.recorder import Observations
+from loaddriver.record.tally import Deaf
+from loaddriver.record.watching import NodeSighting, WatchStamps
+from loaddriver.report.results import write_results
+from loaddriver.run.pairing import PLAN, save_nodes, save_profile
+
+PROFILES = Path(__file__).parents[2] / "profiles"
+
+
+def smoke(*overrides: str) -> Profile:
+    """The smallest profile."""
+    return load_profile("smoke", PROFILES, overrides)
+
+
+def machines(profile: Profile) -> tuple[SeedMachine, ...]:
+    """Its fleet."""
+    return fleet_inventory(profile, demand(make_plan(profile), profile.catalog))
+
+
+def summary(verdict: str = "pass", exit_code: int = 0, **more: Any) -> Summary:
+    """Of a run in which nothing happened, but for what is said of it."""
+    known: dict[str, Any] = {
+        "id": "smoke-1",
+        "profile": "smoke",
+        "seed": 1,
+        "substrate": "local",
+        "started_micros": 0,
+        "soak_started_micros": None,
+        "ended_micros": 1_000_000,
+        "planned_pods": 200,
+        "planned_groups": {},
+        "versions": {"etcd": "3.7.3"},
+        "environment": {},
+    }
+    found = make_summary(RunFacts(**{**known, **more}), [], [], smoke().gates)
+    return msgspec.structs.replace(found, verdict=verdict, exit_code=exit_code, doubts=[])
+
+
+def seen(cluster: str, ready: Sequence[str], never_ready: Sequence[str] = ()) -> Observations:
+    """A cluster in which machines became Nodes, some of which came to nothing."""
+    stamps = WatchStamps(Deaf())
+    for name in (*ready, *never_ready):
+        stamps.nodes[f"uid-{name}"] = NodeSighting(
+            name, {}, 1, ready_micros=2 if name in ready else None
+        )
+    return Observations(cluster, None, stamps, 0, 2, 0, 10)
+
+
+def finished_run(folder: Path, profile: Profile, of: Summary, nodes: Sequence[str]) -> Path:
+    """A results folder in which `nodes` served cluster c1."""
+    folder.mkdir()
+    save_profile(profile, folder)
+    save_plan(make_plan(profile), folder / PLAN)
+    save_nodes([seen("c1", nodes)], machines(profile), folder)
+    write_results(folder, of, [])
+    return folder

@@ -1,0 +1,169 @@
+"""The harness notices when it is itself the trouble: each kind is provoked."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaddriver.run import selfaudit
+from loaddriver.run.selfaudit import (
+    Heart,
+    SelfAuditor,
+    clock_offset_seconds,
+    machine_cpu_seconds,
+    own_tree_cpu_seconds,
+    tree_cpu_seconds,
+)
+
+_SCRIPT = """
+import sys, time
+for line in sys.stdin:
+    until = time.process_time() + float(line)
+    while time.process_time() < until:
+        pass
+    print("burnt", flush=True)
+"""
+
+
+class Burner:
+    """A child that uses as much CPU as it is told to."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-c", _SCRIPT]
+        self.child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.pid = self.child.pid
+
+    def burn(self, seconds: float) -> None:
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
+        self.child.stdin.write(f"{seconds}\n")
+        self.child.stdin.flush()
+        assert self.child.stdout.readline() == "burnt\n"
+
+    def end(self) -> None:
+        with self.child:
+            self.child.kill()
+
+
+@pytest.fixture
+def burner() -> Iterator[Burner]:
+    burner = Burner()
+    yield burner
+    burner.end()
+
+
+@asynccontextmanager
+async def watching(auditor: SelfAuditor) -> AsyncIterator[None]:
+    task = asyncio.create_task(auditor.watch())
+    await asyncio.sleep(0.3)
+    yield
+    await asyncio.sleep(0.3)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def burn(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+async def test_an_event_loop_that_stands_still_is_noticed(burner: Burner) -> None:
+    auditor = SelfAuditor(own_tree_cpu_seconds)
+    auditor.begin(burner.pid)
+    async with watching(auditor):
+        time.sleep(0.6)  # noqa: ASYNC251 - this is the stall
+    seen = auditor.end()
+    assert seen is not None
+    assert seen.loop_stalls >= 1
+    assert seen.loop_stall_max_seconds >= 0.45
+
+
+async def test_a_clock_that_is_set_while_measuring_is_noticed(
+    burner: Burner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auditor = SelfAuditor(own_tree_cpu_seconds)
+    auditor.begin(burner.pid)
+    real = time.time
+    async with watching(auditor):
+        monkeypatch.setattr(time, "time", lambda: real() - 3)
+    seen = auditor.end()
+    assert seen is not None
+    assert seen.clock_step_max_seconds == pytest.approx(3, abs=0.05)
+
+
+def test_what_runner_and_load_use_is_the_harness_and_the_rest_is_the_run(burner: Burner) -> None:
+    auditor, other = SelfAuditor(own_tree_cpu_seconds), Burner()
+    auditor.begin(burner.pid)
+    burn(0.2)
+    burner.burn(0.2)
+    other.burn(0.6)
+    other.end()
+    seen = auditor.end()
+    assert seen is not None
+    assert seen.harness_cpu_seconds >= 0.35
+    assert seen.run_cpu_seconds >= seen.harness_cpu_seconds + 0.5
+    assert seen.harness_cpu_share is not None
+    assert 0 < seen.harness_cpu_share < 1
+
+
+async def test_what_the_load_used_counts_although_it_has_ended(burner: Burner) -> None:
+    auditor = SelfAuditor(own_tree_cpu_seconds)
+    auditor.begin(burner.pid)
+    burner.burn(0.4)
+    async with watching(auditor):
+        burner.end()
+    seen = auditor.end()
+    assert seen is not None
+    assert seen.harness_cpu_seconds >= 0.35
+
+
+def test_before_the_load_there_is_nothing_to_say() -> None:
+    assert SelfAuditor(own_tree_cpu_seconds).end() is None
+
+
+async def test_watching_costs_less_than_half_a_hundredth_of_a_core() -> None:
+    """Measured over many beats without their pauses, which cost nothing."""
+    heart, beats = Heart(), 2000
+    started = time.process_time()
+    for _ in range(beats):
+        heart.beat(time.monotonic(), clock_offset_seconds())
+    per_beat = (time.process_time() - started) / beats
+    assert per_beat < 0.005 * selfaudit.BEAT_SECONDS
+
+
+@given(st.lists(st.floats(0, 5), min_size=1, max_size=30))
+def test_the_longest_lateness_is_the_one_that_is_shown(pauses: list[float]) -> None:
+    heart, now = Heart(), 0.0
+    heart.beat(now, None)
+    for pause in pauses:
+        now += selfaudit.BEAT_SECONDS + pause
+        heart.beat(now, None)
+    assert heart.stall_max_seconds == pytest.approx(max(pauses), abs=1e-6)
+    assert heart.clock_step_max_seconds == 0
+
+
+def test_a_tree_includes_children_and_what_ended_below_them() -> None:
+    burner, before = Burner(), own_tree_cpu_seconds()
+    burner.burn(0.4)
+    assert tree_cpu_seconds(psutil.Process(burner.pid)) >= 0.35
+    assert own_tree_cpu_seconds() - before >= 0.35
+    burner.end()
+    assert own_tree_cpu_seconds() - before >= 0.35
+
+
+def test_the_machine_as_a_whole_used_at_least_what_we_used() -> None:
+    before = machine_cpu_seconds()
+    burn(0.3)
+    assert machine_cpu_seconds() - before >= 0.2

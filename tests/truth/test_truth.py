@@ -1,0 +1,225 @@
+"""Whether the harness can be believed: what is done to a run shows in it, as much as it was done.
+
+Real control planes throughout. A truth that does not hold is a fault of the measurement.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from slow_binding import SlowBinding, is_held_up
+from truth_rig import (
+    BINDING_DELAY_SECONDS,
+    CONFIGURE_DELAY_SECONDS,
+    CREATE_DELAY_SECONDS,
+    HOPELESS,
+    HOPELESS_WORKLOAD,
+    Truth,
+    WatchedTruth,
+    add_hopeless_pods,
+    found_room,
+    interval,
+    median_hop,
+    slower_machines,
+    waited_for_node,
+    waited_throughout,
+)
+
+from controlplane.request import Binaries
+from loaddriver.errors import ExitCode
+from loaddriver.judge.percentiles import AtLeast, Quantile, least
+from loaddriver.judge.sections import (
+    hops_section,
+    nodes_section,
+    placement,
+    pods_section,
+    slice_of,
+)
+from loaddriver.judge.timeline import make_timeline
+from loaddriver.record.hops import HOPS
+from loaddriver.record.journal import read_journals
+from loaddriver.record.nodes import node_lives
+from loaddriver.record.rows import PodRow, build_rows
+
+pytestmark = [pytest.mark.truth, pytest.mark.timeout(600)]
+
+# Twice what a late request may be.
+STARVED_SECONDS = 4.0
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Truth]:
+    """Starts a run of the truth profile; each has results of its own."""
+
+    def started(*arguments: str) -> Truth:
+        return Truth(tmp_path_factory.mktemp("truth"), *arguments)
+
+    return started
+
+
+@pytest.fixture(scope="session")
+def watched(tmp_path_factory: pytest.TempPathFactory, binaries: Binaries) -> WatchedTruth:
+    """A run, and what a second recorder made of it that loses every hundredth watch event."""
+    assert binaries
+    return WatchedTruth(tmp_path_factory.mktemp("truth"))
+
+
+@pytest.fixture(scope="session")
+def plain(start: Callable[..., Truth]) -> Truth:
+    """The run that others are compared with: nothing was done to it."""
+    return start().finished()
+
+
+@pytest.fixture(scope="session")
+def again(start: Callable[..., Truth]) -> Truth:
+    """The same build, profile and seed once more."""
+    return start().finished()
+
+
+@pytest.fixture(scope="session")
+def slow_binding(tmp_path_factory: pytest.TempPathFactory, binaries: Binaries) -> Iterator[Truth]:
+    """A run with half of its bindings held up on their way to the API server."""
+    with SlowBinding(
+        tmp_path_factory.mktemp("slow"), binaries.kube_scheduler, BINDING_DELAY_SECONDS
+    ) as slow:
+        run = Truth(tmp_path_factory.mktemp("truth"), "--binaries", str(slow.binaries))
+        yield run.finished()
+
+
+@pytest.fixture(scope="session")
+def slow_provider(start: Callable[..., Truth]) -> Truth:
+    """The same plan, with machines that take longer to be created and to be configured."""
+    return start(*slower_machines()).finished()
+
+
+@pytest.fixture(scope="session")
+def hopeless(start: Callable[..., Truth]) -> Truth:
+    """A run in whose soak some pods came that no machine can ever hold."""
+    run = start()
+    run.await_line("  soak")
+    add_hopeless_pods(run)
+    return run.finished()
+
+
+@pytest.mark.parametrize("of", [found_room, waited_throughout])
+def test_a_late_binding_is_the_schedulers_and_nobody_elses(
+    slow_binding: Truth, of: Callable[[Sequence[PodRow]], list[PodRow]]
+) -> None:
+    """Pods whose binding is held up for three seconds have a `scheduled` that much longer, within a
+    tenth, than the others of their run, and all other hops as these have them. It is so for pods
+    that found room and for those that waited for a node.
+    """
+    rows = of(slow_binding.rows)
+    late = [row for row in rows if is_held_up(row.name)]
+    prompt = [row for row in rows if not is_held_up(row.name)]
+    assert min(len(late), len(prompt)) >= 30
+    grown = growth(prompt, late)
+    assert grown["scheduled"] == pytest.approx(BINDING_DELAY_SECONDS, rel=0.1)
+    others = {hop: grown[hop] for hop in HOPS if hop != "scheduled"}
+    assert others == pytest.approx(dict.fromkeys(others, 0), abs=BINDING_DELAY_SECONDS / 10)
+
+
+def test_a_slow_provider_is_seen_where_it_is_slow(plain: Truth, slow_provider: Truth) -> None:
+    """Delays in creating and in configuring a machine appear in `provisioned` and in `nodeReady`,
+    each as itself, within a tenth.
+    """
+    before, after = waited_throughout(plain.rows), waited_throughout(slow_provider.rows)
+    assert min(len(before), len(after)) > 50
+    grown = growth(before, after)
+    assert grown["provisioned"] == pytest.approx(CREATE_DELAY_SECONDS, rel=0.1)
+    assert grown["nodeReady"] == pytest.approx(CONFIGURE_DELAY_SECONDS, rel=0.1)
+    most = CREATE_DELAY_SECONDS / 10
+    assert grown["seen"] == pytest.approx(0, abs=most)
+    assert grown["rolledUp"] == pytest.approx(0, abs=most)
+    assert grown["scheduled"] == pytest.approx(0, abs=most)
+
+
+def growth(before: Sequence[PodRow], after: Sequence[PodRow]) -> dict[str, float]:
+    """By how many seconds the median of each hop has grown."""
+    return {hop: median_hop(after, hop) - median_hop(before, hop) for hop in HOPS}
+
+
+def test_pods_that_never_bind_make_the_result_worse(hopeless: Truth) -> None:
+    """Each of them raises every quantile or leaves it, and enough of them leave only a bound."""
+    never = [row for row in hopeless.rows if row.workload == HOPELESS_WORKLOAD]
+    others = [row for row in hopeless.rows if row.workload != HOPELESS_WORKLOAD]
+    assert len(never) == HOPELESS
+    assert all(row.bound_micros is None for row in never)
+    steps = [
+        slice_of([*others, *never[:count]]).bind_latency_seconds for count in range(HOPELESS + 1)
+    ]
+    for quantile in ("p50", "p90", "p99", "max"):
+        values = [size(getattr(step, quantile)) for step in steps]
+        assert values == sorted(values), quantile
+    assert isinstance(steps[-1].p99, AtLeast)
+    assert hopeless.whole.bind_latency_seconds == steps[-1]
+
+
+def size(quantile: Quantile) -> tuple[bool, float]:
+    """For comparing: a bound is worse than any number, and a higher bound worse than a lower."""
+    return isinstance(quantile, AtLeast), least(quantile) or 0.0
+
+
+def test_what_the_watch_loses_changes_no_number(watched: WatchedTruth) -> None:
+    """Every stamp of every pod, and all that is computed from them, is the same to the microsecond
+    for a recorder that never received one in a hundred watch events.
+    """
+    assert watched.dropped >= 5
+    observed, summary = watched.observed, watched.run.whole
+    journal = read_journals([watched.run.folder / "logs" / "machines.jsonl"])
+    rows = build_rows([observed], journal)
+    assert [timeless(row) for row in rows] == [timeless(row) for row in watched.run.rows]
+    assert slice_of(rows).bind_latency_seconds == summary.bind_latency_seconds
+    assert hops_section(rows) == summary.hops_seconds
+    assert placement(rows) == summary.placement
+    assert pods_section(summary.pods.planned, rows) == summary.pods
+    lives = [life for of_name in node_lives(observed).values() for life in of_name]
+    timeline = make_timeline(rows, lives, ended_micros(watched.run))
+    assert timeline == summary.timeline
+    assert nodes_section(lives, timeline) == summary.nodes
+
+
+def timeless(row: PodRow) -> PodRow:
+    """Without the moment at which the two recorders were told to stop."""
+    return replace(row, observed_until_micros=0)
+
+
+def ended_micros(run: Truth) -> int:
+    """The end of the run as its summary has it."""
+    spans = run.whole.run
+    return round((spans.started_unix_seconds + spans.duration_seconds) * 1e6)
+
+
+def test_a_starved_driver_voids_its_run(start: Callable[..., Truth]) -> None:
+    """A driver that gets no CPU for seconds sends late; what was measured is not the plan."""
+    run = start()
+    run.await_line("  soak")
+    (locust,) = (process for process in run.processes() if "locust" in process.cmdline())
+    for _ in range(3):
+        locust.send_signal(signal.SIGSTOP)
+        time.sleep(STARVED_SECONDS)
+        locust.send_signal(signal.SIGCONT)
+        time.sleep(1)
+    run.finished()
+    assert run.code == ExitCode.INVALID_RUN, run.output
+    assert run.whole.verdict == "invalid"
+    assert any("late" in sentence for sentence in run.whole.why), run.whole.why
+
+
+@pytest.mark.parametrize("portion", [0.5, 0.99])
+@pytest.mark.parametrize("of", [found_room, waited_for_node])
+def test_two_runs_of_one_build_agree(
+    plain: Truth, again: Truth, of: Callable[[Sequence[PodRow]], list[PodRow]], portion: float
+) -> None:
+    """Same build, profile and seed: the plan is the same to the byte, and so are median and p99 of
+    the waits, as far as either run can know them.
+    """
+    assert {plain.whole.verdict, again.whole.verdict} == {"pass"}
+    plans = [(run.folder / "plan.jsonl").read_bytes() for run in (plain, again)]
+    assert plans[0] == plans[1]
+    (low, high), (other_low, other_high) = (interval(of(r.rows), portion) for r in (plain, again))
+    assert max(low, other_low) <= min(high, other_high), ((low, high), (other_low, other_high))

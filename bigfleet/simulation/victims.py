@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from bigfleet.engine.decision import ActionKind
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState
@@ -23,8 +25,8 @@ class Victims:
         """Sentences about needs that have more machines emptied while they forget one that is being
         emptied for them already.
 
-        A need may give one up to a higher priority, or when it is covered without it; and one that
-        was gone in between begins anew.
+        A need may give one up to a higher priority, or when it is covered without it, and a gang
+        when it gathers in another domain; a need that was gone in between begins anew.
         """
         self._of = {key: self._of.get(key, set()) for key in thought.keys}
         short = {shortfall.need for shortfall in thought.decision.shortfalls}
@@ -36,9 +38,9 @@ class Victims:
                 if _has_left(thought, rows.get(name)):
                     self._of[key].discard(name)
                 elif not _is_kept(thought, rows[name], need):
-                    if need in taking:
+                    if need in taking and not _gathers_elsewhere(thought, rows[name], need):
                         yield f"{name} is being emptied for {key}, which has more emptied"
-                    elif need not in short:
+                    if need in taking or need not in short:
                         self._of[key].discard(name)
         for action in orders:
             self._of[thought.keys[action.need]].add(thought.machine_id(action.row))
@@ -54,6 +56,16 @@ class Victims:
 def _has_left(thought: Thought, row: int | None) -> bool:
     """Whether the machine is being emptied no more."""
     return row is None or thought.fleet.state[row] != MachineState.DRAINING
+
+
+def _gathers_elsewhere(thought: Thought, row: int, need: int) -> bool:
+    """Whether the need is a gang whose machines are now in another domain than the machine's."""
+    fleet, same_key = thought.fleet, thought.demand.needs[need].profile.same_key
+    if same_key is None:
+        return False
+    held = np.flatnonzero(thought.decision.claimed_by == need)
+    homes = {fleet.flavours[fleet.flavour[each]].labels.get(same_key) for each in held.tolist()}
+    return fleet.flavours[fleet.flavour[row]].labels.get(same_key) not in homes
 
 
 def _is_kept(thought: Thought, row: int, need: int) -> bool:

@@ -26,16 +26,20 @@ from bigfleet.api.kube.client import KubeClient
 from controlplane.request import request_from
 from kind.engine import Engine, find_engine
 from kind.errors import KindError
+from loaddriver.errors import ExitCode
 from loaddriver.substrates.base import RoleSpec, SubstrateError
 from loaddriver.substrates.kind.layout import kind_name
 from loaddriver.substrates.kind.substrate import KindSubstrate
 from loaddriver.substrates.kind.supplies import Supplies, obtain
+from loaddriver.substrates.runlock import current_holder, machine_lock_path
 from loaddriver.substrates.runscope import RunScope
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 
 # Only a failing test waits this long: images may have to be built, other runs may go first.
 PATIENCE_SECONDS = 900.0
+ATTEMPTS = 5
+BUSY = "another measuring run is under way"
 LIST_INDEX = re.compile(r"\[\d+\]")
 
 
@@ -72,10 +76,8 @@ def test_the_same_plan_reads_the_same_on_kind_and_on_local(tmp_path: Path, engin
     """
     summaries, plans = {}, {}
     for substrate in ("kind", "local"):
-        run = Scaletest(
-            tmp_path / substrate, "smoke", "--set", "clusters=2", "--substrate", substrate
-        )
-        assert run.exit_code(RUN_SECONDS) == 0, run.output
+        run = played(tmp_path / substrate, "--set", "clusters=2", "--substrate", substrate)
+        assert run.child.returncode == 0, run.output
         summaries[substrate] = run.summary()
         plans[substrate] = (run.folder / "plan.jsonl").read_bytes()
         assert left_of(run.folder.name, engine, "c1", "c2") == []
@@ -91,6 +93,17 @@ def test_the_same_plan_reads_the_same_on_kind_and_on_local(tmp_path: Path, engin
         assert set(summary["audit"]["boundBy"]) == {"scheduler"}
         assert summary["run"]["environment"]["clock"] == "this machine's"
     assert summaries["kind"]["run"]["environment"]["bigfleetRoles"] == "pods"
+
+
+def played(results: Path, *arguments: str) -> Scaletest:
+    """A finished run of smoke; made again where this machine was busy with something else."""
+    for attempt in range(ATTEMPTS):
+        eventually(lambda: current_holder(machine_lock_path()) is None)
+        run = Scaletest(results / str(attempt), "smoke", *arguments)
+        code = run.exit_code(PATIENCE_SECONDS)
+        if code != ExitCode.INVALID_RUN and BUSY not in run.output:
+            break
+    return run
 
 
 def shape(summary: dict[str, Any]) -> set[str]:
@@ -185,6 +198,7 @@ async def test_a_component_that_dies_is_named_with_all_that_was_found(
             "kube-scheduler" in each["involvedObject"].get("name", "") for each in events["items"]
         )
         assert list(death.bundle.rglob("journal.log"))
+        assert "systemd" in (tmp_path / "logs/a/node.log").read_text()
         assert str(death.bundle) in death.sentence
     finally:
         await substrate.stop()

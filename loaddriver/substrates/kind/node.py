@@ -39,6 +39,10 @@ class Node:
             self._engine.run, "cp", source, str(to), timeout_seconds=_COPY_SECONDS
         )
 
+    async def output(self) -> str:
+        """What the node itself wrote, from its first process on. Raises KindError."""
+        return await self._run("logs")
+
     async def runs(self) -> bool:
         """Whether the container is there and running."""
         try:

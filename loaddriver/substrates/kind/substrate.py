@@ -228,8 +228,9 @@ class KindSubstrate:
 
     async def _fetch_logs(self, cluster: KindCluster) -> None:
         """Into the places where a local run has them; what cannot be had is left out."""
-        copy = cluster.layout.data / "pod-logs"
+        copy, log = cluster.layout.data / "pod-logs", cluster.layout.cluster_logs / "node.log"
         with suppress(KindError, OSError):
+            await asyncio.to_thread(log.write_text, await cluster.node.output())
             await cluster.node.copy_out(_POD_LOGS, copy)
             elsewhere = f"{cluster.layout.cluster}/pods"
             await asyncio.to_thread(

@@ -94,6 +94,10 @@ test-containers: setup ## Test the images as real containers
 truth: setup ## Hold what runs report against what really happened
 	@$(BIN)/pytest -q -m truth tests/truth
 
+.PHONY: explore
+explore: setup ## Let the simulation look for broken rules, 750 seeds of faults
+	@$(BIN)/python -m bigfleet.simulation explore
+
 PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto)
 .PHONY: stubs
 stubs: setup ## Generate the wire stubs again after a .proto changed

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from controlplane.request import request_from
+from loaddriver.commands.running import ended_by_signals
 from loaddriver.substrates.kind.substrate import KindSubstrate
 from loaddriver.substrates.kind.supplies import obtain
 from loaddriver.substrates.runscope import RunScope
@@ -29,6 +30,6 @@ async def run(run_id: str, directory: Path) -> None:
 
 if __name__ == "__main__":
     try:
-        asyncio.run(run(sys.argv[1], Path(sys.argv[2])))
-    except KeyboardInterrupt:
+        asyncio.run(ended_by_signals(run(sys.argv[1], Path(sys.argv[2]))))
+    except asyncio.CancelledError:
         sys.exit(130)

@@ -19,6 +19,7 @@ from kind.engine import Engine
 from kind.errors import KindError
 from kind.host import FORWARDING, alone_on_host, restore_host_settings, starting_on_host
 from kind.nameservice import require_name_service
+from kind.network import NETWORK, ensure_network
 from kind.setup import Setup, Tools
 
 _READY_SECONDS = 180
@@ -26,8 +27,6 @@ _LOAD_SECONDS = 300.0
 _DELETE_SECONDS = 120.0
 _LOGS_SECONDS = 120.0
 _PROGRESS_SECONDS = 15.0
-# kind gives its engine network this name.
-_NETWORK = "kind"
 
 
 def create(
@@ -53,6 +52,7 @@ def create(
     ):
         file.write(config)
         file.flush()
+        ensure_network(setup.tools.engine, setup.tools.host_state.with_name("network.lock"))
         _run_kind_logged(
             setup.tools,
             f"making the kind cluster {name}",
@@ -104,7 +104,7 @@ def put_back(tools: Tools) -> tuple[str, ...]:
         if not alone or clusters(tools):
             return ()
         with suppress(KindError):  # something else uses it, or it never was
-            tools.engine.run("network", "rm", _NETWORK)
+            tools.engine.run("network", "rm", NETWORK)
         # Other containers would lose their way out.
         leave = FORWARDING if tools.engine.run("ps", "--quiet").strip() else ()
         return restore_host_settings(tools.host_state, leave=leave)

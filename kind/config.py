@@ -67,7 +67,8 @@ def _control_plane(config: dict[str, Any]) -> dict[str, Any]:
 
 def _mount(mount: Mount) -> dict[str, object]:
     return {
-        "hostPath": str(mount.host_path),
+        # kind runs in a directory of its own, where a relative path would mean another place.
+        "hostPath": str(mount.host_path.absolute()),
         "containerPath": mount.container_path,
         "readOnly": mount.read_only,
     }

@@ -113,9 +113,9 @@ def shape(summary: dict[str, Any]) -> set[str]:
     return {LIST_INDEX.sub("[]", path) for path in known if path.startswith(parts)}
 
 
-def verdicts(summary: dict[str, Any]) -> list[tuple[str, Any, bool]]:
+def verdicts(summary: dict[str, Any]) -> list[tuple[str, Any, str]]:
     """What was asked of the run, and whether it held."""
-    return [(gate["name"], gate["limit"], gate["passed"]) for gate in summary["gates"]]
+    return [(gate["name"], gate["limit"], gate["verdict"]) for gate in summary["gates"]]
 
 
 class Runner:

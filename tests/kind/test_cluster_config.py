@@ -55,6 +55,12 @@ def test_a_callers_patches_are_added_to_those_of_the_image(image: NodeImage) -> 
     assert ("ClusterConfiguration" in patches(loaded)) == image.air_gapped
 
 
+def test_a_relative_mount_means_the_callers_directory() -> None:
+    """The tools that read the config run elsewhere."""
+    [node] = config(KINDS_OWN, mounts=[Mount(Path("results/logs"), "/logs")])["nodes"]
+    assert node["extraMounts"][0]["hostPath"] == str(Path.cwd() / "results/logs")
+
+
 def test_mounts_go_to_the_control_plane_alone() -> None:
     mount = Mount(Path("/run/audit"), "/var/log/audit", read_only=False)
     control_plane, *workers = config(KINDS_OWN, SEVERAL_NODES, mounts=[mount])["nodes"]

@@ -170,7 +170,9 @@ def _probes(workload: Workload) -> dict[str, Any]:
 
 
 def _service(workload: Workload) -> Manifest:
-    """Found by name from inside, at the node's own ports from outside."""
+    """Found by name from inside, at the node's own ports from outside; ready or not, as a local
+    process is: who dials it finds out by itself.
+    """
     ports = [
         {
             "name": port.name,
@@ -180,7 +182,12 @@ def _service(workload: Workload) -> Manifest:
         }
         for port in workload.ports
     ]
-    spec = {"type": "NodePort", "selector": _labels(workload), "ports": ports}
+    spec = {
+        "type": "NodePort",
+        "publishNotReadyAddresses": True,
+        "selector": _labels(workload),
+        "ports": ports,
+    }
     return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(workload), "spec": spec}
 
 

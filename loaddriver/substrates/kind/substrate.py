@@ -143,7 +143,10 @@ class KindSubstrate:
         return Death(exit.component, exit.returncode, log_path, last_lines(log_path), bundle)
 
     async def stop(self) -> None:
-        """Fetch the logs of all pods, then remove all clusters. Raises SubstrateError."""
+        """Fetch the logs of all pods, then remove all clusters. Raises SubstrateError.
+
+        Harmless when called twice.
+        """
         await self._vitals.stop()
         clusters, self._clusters = self._clusters.values(), {}
         record, self._record = self._record, None
@@ -152,6 +155,9 @@ class KindSubstrate:
         # kind may still be making a cluster, whose container then answers nobody.
         await asyncio.to_thread(end_processes, self._run_id, _END_SECONDS)
         await asyncio.gather(*(self._fetch_logs(c) for c in clusters if c.answers))
+        scene = self._vitals.scene
+        if scene is not None and not self._bundle(scene).exists():
+            await self._gather(scene)  # the run ended before anybody could hear of it
         for cluster in clusters:
             await cluster.close()
         environment = self._supplies.setup.tools.engine.environment
@@ -219,12 +225,14 @@ class KindSubstrate:
         lines = last_lines(self._log_directory / f"{component}.log")
         return "\n  its last lines:" + "".join(f"\n    {line}" for line in lines or ("(none)",))
 
+    def _bundle(self, cluster: KindCluster) -> Path:
+        return self._log_directory / "bundle" / cluster.layout.cluster
+
     async def _gather(self, cluster: KindCluster) -> Path:
-        bundle = self._log_directory / "bundle" / cluster.layout.cluster
         await self._fetch_logs(cluster)
         export = partial(kind.cluster.export_logs, self._tools, cluster.layout.kind_name)
-        await write_bundle(bundle, cluster.get, export)
-        return bundle
+        await write_bundle(self._bundle(cluster), cluster.get, export)
+        return self._bundle(cluster)
 
     async def _fetch_logs(self, cluster: KindCluster) -> None:
         """Into the places where a local run has them; what cannot be had is left out."""

@@ -44,6 +44,11 @@ class Vitals:
         """Wait for the first that was not; later calls return the same."""
         return await asyncio.shield(self._first)
 
+    @property
+    def scene(self) -> KindCluster | None:
+        """Where that was, as soon as it is known."""
+        return self._first.result()[0] if self._first.done() else None
+
     async def stop(self) -> None:
         """Look no more."""
         for task in self._tasks:

@@ -1,0 +1,29 @@
+"""The network that all kind clusters on an engine share."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+from kind.engine import Engine
+from kind.errors import KindError
+
+# kind gives its engine network this name.
+NETWORK = "kind"
+
+
+def ensure_network(engine: Engine, lock: Path) -> None:
+    """Makes it where podman has none: two clusters that start at once would both try, and kind
+    takes the refusal of the second as a failure. With Docker kind sorts that out by itself.
+
+    Whoever has the lock file locked looks first. Raises KindError.
+    """
+    if engine.name != "podman":
+        return
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            engine.run("network", "inspect", NETWORK)
+        except KindError:
+            engine.run("network", "create", "--driver=bridge", NETWORK)

@@ -85,9 +85,9 @@ class Workload:
 def workload_objects(workload: Workload) -> Iterator[Manifest]:
     """Everything it needs, in the order in which it is applied."""
     if workload.api_account is None:
-        yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(workload)}
+        yield service_account(workload)
     if workload.ports:
-        yield _service(workload)
+        yield service(workload)
     kind = "StatefulSet" if workload.keeps_state else "Deployment"
     spec: dict[str, Any] = {
         "replicas": 1,
@@ -169,7 +169,12 @@ def _probes(workload: Workload) -> dict[str, Any]:
     }
 
 
-def _service(workload: Workload) -> Manifest:
+def service_account(workload: Workload) -> Manifest:
+    """One of its own, without any rights."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(workload)}
+
+
+def service(workload: Workload) -> Manifest:
     """Found by name from inside, at the node's own ports from outside; ready or not, as a local
     process is: who dials it finds out by itself.
     """

@@ -15,7 +15,13 @@ from loaddriver.substrates.applying import Manifest, apply, path_of
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.kind.addresses import NodeAddress
 from loaddriver.substrates.kind.layout import HARNESS_NAMESPACE, NODE_PORTS, service_host
-from loaddriver.substrates.kind.manifests import Port, Workload, pod_template, workload_objects
+from loaddriver.substrates.kind.manifests import (
+    Port,
+    Workload,
+    pod_template,
+    service,
+    service_account,
+)
 from loaddriver.substrates.ports import LOOPBACK
 
 _INPOD = Path(__file__).with_name("inpod")
@@ -24,7 +30,8 @@ _SERVER, _CLIENT = "service-proof", "service-proof-client"
 _PORT = Port("http", 8080, NODE_PORTS[-1])
 _PROOF_SECONDS = 90.0
 _LOOK_SECONDS = 0.2
-_AT_ONCE = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
+# Gone with the answer: what is looked after from then on must not have it still.
+_AT_ONCE = {"gracePeriodSeconds": 0}
 
 
 class _Terminated(msgspec.Struct, rename="camel"):
@@ -56,11 +63,13 @@ async def prove_services(
     Both must get a body that nobody else can know. SubstrateError says what came instead.
     """
     body = secrets.token_hex(16)
-    server, asker = _server(cluster, image, body), _client_pod(cluster, image, body)
-    objects = [*workload_objects(server), _account(), asker]
+    server, asker = _server(cluster, image, body), _asker(cluster, image, body)
+    asking = _pod(asker)
+    accounts = (service_account(server), service_account(asker))
+    objects = [*accounts, service(server), _pod(server), asking]
     await apply(client, objects)
     try:
-        await _await_success(client, cluster, path_of(asker))
+        await _await_success(client, cluster, path_of(asking))
         await _ask_from_here(cluster, f"http://{LOOPBACK}:{address.published[_PORT.node]}/", body)
     finally:
         for manifest in objects:
@@ -103,24 +112,23 @@ def _server(cluster: str, image: str, body: str) -> Workload:
     return _workload(cluster, _SERVER, image, ("answer.py", body, str(_PORT.container)), _PORT)
 
 
-def _client_pod(cluster: str, image: str, body: str) -> Manifest:
+def _asker(cluster: str, image: str, body: str) -> Workload:
     url = f"http://{service_host(_SERVER, HARNESS_NAMESPACE)}:{_PORT.container}/"
-    asker = _workload(cluster, _CLIENT, image, ("ask.py", url, body, f"{_PROOF_SECONDS:g}"))
-    template: dict[str, Any] = pod_template(asker)
+    return _workload(cluster, _CLIENT, image, ("ask.py", url, body, f"{_PROOF_SECONDS:g}"))
+
+
+def _pod(workload: Workload) -> Manifest:
+    """A Pod of no controller's, which says at its end why it failed."""
+    template: dict[str, Any] = pod_template(workload)
     [container] = template["spec"]["containers"]
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
-    template["spec"]["restartPolicy"] = "Never"
+    identity = {"name": workload.name, "namespace": workload.namespace}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": _CLIENT, "namespace": HARNESS_NAMESPACE, **template["metadata"]},
-        "spec": template["spec"],
+        "metadata": {**identity, **template["metadata"]},
+        "spec": {**template["spec"], "restartPolicy": "Never"},
     }
-
-
-def _account() -> Manifest:
-    metadata = {"name": _CLIENT, "namespace": HARNESS_NAMESPACE}
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
 
 
 def _workload(cluster: str, name: str, image: str, call: tuple[str, ...], *ports: Port) -> Workload:

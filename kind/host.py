@@ -72,6 +72,14 @@ def save_host_settings(state: Path, root: Path = Path("/")) -> None:
 
     What an earlier call of the same boot kept stays: it is older than any change.
     """
+    state.parent.mkdir(parents=True, exist_ok=True)
+    # One at a time: of two that begin together, one makes the folder and the other finds it there.
+    with state.with_suffix(".saving").open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _save(state, root)
+
+
+def _save(state: Path, root: Path) -> None:
     settings = root / "proc/sys"
     boot = _read(settings / _BOOT_ID)
     if _kept(state).get("boot") == boot:
@@ -82,8 +90,7 @@ def save_host_settings(state: Path, root: Path = Path("/")) -> None:
         "values": {n: v for n in SETTINGS if (v := _read(settings / n)) is not None},
         "madeModulesFolder": _made(folder),
     }
-    state.parent.mkdir(parents=True, exist_ok=True)
-    draft = state.with_suffix(f".draft-{os.getpid()}")  # others may be starting too
+    draft = state.with_suffix(".draft")
     draft.write_text(json.dumps(kept, indent=2), encoding="utf-8")
     os.replace(draft, state)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,23 @@ def test_a_second_cluster_does_not_take_changed_settings_for_the_hosts_own(
     save_host_settings(state, host)
     restore_host_settings(state, host)
     assert value(host, "kernel/panic") == "0"
+
+
+def test_clusters_that_start_together_leave_no_folder_behind(host: Path, state: Path) -> None:
+    """Whoever comes second must not believe that the folder was always there."""
+    together = threading.Barrier(4)
+
+    def save() -> None:
+        together.wait()
+        save_host_settings(state, host)
+
+    for _ in range(20):
+        with ThreadPoolExecutor() as pool:
+            for start in [pool.submit(save) for _ in range(4)]:
+                start.result()
+        assert (host / "lib/modules").is_dir()
+        restore_host_settings(state, host)
+        assert not (host / "lib/modules").exists()
 
 
 def test_what_an_earlier_boot_left_behind_is_not_written(host: Path, state: Path) -> None:

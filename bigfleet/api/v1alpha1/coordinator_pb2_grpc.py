@@ -39,6 +39,11 @@ class CoordinatorStub:
                 request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ShardReport.SerializeToString,
                 response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ReportAck.FromString,
                 _registered_method=True)
+        self.ResolveCluster = channel.unary_unary(
+                '/bigfleet.v1alpha1.Coordinator/ResolveCluster',
+                request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ResolveClusterRequest.SerializeToString,
+                response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ResolveClusterResponse.FromString,
+                _registered_method=True)
         self.AssignDomain = channel.unary_unary(
                 '/bigfleet.v1alpha1.Coordinator/AssignDomain',
                 request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.AssignDomainRequest.SerializeToString,
@@ -59,6 +64,16 @@ class CoordinatorStub:
                 request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.JoinRaftClusterRequest.SerializeToString,
                 response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.JoinRaftClusterResponse.FromString,
                 _registered_method=True)
+        self.LeaveRaftCluster = channel.unary_unary(
+                '/bigfleet.v1alpha1.Coordinator/LeaveRaftCluster',
+                request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.LeaveRaftClusterRequest.SerializeToString,
+                response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.LeaveRaftClusterResponse.FromString,
+                _registered_method=True)
+        self.SetQuota = channel.unary_unary(
+                '/bigfleet.v1alpha1.Coordinator/SetQuota',
+                request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.SetQuotaRequest.SerializeToString,
+                response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.SetQuotaResponse.FromString,
+                _registered_method=True)
         self.SnapshotSave = channel.unary_stream(
                 '/bigfleet.v1alpha1.Coordinator/SnapshotSave',
                 request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.SnapshotSaveRequest.SerializeToString,
@@ -73,6 +88,11 @@ class CoordinatorStub:
                 '/bigfleet.v1alpha1.Coordinator/ListDomainAssignments',
                 request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListDomainAssignmentsRequest.SerializeToString,
                 response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListDomainAssignmentsResponse.FromString,
+                _registered_method=True)
+        self.ListClusterAssignments = channel.unary_unary(
+                '/bigfleet.v1alpha1.Coordinator/ListClusterAssignments',
+                request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListClusterAssignmentsRequest.SerializeToString,
+                response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListClusterAssignmentsResponse.FromString,
                 _registered_method=True)
         self.ListQuotas = channel.unary_unary(
                 '/bigfleet.v1alpha1.Coordinator/ListQuotas',
@@ -96,6 +116,13 @@ class CoordinatorServicer:
 
     def ReportShard(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveCluster(self, request, context):
+        """The shard that serves a cluster: whom it was given to first, for good.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -124,6 +151,18 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LeaveRaftCluster(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetQuota(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SnapshotSave(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -137,6 +176,12 @@ class CoordinatorServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListDomainAssignments(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListClusterAssignments(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -168,6 +213,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ShardReport.FromString,
                     response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ReportAck.SerializeToString,
             ),
+            'ResolveCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveCluster,
+                    request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ResolveClusterRequest.FromString,
+                    response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ResolveClusterResponse.SerializeToString,
+            ),
             'AssignDomain': grpc.unary_unary_rpc_method_handler(
                     servicer.AssignDomain,
                     request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.AssignDomainRequest.FromString,
@@ -188,6 +238,16 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.JoinRaftClusterRequest.FromString,
                     response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.JoinRaftClusterResponse.SerializeToString,
             ),
+            'LeaveRaftCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.LeaveRaftCluster,
+                    request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.LeaveRaftClusterRequest.FromString,
+                    response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.LeaveRaftClusterResponse.SerializeToString,
+            ),
+            'SetQuota': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetQuota,
+                    request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.SetQuotaRequest.FromString,
+                    response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.SetQuotaResponse.SerializeToString,
+            ),
             'SnapshotSave': grpc.unary_stream_rpc_method_handler(
                     servicer.SnapshotSave,
                     request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.SnapshotSaveRequest.FromString,
@@ -202,6 +262,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.ListDomainAssignments,
                     request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListDomainAssignmentsRequest.FromString,
                     response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListDomainAssignmentsResponse.SerializeToString,
+            ),
+            'ListClusterAssignments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListClusterAssignments,
+                    request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListClusterAssignmentsRequest.FromString,
+                    response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListClusterAssignmentsResponse.SerializeToString,
             ),
             'ListQuotas': grpc.unary_unary_rpc_method_handler(
                     servicer.ListQuotas,
@@ -246,6 +311,33 @@ class Coordinator:
             '/bigfleet.v1alpha1.Coordinator/ReportShard',
             bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ShardReport.SerializeToString,
             bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ReportAck.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bigfleet.v1alpha1.Coordinator/ResolveCluster',
+            bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ResolveClusterRequest.SerializeToString,
+            bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ResolveClusterResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -365,6 +457,60 @@ class Coordinator:
             _registered_method=True)
 
     @staticmethod
+    def LeaveRaftCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bigfleet.v1alpha1.Coordinator/LeaveRaftCluster',
+            bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.LeaveRaftClusterRequest.SerializeToString,
+            bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.LeaveRaftClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetQuota(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bigfleet.v1alpha1.Coordinator/SetQuota',
+            bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.SetQuotaRequest.SerializeToString,
+            bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.SetQuotaResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def SnapshotSave(request,
             target,
             options=(),
@@ -435,6 +581,33 @@ class Coordinator:
             '/bigfleet.v1alpha1.Coordinator/ListDomainAssignments',
             bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListDomainAssignmentsRequest.SerializeToString,
             bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListDomainAssignmentsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListClusterAssignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bigfleet.v1alpha1.Coordinator/ListClusterAssignments',
+            bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListClusterAssignmentsRequest.SerializeToString,
+            bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ListClusterAssignmentsResponse.FromString,
             options,
             channel_credentials,
             insecure,

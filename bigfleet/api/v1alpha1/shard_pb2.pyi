@@ -64,6 +64,7 @@ class ShardMessage(_message.Message):
     RECLAIM_INSTRUCTION_FIELD_NUMBER: _builtins.int
     NODE_STATE_UPDATE_FIELD_NUMBER: _builtins.int
     AVAILABLE_CAPACITY_FIELD_NUMBER: _builtins.int
+    REDIRECT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def ack(self) -> Global___Acknowledgement: ...
     @_builtins.property
@@ -74,6 +75,8 @@ class ShardMessage(_message.Message):
     def node_state_update(self) -> Global___NodeStateUpdate: ...
     @_builtins.property
     def available_capacity(self) -> Global___AvailableCapacityUpdate: ...
+    @_builtins.property
+    def redirect(self) -> Global___Redirect: ...
     def __init__(
         self,
         *,
@@ -82,16 +85,41 @@ class ShardMessage(_message.Message):
         reclaim_instruction: Global___ReclaimInstruction | None = ...,
         node_state_update: Global___NodeStateUpdate | None = ...,
         available_capacity: Global___AvailableCapacityUpdate | None = ...,
+        redirect: Global___Redirect | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "available_capacity", b"available_capacity", "bootstrap_request", b"bootstrap_request", "message", b"message", "node_state_update", b"node_state_update", "reclaim_instruction", b"reclaim_instruction"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "available_capacity", b"available_capacity", "bootstrap_request", b"bootstrap_request", "message", b"message", "node_state_update", b"node_state_update", "reclaim_instruction", b"reclaim_instruction", "redirect", b"redirect"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "available_capacity", b"available_capacity", "bootstrap_request", b"bootstrap_request", "message", b"message", "node_state_update", b"node_state_update", "reclaim_instruction", b"reclaim_instruction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "available_capacity", b"available_capacity", "bootstrap_request", b"bootstrap_request", "message", b"message", "node_state_update", b"node_state_update", "reclaim_instruction", b"reclaim_instruction", "redirect", b"redirect"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["ack", "bootstrap_request", "reclaim_instruction", "node_state_update", "available_capacity"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["ack", "bootstrap_request", "reclaim_instruction", "node_state_update", "available_capacity", "redirect"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___ShardMessage: _TypeAlias = ShardMessage  # noqa: Y015
+
+@_typing.final
+class Redirect(_message.Message):
+    """Instead of the acknowledgement of a Hello: another shard serves this cluster; dial that one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_ID_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    shard_id: _builtins.str
+    address: _builtins.str
+    def __init__(
+        self,
+        *,
+        shard_id: _builtins.str = ...,
+        address: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "shard_id", b"shard_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Redirect: _TypeAlias = Redirect  # noqa: Y015
 
 @_typing.final
 class Hello(_message.Message):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from bigfleet.api.identity import Identity
+
 
 def server_flags(role: argparse.ArgumentParser) -> None:
     """Where it listens, keeps its state, and is observed."""
@@ -35,3 +37,22 @@ def address(text: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     return host, int(port)
+
+
+def identity_flag(role: argparse.ArgumentParser) -> None:
+    """Who it is to its peers: one of the two must be given, so that plaintext is a choice."""
+    either = role.add_mutually_exclusive_group(required=True)
+    either.add_argument(
+        "--identity",
+        type=Path,
+        metavar="DIR",
+        help="holds tls.crt, tls.key and ca.crt, as `bigfleet certs` makes them",
+    )
+    either.add_argument(
+        "--insecure", action="store_true", help="plaintext: no peer is asked who it is"
+    )
+
+
+def identity_of(flags: argparse.Namespace) -> Identity | None:
+    """What `identity_flag` was given; None for --insecure."""
+    return Identity(flags.identity) if flags.identity else None

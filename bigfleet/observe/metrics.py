@@ -110,3 +110,10 @@ pod_controller_not_carried = _counter(
     "Pods seen with a wish that no CapacityRequest carries",
     "field",
 )
+
+identity_expires = _gauge(
+    "bigfleet_identity_expires_timestamp_seconds", "When the certificate in use expires", "name"
+)
+calls_refused = _counter(
+    "bigfleet_calls_refused_total", "Calls whose caller may not make them", "reason"
+)

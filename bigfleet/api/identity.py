@@ -87,6 +87,14 @@ class Identity:
             leaf.not_valid_after_utc,
         )
 
+    def texts(self) -> dict[str, str]:
+        """The files by name, for whoever hands them to another machine; InvalidInput as `load`."""
+        pem = self.load()
+        parts = (pem.certificate, pem.key, pem.authority)
+        return {
+            n: part.decode() for n, part in zip((CERTIFICATE, KEY, AUTHORITY), parts, strict=True)
+        }
+
     def expect(self, role: str, own: str) -> None:
         """InvalidInput unless this is the identity of the `role` called `own`, and still valid."""
         pem, wanted = self.load(), Name(role, own)

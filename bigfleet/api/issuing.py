@@ -44,8 +44,9 @@ def issue(
     for name in names:
         _check(name)
     authority, trusted = _authority(out / _AUTHORITY_DIRECTORY, new_authority)
-    for directory in _existing(out):
-        _write(directory / AUTHORITY, trusted)
+    for path in out.glob(f"*/{AUTHORITY}"):
+        if path.read_bytes() != trusted:
+            _write(path, trusted)
     return {name: _issue(out, name, authority, trusted, validity) for name in names}
 
 
@@ -80,10 +81,6 @@ def _read_authority(certificate: Path, key: Path) -> Authority:
         raise InvalidInput("authority", str(key), f"is not the key of {certificate}")
     assert isinstance(private, certificates.PrivateKey)
     return Authority(newest, private)
-
-
-def _existing(out: Path) -> list[Path]:
-    return [path.parent for path in out.glob(f"*/{CERTIFICATE}")]
 
 
 def _issue(

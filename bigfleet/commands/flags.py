@@ -53,6 +53,16 @@ def identity_flag(role: argparse.ArgumentParser) -> None:
     )
 
 
-def identity_of(flags: argparse.Namespace) -> Identity | None:
-    """What `identity_flag` was given; None for --insecure."""
-    return Identity(flags.identity) if flags.identity else None
+def identity_of(flags: argparse.Namespace, role: str = "", own: str = "") -> Identity | None:
+    """What `identity_flag` was given; None for --insecure.
+
+    InvalidInput unless it can be used and, with a `role`, is that of the `role` called `own`.
+    """
+    if flags.identity is None:
+        return None
+    identity = Identity(flags.identity)
+    if role:
+        identity.expect(role, own)
+    else:
+        identity.load()
+    return identity

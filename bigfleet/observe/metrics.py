@@ -117,3 +117,6 @@ identity_expires = _gauge(
 calls_refused = _counter(
     "bigfleet_calls_refused_total", "Calls whose caller may not make them", "reason"
 )
+handshakes_failed = _counter(
+    "bigfleet_tls_handshakes_failed_total", "Connections that ended before any call", "reason"
+)

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-import grpc.aio
 from aiohttp import web
 
 from bigfleet.adapters.clock.system import SystemClock
@@ -49,7 +48,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     Raises BigFleetError for state or a journal that cannot be used, Unavailable when an address is
     taken.
     """
-    provider = GrpcProvider(settings.provider_address)
+    provider = GrpcProvider(settings.provider_address, settings.identity)
     async with serving(settings, provider, SystemClock()) as serves:
         stopped = asyncio.create_task(stop.wait())
         try:
@@ -76,11 +75,12 @@ async def serving(
         shard = assemble(settings, provider, clock, journal, epoch, evictions)
         observed = await _observe(settings, shard.cycle.not_ready)
         closing.push_async_callback(observed.cleanup)
-        server = transport.server()
+        server = transport.server(settings.identity)
         add_ShardServicer_to_server(SessionServicer(shard.sessions), server)
         reading = ShardReadServicer(shard.cycle, shard.machines)
         add_ShardReadServicer_to_server(reading, server)
-        port = _listen(server, settings)
+        address = f"{settings.listen_host}:{settings.listen_port}"
+        port = transport.listen(server, address, settings.identity)
         work = asyncio.create_task(shard.run())
         closing.push_async_callback(_end, work)
         await server.start()
@@ -101,11 +101,3 @@ async def _observe(settings: Settings, not_ready: health.NotReady) -> web.AppRun
     except OSError as error:
         address = f"{settings.observe_host}:{settings.observe_port}"
         raise Unavailable(f"shard: cannot serve health on {address}: {error}") from None
-
-
-def _listen(server: grpc.aio.Server, settings: Settings) -> int:
-    address = f"{settings.listen_host}:{settings.listen_port}"
-    try:
-        return server.add_insecure_port(address)
-    except RuntimeError:
-        raise Unavailable(f"shard: cannot listen on {address}") from None

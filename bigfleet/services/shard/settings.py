@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bigfleet.api.identity import Identity
 from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.errors import InvalidInput
 
@@ -16,7 +17,8 @@ class Settings:
     `provider_address` is host:port. `state_directory` keeps the epoch and must not be shared with
     another shard. `cycle_seconds` is the longest time between two decisions. `journal` gets the
     machines' stories as JSON lines. `engine` tunes the decisions themselves. While
-    `actuation_paused` all is decided, shown and counted, and nothing is ordered.
+    `actuation_paused` all is decided, shown and counted, and nothing is ordered. Without an
+    `identity` it serves and dials plaintext.
     """
 
     shard_id: str
@@ -31,6 +33,7 @@ class Settings:
     journal: Path | None = None
     actuation_paused: bool = False
     engine: EngineSettings = field(default_factory=EngineSettings)
+    identity: Identity | None = None
 
     def __post_init__(self) -> None:
         """InvalidInput for values with which no shard can work."""

@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import ssl
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -44,7 +43,7 @@ class Running:
     async def failed(self, reason: str) -> dict[str, Any]:
         """The log line about it, once the metric counts it."""
         async with asyncio.timeout(10):
-            while not (await self.failures()).get(reason):
+            while not (await self.failures()).get(reason):  # noqa: ASYNC110  in another process
                 await asyncio.sleep(0.02)
         lines = [json.loads(line) for line in self.log.read_text().splitlines()]
         return next(line for line in lines if line.get("reason") == reason)
@@ -67,16 +66,16 @@ async def provider(folder: Path) -> AsyncIterator[Running]:
     command += ["--state", str(folder / "state")]
     command += ["--inventory", str(folder / "inventory.jsonl")]
     with running.log.open("w") as log:
-        process = subprocess.Popen(command, stderr=log)
+        process = await asyncio.create_subprocess_exec(*command, stderr=log)
     try:
         async with asyncio.timeout(20), aiohttp.ClientSession() as http:
             while not await _ready(http, running.observe):
-                assert process.poll() is None, running.log.read_text()
+                assert process.returncode is None, running.log.read_text()
                 await asyncio.sleep(0.05)
         yield running
     finally:
         process.terminate()
-        process.wait(10)
+        await process.wait()
 
 
 async def _ready(http: aiohttp.ClientSession, observe: str) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bigfleet.api import handshakes
-from bigfleet.commands import certs, shard, why
+from bigfleet.commands import certs, conformance, shard, why
 from bigfleet.commands.flags import (
     identity_flag,
     identity_of,
@@ -131,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     why.add(roles)
     certs.add(roles)
+    conformance.add(roles)
     return parser
 
 

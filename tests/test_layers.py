@@ -18,7 +18,7 @@ LAYERS: list[set[str]] = [
     {"bigfleet.ports"},
     {"bigfleet.adapters"},
     {"bigfleet.services", "bigfleet.controllers", "bigfleet.federation"},
-    {"bigfleet.simulation", "bigfleet.commands"},
+    {"bigfleet.simulation", "bigfleet.conformance", "bigfleet.commands"},
     {"bigfleet.__main__"},
 ]
 HARNESS_MAY_IMPORT = ("bigfleet.api", "bigfleet.model", "controlplane", "kind", "loaddriver")

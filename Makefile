@@ -94,6 +94,10 @@ test-containers: setup ## Test the images as real containers
 truth: setup ## Hold what runs report against what really happened
 	@$(BIN)/pytest -q -m truth tests/truth
 
+.PHONY: conformance
+conformance: setup ## Hold the provider that comes with BigFleet to its contract
+	@$(BIN)/bigfleet conformance --own --insecure
+
 .PHONY: explore
 explore: setup ## Let the simulation look for broken rules, 750 seeds of faults
 	@$(BIN)/python -m bigfleet.simulation explore

@@ -47,8 +47,7 @@ class DropsMetadata(example.Provider):  # type: ignore[misc]
 def _waiting(order: str) -> Callable[..., Any]:
     async def call(self: Any, request: Any, context: Any) -> Any:
         answer = await getattr(example.Provider, order)(self, request, context)
-        while self.store.get(request.machine_id)[0].state in example.ENDS:
-            await asyncio.sleep(0.01)
+        await asyncio.gather(*self.tasks)
         return answer
 
     return call

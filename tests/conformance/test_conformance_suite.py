@@ -98,8 +98,11 @@ async def test_without_machines_nothing_is_judged(tmp_path: Path) -> None:
 async def test_our_own_provider_keeps_the_contract_over_crashes_too(tmp_path: Path) -> None:
     """The kwok-backed one, as a process that is killed and started again."""
     cluster = ServedCluster()
-    async with cluster.serving("127.0.0.1", 0), running(tmp_path, cluster) as own:
-        async with transport.channel(own.address) as channel:
-            given = Subject(CapacityProviderStub(channel), cluster, Bounds(), own.restart)
-            found = await results(given)
+    async with (
+        cluster.serving("127.0.0.1", 0),
+        running(tmp_path, cluster) as own,
+        transport.channel(own.address) as channel,
+    ):
+        given = Subject(CapacityProviderStub(channel), cluster, Bounds(), own.restart)
+        found = await results(given)
     assert {n: r.seen for n, r in found.items() if r.outcome is not Outcome.PASSED} == {}

@@ -166,7 +166,7 @@ class SimulatedProvider:
             await asyncio.sleep(LATE_SECONDS)
             if self._machinery is not None:
                 with contextlib.suppress(BigFleetError):
-                    self._machinery.obey(machine_id, fence, order)
+                    self._machinery.obey(machine_id, fence, lambda: order)
 
         task = asyncio.create_task(arrive())
         self._late.add(task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -109,6 +109,14 @@ async def start_fleet(
     beside = [role for cluster in clusters for role in cluster_roles(settings, cluster)]
     started = await asyncio.gather(*(substrate.start_role(role) for role in beside))
     return {endpoint.name: endpoint for endpoint in (provider, shard, *started)}
+
+
+def ways_to_ask(roles: Iterable[Endpoint]) -> Iterator[str]:
+    """How a person looks into each shard, as commands."""
+    for role in roles:
+        if role.name.startswith("shard-") and role.inspected_as:
+            at = role.addresses[_LISTEN]
+            yield f"{role.name}: bigfleet why --shard {at} --identity {role.inspected_as} --need ..."
 
 
 def _median_and_p99(delay: float | Distribution) -> str:

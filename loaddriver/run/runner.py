@@ -16,7 +16,7 @@ from loaddriver.live import View
 from loaddriver.record.watching import now_micros
 from loaddriver.run.accidents import accident_of, raise_death, undisturbed
 from loaddriver.run.conclusion import Evidence, conclude
-from loaddriver.run.fleet import JOURNAL, SHARD
+from loaddriver.run.fleet import JOURNAL, SHARD, ways_to_ask
 from loaddriver.run.guarding import guarded
 from loaddriver.run.options import RunOptions
 from loaddriver.run.pace import Pace
@@ -116,6 +116,8 @@ class Runner:
         for cluster in self.clusters:
             path = cluster.kubeconfigs["admin"]
             self.view.say(f"  {cluster.name}: kubectl --kubeconfig {path} get nodes")
+        for line in ways_to_ask(self.roles.values()):
+            self.view.say(f"  {line}")
         self.view.say(READY)
         await asyncio.Event().wait()
 

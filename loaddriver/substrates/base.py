@@ -94,11 +94,17 @@ class RoleSpec:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A running role; `observe` is the `<host>:<port>` where the harness reaches it, if any."""
+    """A running role; `observe` is the `<host>:<port>` where the harness reaches it, if any.
+
+    `addresses` are all its ports as reached from here, by name. `inspected_as` is a folder with the
+    identity by which people may look into it, where it has one itself.
+    """
 
     name: str
     observe: str | None
     log_path: Path
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    inspected_as: Path | None = None
 
 
 @dataclass(frozen=True)

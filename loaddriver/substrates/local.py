@@ -106,7 +106,8 @@ class LocalSubstrate:
                     lambda: answers(session, f"http://{observe}/readyz"),
                     self._settings.start_deadline_seconds,
                 )
-        return Endpoint(role.name, observe, log_path)
+        looking = fleet_identities.read_only(self._data_directory) if role.speaks_as else None
+        return Endpoint(role.name, observe, log_path, addresses, looking)
 
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will end."""

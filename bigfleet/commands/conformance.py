@@ -115,6 +115,8 @@ async def _subject(flags: argparse.Namespace) -> AsyncIterator[tuple[str, Subjec
     from bigfleet.conformance.served_cluster import ServedCluster
 
     identity, bounds = identity_of(flags), _bounds(flags)
+    if flags.own and identity is not None:
+        raise InvalidInput("--own", str(identity.directory), "needs no identity; use --insecure")
     served = ServedCluster(flags.cluster_id)
     async with served.serving(*flags.cluster_listen):
         if flags.cluster_kubeconfig:

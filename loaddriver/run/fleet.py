@@ -115,8 +115,8 @@ def ways_to_ask(roles: Iterable[Endpoint]) -> Iterator[str]:
     """How a person looks into each shard, as commands."""
     for role in roles:
         if role.name.startswith("shard-") and role.inspected_as:
-            at = role.addresses[_LISTEN]
-            yield f"{role.name}: bigfleet why --shard {at} --identity {role.inspected_as} --need ..."
+            way_in = f"--shard {role.addresses[_LISTEN]} --identity {role.inspected_as}"
+            yield f"{role.name}: bigfleet why {way_in} --need CLUSTER"
 
 
 def _median_and_p99(delay: float | Distribution) -> str:

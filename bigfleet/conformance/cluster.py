@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from bigfleet.conformance.judging import NotChecked
@@ -29,7 +28,7 @@ class Cluster(Protocol):
         """Whether a Node of the machine registers within `seconds`."""
         ...
 
-    def withheld(self) -> object:
+    def withheld(self) -> AbstractAsyncContextManager[None]:
         """An `async with` inside which no new Node becomes Ready."""
         ...
 
@@ -53,11 +52,9 @@ class ForeignCluster:
         """Cannot be seen."""
         raise NotChecked(_UNSEEN)
 
-    @asynccontextmanager
-    async def withheld(self) -> AsyncIterator[None]:
+    def withheld(self) -> AbstractAsyncContextManager[None]:
         """Cannot be done."""
         raise NotChecked(_UNSEEN)
-        yield
 
 
 _UNSEEN = (

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bigfleet.commands import shard, why
-from bigfleet.commands.flags import kubeconfig_flag, observe_flag, server_flags
+from bigfleet.commands.flags import addresses, kubeconfig_flag, observe_flag, server_flags
 from bigfleet.model.errors import BigFleetError, InvalidInput
 from bigfleet.observe import log
 
@@ -78,7 +78,7 @@ def _operator(flags: argparse.Namespace) -> Role:
     observe_host, observe_port = flags.observe
     settings = operator.Settings(
         cluster_id=flags.cluster_id,
-        shard_address=flags.shard,
+        shard_addresses=flags.shard,
         kubeconfig=flags.kubeconfig,
         api_server_for_machines=flags.api_server_for_machines,
         observe_host=observe_host,
@@ -154,7 +154,13 @@ def _operator_flags(role: argparse.ArgumentParser) -> None:
     observe_flag(role)
     kubeconfig_flag(role)
     role.add_argument("--cluster-id", required=True)
-    role.add_argument("--shard", required=True, metavar="HOST:PORT")
+    role.add_argument(
+        "--shard",
+        type=addresses,
+        required=True,
+        metavar="HOST:PORT,...",
+        help="some shards; whichever answers names the one that serves this cluster",
+    )
     role.add_argument(
         "--api-server-for-machines", metavar="URL", help="default: the operator's own"
     )

@@ -10,6 +10,8 @@ from __future__ import annotations
 import grpc.aio
 
 MESSAGE_CEILING_BYTES = 256 * 2**20
+# A roll-up travels in an envelope.
+MOST_ROLLUP_BYTES = MESSAGE_CEILING_BYTES - 1024
 KEEPALIVE_SECONDS = 20
 KEEPALIVE_TIMEOUT_SECONDS = 10
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from bigfleet.commands.flags import addresses, server_flags
+from bigfleet.commands.flags import addresses, identity_flag, identity_of, server_flags
 from bigfleet.model.machine import CapacityType
 
 Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -27,7 +27,9 @@ def _shard(flags: argparse.Namespace) -> Role:
     from bigfleet.services.shard.settings import Settings as ShardSettings
 
     (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
+    identity = identity_of(flags, "shard", flags.shard_id)
     settings = ShardSettings(
+        identity=identity,
         shard_id=flags.shard_id,
         listen_host=listen_host,
         listen_port=listen_port,
@@ -57,6 +59,7 @@ def _shard(flags: argparse.Namespace) -> Role:
 
 def _flags(role: argparse.ArgumentParser) -> None:
     server_flags(role)
+    identity_flag(role)
     role.add_argument("--shard-id", required=True)
     role.add_argument("--provider", required=True, metavar="HOST:PORT")
     role.add_argument(

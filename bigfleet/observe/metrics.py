@@ -137,3 +137,13 @@ pod_controller_not_carried = _counter(
     "Pods seen with a wish that no CapacityRequest carries",
     "field",
 )
+
+identity_expires = _gauge(
+    "bigfleet_identity_expires_timestamp_seconds", "When the certificate in use expires", "name"
+)
+calls_refused = _counter(
+    "bigfleet_calls_refused_total", "Calls whose caller may not make them", "reason"
+)
+handshakes_failed = _counter(
+    "bigfleet_tls_handshakes_failed_total", "Connections that ended before any call", "reason"
+)

@@ -7,12 +7,15 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from bigfleet.api.identity import Name
 from loaddriver.profile import Distribution, Settings
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 
 PROVIDER, SHARD = "provider", "shard-0"
 # The shard's journal, found among the logs of the run.
 JOURNAL = "machines.jsonl"
+# What the fake calls itself, also in every providerID.
+_PROVIDER_NAME = "kwok"
 _OBSERVE = "observe"
 _LISTEN = "listen"
 
@@ -28,7 +31,7 @@ def provider_role(settings: Settings, inventory: Path) -> RoleSpec:
     }
     arguments = [
         "provider",
-        *("--listen", "{listen}", "--observe", "{observe}"),
+        *("--listen", "{listen}", "--observe", "{observe}", "--identity", "{identity}"),
         *("--state", "{state}", "--inventory", "{inventory}"),
         *("--host-kubeconfigs", "{hosts}", "--seed", str(settings.seed)),
         *("--spot-market-hours-per-second", f"{settings.fleet.spot_market_hours_per_second:g}"),
@@ -42,6 +45,7 @@ def provider_role(settings: Settings, inventory: Path) -> RoleSpec:
         observe_port=_OBSERVE,
         inputs={"inventory": inventory},
         kubeconfigs={"hosts": "fake-host"},
+        speaks_as=Name("provider", _PROVIDER_NAME),
     )
 
 
@@ -52,7 +56,7 @@ def shard_role(settings: Settings) -> RoleSpec:
         "shard",
         *("--shard-id", SHARD, "--listen", "{listen}", "--observe", "{observe}"),
         *("--provider", f"{{{PROVIDER}/{_LISTEN}}}"),
-        *("--state", "{state}", "--journal", "{journal}"),
+        *("--identity", "{identity}", "--state", "{state}", "--journal", "{journal}"),
         *("--cycle", f"{bigfleet.cycle_seconds:g}"),
         *("--reclaim-cap-fraction", f"{bigfleet.reclaim_cap_fraction:g}"),
         *("--reclaim-hold", f"{bigfleet.reclaim_hold_seconds:g}"),
@@ -65,6 +69,7 @@ def shard_role(settings: Settings) -> RoleSpec:
         ports=(_LISTEN, _OBSERVE),
         observe_port=_OBSERVE,
         outputs={"journal": JOURNAL},
+        speaks_as=Name("shard", SHARD),
     )
 
 
@@ -75,13 +80,14 @@ def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
         [
             "operator",
             *("--cluster-id", cluster.name, "--shard", f"{{{SHARD}/{_LISTEN}}}"),
-            *("--api-server-for-machines", "{api-server}"),
+            *("--identity", "{identity}", "--api-server-for-machines", "{api-server}"),
             *("--observe", "{observe}", "--rollup", f"{settings.bigfleet.rollup_seconds:g}"),
         ],
         ports=(_OBSERVE,),
         observe_port=_OBSERVE,
         cluster=cluster.name,
         identity="bigfleet-operator",
+        speaks_as=Name("cluster", cluster.name),
     )
     not_load = [("--ignore-namespace", namespace) for namespace in cluster.own_namespaces]
     yield RoleSpec(

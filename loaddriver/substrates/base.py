@@ -8,6 +8,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Protocol
 
+from bigfleet.api.identity import Name
 from loaddriver.errors import InfrastructureError
 
 
@@ -70,6 +71,7 @@ class RoleSpec:
     - of `inputs`: that file or folder, to read;
     - of `kubeconfigs`: a folder with `<cluster>.kubeconfig` of that identity for each cluster;
     - of `outputs`: a file to write, which the harness finds as that name among its logs;
+    - `{identity}`: a folder with the certificate by which its peers know it as `speaks_as`;
     - `{state}`: a private folder that outlives restarts;
     - `{api-server}`: the URL at which any machine reaches its cluster's API server.
 
@@ -87,6 +89,7 @@ class RoleSpec:
     inputs: Mapping[str, Path] = field(default_factory=dict)
     kubeconfigs: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
+    speaks_as: Name | None = None
 
 
 @dataclass(frozen=True)

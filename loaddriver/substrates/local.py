@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 
+from loaddriver.substrates import fleet_identities
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
@@ -20,7 +21,7 @@ from loaddriver.substrates.base import (
 )
 from loaddriver.substrates.components import Binaries, ControlPlaneSettings, Layout
 from loaddriver.substrates.controlplane import ControlPlane
-from loaddriver.substrates.placeholders import API_SERVER, STATE, filled, peer
+from loaddriver.substrates.placeholders import API_SERVER, IDENTITY, STATE, filled, peer
 from loaddriver.substrates.ports import LOOPBACK, HeldPorts
 from loaddriver.substrates.probes import answers
 from loaddriver.substrates.processes import Process, Supervisor, until_ready
@@ -155,6 +156,9 @@ class LocalSubstrate:
             **{name: str(self._access(role, name)) for name in role.kubeconfigs},
             STATE: str(self._data_directory / role.name),
         }
+        if role.speaks_as:
+            own = fleet_identities.issue(self._data_directory, role.speaks_as)
+            values[IDENTITY] = str(own.directory)
         access: list[str] = []
         if role.cluster:
             cluster = self._clusters[role.cluster]

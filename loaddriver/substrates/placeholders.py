@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from loaddriver.substrates.base import RoleSpec, SubstrateError
 
 STATE = "state"
+IDENTITY = "identity"
 API_SERVER = "api-server"
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 

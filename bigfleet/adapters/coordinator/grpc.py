@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
 import grpc
 import grpc.aio
 
+from bigfleet.api import transport
+from bigfleet.api.identity import Identity
+from bigfleet.api.refusals import explained
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import CoordinatorStub
 from bigfleet.model.errors import Fenced, InvalidInput, Unavailable
 
 CALL_SECONDS = 2.0
 LEADER_TRAILER = "bigfleet-leader"
+_ROLE = "coordinator"
 
 _Answer = TypeVar("_Answer")
 
 
 class GrpcCoordinator:
-    """The replicas at `addresses`, each host:port; `dial` opens a channel to one of them.
+    """The replicas at `addresses`, each host:port.
 
     A call asks each of them once at most, the last leader first, and then whom that one names.
     """
 
-    def __init__(self, addresses: Sequence[str], dial: Callable[[str], grpc.aio.Channel]) -> None:
-        self._addresses, self._dial = list(addresses), dial
+    def __init__(self, addresses: Sequence[str], identity: Identity | None = None) -> None:
+        self._addresses, self._identity = list(addresses), identity
         self._target = self._addresses[0]
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -44,18 +48,21 @@ class GrpcCoordinator:
             await channel.close(None)
 
     async def _ask(self, call: Callable[[CoordinatorStub], Awaitable[_Answer]]) -> _Answer:
-        asked: dict[str, str] = {}
+        asked: dict[str, grpc.aio.AioRpcError] = {}
         while self._target not in asked:
             try:
                 return await call(self._stub(self._target))
             except grpc.aio.AioRpcError as error:
                 _raise_refusal(error)
-                asked[self._target] = f"{error.code().name}: {error.details()}"
+                asked[self._target] = error
                 self._target = self._next(asked, _leader(error))
-        told = "; ".join(f"{address}: {problem}" for address, problem in asked.items())
-        raise Unavailable(f"no coordinator leads: {told}")
+        told = [
+            f"{address}: {await explained(error, address, self._identity, _ROLE)}"
+            for address, error in asked.items()
+        ]
+        raise Unavailable(f"no coordinator leads: {'; '.join(told)}")
 
-    def _next(self, asked: dict[str, str], leader: str) -> str:
+    def _next(self, asked: Collection[str], leader: str) -> str:
         """The leader when it is known, else who was not asked yet, else the first again."""
         if leader and leader not in asked:
             return leader
@@ -64,7 +71,7 @@ class GrpcCoordinator:
 
     def _stub(self, address: str) -> CoordinatorStub:
         if address not in self._channels:
-            self._channels[address] = self._dial(address)
+            self._channels[address] = transport.channel(address, self._identity, _ROLE)
         return CoordinatorStub(self._channels[address])
 
 

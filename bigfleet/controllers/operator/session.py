@@ -10,6 +10,8 @@ from typing import Protocol
 import grpc.aio
 
 from bigfleet.api import transport
+from bigfleet.api.identity import Identity
+from bigfleet.api.refusals import explained
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import (
     Acknowledgement,
@@ -26,6 +28,7 @@ from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 PROTOCOL_VERSION = "v1alpha1"
+_ROLE = "shard"
 _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.5, 30.0
 _ANSWER_SECONDS = 30.0
 
@@ -116,8 +119,10 @@ class Dialer:
         duties: Duties,
         random: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        identity: Identity | None = None,
     ) -> None:
         self._addresses, self._cluster_id, self._duties = list(addresses), cluster_id, duties
+        self._identity = identity
         self._random, self._sleep = random, sleep
         self._problem = "not dialled yet"
         self._failures = 0
@@ -134,7 +139,7 @@ class Dialer:
                 await self._follow()
                 self._problem = "the shard ended it"
             except grpc.aio.AioRpcError as error:
-                self._problem = f"{error.code().name}: {error.details()}"
+                self._problem = await explained(error, self._address, self._identity, _ROLE)
             except (Unavailable, _Redirected) as error:
                 self._problem = str(error)
             delay = backoff_seconds(self._failures // len(self._known()), self._random())
@@ -170,7 +175,7 @@ class Dialer:
 
     async def _one_session(self) -> None:
         # A channel each: an old one would add its own waiting to ours.
-        async with transport.channel(self._address) as channel:
+        async with transport.channel(self._address, self._identity, _ROLE) as channel:
             session = Session()
             call = ShardStub(channel).Session(session.messages())
             try:

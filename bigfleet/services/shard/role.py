@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-import grpc.aio
 from aiohttp import web
 
 from bigfleet.adapters.clock.system import SystemClock
@@ -53,10 +52,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     Raises BigFleetError for state or a journal that cannot be used, Unavailable when an address is
     taken.
     """
-    provider = GrpcProvider(settings.provider_address)
-    addresses = settings.coordinator_addresses
-    coordinator = GrpcCoordinator(addresses, transport.channel) if addresses else None
-    async with serving(settings, provider, SystemClock(), coordinator) as serves:
+    provider = GrpcProvider(settings.provider_address, settings.identity)
+    async with serving(settings, provider, SystemClock(), _coordinator(settings)) as serves:
         stopped = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait((stopped, serves.work), return_when=asyncio.FIRST_COMPLETED)
@@ -92,15 +89,17 @@ async def serving(
         shard = assemble(settings, provider, clock, journal, epoch, evictions, ties)
         observed = await _observe(settings, shard.cycle.not_ready)
         closing.push_async_callback(observed.cleanup)
-        server = transport.server()
+        server = transport.server(settings.identity)
         reception = shard.coordination.reception if shard.coordination else None
         add_ShardServicer_to_server(SessionServicer(shard.sessions, reception), server)
         reading = ShardReadServicer(shard.cycle, shard.machines)
         add_ShardReadServicer_to_server(reading, server)
-        port = _listen(server, settings)
+        address = f"{settings.listen_host}:{settings.listen_port}"
+        port = transport.listen(server, address, settings.identity)
         if shard.coordination:
-            address = settings.advertised or f"{settings.listen_host}:{port}"
-            shard.coordination.reporter.address = address
+            shard.coordination.reporter.address = (
+                settings.advertised or f"{settings.listen_host}:{port}"
+            )
         work = asyncio.create_task(shard.run())
         closing.push_async_callback(_end, work)
         await server.start()
@@ -108,6 +107,11 @@ async def serving(
         closing.callback(shard.sessions.close_all)
         _log.info("serving", extra={"shard": settings.shard_id, "epoch": epoch, "port": port})
         yield Serving(port, shard, work)
+
+
+def _coordinator(settings: Settings) -> Coordinator | None:
+    addresses = settings.coordinator_addresses
+    return GrpcCoordinator(addresses, settings.identity) if addresses else None
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -121,11 +125,3 @@ async def _observe(settings: Settings, not_ready: health.NotReady) -> web.AppRun
     except OSError as error:
         address = f"{settings.observe_host}:{settings.observe_port}"
         raise Unavailable(f"shard: cannot serve health on {address}: {error}") from None
-
-
-def _listen(server: grpc.aio.Server, settings: Settings) -> int:
-    address = f"{settings.listen_host}:{settings.listen_port}"
-    try:
-        return server.add_insecure_port(address)
-    except RuntimeError:
-        raise Unavailable(f"shard: cannot listen on {address}") from None

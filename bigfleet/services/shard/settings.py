@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bigfleet.api.identity import Identity
 from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.errors import InvalidInput
 
@@ -20,7 +21,8 @@ class Settings:
     `actuation_paused` all is decided, shown and counted, and nothing is ordered.
     `coordinator_addresses` are host:port of the coordinator's replicas; without any the shard owns
     all machines and serves all clusters. It reports every `report_seconds`, and `advertised` is the
-    address that operators are sent to, by default the one that it listens on.
+    address that operators are sent to, by default the one that it listens on. Without an `identity`
+    it serves and dials plaintext.
     """
 
     shard_id: str
@@ -38,6 +40,7 @@ class Settings:
     coordinator_addresses: Sequence[str] = ()
     report_seconds: float = 2.0
     advertised: str = ""
+    identity: Identity | None = None
 
     def __post_init__(self) -> None:
         """InvalidInput for values with which no shard can work."""

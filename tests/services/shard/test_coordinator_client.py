@@ -10,7 +10,6 @@ import pytest_asyncio
 from coordinator_rig import FakeCoordinator, FakeCoordinatorServicer, replica
 
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
-from bigfleet.api import transport
 from bigfleet.api.v1alpha1.coordinator_pb2 import ShardReport
 from bigfleet.model.errors import Fenced, Unavailable
 
@@ -30,7 +29,7 @@ class Replicas:
 
     def client(self, *addresses: str) -> GrpcCoordinator:
         """A shard's client."""
-        return GrpcCoordinator(addresses or self.addresses, transport.channel)
+        return GrpcCoordinator(addresses or self.addresses)
 
 
 @pytest_asyncio.fixture

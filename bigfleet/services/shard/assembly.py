@@ -100,7 +100,7 @@ def assemble(
     coordination = None
     if ties and estate:
         reporter = Reporter(settings, epoch, clock, estate, inventory, cycle)
-        coordination = coordinate(ties, reporter, actuation, inventory, orders)
+        coordination = coordinate(ties, reporter, actuation, sessions, orders)
         sessions.term = lambda: coordination.link.term
     return Shard(epoch, sessions, inventory, needs, cycle, actuation, machines, coordination)
 

@@ -34,12 +34,13 @@ class RollUps:
                 raise InvalidInput(
                     "roll-up: cluster_id", rollup.cluster_id, f"came on the session of {cluster}"
                 )
+            before = self._needs.version
             held = self._needs.replace(rollup, self._clock.unix_seconds())
         except InvalidInput as error:
             self._tell("rejected", cluster, rollup, str(error))
             return str(error)
         self._tell("held" if held else "accepted", cluster, rollup, held)
-        if not held:
+        if self._needs.version != before:
             self._accepted()
         return held
 

@@ -283,19 +283,18 @@ async def test_a_quota_bounds_what_is_bought_and_the_rest_is_told_as_short(tmp_p
     assert sum(what == "CREATE" for what, _, _ in provider.orders) == 4
 
 
-async def test_a_replaced_shard_stops_ordering_when_the_coordinator_says_so(
-    tmp_path: Path,
-) -> None:
-    """It becomes unready and says why; what runs goes on."""
+async def test_a_removed_shard_stops_ordering_and_sends_its_operators_away(tmp_path: Path) -> None:
+    """It becomes unready and says why; what runs goes on, and operators find who comes next."""
     provider, coordinator = fleet("a"), FakeCoordinator()
     async with shards(provider, coordinator, tmp_path, "s-0") as (one,):
         east = await one.operator("east")
         await eventually(lambda: len(domains(one)) == 1)
         coordinator.deposed_shards.add("s-0")
         await eventually(lambda: "fenced by the coordinator" in one.shard.cycle.not_ready())
-        await east.roll_up(need(1))
-        count = one.shard.cycle.count
-        await eventually(lambda: one.shard.cycle.count > count + 3)
+        assert (await east.ends())[0] is grpc.StatusCode.OK
+        again = one.stranger("east")
+        await again.say(hello=shard_pb2.Hello(cluster_id="east"))
+        assert (await again.ends())[0] is grpc.StatusCode.UNAVAILABLE
     assert provider.orders == []
 
 

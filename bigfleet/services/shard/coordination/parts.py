@@ -13,8 +13,8 @@ from bigfleet.services.shard.coordination.link import Link
 from bigfleet.services.shard.coordination.reception import Reception
 from bigfleet.services.shard.coordination.reporter import Reporter
 from bigfleet.services.shard.coordination.steward import Steward
-from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.orders import Orders
+from bigfleet.services.shard.sessions import Sessions
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,19 @@ class Coordination:
 
 
 def coordinate(
-    ties: Ties, reporter: Reporter, actuation: Actuation, inventory: Inventory, orders: Orders
+    ties: Ties, reporter: Reporter, actuation: Actuation, sessions: Sessions, orders: Orders
 ) -> Coordination:
     """Nothing is reported until the link runs."""
+    inventory = reporter.inventory
     estate, settings = reporter.estate, reporter.settings
 
     def is_busy(domain: Domain) -> bool:
         return any(inventory.domain(order.machine_id) == domain for order in orders)
+
+    def bar(why: str) -> None:
+        """Operators that stayed with it would be served by nobody."""
+        actuation.stop_ordering(why)
+        sessions.close_all()
 
     steward = Steward(estate, is_busy)
     link = Link(
@@ -51,8 +57,8 @@ def coordinate(
         steward,
         reporter.compose,
         reporter.heard,
-        actuation.stop_ordering,
+        bar,
         settings.report_seconds,
     )
-    reception = Reception(settings.shard_id, estate, ties.coordinator)
+    reception = Reception(settings.shard_id, estate, ties.coordinator, lambda: actuation.fenced)
     return Coordination(estate, reception, reporter, link)

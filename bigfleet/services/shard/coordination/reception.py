@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bigfleet.api.v1alpha1.shard_pb2 import Redirect
 from bigfleet.model.errors import BigFleetError, Fenced, InvalidInput, Unavailable
 from bigfleet.ports.coordinator import Coordinator
@@ -9,13 +11,25 @@ from bigfleet.services.shard.coordination.estate import Estate
 
 
 class Reception:
-    """A cluster that is known as this shard's is served whether or not a coordinator answers."""
+    """A cluster that is known as this shard's is served whether or not a coordinator answers.
 
-    def __init__(self, shard_id: str, estate: Estate, coordinator: Coordinator) -> None:
+    `barred` says why this shard must not serve anybody any more, "" as long as it may.
+    """
+
+    def __init__(
+        self,
+        shard_id: str,
+        estate: Estate,
+        coordinator: Coordinator,
+        barred: Callable[[], str],
+    ) -> None:
         self._shard_id, self._estate, self._coordinator = shard_id, estate, coordinator
+        self._barred = barred
 
     async def elsewhere(self, cluster: str) -> Redirect | None:
         """Who serves `cluster`, None when this shard does. Unavailable when nobody can tell."""
+        if why := self._barred():
+            raise Unavailable(why)
         if cluster in self._estate.clusters:
             return None
         try:

@@ -101,7 +101,8 @@ def assemble(
     if ties and estate:
         reporter = Reporter(settings, epoch, clock, estate, inventory, cycle)
         coordination = coordinate(ties, reporter, actuation, sessions, orders)
-        sessions.term = lambda: coordination.link.term
+        link = coordination.link
+        sessions.term = lambda: link.term
     return Shard(epoch, sessions, inventory, needs, cycle, actuation, machines, coordination)
 
 

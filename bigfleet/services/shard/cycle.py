@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -137,10 +137,9 @@ class Cycle:
             self.latest = thought = await self.offload(work)
             self.count += 1
         decision, keys = thought.decision, thought.keys
-        quotas = Quotas(view.fleet, self.inventory.provider_name, self.slices())
         self.inventory.note_claims(decision.claimed_by, thought.demand, keys, now_seconds)
         with _phase("enqueue"):
-            for action in quotas.within(decision.actions):
+            for action in self._affordable(thought):
                 self._enqueue(self._order(action, thought))
         with _phase("hints"):
             self._publish_hints(view)
@@ -171,6 +170,13 @@ class Cycle:
             metrics.shard_rollups.labels("released").inc()
             _log.info("held roll-up taken: nobody contradicted it", extra={"cluster": cluster})
             self.journal.note("rollup-released", cluster=cluster)
+
+    def _affordable(self, thought: Thought) -> Iterable[Action]:
+        slices, actions = self.slices(), thought.decision.actions
+        if not slices:
+            return actions
+        provider = self.inventory.provider_name
+        return Quotas(thought.view.fleet, provider, slices).within(actions)
 
     def _order(self, action: Action, thought: Thought) -> Order:
         fleet, demand, is_wanted = thought.fleet, thought.demand, action.need != NONE

@@ -182,7 +182,7 @@ class Inventory:
     def is_mine(self, machine_id: str) -> bool:
         """Whether this shard decides about the machine; False for an unknown one."""
         row = self._ids.row(machine_id)
-        return row != NONE and self._row_is_mine(row)
+        return row != NONE and self._columns.state[row] != 0 and self._row_is_mine(row)
 
     def domain(self, machine_id: str) -> Domain | None:
         """Where a machine stands; None for an unknown one."""

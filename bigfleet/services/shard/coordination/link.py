@@ -104,10 +104,12 @@ class Link:
         self._problem = why
 
     async def _pause(self) -> None:
-        """Answers do not wait: an owner who must let go is waited for by another shard."""
+        """What was carried out is told soon: another shard may wait for it."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._report_seconds
-        while loop.time() < until and not (self._steward.due and not self._problem):
+        while loop.time() < until:
             await asyncio.sleep(min(LOOK_SECONDS, until - loop.time()))
             self._estate.save()
             self._steward.settle()
+            if self._steward.has_good_news and not self._problem:
+                return

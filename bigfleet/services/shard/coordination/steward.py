@@ -33,9 +33,9 @@ class Steward:
         return list(self._due.values())
 
     @property
-    def waits(self) -> bool:
-        """Whether a domain is given up as soon as its orders have ended."""
-        return bool(self._estate.held.leaving)
+    def has_good_news(self) -> bool:
+        """Whether something carried out is among them. A refusal is repeated in its time only."""
+        return any(answer.outcome == _Ack.ACCEPTED for answer in self._due.values())
 
     def take(self, told: Sequence[wire.CoordinatorInstruction]) -> None:
         """Carry out instructions in their order."""

@@ -22,7 +22,17 @@ def setting_problems(settings: Settings, catalog: Catalog) -> list[Problem]:
         problems = [_weight_problem(line) for line in error.problems]
     else:
         problems = [*_rack_problems(settings, catalog), *shape_problems(settings, catalog)]
-    return [*problems, *_latency_problems(settings), *_ramp_problems(settings)]
+    more = (_latency_problems, _ramp_problems, _shard_problems)
+    return [*problems, *(problem for find in more for problem in find(settings))]
+
+
+def _shard_problems(settings: Settings) -> Iterator[Problem]:
+    shards = settings.bigfleet.shards
+    if shards > 1 and not settings.bigfleet.coordinators:
+        yield Problem(
+            "bigfleet.coordinators",
+            f"= 0: nobody keeps {shards} shards apart; write 1 or 3, or one shard",
+        )
 
 
 def _weight_problem(line: str) -> Problem:

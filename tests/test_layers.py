@@ -67,6 +67,18 @@ def test_imports_point_down(module: str, path: Path) -> None:
     assert not above, f"{module} is in layer {own} and imports upwards: {above}"
 
 
+@pytest.mark.parametrize(
+    ("module", "path"),
+    [(m, p) for m, p in modules() if m.startswith("bigfleet.services.")],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_services_know_each_other_by_the_wire_alone(module: str, path: Path) -> None:
+    """A shard must decide without its coordinator; so it cannot contain any of it."""
+    own = ".".join(module.split(".")[:3])
+    others = {i for i in imports(path) if i.startswith("bigfleet.services.")}
+    assert all(i == own or i.startswith(f"{own}.") for i in others), f"{module} imports {others}"
+
+
 @pytest.mark.parametrize("module", [m for m, _ in modules()])
 def test_every_bigfleet_module_has_a_layer(module: str) -> None:
     """A new top-level part of BigFleet is given its place before it is used."""

@@ -43,7 +43,7 @@ class Evidence:
     capabilities: Capabilities
     versions: Mapping[str, str]
     load_folder: Path
-    journal: Path
+    journals: Sequence[Path]
     started_micros: int
     course: Course
     played: Played
@@ -54,7 +54,7 @@ class Evidence:
 def conclude(evidence: Evidence) -> Summary:
     """Judge, and write every file of the run; also for a run that broke off."""
     part, played = evidence.part, evidence.played
-    journal = read_journals([evidence.journal]) if evidence.journal.exists() else None
+    journal = read_journals(evidence.journals) if evidence.journals else None
     rows = build_rows(played.observed, journal)
     requests = build_request_rows(played.observed)
     summary = make_summary(

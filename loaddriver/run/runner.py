@@ -16,7 +16,7 @@ from loaddriver.live import View
 from loaddriver.record.watching import now_micros
 from loaddriver.run.accidents import accident_of, raise_death, undisturbed
 from loaddriver.run.conclusion import Evidence, conclude
-from loaddriver.run.fleet import JOURNAL, SHARD, ways_to_ask
+from loaddriver.run.fleet import JOURNALS, SHARD, ways_to_ask
 from loaddriver.run.guarding import guarded
 from loaddriver.run.options import RunOptions
 from loaddriver.run.pace import Pace
@@ -148,7 +148,7 @@ class Runner:
             capabilities=self.substrate.capabilities,
             versions=self.substrate.versions(),
             load_folder=self.scope.data_directory / "load",
-            journal=self.part.folder / "logs" / JOURNAL,
+            journals=sorted((self.part.folder / "logs").glob(JOURNALS)),
             started_micros=self.started_micros,
             course=self._playing.course,
             played=played,

@@ -48,7 +48,7 @@ pytestmark = pytest.mark.cluster
 async def _operator(kubeconfig: dict[str, Path], address: str, **more: Any) -> AsyncIterator[None]:
     settings = operator.Settings(
         cluster_id="c",
-        shard_address=address,
+        shard_addresses=[address],
         kubeconfig=kubeconfig["bigfleet-operator"],
         observe_port=0,
         **{"rollup_seconds": 1.0, "acknowledge_per_second": 200.0, **more},

@@ -91,7 +91,10 @@ class Actuation:
         except (BigFleetError, TimeoutError) as error:
             outcome, why = outcome_of(error), str(error)
             if isinstance(error, Fenced):
-                self._stop_ordering(why)
+                metrics.shard_incidents.labels("fenced-by-provider").inc()
+                self.stop_ordering(
+                    f"fenced: another shard of this name is alive with a newer epoch ({why})"
+                )
         except Exception as error:  # noqa: BLE001  a bug in one order must not end its worker
             _log.exception("order failed", extra={"machine": order.machine_id})
             outcome, why = Outcome.FAILED, str(error)
@@ -108,10 +111,8 @@ class Actuation:
         note = f"{outcome.value}: {why}" if why else outcome.value
         self._journal.note_order("order-failed", order, note=note)
 
-    def _stop_ordering(self, why: str) -> None:
+    def stop_ordering(self, why: str) -> None:
+        """Give no more orders in this life; the first reason is kept."""
         if not self.fenced:
-            self.fenced = (
-                f"fenced: another shard of this name is alive with a newer epoch ({why}); "
-                "this one gives no more orders and should be stopped"
-            )
-            _log.critical(self.fenced)
+            self.fenced = f"{why}; this one gives no more orders and should be stopped"
+            _log.critical("incident: %s", self.fenced)

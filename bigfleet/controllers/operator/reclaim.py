@@ -77,7 +77,9 @@ def _ended(pod: PodOnNode) -> bool:
 
 
 class Reclaims:
-    """Reclaims under way, one task a Node. `now` is the time in seconds since 1970.
+    """Reclaims under way, one task a Node: one that joins anew under its name is another Node.
+
+    `now` is the time in seconds since 1970.
 
     When the grace is over, evicting ends: the provider then takes the machine, and the update that
     says so removes the Node.
@@ -137,11 +139,14 @@ class Reclaims:
         return msgspec.json.decode(await self._client.patch(node_path(name), patch), type=Node)
 
     def _start(self, node: Node, deadline: float) -> None:
-        name = node.metadata.name
-        self._deadlines[name] = deadline
-        if name not in self._tasks:
-            task = self._tasks[name] = asyncio.create_task(self._empty(node))
-            task.add_done_callback(lambda _: self._tasks.pop(name))
+        uid = node.metadata.uid
+        self._deadlines[uid] = deadline
+        if uid not in self._tasks:
+            task = self._tasks[uid] = asyncio.create_task(self._empty(node))
+            task.add_done_callback(lambda _: self._end(uid))
+
+    def _end(self, uid: str) -> None:
+        del self._tasks[uid], self._deadlines[uid]
 
     async def _empty(self, node: Node) -> None:
         name, wait = node.metadata.name, _FIRST_LOOK_SECONDS
@@ -159,7 +164,7 @@ class Reclaims:
             except (ApiError, *NO_ANSWER) as error:
                 _LOG.warning("emptying node %s goes on: %s", name, str(error) or repr(error))
                 wait = _LAST_LOOK_SECONDS
-            if self._now() >= self._deadlines[name]:
+            if self._now() >= self._deadlines[node.metadata.uid]:
                 metrics.operator_evictions.labels("grace-over").inc()
                 _LOG.warning("node %s was not empty when its grace was over", name)
                 return

@@ -29,9 +29,10 @@ from loaddriver.profile import load_gates
 from loaddriver.report.results import read_bare, read_summary, write_judgement
 from loaddriver.run.background import down, up
 from loaddriver.run.folder import create
-from loaddriver.run.frame import hold
+from loaddriver.run.frame import Ground, hold
 from loaddriver.run.part import Part
 from loaddriver.run.prepared import prepare
+from loaddriver.substrates.runlock import machine_claimed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,10 +68,10 @@ def _hold(flags: argparse.Namespace) -> ExitCode:
     prepared = prepare(options)
     prepared.preflight().raise_refusals()
     supplies = get_supplies(options)
-    folder = create(options.results, f"up-{options.profile}")
-    part = Part(prepared, folder, folder.name)
-    with view_on(sys.stderr) as view:
-        asyncio.run(ended_by_signals(hold(options, part, supplies, view)))
+    with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
+        folder = create(options.results, f"up-{options.profile}")
+        part = Part(prepared, folder, folder.name)
+        asyncio.run(ended_by_signals(hold(Ground(options, supplies, lock, view), part)))
     return ExitCode.PASS
 
 

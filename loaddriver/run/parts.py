@@ -12,13 +12,11 @@ from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
 from loaddriver.judge.again import judge_again
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.side_by_side import side_by_side
-from loaddriver.live import View
 from loaddriver.profile import Profile
 from loaddriver.report.results import BARE, WITHOUT_ANCHORS, write_judgement
 from loaddriver.run.folder import point_latest
-from loaddriver.run.frame import measure
+from loaddriver.run.frame import Ground, measure
 from loaddriver.run.host import read_host
-from loaddriver.run.options import RunOptions
 from loaddriver.run.pairing import Pair, read_pair
 from loaddriver.run.part import Part, with_anchors
 from loaddriver.run.prepared import Prepared
@@ -61,38 +59,36 @@ class Outcome:
         return (self.summary, *(summary for summary, _ in self.beside))
 
 
-async def play(
-    options: RunOptions, prepared: Prepared, supplies: Supplies, folder: Path, view: View
-) -> Outcome:
+async def play(ground: Ground, prepared: Prepared, folder: Path) -> Outcome:
     """Run to the verdict, with what the options and the profile want beside it.
 
     A run that says nothing is compared with nothing. Raises InfrastructureError.
     """
     both = prepared.profile.settings.anchors == "both"
     own = with_anchors(prepared, "on") if both else prepared
-    summary, stop_asked = await measure(options, Part(own, folder, folder.name), supplies, view)
+    summary, stop_asked = await measure(ground, Part(own, folder, folder.name))
     point_latest(folder)
     outcome = Outcome(summary, folder)
     if both and _worth_comparing(summary):
         if stop_asked:
             return replace(outcome, unfinished="the part without anchors")
-        outcome, stop_asked = await _without_anchors(options, prepared, supplies, outcome, view)
-    if options.bare and all(_worth_comparing(each) for each in outcome.summaries):
+        outcome, stop_asked = await _without_anchors(ground, prepared, outcome)
+    if ground.options.bare and all(_worth_comparing(each) for each in outcome.summaries):
         if stop_asked:
             return replace(outcome, unfinished="the bare part")
-        bared = await play_bare(options, read_pair(folder), supplies, view)
+        bared = await play_bare(ground, read_pair(folder))
         return replace(bared, beside=(*outcome.beside, *bared.beside))
     return outcome
 
 
-async def play_bare(options: RunOptions, pair: Pair, supplies: Supplies, view: View) -> Outcome:
+async def play_bare(ground: Ground, pair: Pair) -> Outcome:
     """Play the pair's plan without BigFleet, and judge the pair. Raises InfrastructureError."""
     part = bare_part(pair)
-    _refuse_other_binaries(pair.summary, supplies)
+    _refuse_other_binaries(pair.summary, ground.supplies)
     shutil.rmtree(part.folder, ignore_errors=True)  # an earlier one's
     _make(part.folder)
-    view.say(f"the bare part: the same plan on {len(pair.nodes)} nodes, without BigFleet")
-    bare, _ = await measure(options, part, supplies, view)
+    ground.view.say(f"the bare part: the same plan on {len(pair.nodes)} nodes, without BigFleet")
+    bare, _ = await measure(ground, part)
     judged = judge_again(pair.summary, pair.profile.gates, bare)
     write_judgement(pair.folder, judged)
     return Outcome(judged, pair.folder, ((bare, part.folder),))
@@ -114,13 +110,13 @@ def bare_part(pair: Pair) -> Part:
 
 
 async def _without_anchors(
-    options: RunOptions, prepared: Prepared, supplies: Supplies, outcome: Outcome, view: View
+    ground: Ground, prepared: Prepared, outcome: Outcome
 ) -> tuple[Outcome, bool]:
     folder = outcome.folder / WITHOUT_ANCHORS
     part = Part(with_anchors(prepared, "off"), folder, f"{outcome.folder.name}-{WITHOUT_ANCHORS}")
     _make(folder)
-    view.say("the same plan once more, without anchors")
-    summary, stop_asked = await measure(options, part, supplies, view)
+    ground.view.say("the same plan once more, without anchors")
+    summary, stop_asked = await measure(ground, part)
     on, off = side_by_side(outcome.summary, summary)
     write_judgement(outcome.folder, on)
     write_judgement(folder, off)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -55,8 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"{error.filename or 'this machine'}: {error.strerror or error}")
         return int(ExitCode.INFRASTRUCTURE)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        say("interrupted")
+        say("interrupted; nothing is left to clean up")
         return int(ExitCode.INTERRUPTED)
+    except Exception as error:  # noqa: BLE001  a bug of ours must not look like a result
+        report = Path(tempfile.gettempdir()) / f"loaddriver-bug-{os.getpid()}.txt"
+        report.write_text(traceback.format_exc())
+        say(f"A bug in the harness: {error!r}; please report it with {report}.")
+        return int(ExitCode.HARNESS_BUG)
 
 
 def _run(flags: argparse.Namespace) -> ExitCode:

@@ -123,6 +123,8 @@ def conclude_all(outcome: Outcome) -> ExitCode:
     conclude(outcome.summary, outcome.folder)
     if outcome.unfinished:
         say(f"interrupted before {outcome.unfinished} had begun; run it again")
+    elif outcome.interrupted:
+        say("interrupted when all was measured: the report is whole, and its verdict stands")
     return outcome.exit_code
 
 

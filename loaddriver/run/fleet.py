@@ -64,6 +64,7 @@ def shard_role(settings: Settings) -> RoleSpec:
         arguments,
         ports=(_LISTEN, _OBSERVE),
         observe_port=_OBSERVE,
+        serve_port=_LISTEN,
         outputs={"journal": JOURNAL},
     )
 

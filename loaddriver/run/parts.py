@@ -37,19 +37,21 @@ _GRAVITY = (
 class Outcome:
     """`summary` and `folder` are the run's own, `beside` those of what it is compared with.
 
-    `unfinished` names the part that an interruption has left out.
+    `unfinished` names the part that an interruption has left out; `interrupted` says that there was
+    one at all, and be it when nothing was left but to judge.
     """
 
     summary: Summary
     folder: Path
     beside: tuple[tuple[Summary, Path], ...] = ()
     unfinished: str = ""
+    interrupted: bool = False
 
     @property
     def exit_code(self) -> ExitCode:
         """The gravest of all parts."""
         codes = {ExitCode(each.exit_code) for each in self.summaries}
-        if self.unfinished:
+        if self.interrupted:
             codes.add(ExitCode.INTERRUPTED)
         return min(codes, key=_GRAVITY.index)
 
@@ -68,13 +70,13 @@ async def play(ground: Ground, prepared: Prepared, folder: Path) -> Outcome:
     own = with_anchors(prepared, "on") if both else prepared
     summary, stop_asked = await measure(ground, Part(own, folder, folder.name))
     point_latest(folder)
-    outcome = Outcome(summary, folder)
+    outcome = Outcome(summary, folder, interrupted=stop_asked)
     if both and _worth_comparing(summary):
-        if stop_asked:
+        if outcome.interrupted:
             return replace(outcome, unfinished="the part without anchors")
-        outcome, stop_asked = await _without_anchors(ground, prepared, outcome)
+        outcome = await _without_anchors(ground, prepared, outcome)
     if ground.options.bare and all(_worth_comparing(each) for each in outcome.summaries):
-        if stop_asked:
+        if outcome.interrupted:
             return replace(outcome, unfinished="the bare part")
         bared = await play_bare(ground, read_pair(folder))
         return replace(bared, beside=(*outcome.beside, *bared.beside))
@@ -88,10 +90,10 @@ async def play_bare(ground: Ground, pair: Pair) -> Outcome:
     shutil.rmtree(part.folder, ignore_errors=True)  # an earlier one's
     _make(part.folder)
     ground.view.say(f"the bare part: the same plan on {len(pair.nodes)} nodes, without BigFleet")
-    bare, _ = await measure(ground, part)
+    bare, stop_asked = await measure(ground, part)
     judged = judge_again(pair.summary, pair.profile.gates, bare)
     write_judgement(pair.folder, judged)
-    return Outcome(judged, pair.folder, ((bare, part.folder),))
+    return Outcome(judged, pair.folder, ((bare, part.folder),), interrupted=stop_asked)
 
 
 def bare_part(pair: Pair) -> Part:
@@ -109,9 +111,7 @@ def bare_part(pair: Pair) -> Part:
     )
 
 
-async def _without_anchors(
-    ground: Ground, prepared: Prepared, outcome: Outcome
-) -> tuple[Outcome, bool]:
+async def _without_anchors(ground: Ground, prepared: Prepared, outcome: Outcome) -> Outcome:
     folder = outcome.folder / WITHOUT_ANCHORS
     part = Part(with_anchors(prepared, "off"), folder, f"{outcome.folder.name}-{WITHOUT_ANCHORS}")
     _make(folder)
@@ -120,7 +120,7 @@ async def _without_anchors(
     on, off = side_by_side(outcome.summary, summary)
     write_judgement(outcome.folder, on)
     write_judgement(folder, off)
-    return Outcome(on, outcome.folder, ((off, folder),)), stop_asked
+    return Outcome(on, outcome.folder, ((off, folder),), interrupted=stop_asked)
 
 
 def _as_played(profile: Profile, pair: Pair) -> Prepared:

@@ -25,13 +25,16 @@ from loaddriver.run.part import Part
 from loaddriver.run.playing import LoadPlace, Playing
 from loaddriver.run.scrape import components, shortfalls
 from loaddriver.run.selfaudit import SelfAuditor, machine_cpu_seconds, own_tree_cpu_seconds
+from loaddriver.run.strangers import why_unknown
 from loaddriver.run.supply import Supply
+from loaddriver.run.unmet import counts, unmet_needs
 from loaddriver.substrates.base import Cluster, Endpoint, Substrate
 from loaddriver.substrates.processes import Supervisor
 from loaddriver.substrates.runscope import RunScope
 
 READY = "up; Ctrl-C or `make down` takes everything down"
 _LOOK_SECONDS = 2.0
+_PODS_ARE_STRANGERS = "here a pod's processes cannot be told from others'"
 
 
 @dataclass
@@ -66,7 +69,10 @@ class Runner:
                 self.scope.data_directory / "load",
             ),
             # What runs in pods is no child of ours, so there the whole machine counts.
-            SelfAuditor(machine_cpu_seconds if in_pods else own_tree_cpu_seconds),
+            SelfAuditor(
+                machine_cpu_seconds if in_pods else own_tree_cpu_seconds,
+                _PODS_ARE_STRANGERS if in_pods else why_unknown(),
+            ),
         )
 
     async def run(self) -> Summary:
@@ -80,7 +86,8 @@ class Runner:
                 await self._keep(summary)
             return summary
         finally:
-            await undisturbed(self._stop())
+            _, asked = await undisturbed(self._stop())
+            self.stop_asked |= asked
 
     async def hold(self) -> Accident | None:
         """Start everything but the load and keep it up; what ended it, if not a request to end."""
@@ -139,6 +146,8 @@ class Runner:
         self.roles = await self.supply.start(self.substrate, self.clusters)
 
     async def _conclude(self, accident: Accident | None) -> Summary:
+        unmet = await unmet_needs(self.roles[SHARD]) if SHARD in self.roles else None
+        self.view.say("judging")
         played = await self._playing.finish()
         evidence = Evidence(
             part=self.part,
@@ -150,7 +159,8 @@ class Runner:
             started_micros=self.started_micros,
             course=self._playing.course,
             played=played,
-            components=self.components,
+            components={**self.components, **counts(unmet)} if self.components else {},
+            shortfalls=unmet,
             accident=accident,
         )
         return conclude(evidence)

@@ -75,13 +75,14 @@ class RoleSpec:
 
     With an `identity` it may use its cluster's API as that user; where the place does not see to
     that, `--kubeconfig FILE` is added. With `observe_port` it counts as started only once
-    `GET /readyz` answers 200 there.
+    `GET /readyz` answers 200 there. `serve_port` is where it serves gRPC, to the harness, too.
     """
 
     name: str
     arguments: Sequence[str]
     ports: Sequence[str] = ()
     observe_port: str | None = None
+    serve_port: str | None = None
     cluster: str | None = None
     identity: str | None = None
     inputs: Mapping[str, Path] = field(default_factory=dict)
@@ -91,11 +92,14 @@ class RoleSpec:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A running role; `observe` is the `<host>:<port>` where the harness reaches it, if any."""
+    """A running role; `observe` (HTTP) and `serve` (gRPC) are the `<host>:<port>` where the harness
+    reaches it, if any.
+    """
 
     name: str
     observe: str | None
     log_path: Path
+    serve: str | None = None
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,8 @@ class LocalSubstrate:
                     lambda: answers(session, f"http://{observe}/readyz"),
                     self._settings.start_deadline_seconds,
                 )
-        return Endpoint(role.name, observe, log_path)
+        serve = addresses[role.serve_port] if role.serve_port else None
+        return Endpoint(role.name, observe, log_path, serve)
 
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will end."""

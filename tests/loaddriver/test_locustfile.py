@@ -193,6 +193,15 @@ async def test_an_answer_that_cannot_be_read_is_a_failed_event_and_not_a_silent_
     assert "a bug in the load process: DecodeError" in progress.first_failure
 
 
+async def test_a_churn_that_finds_no_pod_is_counted_and_does_no_harm(tmp_path: Path) -> None:
+    """A ramp that does not wait may be ahead of the controllers that make the pods."""
+    _, plan, _ = planned("smoke", *PROFILE, "clusters=1", "soak.churnPodsPerSecond=3")
+    server = ApiServer("right", pods_per_workload=0)
+    progress = await play(plan, [server], tmp_path)
+    assert (progress.failed, progress.in_vain, server.deleted) == (0, 3, [])
+    assert progress.sent == len(plan.events)
+
+
 async def test_a_load_process_that_dies_at_once_is_an_error_with_its_exit_code(
     tmp_path: Path,
 ) -> None:

@@ -207,7 +207,8 @@ class KindSubstrate:
             )
         self._roles[role.name] = container
         self._vitals.track(home, container)
-        return Endpoint(role.name, observe, self._log_directory / f"{role.name}.log")
+        serve = self._book.from_here(role, role.serve_port) if role.serve_port else None
+        return Endpoint(role.name, observe, self._log_directory / f"{role.name}.log", serve)
 
     @asynccontextmanager
     async def _step(self, what: str, cluster: KindCluster) -> AsyncIterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +34,9 @@ from loaddriver.substrates.processes import Supervisor
 from loaddriver.substrates.runscope import RunScope
 
 READY = "up; Ctrl-C or `make down` takes everything down"
-_LOOK_SECONDS = 2.0
+# All of these cost CPU time of the cores that are being measured.
+_LOOK_SECONDS = 5.0
+_SHOW_SECONDS = 1.0
 _PODS_ARE_STRANGERS = "here a pod's processes cannot be told from others'"
 
 
@@ -57,6 +60,7 @@ class Runner:
     stop_asked: bool = False
 
     def __post_init__(self) -> None:
+        self._shown_phase, self._shown_at = "", 0.0
         self._own = Supervisor(self.scope.run_id)
         self._pace = Pace(self.part.prepared.profile)
         in_pods = self.substrate.capabilities.roles_in_pods
@@ -173,6 +177,10 @@ class Runner:
                 self._pace.shortfalls = await shortfalls(self.roles[SHARD])
 
     def _show(self) -> None:
+        now, phase = time.monotonic(), self._playing.course.phase
+        if phase == self._shown_phase and now < self._shown_at + _SHOW_SECONDS:
+            return
+        self._shown_phase, self._shown_at = phase, now
         self.view.show(self._pace.progress(self._playing.course, self._playing.watchers))
 
 

@@ -110,7 +110,7 @@ class SelfAuditor:
     def _note_load(self) -> None:
         if self._load is not None:
             try:
-                self._load_seconds = tree_cpu_seconds(self._load)
+                self._load_seconds = _own_and_ended(self._load)
             except psutil.Error:
                 self._load = None  # it has ended; what was noted last stands
 

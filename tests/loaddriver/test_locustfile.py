@@ -126,6 +126,12 @@ def test_requests_leave_when_due_however_long_answers_take(played: Played) -> No
         assert played.servers[SLOW].created[result.name] - result.due < ON_TIME_SECONDS + 0.2
 
 
+def test_users_share_connections_as_long_as_answers_come(played: Played) -> None:
+    """A connection of each user's own would cost more CPU time than all its requests."""
+    asked = sum(event.cluster == HEALTHY for event in played.plan.events)
+    assert len(played.servers[HEALTHY].callers) <= asked / 2
+
+
 def test_churn_deletes_the_pod_of_the_planned_rank(played: Played) -> None:
     for event in played.plan.events:
         if isinstance(event, ChurnEvent) and event.cluster == HEALTHY:

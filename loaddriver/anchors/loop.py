@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 # Changes come by the hundred; looking at each of them alone would only take the cores from others.
 _ROUND_SECONDS = 0.2
-_GATHER_SECONDS = 0.1
+_GATHER_SECONDS = 0.25
 _BINDINGS_AT_ONCE = 8
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 

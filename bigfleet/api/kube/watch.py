@@ -30,6 +30,8 @@ _SLACK_SECONDS = 30
 _HEALTHY_SECONDS = 1.0
 _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.05, 5.0
 _PAGE = 2000
+# After so much at once there is more to come: a watch that waits then is one that the server cuts.
+_PLENTY_BYTES = 1 << 16
 
 T = TypeVar("T")
 
@@ -232,7 +234,7 @@ async def _lines(
         for line in whole:
             if line:
                 yield line
-        if gather_seconds:
+        if gather_seconds and len(chunk) < _PLENTY_BYTES:
             await _gather(response, gather_seconds)
 
 

@@ -41,9 +41,8 @@ def bracket(samples: int, portion: float) -> tuple[int | None, int | None]:
     chances /= chances.sum()
     at_most = np.cumsum(chances)
     at_least = np.cumsum(chances[::-1])[::-1]
-    lower = [int(n) + 1 for n, chance in zip(numbers, at_most, strict=True) if chance <= _ERRS]
-    upper = [int(n) for n, chance in zip(numbers, at_least, strict=True) if chance <= _ERRS]
-    return (max(lower) if lower else None), (min(upper) if upper else None)
+    lower, upper = numbers[at_most <= _ERRS], numbers[at_least <= _ERRS]
+    return (int(lower[-1]) + 1 if len(lower) else None), (int(upper[0]) if len(upper) else None)
 
 
 # A hair above, so that rounding does not turn down what holds exactly.

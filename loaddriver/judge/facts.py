@@ -26,6 +26,8 @@ class SelfAudit:
     `loop_stall_max_seconds` is the longest of them. `clock_step_max_seconds` is the largest change
     of wall clock minus monotonic clock from one sample to the next, without its sign. CPU seconds
     are of runner and load together, and of everything that belongs to the run, those included.
+    `others_cpu_share` is what neither belonged to the run nor was idle, of all that the machine
+    has, 0 to 1; None where nobody could tell, for which `others_unknown` may give a good reason.
     """
 
     loop_stall_max_seconds: float
@@ -33,6 +35,8 @@ class SelfAudit:
     clock_step_max_seconds: float
     harness_cpu_seconds: float
     run_cpu_seconds: float
+    others_cpu_share: float | None = None
+    others_unknown: str = ""
 
     @property
     def harness_cpu_share(self) -> float | None:
@@ -60,13 +64,14 @@ class Shortfall:
     """A need that all supply does not cover, as a shard says at the end of the run.
 
     `instance_types` are those the need asks for; `missing` gives Kubernetes quantities by resource
-    name; `reason` is the shard's own words, "" where it gives none.
+    name; `reason` is the shard's own words, "" where it gives none, and `kind` the sort of reason.
     """
 
     cluster: str
     instance_types: tuple[str, ...]
     missing: Mapping[str, str]
     reason: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from loaddriver.judge.sections import (
     slice_of,
     slices,
 )
-from loaddriver.judge.selfaudit import self_checks
+from loaddriver.judge.selfaudit import disclosures, self_checks
 from loaddriver.judge.timeline import make_timeline
 from loaddriver.judge.verdict import decide, doubts_about
 from loaddriver.record.journal import Journal
@@ -82,7 +82,8 @@ def make_summary(
         facts, rows, measured.pods, measured.requests, measured.self_audit, measured.gangs
     )
     latency = measured.bind_latency_seconds
-    verdict = decide(facts, gates, doubts, measured.pods, measured.requests, latency)
+    disclosed = tuple(disclosures(measured.self_audit))
+    verdict = decide(facts, gates, doubts, measured.pods, measured.requests, latency, disclosed)
     return msgspec.structs.replace(
         measured,
         verdict=verdict.word,

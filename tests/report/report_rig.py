@@ -197,6 +197,7 @@ def _facts(pods: int, groups: dict[GroupKey, int]) -> RunFacts:
             clock_step_max_seconds=0.0004,
             harness_cpu_seconds=4.2,
             run_cpu_seconds=88.0,
+            others_cpu_share=0.02,
         ),
         components={
             "shardCycleSeconds": {"p50": 0.0041, "p99": 0.0123},

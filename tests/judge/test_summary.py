@@ -158,7 +158,7 @@ def test_pods_of_one_object_are_one_draw_everywhere() -> None:
             assert isinstance(part.bind_latency_seconds.p50, number)
             assert isinstance(part.bind_latency_seconds.p99, number)
         assert isinstance(made.hops_seconds["scheduled"].p99, number)
-    assert few.why[0].endswith("half of them within at least 0 s and the slowest within 5.99 s.")
+    assert few.why[0].endswith("half of them within at least 0 s and the slowest within 4.99 s.")
 
 
 def test_bands_show_where_typical_and_slow_pods_spent_their_time() -> None:

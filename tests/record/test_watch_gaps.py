@@ -26,6 +26,7 @@ class Forgetful:
     url: str = ""
     lists: Counter[str] = field(default_factory=Counter)
     listed_anew: asyncio.Event = field(default_factory=asyncio.Event)
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         kind = request.path.rpartition("/")[2]
@@ -39,7 +40,7 @@ class Forgetful:
         if (kind, self.lists[kind]) == ("pods", 1):
             await response.write(json.dumps(TOO_OLD).encode() + b"\n")
             return response
-        await asyncio.Event().wait()
+        await self.closing.wait()
         return response
 
 
@@ -51,6 +52,7 @@ async def server() -> AsyncIterator[Forgetful]:
     async with TestServer(application) as running:
         forgetful.url = str(running.make_url("")).rstrip("/")
         yield forgetful
+        forgetful.closing.set()
 
 
 async def test_a_place_that_the_server_forgot_is_a_gap(server: Forgetful) -> None:

@@ -121,6 +121,7 @@ def _facts(evidence: Evidence) -> RunFacts:
         knee=None if course.knee is None else msgspec.to_builtins(course.knee),
         self_audit=evidence.played.self_audit,
         archetypes=archetype_facts(prepared.profile, prepared.machines),
+        budget_floors=prepared.budget_floors() if of_pods else {},
     )
 
 

@@ -97,14 +97,14 @@ def test_clusters_may_run_different_work() -> None:
     assert {w.archetype for w in ramp if w.cluster == 0} == {"render", "index"}
     assert {w.archetype for w in ramp if w.cluster == 1} == {"tiny-stateless"}
     for cluster in (0, 1):
-        assert sum(w.replicas for w in ramp if w.cluster == cluster) == 1200
+        assert sum(w.replicas for w in ramp if w.cluster == cluster) == 600
 
 
 def test_a_burst_may_be_one_clusters() -> None:
     _, plan, _ = planned(NAME)
     burst = [each for each in plan.workloads if each.origin.startswith("burst")]
     assert {each.cluster for each in burst} == {1}
-    assert sum(each.replicas for each in burst) == 520
+    assert sum(each.replicas for each in burst) == 260
 
 
 def test_an_archetype_without_supply_of_its_own_has_no_machine_made_for_it() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from loaddriver.judge.disruptions import Disruptions
 from loaddriver.judge.gangs import Gangs
 from loaddriver.judge.gates import GateResult
 from loaddriver.judge.percentiles import Quantile, Quantiles
@@ -264,6 +265,7 @@ class Summary(Part, frozen=True, kw_only=True):
     gangs: Gangs
     machines: Machines
     nodes: Nodes
+    disruptions: Disruptions | None = None
     archetypes: dict[str, Slice]
     clusters: dict[str, Slice]
     gates: list[GateResult]

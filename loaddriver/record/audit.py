@@ -66,10 +66,14 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A request to delete or evict a Pod. It names no UID: names are used again over time."""
+    """A request by `writer` to delete or evict a Pod, which was granted. It names no UID: names are
+    used again over time.
+    """
 
     name: Name
     at_micros: int
+    writer: str = ""
+    eviction: bool = False
 
 
 class PodListener(Protocol):
@@ -192,7 +196,8 @@ class AuditReader:
 
     def _pod_removed(self, line: AuditLine, ref: ObjectRef) -> None:
         name, at = (ref.namespace, ref.name), micros(line.request_received_timestamp)
-        self.stamps.removals.append(Removal(name, at))
+        evicts = ref.subresource == "eviction"
+        self.stamps.removals.append(Removal(name, at, line.user.username, evicts))
         self._listener.removed(self._pod_uids.get(name, ""), at)
 
     def _capacity_requested(self, line: AuditLine, ref: ObjectRef) -> None:

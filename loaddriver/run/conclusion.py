@@ -123,6 +123,7 @@ def _facts(evidence: Evidence) -> RunFacts:
         self_audit=evidence.played.self_audit,
         archetypes=archetype_facts(prepared.profile, prepared.machines),
         shortfalls=evidence.shortfalls,
+        budget_floors=prepared.budget_floors() if of_pods else {},
     )
 
 

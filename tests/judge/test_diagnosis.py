@@ -194,6 +194,7 @@ def test_refusals_that_no_repetition_heals_come_first() -> None:
             "create pods/binding 409": 9000,
             "get leases 403": 5000,
             "patch nodes 429": 3,
+            "create pods/eviction 429": 900,  # a disruption budget at work
             "create pods 500": 2,
         },
     )

@@ -118,7 +118,8 @@ class ServedCluster:
         seen = int(request.query.get("resourceVersion") or 0)
         while True:
             async with self._changed:
-                await self._changed.wait_for(lambda seen=seen: len(self._events) > seen)
+                while len(self._events) == seen:
+                    await self._changed.wait()
                 news = self._events[seen:]
             for event in news:
                 await response.write(json.dumps(event).encode() + b"\n")

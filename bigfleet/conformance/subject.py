@@ -56,14 +56,14 @@ class Subject:
         """The machine now."""
         return await self.stub.Get(wire.MachineRef(id=machine), timeout=CALL_SECONDS)
 
-    async def list(self, **selection: object) -> wire.MachineList:
+    async def listed(self, **selection: object) -> wire.MachineList:
         """What a List with these fields answers."""
         request = wire.ListFilter(**selection)  # type: ignore[arg-type]
         return await self.stub.List(request, timeout=CALL_SECONDS)
 
     async def speculative(self) -> list[str]:
         """The ids of the machines that checks may use, sorted."""
-        listed = await self.list(states=[wire.SPECULATIVE])
+        listed = await self.listed(states=[wire.SPECULATIVE])
         return sorted(m.id for m in listed.machines if m.capacity_type in ELASTIC)
 
     async def require_machines(self) -> int:

@@ -48,7 +48,9 @@ class Shop:
         nodes, ready = f"{facts['apiServer']}/api/v1/nodes", ("Ready", "True")
         headers = {"Authorization": f"Bearer {facts['token']}"}
         async with asyncio.timeout(300), aiohttp.ClientSession(headers=headers) as http:
-            await http.post(nodes, json={"kind": "Node", "metadata": {"name": machine.id}})
+            (
+                await http.post(nodes, json={"kind": "Node", "metadata": {"name": machine.id}})
+            ).close()
             seen = []
             while ready not in seen:
                 await asyncio.sleep(0.1)

@@ -110,8 +110,8 @@ class Subject:
     async def drained(self, caller: Caller, machine: str) -> wire.Machine:
         """The CONFIGURED machine taken to IDLE, its Node deleted first as an operator does."""
         await self.cluster.remove(machine)
-        await caller.drain(machine, grace_seconds=1)
-        return await self.reaches(machine, wire.IDLE, within=1 + self.bounds.drain)
+        await caller.drain(machine, grace_seconds=0)
+        return await self.reaches(machine, wire.IDLE, within=self.bounds.drain)
 
     @asynccontextmanager
     async def unused(self, number: int = 0) -> AsyncIterator[str]:

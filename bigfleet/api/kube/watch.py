@@ -245,9 +245,9 @@ async def _gather(response: aiohttp.ClientResponse, seconds: float) -> None:
     The kernel holds it back: a paused transport would still be woken for every TLS record.
     """
     transport = response.connection.transport if response.connection else None
-    connection = transport and transport.get_extra_info("socket")
-    if transport is None or connection is None or transport.is_closing():
+    if transport is None or transport.is_closing():
         return  # it has ended
+    connection: socket.socket = transport.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _PLENTY_BYTES)
     try:
         await asyncio.sleep(seconds)

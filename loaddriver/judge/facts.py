@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loaddriver.errors import ExitCode
+from loaddriver.judge.disruptions import BudgetKey
 from loaddriver.judge.gangs import GroupKey
 
 
@@ -84,6 +85,8 @@ class RunFacts:
     as they are: numbers under camelCase keys with units, None for what could not be read. Of
     `load`, the self-audit reads `maxLatenessSeconds` and `p99LatenessSeconds`.
 
+    `budget_floors` gives the pods that a disruption budget protects, by cluster and workload.
+
     `bare` marks a run without BigFleet, and `bare_of` is the id of the run whose nodes it has.
     `knee` is where the ramp broke (camelCase keys with units), where it looked for that. None as
     `self_audit` or `shortfalls` means that nobody could be asked.
@@ -113,3 +116,4 @@ class RunFacts:
     self_audit: SelfAudit | None = None
     archetypes: Mapping[str, ArchetypeFacts] = field(default_factory=dict)
     shortfalls: Sequence[Shortfall] | None = None
+    budget_floors: Mapping[BudgetKey, int] = field(default_factory=dict)

@@ -10,6 +10,7 @@ import msgspec
 from loaddriver.judge.bands import wait_bands
 from loaddriver.judge.bare import bare_section
 from loaddriver.judge.diagnosis import diagnose
+from loaddriver.judge.disruptions import disruptions_section
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.gangs import judge_gangs
 from loaddriver.judge.gates import Limit, judge_gates
@@ -120,6 +121,7 @@ def _measure(
         gangs=judge_gangs(rows, facts.planned_groups),
         machines=machines_section(journal, lives),
         nodes=nodes_section(lives, timeline),
+        disruptions=disruptions_section(observed, rows, journal, facts.budget_floors),
         archetypes=slices(rows, lambda row: row.archetype),
         clusters=slices(rows, lambda row: row.cluster),
         knee=None if facts.knee is None else dict(facts.knee),

@@ -43,7 +43,7 @@ class Evidence:
     capabilities: Capabilities
     versions: Mapping[str, str]
     load_folder: Path
-    journal: Path
+    journals: Sequence[Path]
     started_micros: int
     course: Course
     played: Played
@@ -55,7 +55,7 @@ class Evidence:
 def conclude(evidence: Evidence) -> Summary:
     """Judge, and write every file of the run; also for a run that broke off."""
     part, played = evidence.part, evidence.played
-    journal = read_journals([evidence.journal]) if evidence.journal.exists() else None
+    journal = read_journals(evidence.journals) if evidence.journals else None
     rows = build_rows(played.observed, journal)
     requests = build_request_rows(played.observed)
     summary = make_summary(
@@ -123,6 +123,7 @@ def _facts(evidence: Evidence) -> RunFacts:
         self_audit=evidence.played.self_audit,
         archetypes=archetype_facts(prepared.profile, prepared.machines),
         shortfalls=evidence.shortfalls,
+        budget_floors=prepared.budget_floors() if of_pods else {},
     )
 
 

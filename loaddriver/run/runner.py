@@ -17,7 +17,7 @@ from loaddriver.live import View
 from loaddriver.record.watching import now_micros
 from loaddriver.run.accidents import accident_of, raise_death, undisturbed
 from loaddriver.run.conclusion import Evidence, conclude
-from loaddriver.run.fleet import JOURNAL, SHARD
+from loaddriver.run.fleet import JOURNALS, SHARD, shards_of, ways_to_ask
 from loaddriver.run.guarding import guarded
 from loaddriver.run.options import RunOptions
 from loaddriver.run.pace import Pace
@@ -127,6 +127,8 @@ class Runner:
         for cluster in self.clusters:
             path = cluster.kubeconfigs["admin"]
             self.view.say(f"  {cluster.name}: kubectl --kubeconfig {path} get nodes")
+        for line in ways_to_ask(self.roles.values()):
+            self.view.say(f"  {line}")
         self.view.say(READY)
         await asyncio.Event().wait()
 
@@ -150,7 +152,7 @@ class Runner:
         self.roles = await self.supply.start(self.substrate, self.clusters)
 
     async def _conclude(self, accident: Accident | None) -> Summary:
-        unmet = await unmet_needs(self.roles[SHARD]) if SHARD in self.roles else None
+        unmet = await unmet_needs(shards_of(self.roles.values()))
         self.view.say("judging")
         played = await self._playing.finish()
         evidence = Evidence(
@@ -159,7 +161,7 @@ class Runner:
             capabilities=self.substrate.capabilities,
             versions=self.substrate.versions(),
             load_folder=self.scope.data_directory / "load",
-            journal=self.part.folder / "logs" / JOURNAL,
+            journals=sorted((self.part.folder / "logs").glob(JOURNALS)),
             started_micros=self.started_micros,
             course=self._playing.course,
             played=played,

@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from loaddriver.substrates.base import Endpoint
 
@@ -62,10 +63,19 @@ async def components(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
             result[key] = None
             continue
         result[key] = sum(s.value for s in samples if s.name == name)
-    result["actions"] = {
-        s.labels["kind"]: s.value for s in samples if s.name == "bigfleet_shard_actions_total"
-    }
+    result["actions"] = _by_kind(samples, "bigfleet_shard_actions_total")
     return result
+
+
+def _by_kind(samples: Iterable[Sample], name: str) -> dict[str, float]:
+    """Over all shards. A shard reports a 0 for each kind that it knows, so a kind that is missing
+    here is none, or misspelt in a gate.
+    """
+    sums: defaultdict[str, float] = defaultdict(float)
+    for sample in samples:
+        if sample.name == name:
+            sums[sample.labels["kind"]] += sample.value
+    return dict(sums)
 
 
 async def shortfalls(shard: Endpoint) -> int | None:

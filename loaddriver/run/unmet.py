@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -10,32 +11,40 @@ import grpc
 import grpc.aio
 
 from bigfleet.api import transport
+from bigfleet.api.identity import Identity
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
 from loaddriver.judge.facts import Shortfall
 from loaddriver.manifests import INSTANCE_TYPE_KEY
+from loaddriver.run.fleet import LISTEN
 from loaddriver.substrates.base import Endpoint
 
 # A live shard answers at once; one that is gone must not hold up the report.
 _ANSWER_SECONDS = 5.0
 
 
-async def unmet_needs(shard: Endpoint) -> tuple[Shortfall, ...] | None:
-    """The needs that all supply does not cover, as of its last cycle; None if it does not answer.
-
-    Those of the highest priority come first.
+async def unmet_needs(shards: Sequence[Endpoint]) -> tuple[Shortfall, ...] | None:
+    """The needs that all supply does not cover, as of each shard's last cycle; None if there is no
+    shard or one does not answer. Those of the highest priority come first.
     """
-    if shard.serve is None:
+    answers = await asyncio.gather(*(_needs(shard) for shard in shards))
+    if not answers or None in answers:
         return None
+    short = [view for views in answers for view in views or () if not view.satisfied]
+    return tuple(_shortfall(view) for view in sorted(short, key=lambda v: -v.need.priority))
+
+
+async def _needs(shard: Endpoint) -> list[wire.NeedView] | None:
+    if LISTEN not in shard.addresses:
+        return None
+    identity = Identity(shard.inspected_as) if shard.inspected_as else None
     try:
-        async with transport.channel(shard.serve) as channel:
+        async with transport.channel(shard.addresses[LISTEN], identity, "shard") as channel:
             stub: Any = ShardReadStub(channel)
             answer = stub.InspectNeeds(wire.InspectNeedsRequest(), timeout=_ANSWER_SECONDS)
-            views = [each.need async for each in answer if each.HasField("need")]
+            return [each.need async for each in answer if each.HasField("need")]
     except grpc.aio.AioRpcError:
         return None
-    short = [view for view in views if not view.satisfied]
-    return tuple(_shortfall(view) for view in sorted(short, key=lambda v: -v.need.priority))
 
 
 def counts(shortfalls: Sequence[Shortfall] | None) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def row(
         "name": f"pod-{uid}",
         "uid": uid,
         "archetype": "tiny-stateless",
-        "workload": "web",
+        "workload": f"web-{uid}",
         "group": "",
         "step": "1",
         "created_micros": at(created),

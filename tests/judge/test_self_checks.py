@@ -15,7 +15,8 @@ from loaddriver.judge.facts import Accident
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.manifests import ARCHETYPE_LABEL, WORKLOAD_LABEL
-from loaddriver.record.audit import AuditStamps
+from loaddriver.record.audit import AuditStamps, PodCreation
+from loaddriver.record.audit_line import ObjectMetadata
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import build_rows
@@ -68,6 +69,15 @@ def unlogged_pod() -> dict[str, Any]:
     return {"observed": observed}
 
 
+def unlogged_binding() -> dict[str, Any]:
+    """The log has the pod, and only the watch has seen that it was bound."""
+    labels = {WORKLOAD_LABEL: "w", ARCHETYPE_LABEL: "web"}
+    created = PodCreation(ObjectMetadata("p", "load", "a", labels), at(1), "somebody")
+    observed = logged(AuditStamps(pods={"a": created}))["observed"]
+    observed.watch.pods["a"] = PodSighting("load", "p", labels, at(1), "n1", "Running", at(2))
+    return {"observed": observed}
+
+
 def test_a_sound_harness_is_within_every_bound() -> None:
     """And every bound has its value and its reason in the summary."""
     made = summary()
@@ -114,6 +124,7 @@ def test_a_sound_harness_is_within_every_bound() -> None:
         (logged(AuditStamps(nameless=1)), "auditLinesLost", "without their pod: 1 line,"),
         (logged(audit_restarts=1), "auditLinesLost", "without their pod: 1 line,"),
         (logged(audit_events_lost=3), "auditEventsLost", "the log does not have: 3 events,"),
+        (unlogged_binding(), "rowsLost", "lacks although a watch saw them: 1 pod,"),
         (unlogged_pod(), "rowsLost", "lacks although a watch saw them: 1 pod,"),
         ({"losses": LoadLosses(1, 0)}, "loadLost", "left no line or no row: 1 request,"),
         ({"losses": LoadLosses(0, 2)}, "loadLost", "left no line or no row: 2 requests,"),

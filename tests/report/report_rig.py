@@ -117,7 +117,7 @@ def _workloads(cluster: _Cluster, pods: int) -> Iterator[dict[str, str]]:
     while made < pods:
         number += 1
         archetype = cluster.random.choices(names, weights)[0]
-        size = min(GANGED.get(archetype, cluster.random.randint(5, 60)), pods - made)
+        size = min(GANGED.get(archetype, cluster.random.randint(1, 4)), pods - made)
         workload = f"{archetype}-{number}"
         labels = {ARCHETYPE_LABEL: archetype, WORKLOAD_LABEL: workload}
         if archetype in GANGED:

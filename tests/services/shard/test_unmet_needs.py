@@ -21,6 +21,11 @@ def of_type(name: str, machines: float) -> Need:
     return Need(kind, plain.aggregate, plain.min_unit)
 
 
+def endpoint(folder: Path, address: str) -> Endpoint:
+    """A shard that serves there, without TLS."""
+    return Endpoint("shard-0", None, folder, {"listen": address})
+
+
 async def test_what_is_short_comes_with_its_types_its_amounts_and_the_shards_own_reason(
     tmp_path: Path,
 ) -> None:
@@ -29,7 +34,7 @@ async def test_what_is_short_comes_with_its_types_its_amounts_and_the_shards_own
         operator = await rig.operator()
         await operator.roll_up(need(1), of_type("gpu.huge", 2))
         await eventually(lambda: rig.shard.cycle.count > 3)
-        found = await unmet_needs(Endpoint("shard-0", None, tmp_path, rig.address))
+        found = await unmet_needs([endpoint(tmp_path, rig.address)])
     assert found is not None
     (short,) = found
     assert (short.cluster, short.instance_types) == ("east", ("gpu.huge",))
@@ -42,8 +47,9 @@ async def test_what_is_short_comes_with_its_types_its_amounts_and_the_shards_own
 
 
 async def test_a_shard_that_does_not_answer_is_not_one_that_lacks_nothing(tmp_path: Path) -> None:
-    assert await unmet_needs(Endpoint("shard-0", None, tmp_path, "127.0.0.1:1")) is None
-    assert await unmet_needs(Endpoint("shard-0", None, tmp_path)) is None
+    assert await unmet_needs([endpoint(tmp_path, "127.0.0.1:1")]) is None
+    assert await unmet_needs([Endpoint("shard-0", None, tmp_path)]) is None
+    assert await unmet_needs([]) is None
     assert counts(None) == {"needsUnmetAtEnd": None}
     assert counts([]) == {"needsUnmetAtEnd": 0, "needsUnmetByReason": {}}
 

@@ -115,7 +115,7 @@ class Reclaims:
                 if not left:
                     await delete_node(self._client, node)
                     return
-                await self._evict(left, self._deadlines[name])
+                await self._evict(left, self._deadlines[node.metadata.uid])
             except (ApiError, *NO_ANSWER) as error:
                 _LOG.warning("emptying node %s goes on: %s", name, str(error) or repr(error))
                 wait = _LAST_LOOK_SECONDS

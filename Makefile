@@ -95,8 +95,9 @@ truth: setup ## Hold what runs report against what really happened
 	@$(BIN)/pytest -q -m truth tests/truth
 
 .PHONY: explore
-explore: setup ## Let the simulation look for broken rules, 750 seeds of faults
+explore: setup ## Look for broken rules: 750 seeds of faults, and a life of 10,000 cycles
 	@$(BIN)/python -m bigfleet.simulation explore
+	@$(BIN)/pytest -q -m soak tests/simulation
 
 PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto)
 .PHONY: stubs

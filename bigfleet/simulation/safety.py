@@ -42,8 +42,8 @@ class Safety(logging.Handler):
         """Machines and Nodes as they really are."""
         if len(truth) != expected:
             self._note(f"{expected} machines became {len(truth)}")
-        homes = Counter(name for cluster in clusters for name in cluster.nodes)
-        self._note_all(f"{n} has a Node in {k} clusters" for n, k in homes.items() if k > 1)
+        homes = Counter(node.name for c in clusters for node in c.nodes.values() if not node.dead)
+        self._note_all(f"{n} has Nodes in {k} clusters" for n, k in homes.items() if k > 1)
         for cluster in clusters:
             self._note_all(_strangers(cluster, truth))
 
@@ -58,8 +58,10 @@ class Safety(logging.Handler):
 
 
 def _strangers(cluster: Cluster, truth: Mapping[str, Machine]) -> Iterator[str]:
-    for name in cluster.nodes:
+    for name, node in cluster.nodes.items():
         machine = truth[name]
+        if node.dead:
+            continue
         if machine.cluster != cluster.name or machine.state not in _MAY_HAVE_NODE:
             where = f"{machine.state.name} in {machine.cluster or 'no cluster'}"
             yield f"cluster {cluster.name} has a Node of {name}, which is {where}"

@@ -18,7 +18,7 @@ from bigfleet.api.kube.client import (
     is_transient,
 )
 from bigfleet.api.v1alpha1.shard_pb2 import ReclaimAck, ReclaimInstruction
-from bigfleet.controllers.operator.machines import RECLAIM_DEADLINE, Node, node_path
+from bigfleet.controllers.operator.machines import RECLAIM_DEADLINE, Node, Nodes, node_path
 from bigfleet.controllers.operator.nodes import delete_node
 from bigfleet.observe import metrics
 
@@ -55,10 +55,6 @@ class PodOnNode(msgspec.Struct):
 
 class _Pods(msgspec.Struct):
     items: list[PodOnNode]
-
-
-class _Nodes(msgspec.Struct):
-    items: list[Node]
 
 
 def keeping(pods: Iterable[PodOnNode]) -> list[PodOnNode]:
@@ -103,7 +99,7 @@ class Reclaims:
 
     async def resume(self) -> None:
         """Go on with what an earlier operator began; past its grace it is not ours any more."""
-        nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=_Nodes)
+        nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=Nodes)
         for node in nodes.items:
             deadline = node.reclaim_deadline
             if deadline is not None and deadline > self._now():

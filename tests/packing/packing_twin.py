@@ -25,7 +25,7 @@ from loaddriver.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
 from loaddriver.plan import make_plan
 from loaddriver.plan_records import RAMP, Workload
 from loaddriver.plan_records import Plan as LoadPlan
-from loaddriver.profile import Profile, load_profile
+from loaddriver.profile import Distribution, Profile, load_profile
 
 
 class Twin:
@@ -53,8 +53,7 @@ class Twin:
             ),
             cycle_seconds=bigfleet.cycle_seconds,
             latencies=Latencies(
-                create=Latency(latency.create_seconds.median, latency.create_seconds.p99),
-                configure=Latency(latency.configure_seconds.median, latency.configure_seconds.p99),
+                _latency(latency.create_seconds), _latency(latency.configure_seconds)
             ),
             delays=Delays(boot=(0.5, 1.5)),
         )
@@ -86,6 +85,12 @@ class Twin:
 
 def _cluster(number: int) -> str:
     return f"c{number + 1}"
+
+
+def _latency(seconds: float | Distribution) -> Latency:
+    if isinstance(seconds, Distribution):
+        return Latency(seconds.median, seconds.p99)
+    return Latency(seconds, seconds)
 
 
 def _machines(seeds: Sequence[SeedMachine]) -> list[Machine]:

@@ -108,7 +108,8 @@ class Inventory:
         kept = np.zeros(len(self), np.bool_)
         rows = self._ids.rows(list(ids))
         kept[rows[rows != NONE]] = True
-        gone = [(self._view(int(row)), self._row_is_mine(row)) for row in np.flatnonzero(~kept)]
+        lost = np.flatnonzero(~kept).tolist()
+        gone = [(self._view(row), self._row_is_mine(row)) for row in lost]
         if gone:
             self._ids.keep(kept)
             self._columns.keep(kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bigfleet.api.v1alpha1.shard_pb2 import Redirect
-from bigfleet.model.errors import BigFleetError, Fenced, InvalidInput, Unavailable
+from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.services.shard.coordination.estate import Estate
 
@@ -34,7 +34,7 @@ class Reception:
             return None
         try:
             owner = await self._coordinator.resolve(cluster, self._shard_id)
-        except (Unavailable, InvalidInput, Fenced) as error:
+        except BigFleetError as error:
             raise _unresolved(cluster, error) from None
         if owner.shard_id == self._shard_id:
             self._estate.add_cluster(cluster)

@@ -118,7 +118,8 @@ class Dialer:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         identity: Identity | None = None,
     ) -> None:
-        self._addresses, self._cluster_id, self._duties = list(addresses), cluster_id, duties
+        self._addresses = list(dict.fromkeys(addresses))
+        self._cluster_id, self._duties = cluster_id, duties
         self._identity = identity
         self._random, self._sleep = random, sleep
         self._problem = "not dialled yet"

@@ -38,7 +38,7 @@ def request(number: int) -> CapacityRequest:
             {
                 "key": "node.kubernetes.io/instance-type",
                 "operator": "In",
-                "values": [f"m6i.{2 ** (kind % 6)}xlarge"],
+                "values": [f"m6i.{1 + kind}xlarge"],
             }
         ],
     }

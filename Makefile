@@ -94,11 +94,16 @@ test-containers: setup ## Test the images as real containers
 truth: setup ## Hold what runs report against what really happened
 	@$(BIN)/pytest -q -m truth tests/truth
 
+.PHONY: failover
+failover: setup ## Kill and pause the leading coordinator 100 times and time it (ROUNDS=n)
+	@ROUNDS=$(or $(ROUNDS),100) QUIET_SECONDS=$(or $(QUIET_SECONDS),120) \
+	  $(BIN)/pytest -q -m failover tests/failover
+
 .PHONY: explore
 explore: setup ## Let the simulation look for broken rules, 750 seeds of faults
 	@$(BIN)/python -m bigfleet.simulation explore
 
-PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto)
+PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto bigfleet/adapters/coordination/etcdrpc/*.proto)
 .PHONY: stubs
 stubs: setup ## Generate the wire stubs again after a .proto changed
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. \

@@ -1,0 +1,1 @@
+"""How others reach the coordinator."""

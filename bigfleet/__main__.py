@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from bigfleet.api import handshakes
-from bigfleet.commands import certs, coordinator, fleet, shard, why
+from bigfleet.commands import certs, conformance, coordinator, fleet, shard, why
 from bigfleet.commands.flags import (
+    addresses,
     identity_flag,
     identity_of,
     kubeconfig_flag,
@@ -93,7 +94,7 @@ def _operator(flags: argparse.Namespace) -> Role:
     settings = operator.Settings(
         identity=identity_of(flags, "cluster", flags.cluster_id),
         cluster_id=flags.cluster_id,
-        shard_address=flags.shard,
+        shard_addresses=flags.shard,
         kubeconfig=flags.kubeconfig,
         api_server_for_machines=flags.api_server_for_machines,
         observe_host=observe_host,
@@ -133,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     why.add(roles)
     fleet.add(roles)
     certs.add(roles)
+    conformance.add(roles)
     return parser
 
 
@@ -174,7 +176,13 @@ def _operator_flags(role: argparse.ArgumentParser) -> None:
     kubeconfig_flag(role)
     identity_flag(role)
     role.add_argument("--cluster-id", required=True)
-    role.add_argument("--shard", required=True, metavar="HOST:PORT")
+    role.add_argument(
+        "--shard",
+        type=addresses,
+        required=True,
+        metavar="HOST:PORT,...",
+        help="some shards; whichever answers names the one that serves this cluster",
+    )
     role.add_argument(
         "--api-server-for-machines", metavar="URL", help="default: the operator's own"
     )

@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 import grpc.aio
@@ -138,7 +138,14 @@ def check_sender(rule: Rule, caller: Name, message: Any) -> None:
         raise Refused(grpc.StatusCode.PERMISSION_DENIED, text)
 
 
-class Guard(grpc.aio.ServerInterceptor[Any, Any]):
+# Generic in its stubs only.
+if TYPE_CHECKING:
+    _Interceptor = grpc.aio.ServerInterceptor[Any, Any]
+else:
+    _Interceptor = grpc.aio.ServerInterceptor
+
+
+class Guard(_Interceptor):
     """Holds every call to `admits`; what it refuses is counted and logged."""
 
     def __init__(self, admits: Admits) -> None:

@@ -64,8 +64,9 @@ def _reason_for_plaintext(address: str) -> str:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         _shake_hands(address, context, "")
-    except (ssl.SSLError, OSError):
-        return ""
+    except ssl.SSLError as error:
+        if "ALERT" not in (error.reason or ""):
+            return ""
     return (
         f"{address} speaks TLS only, and this side was told --insecure: give it --identity DIR "
         "with a certificate of that fleet"
@@ -138,5 +139,5 @@ def _shake_hands(address: str, context: ssl.SSLContext, name: str) -> bytes:
     ):
         try:
             return secured.recv(1)
-        except ssl.SSLEOFError:
+        except (ssl.SSLEOFError, ConnectionResetError):
             return b""

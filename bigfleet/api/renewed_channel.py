@@ -24,7 +24,7 @@ class RenewedChannel(grpc.aio.Channel):
         self._fresh, self._connect = fresh, connect
         self._pem = fresh.current()
         self._channel = connect(self._pem)
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring: dict[asyncio.Task[None], grpc.aio.Channel] = {}
 
     async def __aenter__(self) -> RenewedChannel:
         return self
@@ -34,8 +34,9 @@ class RenewedChannel(grpc.aio.Channel):
 
     async def close(self, grace: float | None = None) -> None:
         """Close what is open, old connections at once."""
-        for task in self._retiring:
+        for task, old in list(self._retiring.items()):
             task.cancel()
+            await old.close()
         await self._channel.close(grace)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
@@ -78,7 +79,7 @@ class RenewedChannel(grpc.aio.Channel):
         pem = self._fresh.current()
         if pem is not self._pem:
             task = asyncio.create_task(self._channel.close(_LAST_CALLS_SECONDS))
-            self._retiring.add(task)
-            task.add_done_callback(self._retiring.discard)
+            self._retiring[task] = self._channel
+            task.add_done_callback(self._retiring.pop)
             self._pem, self._channel = pem, self._connect(pem)
         return self._channel

@@ -19,6 +19,8 @@ from bigfleet.model.errors import Unavailable
 # What a server's certificate must be valid for, so that a client can tell its role.
 SERVES = "{role}.bigfleet.internal"
 MESSAGE_CEILING_BYTES = 256 * 2**20
+# A roll-up travels in an envelope.
+MOST_ROLLUP_BYTES = MESSAGE_CEILING_BYTES - 1024
 KEEPALIVE_SECONDS = 20
 KEEPALIVE_TIMEOUT_SECONDS = 10
 

@@ -31,6 +31,14 @@ def kubeconfig_flag(role: argparse.ArgumentParser) -> None:
     role.add_argument("--kubeconfig", type=Path, help="default: the cluster this pod runs in")
 
 
+def addresses(text: str) -> tuple[str, ...]:
+    """HOST:PORT,HOST:PORT,...; ArgumentTypeError for anything else."""
+    several = tuple(text.split(","))
+    for each in several:
+        address(each)
+    return several
+
+
 def address(text: str) -> tuple[str, int]:
     """HOST:PORT; ArgumentTypeError for anything else."""
     host, colon, port = text.rpartition(":")

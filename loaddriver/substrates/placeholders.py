@@ -10,6 +10,7 @@ from loaddriver.substrates.base import RoleSpec, SubstrateError
 STATE = "state"
 IDENTITY = "identity"
 API_SERVER = "api-server"
+ETCD = "etcd"
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 
 

@@ -117,7 +117,7 @@ def _workloads(cluster: _Cluster, pods: int) -> Iterator[dict[str, str]]:
     while made < pods:
         number += 1
         archetype = cluster.random.choices(names, weights)[0]
-        size = min(GANGED.get(archetype, cluster.random.randint(5, 60)), pods - made)
+        size = min(GANGED.get(archetype, cluster.random.randint(1, 4)), pods - made)
         workload = f"{archetype}-{number}"
         labels = {ARCHETYPE_LABEL: archetype, WORKLOAD_LABEL: workload}
         if archetype in GANGED:
@@ -197,6 +197,7 @@ def _facts(pods: int, groups: dict[GroupKey, int]) -> RunFacts:
             clock_step_max_seconds=0.0004,
             harness_cpu_seconds=4.2,
             run_cpu_seconds=88.0,
+            others_cpu_share=0.02,
         ),
         components={
             "shardCycleSeconds": {"p50": 0.0041, "p99": 0.0123},

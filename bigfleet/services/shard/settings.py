@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,8 +18,11 @@ class Settings:
     `provider_address` is host:port. `state_directory` keeps the epoch and must not be shared with
     another shard. `cycle_seconds` is the longest time between two decisions. `journal` gets the
     machines' stories as JSON lines. `engine` tunes the decisions themselves. While
-    `actuation_paused` all is decided, shown and counted, and nothing is ordered. Without an
-    `identity` it serves and dials plaintext.
+    `actuation_paused` all is decided, shown and counted, and nothing is ordered.
+    `coordinator_addresses` are host:port of the coordinator's replicas; without any the shard owns
+    all machines and serves all clusters. It reports every `report_seconds`, and `advertised` is the
+    address that operators are sent to, by default the one that it listens on. Without an `identity`
+    it serves and dials plaintext.
     """
 
     shard_id: str
@@ -33,6 +37,9 @@ class Settings:
     journal: Path | None = None
     actuation_paused: bool = False
     engine: EngineSettings = field(default_factory=EngineSettings)
+    coordinator_addresses: Sequence[str] = ()
+    report_seconds: float = 2.0
+    advertised: str = ""
     identity: Identity | None = None
 
     def __post_init__(self) -> None:
@@ -41,5 +48,7 @@ class Settings:
             raise InvalidInput("shard_id", self.shard_id, "is empty; every shard needs a name")
         if not self.cycle_seconds > 0:
             raise InvalidInput("cycle_seconds", self.cycle_seconds, "is not > 0")
+        if not self.report_seconds > 0:
+            raise InvalidInput("report_seconds", self.report_seconds, "is not > 0")
         if self.execute_concurrency < 1:
             raise InvalidInput("execute_concurrency", self.execute_concurrency, "is not >= 1")

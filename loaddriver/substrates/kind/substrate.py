@@ -203,7 +203,10 @@ class KindSubstrate:
             )
         self._roles[role.name] = container
         self._vitals.track(home, container)
-        return Endpoint(role.name, observe, self._log_directory / f"{role.name}.log")
+        addresses = {port: self._book.from_here(role, port) for port in role.ports}
+        looking = fleet_identities.read_only(self._data_directory) if role.speaks_as else None
+        log_path = self._log_directory / f"{role.name}.log"
+        return Endpoint(role.name, observe, log_path, addresses, looking)
 
     def _secrets(self, role: RoleSpec) -> Iterator[Manifest]:
         """How it gets into clusters, and who it is to its peers."""

@@ -152,7 +152,7 @@ class Outage:
 
 async def strike(load: Load, fault: Fault) -> Outage:
     """Hit the leader once, wait for the next accepted write, heal, and let all come back."""
-    async with load.client() as client:
+    async with LeaderClient(load.replicas.addresses()) as client:
         await client.call("ListShards", wire.ListShardsRequest(), _GIVE_UP_SECONDS)
         leader = load.replicas.at(client.leader)
         struck = time.monotonic()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import shutil
 import signal
+import socket
+import ssl
 import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -15,8 +19,10 @@ from replicas_rig import Replicas, running, wait_until
 from shard_stand_in import ShardStandIn
 
 from bigfleet.adapters.coordinator.client import LeaderClient
+from bigfleet.api.identity import Identity, Name
+from bigfleet.api.issuing import issue
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.model.errors import BigFleetError
+from bigfleet.model.errors import BigFleetError, Unavailable
 from controlplane.request import Binaries
 
 pytestmark = pytest.mark.timeout(150)
@@ -110,11 +116,47 @@ async def test_a_replica_joins_gets_a_vote_and_leaves(binaries: Binaries, direct
 
 def test_a_replica_whose_peer_port_is_taken_says_so(binaries: Binaries, directory: Path) -> None:
     """It gives up with etcd's own words instead of trying for ever."""
-    with running(binaries.etcd, directory / "one", ["a"]) as replicas:
-        second = Replicas(binaries.etcd, directory / "two", ["b"])
-        second._peers = {"b": replicas._peers["a"]}
-        replica = second.add("b")
+    replicas = Replicas(binaries.etcd, directory, ["a"])
+    replica = replicas.by_id["a"]
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", replicas.peer_port("a")))
+        stranger.listen()
         replica.start()
         wait_until(lambda: replica.exit_status is not None, "it gives up")
-        assert replica.exit_status == 1
-        assert "address already in use" in replica.words()
+    assert replica.exit_status == 1
+    assert "address already in use" in replica.words()
+
+
+async def test_replicas_with_identities_admit_their_like_alone(
+    binaries: Binaries, directory: Path
+) -> None:
+    """Raft and calls go by TLS; a shard's certificate opens a call of a shard, and no member."""
+    names = [*(Name("coordinator", each) for each in "abc"), Name("shard", "s1"), Name("readonly")]
+    made = issue(directory / "ids", names, timedelta(days=1))
+    paths = {name.id: each.directory for name, each in made.items() if name.role == "coordinator"}
+    with running(binaries.etcd, directory, identities=paths) as replicas:
+        addresses = replicas.addresses()
+        async with LeaderClient(addresses, made[Name("shard", "s1")]) as client:
+            await ShardStandIn("s1").tell(client, _PATIENCE_SECONDS)
+            with pytest.raises(Unavailable, match="may not call"):
+                await client.call("RemoveShard", wire.RemoveShardRequest(shard_id="s1"), 0.0)
+        async with LeaderClient(addresses, made[Name("readonly")]) as client:
+            assert await shards_of(client) == ["s1"]
+        shard = made[Name("shard", "s1")]
+        for who, welcome in ((shard, False), (made[Name("coordinator", "b")], True)):
+            port = replicas.peer_port("a")
+            assert await asyncio.to_thread(peer_port_answers, port, who) is welcome
+
+
+def peer_port_answers(port: int, identity: Identity) -> bool:
+    """Whether the Raft port answers a question to somebody with this identity."""
+    context = ssl.create_default_context(cafile=str(identity.directory / "ca.crt"))
+    context.load_cert_chain(identity.directory / "tls.crt", identity.directory / "tls.key")
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=5)
+    try:
+        connection.request("GET", "/members")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()

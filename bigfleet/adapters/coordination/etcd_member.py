@@ -115,6 +115,8 @@ def command_line(settings: MemberSettings) -> list[str]:
         f"--advertise-client-urls={client}",
         f"--listen-client-http-urls=unix://{settings.http_socket}",
         f"--listen-peer-urls={_listening(settings.peer_url(settings.name))}",
+        # Whoever starts replicas on one machine may hold their ports until they listen.
+        "--socket-reuse-port",
         f"--initial-advertise-peer-urls={settings.peer_url(settings.name)}",
         f"--initial-cluster={cluster}",
         "--initial-cluster-token=bigfleet",

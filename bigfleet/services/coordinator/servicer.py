@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 import msgspec
 
+from bigfleet.adapters.coordinator.client import LEADER_TRAILER, TERM_TRAILER
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import CoordinatorServicer
 from bigfleet.model.errors import (
@@ -27,6 +28,7 @@ from bigfleet.services.coordinator.desk import Desk
 from bigfleet.services.coordinator.leadership import Leadership
 from bigfleet.services.coordinator.membership import Membership
 from bigfleet.services.coordinator.reign import NotLeading, Reign
+from bigfleet.services.coordinator.succession import MEMBER_TRAILER
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Answer = TypeVar("Answer")
@@ -238,9 +240,9 @@ class CoordinatorService(CoordinatorServicer):
         term = reign.term if reign else leader.term if leader else standing.term if standing else 0
         context.set_trailing_metadata(
             (
-                ("bigfleet-leader", leader.address if leader else ""),
-                ("bigfleet-term", str(term)),
-                ("bigfleet-member", self._member_health()),
+                (LEADER_TRAILER, leader.address if leader else ""),
+                (TERM_TRAILER, str(term)),
+                (MEMBER_TRAILER, self._member_health()),
             )
         )
 

@@ -8,6 +8,7 @@ import logging
 import grpc
 import grpc.aio
 
+from bigfleet.adapters.coordinator.client import trailer
 from bigfleet.api import transport
 from bigfleet.api.identity import Identity
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
@@ -16,6 +17,8 @@ from bigfleet.observe import metrics
 from bigfleet.services.coordinator.rows import Leader
 
 _LOG = logging.getLogger(__name__)
+# How a replica's own etcd does: well, starting or silent.
+MEMBER_TRAILER = "bigfleet-member"
 _ASK_SECONDS = 1.0
 
 
@@ -53,8 +56,7 @@ class Succession:
         try:
             return await self._ask(before.address)
         except grpc.aio.AioRpcError as error:
-            trailers = dict(error.trailing_metadata() or ())
-            return str(trailers.get("bigfleet-member", "gone"))
+            return trailer(error.trailing_metadata(), MEMBER_TRAILER) or "gone"
 
     async def _ask(self, address: str) -> str:
         async with transport.channel(address, self._identity, "coordinator") as channel:
@@ -62,5 +64,4 @@ class Succession:
                 wire.ListShardsRequest(), timeout=_ASK_SECONDS
             )
             await call
-            trailers = dict(await call.trailing_metadata())
-            return str(trailers.get("bigfleet-member", "gone"))
+            return trailer(await call.trailing_metadata(), MEMBER_TRAILER) or "gone"

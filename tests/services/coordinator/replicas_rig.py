@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -104,8 +104,14 @@ class ReplicaProcess:
 class Replicas:
     """All replicas of one coordinator, by id."""
 
-    def __init__(self, etcd: Path, directory: Path, names: Sequence[str] = ("a", "b", "c")) -> None:
-        self._etcd, self._directory = etcd, directory
+    def __init__(
+        self,
+        etcd: Path,
+        directory: Path,
+        names: Sequence[str] = ("a", "b", "c"),
+        identities: Mapping[str, Path] | None = None,
+    ) -> None:
+        self._etcd, self._directory, self._identities = etcd, directory, identities or {}
         self._peers = dict(zip(names, free_ports(len(names)), strict=True))
         self.by_id: dict[str, ReplicaProcess] = {}
         for name in names:
@@ -118,14 +124,20 @@ class Replicas:
         peers = ",".join(f"{n}=127.0.0.1:{port}" for n, port in self._peers.items())
         state = self._directory / name
         state.mkdir(parents=True, exist_ok=True)
+        identity = self._identities.get(name)
+        secured = ("--identity", str(identity)) if identity else ("--insecure",)
         command = [
-            *(sys.executable, "-m", "bigfleet", "coordinator", "--insecure", "--node-id", name),
+            *(sys.executable, "-m", "bigfleet", "coordinator", *secured, "--node-id", name),
             *("--listen", listen, "--observe", observe, "--state", str(state)),
             *("--etcd", str(self._etcd), "--peers", peers, *more),
         ]
         replica = ReplicaProcess(command, listen, observe, self._directory / f"{name}.log")
         self.by_id[name] = replica
         return replica
+
+    def peer_port(self, name: str) -> int:
+        """Where its etcd listens for the others."""
+        return self._peers[name]
 
     def addresses(self) -> list[str]:
         return [replica.address for replica in self.by_id.values()]
@@ -157,10 +169,13 @@ class Replicas:
 
 @contextlib.contextmanager
 def running(
-    etcd: Path, directory: Path, names: Sequence[str] = ("a", "b", "c")
+    etcd: Path,
+    directory: Path,
+    names: Sequence[str] = ("a", "b", "c"),
+    identities: Mapping[str, Path] | None = None,
 ) -> Iterator[Replicas]:
     """Replicas that run and know a leader; ended at the end."""
-    replicas = Replicas(etcd, directory, names)
+    replicas = Replicas(etcd, directory, names, identities)
     try:
         replicas.start()
         yield replicas

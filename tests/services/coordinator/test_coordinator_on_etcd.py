@@ -264,7 +264,7 @@ async def test_people_see_the_fleet_in_80_columns(client: LeaderClient) -> None:
 
 async def test_nobody_there_is_said_in_a_sentence() -> None:
     async with LeaderClient(["127.0.0.1:1"]) as client:
-        with pytest.raises(Unavailable, match="no coordinator leads; 127.0.0.1:1"):
+        with pytest.raises(Unavailable, match="no coordinator leads: 127.0.0.1:1"):
             await client.call("ListShards", wire.ListShardsRequest(), patience_seconds=0.2)
 
 

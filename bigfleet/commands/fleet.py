@@ -124,5 +124,3 @@ async def _restore(flags: argparse.Namespace, stop: asyncio.Event) -> None:
 
 def _replicas_of(flags: argparse.Namespace) -> list[str]:
     return [part for part in flags.coordinator.split(",") if part]
-
-

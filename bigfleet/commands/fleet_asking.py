@@ -38,9 +38,7 @@ _NEEDED: Mapping[str, Sequence[str]] = {
 }
 
 
-async def view(
-    replicas: Sequence[str], identity: Identity | None, action: str, output: str
-) -> str:
+async def view(replicas: Sequence[str], identity: Identity | None, action: str, output: str) -> str:
     """What `bigfleet fleet ACTION` prints. Unavailable when no replica leads."""
     async with LeaderClient(replicas, identity) as client:
         found = {}
@@ -92,9 +90,7 @@ async def change(
 
 def _assign(flags: argparse.Namespace) -> tuple[str, Message, str]:
     key, value = _domain(flags.domain)
-    request = wire.AssignDomainRequest(
-        topology_key=key, topology_value=value, shard_id=flags.shard
-    )
+    request = wire.AssignDomainRequest(topology_key=key, topology_value=value, shard_id=flags.shard)
     said = f"accepted: {flags.domain} goes to {flags.shard} once its present shard has released it"
     return "AssignDomain", request, said
 
@@ -118,9 +114,7 @@ def _quota(flags: argparse.Namespace) -> tuple[str, Message, str]:
         if not (shard and equals and machines.isdecimal()):
             raise InvalidInput("set-quota", part, "is not SHARD=MACHINES, a whole number >= 0")
         shares[shard] = int(machines)
-    quota = wire.QuotaAllocation(
-        provider=flags.provider, region=flags.region, per_shard=shares
-    )
+    quota = wire.QuotaAllocation(provider=flags.provider, region=flags.region, per_shard=shares)
     said = f"accepted: at most {sum(shares.values()):,} machines of {flags.provider} there"
     return "SetQuota", wire.SetQuotaRequest(quota=quota), said
 

@@ -60,7 +60,8 @@ class Load:
         """Load inside the `async with`; what breaks in it breaks the test."""
         async with contextlib.AsyncExitStack() as closing:
             clients = [
-                await closing.enter_async_context(self.client()) for _ in range(len(self.shards) + 1)
+                await closing.enter_async_context(self.client())
+                for _ in range(len(self.shards) + 1)
             ]
             for shard, client in zip(self.shards, clients, strict=False):
                 await shard.tell(client, _GIVE_UP_SECONDS)

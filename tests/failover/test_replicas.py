@@ -86,8 +86,12 @@ def test_a_replica_that_is_told_to_end_ends_cleanly(binaries: Binaries, director
         others = [r for r in replicas.by_id.values() if r is not leader]
         name = 'bigfleet_coordinator_elections_total{predecessor="resigned"}'
         wait_until(lambda: sum(r.metric(name) for r in others) == 1, "a successor")
-        assert sum(r.metric('bigfleet_coordinator_elections_total{predecessor="well"}')
-                   for r in others) == 0
+        assert (
+            sum(
+                r.metric('bigfleet_coordinator_elections_total{predecessor="well"}') for r in others
+            )
+            == 0
+        )
 
 
 async def test_a_replica_joins_gets_a_vote_and_leaves(binaries: Binaries, directory: Path) -> None:
@@ -101,9 +105,11 @@ async def test_a_replica_joins_gets_a_vote_and_leaves(binaries: Binaries, direct
             await asyncio.to_thread(replicas.start)
         async with LeaderClient(replicas.addresses()) as client:
             # Three votes bear the loss of one; two would not.
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                while first.words().count("replica has a vote now") < 2:
-                    await asyncio.sleep(0.1)
+            await asyncio.to_thread(
+                wait_until,
+                lambda: first.words().count("replica has a vote now") == 2,
+                "three votes, which bear the loss of one; two would not",
+            )
             first.send(signal.SIGKILL)
             assert await shards_of(client) == ["s1"]
             request = wire.LeaveRaftClusterRequest(node_id="a")

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -57,7 +57,7 @@ class MemberSettings:
     peers: Mapping[str, str]
     joining: bool = False
     identity: Identity | None = None
-    timing: Timing = Timing()
+    timing: Timing = field(default_factory=Timing)
 
     def __post_init__(self) -> None:
         if self.peers and self.name not in self.peers:

@@ -117,9 +117,7 @@ class EtcdStore:
         )
 
     async def _transact(self, leader_revision: int, operations: list[rpc.RequestOp]) -> int:
-        comparison = rpc.Compare(
-            target=rpc.Compare.MOD, key=_LEADER, mod_revision=leader_revision
-        )
+        comparison = rpc.Compare(target=rpc.Compare.MOD, key=_LEADER, mod_revision=leader_revision)
         request = rpc.TxnRequest(compare=[comparison], success=operations)
         try:
             answer = await self._kv.Txn(request, timeout=_WRITE_SECONDS)

@@ -19,9 +19,7 @@ class GrpcCoordinator:
 
     async def report(self, report: wire.ShardReport) -> wire.ReportAck:
         """See `ports.coordinator.Coordinator`."""
-        return await self._replicas.ask(
-            lambda stub: stub.ReportShard(report, timeout=CALL_SECONDS)
-        )
+        return await self._replicas.ask(lambda stub: stub.ReportShard(report, timeout=CALL_SECONDS))
 
     async def resolve(self, cluster: str, shard_id: str) -> wire.ResolveClusterResponse:
         """See `ports.coordinator.Coordinator`."""

@@ -90,9 +90,7 @@ class Desk:
         for order in orders:
             order.coordinator_term, order.sequence_number = reign.term, reign.numbers.next()
         metrics.coordinator_instructions.inc(len(orders))
-        return wire.ReportAck(
-            coordinator_term=reign.term, acknowledged=True, instructions=orders
-        )
+        return wire.ReportAck(coordinator_term=reign.term, acknowledged=True, instructions=orders)
 
     async def resolve(self, reign: Reign, cluster: str, asking: str) -> tuple[Cluster, str]:
         """The shard that serves a cluster, and its address; the asking one where nobody did."""
@@ -148,7 +146,6 @@ class Desk:
 
 async def drop_orphans(reign: Reign) -> None:
     """Free what still belongs to shards that were removed."""
-
 
     def batch() -> RowChanges:
         return departures.orphaned(reign.registry, _MOST_ROWS, reign.new_order)

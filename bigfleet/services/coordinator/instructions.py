@@ -43,9 +43,7 @@ def _releases_first(registry: Registry, shard: str) -> Iterator[wire.Coordinator
             payload = wire.UnassignDomain(
                 topology_key=domain.topology_key, topology_value=domain.topology_value
             )
-            yield wire.CoordinatorInstruction(
-                instruction_id=domain.order, unassign_domain=payload
-            )
+            yield wire.CoordinatorInstruction(instruction_id=domain.order, unassign_domain=payload)
     for domain in unsettled:
         if domain.state is DomainState.ASSIGNING:
             yield _assignment(domain, domain.order)

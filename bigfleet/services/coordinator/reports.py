@@ -28,9 +28,7 @@ class Reports:
         self.since_seconds = since_seconds
         self._heard: dict[str, Heard] = {}
 
-    def take(
-        self, report: wire.ShardReport, now_seconds: float, received_at_unix_ns: int
-    ) -> Heard:
+    def take(self, report: wire.ShardReport, now_seconds: float, received_at_unix_ns: int) -> Heard:
         """Keep a report; what an earlier start of the shard acknowledged is void."""
         snapshot = wire.ShardReportSnapshot(
             shard_id=report.shard_id,

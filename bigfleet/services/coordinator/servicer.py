@@ -149,7 +149,9 @@ class CoordinatorService(CoordinatorServicer):
         return await self._lead(context, leave)
 
     async def SnapshotSave(
-        self, request: wire.SnapshotSaveRequest, context: Context  # noqa: ARG002 - gRPC's
+        self,
+        request: wire.SnapshotSaveRequest,  # noqa: ARG002 - gRPC's
+        context: Context,
     ) -> AsyncIterator[wire.SnapshotSaveChunk]:
         """The state at one moment."""
 
@@ -166,35 +168,45 @@ class CoordinatorService(CoordinatorServicer):
             yield wire.SnapshotSaveChunk(data=chunk)
 
     async def ListShards(
-        self, request: wire.ListShardsRequest, context: Context  # noqa: ARG002 - gRPC's
+        self,
+        request: wire.ListShardsRequest,  # noqa: ARG002 - gRPC's
+        context: Context,
     ) -> wire.ListShardsResponse:
         """Those that have not been removed."""
         rows = await self._list(context, listings.shards)
         return wire.ListShardsResponse(shards=rows)
 
     async def ListDomainAssignments(
-        self, request: wire.ListDomainAssignmentsRequest, context: Context  # noqa: ARG002 - gRPC's
+        self,
+        request: wire.ListDomainAssignmentsRequest,  # noqa: ARG002 - gRPC's
+        context: Context,
     ) -> wire.ListDomainAssignmentsResponse:
         """In order of their names."""
         rows = await self._list(context, listings.domains)
         return wire.ListDomainAssignmentsResponse(assignments=rows)
 
     async def ListClusterAssignments(
-        self, request: wire.ListClusterAssignmentsRequest, context: Context  # noqa: ARG002 - gRPC's
+        self,
+        request: wire.ListClusterAssignmentsRequest,  # noqa: ARG002 - gRPC's
+        context: Context,
     ) -> wire.ListClusterAssignmentsResponse:
         """In order of their names."""
         rows = await self._list(context, listings.clusters)
         return wire.ListClusterAssignmentsResponse(assignments=rows)
 
     async def ListQuotas(
-        self, request: wire.ListQuotasRequest, context: Context  # noqa: ARG002 - gRPC's
+        self,
+        request: wire.ListQuotasRequest,  # noqa: ARG002 - gRPC's
+        context: Context,
     ) -> wire.ListQuotasResponse:
         """In order of provider and region."""
         rows = await self._list(context, listings.quotas)
         return wire.ListQuotasResponse(quotas=rows)
 
     async def ListProviders(
-        self, request: wire.ListProvidersRequest, context: Context  # noqa: ARG002 - gRPC's
+        self,
+        request: wire.ListProvidersRequest,  # noqa: ARG002 - gRPC's
+        context: Context,
     ) -> wire.ListProvidersResponse:
         """As shards have reported them."""
         rows = await self._list(context, listings.providers)

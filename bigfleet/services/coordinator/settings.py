@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bigfleet.adapters.coordination.etcd_member import MemberSettings, Timing
@@ -36,7 +36,7 @@ class Settings:
     join: Sequence[str] = ()
     expected_shards: int = 1
     identity: Identity | None = None
-    timing: Timing = Timing()
+    timing: Timing = field(default_factory=Timing)
 
     def __post_init__(self) -> None:
         """InvalidInput for values with which no replica can work."""

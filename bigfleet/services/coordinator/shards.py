@@ -46,9 +46,7 @@ def _refuse_stale(row: Shard, report: wire.ShardReport) -> None:
         )
 
 
-def providers_seen(
-    registry: Registry, report: wire.ShardReport, live: Iterable[str]
-) -> RowChanges:
+def providers_seen(registry: Registry, report: wire.ShardReport, live: Iterable[str]) -> RowChanges:
     """Providers that a report brings or corrects.
 
     Where two shards disagree, the one that named the provider first is believed as long as it

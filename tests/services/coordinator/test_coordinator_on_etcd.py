@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -139,8 +140,8 @@ async def test_refusals_carry_the_right_code_and_words(client: LeaderClient) -> 
     broken.shortfalls.extend(many_shortfalls(101))
     with pytest.raises(BigFleetError, match="101 is more than the 100"):
         await client.call("ReportShard", broken)
+    request = wire.AssignDomainRequest(topology_key="k", topology_value="v", shard_id="s9")
     with pytest.raises(UnknownObject, match="no shard s9"):
-        request = wire.AssignDomainRequest(topology_key="k", topology_value="v", shard_id="s9")
         await client.call("AssignDomain", request)
     with pytest.raises(BigFleetError, match="only replica"):
         await client.call("LeaveRaftCluster", wire.LeaveRaftClusterRequest(node_id="a"))
@@ -228,9 +229,8 @@ async def test_a_saved_fleet_is_restored_and_its_shards_confirm(
 
 def run_command(arguments: list[str]) -> int:
     """In a process of its own: the command has an event loop and signals of its own."""
-    import subprocess
-
-    return subprocess.run([sys.executable, "-m", "bigfleet", *arguments], timeout=60).returncode
+    command = [sys.executable, "-m", "bigfleet", *arguments]
+    return subprocess.run(command, check=False, timeout=60).returncode
 
 
 async def test_people_see_the_fleet_in_80_columns(client: LeaderClient) -> None:
@@ -264,7 +264,7 @@ async def test_people_see_the_fleet_in_80_columns(client: LeaderClient) -> None:
 
 async def test_nobody_there_is_said_in_a_sentence() -> None:
     async with LeaderClient(["127.0.0.1:1"]) as client:
-        with pytest.raises(Unavailable, match="no coordinator leads: 127.0.0.1:1"):
+        with pytest.raises(Unavailable, match=r"no coordinator leads: 127\.0\.0\.1:1"):
             await client.call("ListShards", wire.ListShardsRequest(), patience_seconds=0.2)
 
 

@@ -43,14 +43,14 @@ def test_a_report_of_an_earlier_start_is_stale() -> None:
 
 
 def test_a_removed_shard_is_stale_for_ever() -> None:
+    registry = known(shard("s1", removed=True))
     with pytest.raises(Fenced, match="was removed"):
-        registry = known(shard("s1", removed=True))
         shards.registered(registry, ShardStandIn("s1", epoch=9).report(), 0)
 
 
 def test_two_processes_with_one_epoch_are_told_apart_by_address() -> None:
+    registry = known(shard("s1"))
     with pytest.raises(InvalidInput, match="share one state directory"):
-        registry = known(shard("s1"))
         shards.registered(registry, ShardStandIn("s1", port=9999).report(), 0)
 
 

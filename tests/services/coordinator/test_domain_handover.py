@@ -20,7 +20,7 @@ from bigfleet.services.coordinator.domain_lifecycle import (
 )
 from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.registry import Registry
-from bigfleet.services.coordinator.rows import Shard, put
+from bigfleet.services.coordinator.rows import RowChanges, Shard, put
 
 RACK = "topology.bigfleet/rack"
 
@@ -221,39 +221,56 @@ STEPS = st.lists(
 )
 
 
+class Fleet:
+    """Three shards and the coordinator's decisions about them."""
+
+    def __init__(self) -> None:
+        self.registry, self.order = registry_with("s1", "s2", "s3"), Orders()
+        self.shards = {name: ShardStandIn(name) for name in ("s1", "s2", "s3")}
+        self._sequence = count(1)
+
+    def do(self, action: str, name: str, value: str) -> None:
+        """One step; what cannot be done now is left out."""
+        domain = (RACK, value)
+        match action:
+            case "give":
+                self._apply(domains.give(self.registry, [name], [(RACK, value, 1)], self.order))
+            case "move":
+                self._apply(domains.move(self.registry, domain, name, self.order))
+            case "release" if domain in self.registry.domains:
+                self._apply(domains.release(self.registry, domain, self.order))
+            case "report" | "lose":
+                self.exchange(name, lost=action == "lose")
+
+    def exchange(self, name: str, lost: bool) -> None:
+        """A report, and an answer that may be lost."""
+        shard = self.shards[name]
+        self._apply(acknowledgements.settled(self.registry, shard.report(), self.order))
+        orders = pending(self.registry, name, (), ())
+        for each in orders:
+            each.coordinator_term, each.sequence_number = 1, next(self._sequence)
+        if not lost:
+            shard.obey(wire.ReportAck(instructions=orders))
+
+    def acting(self, value: str) -> list[str]:
+        """Who acts on a domain."""
+        return [name for name, shard in self.shards.items() if (RACK, value) in shard.owns]
+
+    def _apply(self, changes: RowChanges) -> None:
+        self.registry.apply(changes)
+
+
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
 def test_no_two_shards_ever_act_on_one_domain(steps: list[tuple[str, str, str]]) -> None:
     """Orders and answers may be lost or repeated at any step; then all settles."""
-    registry, order, sequence = registry_with("s1", "s2", "s3"), Orders(), count(1)
-    fleet = {name: ShardStandIn(name) for name in ("s1", "s2", "s3")}
-
-    def exchange(name: str, lost: bool) -> None:
-        shard = fleet[name]
-        report = shard.report()
-        registry.apply(acknowledgements.settled(registry, report, order))
-        orders = pending(registry, name, (), ())
-        for each in orders:
-            each.coordinator_term, each.sequence_number = 1, next(sequence)
-        if not lost:
-            shard.obey(wire.ReportAck(instructions=orders))
-
-    for action, name, value in steps:
-        domain = (RACK, value)
-        if action == "give":
-            registry.apply(domains.give(registry, [name], [(RACK, value, 1)], order))
-        elif action == "move":
-            registry.apply(domains.move(registry, domain, name, order))
-        elif action == "release" and domain in registry.domains:
-            registry.apply(domains.release(registry, domain, order))
-        else:
-            exchange(name, lost=action == "lose")
-        for rack in ("r1", "r2"):
-            acting = [s.shard_id for s in fleet.values() if (RACK, rack) in s.owns]
-            assert len(acting) <= 1, f"{acting} act on {rack}"
+    fleet = Fleet()
+    for step in steps:
+        fleet.do(*step)
+        assert max(len(fleet.acting("r1")), len(fleet.acting("r2"))) <= 1
     for _ in range(4):
-        for name in fleet:
-            exchange(name, lost=False)
-    for (_, value), row in registry.domains.items():
+        for name in fleet.shards:
+            fleet.exchange(name, lost=False)
+    for (_, value), row in fleet.registry.domains.items():
         assert row.state is DomainState.OWNED
-        assert (RACK, value) in fleet[row.shard].owns
+        assert fleet.acting(value) == [row.shard]

@@ -41,7 +41,7 @@ class Node:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(_DEADLINE_SECONDS):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - others set no event for it
             await asyncio.sleep(0.01)
 
 

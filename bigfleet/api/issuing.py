@@ -93,7 +93,7 @@ def _issue(
         alternatives.append(x509.DNSName(f"{name.role}.bigfleet.internal"))
     if name.role == "coordinator":
         # etcd members check each other's host; a test fleet's are on one machine.
-        alternatives += [x509.DNSName("localhost"), *map(x509.IPAddress, _LOOPBACK)]
+        alternatives += [x509.DNSName("localhost"), *(x509.IPAddress(each) for each in _LOOPBACK)]
     leaf, key = authority.issue(f"bigfleet {name.role}", alternatives, validity)
     identity = Identity(directory_of(out, name))
     _write(identity.directory / AUTHORITY, trusted)

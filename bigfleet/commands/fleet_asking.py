@@ -51,8 +51,8 @@ async def view(replicas: Sequence[str], identity: Identity | None, action: str, 
 
 
 def _rows(answer: Message) -> list[Any]:
-    [(_, rows)] = answer.ListFields() or [("", ())]
-    return list(rows)
+    """Every list has one field, its rows; an empty list has none set."""
+    return [row for _, rows in answer.ListFields() for row in rows]
 
 
 def _json(client: LeaderClient, found: Mapping[str, Sequence[Message]]) -> str:
@@ -67,10 +67,9 @@ def _text(action: str, client: LeaderClient, found: Mapping[str, Sequence[Any]])
     now = time.time()
     match action:
         case "status":
-            lists = [found[name] for name in _NEEDED[action]]
-            return views.status(client.leader, client.term, *lists, now)
+            return views.status(client.leader, client.term, views.Lists(**found), now)
         case "shards":
-            return views.shards(*(found[name] for name in _NEEDED[action]), now)
+            return views.shard_lines(views.Lists(**found), now)
         case "shortfalls":
             return views.shortfalls(found["reports"])
         case _:

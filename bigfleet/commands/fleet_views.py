@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands.tables import ago, count, table
@@ -27,19 +28,23 @@ def _silence(shard: wire.ShardRegistryEntry, now_seconds: float) -> float:
     return max(0.0, now_seconds - shard.last_heartbeat_unix_ns / _NANOS)
 
 
-def shards(
-    entries: Sequence[wire.ShardRegistryEntry],
-    reports: Sequence[wire.ShardReportSnapshot],
-    domains: Sequence[wire.DomainAssignment],
-    clusters: Sequence[wire.ClusterAssignment],
-    now_seconds: float,
-) -> list[str]:
+@dataclass(frozen=True)
+class Lists:
+    """What the coordinator lists, by its kind."""
+
+    shards: Sequence[wire.ShardRegistryEntry]
+    reports: Sequence[wire.ShardReportSnapshot]
+    domains: Sequence[wire.DomainAssignment]
+    clusters: Sequence[wire.ClusterAssignment]
+
+
+def shard_lines(lists: Lists, now_seconds: float) -> list[str]:
     """One line for each shard."""
-    said = {report.shard_id: report for report in reports}
-    owned = Counter(domain.shard_id for domain in domains)
-    served = Counter(cluster.shard_id for cluster in clusters)
+    said = {report.shard_id: report for report in lists.reports}
+    owned = Counter(domain.shard_id for domain in lists.domains)
+    served = Counter(cluster.shard_id for cluster in lists.clusters)
     rows = []
-    for entry in entries:
+    for entry in lists.shards:
         report = said.get(entry.shard_id, wire.ShardReportSnapshot())
         heard = entry.last_heartbeat_unix_ns
         rows.append(
@@ -124,31 +129,23 @@ def _amounts(each: wire.Shortfall) -> str:
     return ", ".join(f"{name} {much}" for name, much in sorted(each.deficit.resources.items()))
 
 
-def status(
-    leader: str,
-    term: int,
-    entries: Sequence[wire.ShardRegistryEntry],
-    reports: Sequence[wire.ShardReportSnapshot],
-    domains: Sequence[wire.DomainAssignment],
-    clusters: Sequence[wire.ClusterAssignment],
-    now_seconds: float,
-) -> list[str]:
+def status(leader: str, term: int, lists: Lists, now_seconds: float) -> list[str]:
     """The fleet on one screen; trouble comes last, one line each."""
-    states = Counter(state_of(entry, now_seconds) for entry in entries)
-    machines = sum(report.summary.total_machines for report in reports)
-    free = sum(report.summary.free_machines for report in reports)
-    by_state = Counter(domain.state for domain in domains)
-    short = [each for report in reports for each in report.shortfalls]
-    hidden = sum(report.shortfalls_left_out for report in reports)
+    states = Counter(state_of(entry, now_seconds) for entry in lists.shards)
+    machines = sum(report.summary.total_machines for report in lists.reports)
+    free = sum(report.summary.free_machines for report in lists.reports)
+    by_state = Counter(domain.state for domain in lists.domains)
+    short = [each for report in lists.reports for each in report.shortfalls]
+    hidden = sum(report.shortfalls_left_out for report in lists.reports)
     lines = [
         f"coordinator  {leader} leads in term {term}",
-        f"shards       {count(len(entries), 'shard')}{_parts(states)}",
+        f"shards       {count(len(lists.shards), 'shard')}{_parts(states)}",
         f"machines     {machines:,}, of which {free:,} free",
-        f"domains      {count(len(domains), 'domain')}{_parts(by_state)}",
-        f"clusters     {count(len(clusters), 'cluster')}",
+        f"domains      {count(len(lists.domains), 'domain')}{_parts(by_state)}",
+        f"clusters     {count(len(lists.clusters), 'cluster')}",
         f"shortfalls   {count(len(short) + hidden, 'profile')}{_oldest(short)}",
     ]
-    return [*lines, *_trouble(entries, now_seconds)]
+    return [*lines, *_trouble(lists.shards, now_seconds)]
 
 
 def _parts(counts: Counter[str]) -> str:

@@ -169,7 +169,7 @@ async def strike(load: Load, fault: Fault) -> Outage:
 
 async def _next_write(load: Load, moment: float) -> float:
     async with asyncio.timeout(_GIVE_UP_SECONDS):
-        while (accepted := load.writes.first_since(moment)) is None:
+        while (accepted := load.writes.first_since(moment)) is None:  # noqa: ASYNC110 - a bound wait
             await asyncio.sleep(0.005)
     return accepted
 

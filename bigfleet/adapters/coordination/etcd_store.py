@@ -160,7 +160,7 @@ class EtcdStore:
 
     async def close(self) -> None:
         """Give up the connection."""
-        await self._channel.close()
+        await self._channel.close(None)
 
 
 async def _ask(method: Any, request: Any, seconds: float) -> Any:

@@ -26,6 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
     parent, stall_seconds, http_socket, *command = arguments
     _die_with(int(parent))
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, preexec_fn=lambda me=os.getpid(): _die_with(me)
+        command, stdin=subprocess.DEVNULL, preexec_fn=partial(_die_with, os.getpid())
     ) as etcd:
         signal.signal(signal.SIGTERM, lambda *_: etcd.terminate())
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the parent's affair

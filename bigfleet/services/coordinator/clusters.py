@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from bigfleet.model.errors import InvalidInput, UnknownObject
 from bigfleet.services.coordinator.registry import Registry
@@ -35,7 +36,7 @@ def serving(registry: Registry, cluster: str, asking: str, live: Iterable[str]) 
 def left_behind(registry: Registry, shard: str, limit: int) -> RowChanges:
     """Up to `limit` clusters of a shard that leaves, free for whoever is asked next."""
     held = (c for c in registry.clusters.values() if c.shard == shard)
-    return {cluster.key: None for cluster, _ in zip(held, range(limit))}
+    return {cluster.key: None for cluster in islice(held, limit)}
 
 
 def bound(registry: Registry, row: Cluster) -> RowChanges:

@@ -23,7 +23,7 @@ def step(registry: Registry, shard: str, limit: int, order: NewOrder) -> RowChan
 
 def orphaned(registry: Registry, limit: int, order: NewOrder) -> RowChanges:
     """Up to `limit` rows that still name a removed shard: passed on as was promised, or free."""
-    gone = {shard.id for shard in registry.shards.values() if shard.removed}
+    gone = {row.id for row in registry.shards.values() if row.removed and _holds(registry, row.id)}
     changes: RowChanges = {}
     if not gone:
         return changes
@@ -35,3 +35,8 @@ def orphaned(registry: Registry, limit: int, order: NewOrder) -> RowChanges:
         if cluster.shard in gone and len(changes) < limit:
             changes[cluster.key] = None
     return changes
+
+
+def _holds(registry: Registry, shard: str) -> bool:
+    load = registry.load(shard)
+    return load.domains > 0 or load.clusters > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -71,7 +72,7 @@ def release(registry: Registry, name: DomainName, order: NewOrder) -> RowChanges
 def release_all(registry: Registry, shard: str, limit: int, order: NewOrder) -> RowChanges:
     """The first `limit` domains that a leaving shard has not been told to release yet."""
     held = (d for d in registry.domains_of(shard) if d.state is not DomainState.RELEASING)
-    return put(*(_releasing(domain, "", order()) for domain, _ in zip(held, range(limit))))
+    return put(*(_releasing(domain, "", order()) for domain in islice(held, limit)))
 
 
 def taken(domain: Domain) -> RowChanges:

@@ -1,4 +1,4 @@
-"""What shards said of themselves: soft state of one leader, told anew to the next within seconds."""
+"""What shards said of themselves: soft state of one leader; the next hears it within seconds."""
 
 from __future__ import annotations
 

@@ -26,11 +26,7 @@ async def restore(file: Path, member: MemberSettings) -> Meta:
     The replica then starts as usual. InvalidInput for a file or a directory that cannot be used,
     Unavailable when etcd does not run; nothing is left behind then.
     """
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise InvalidInput("snapshot", str(file), f"cannot be read: {error.strerror}") from None
-    meta, rows = restored(str(file), content)
+    meta, rows = await asyncio.to_thread(_read, file)
     if member.data.exists():
         cure = "has a coordinator's state already; restore into an empty one"
         raise InvalidInput("--state", str(member.directory), cure)
@@ -41,6 +37,14 @@ async def restore(file: Path, member: MemberSettings) -> Meta:
         shutil.rmtree(member.data, ignore_errors=True)
         raise
     return meta
+
+
+def _read(file: Path) -> tuple[Meta, Mapping[str, Row]]:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise InvalidInput("snapshot", str(file), f"cannot be read: {error.strerror}") from None
+    return restored(str(file), content)
 
 
 async def _fill(settings: MemberSettings, rows: Mapping[str, Row]) -> None:

@@ -105,7 +105,7 @@ class Quota(msgspec.Struct, frozen=True):
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """A provider's region that shards see machines of; `reported_by`: the shard whose word counts."""
+    """A region of a provider that shards see; the word of the shard `reported_by` counts."""
 
     name: str
     address: str

@@ -60,7 +60,7 @@ class Succession:
 
     async def _ask(self, address: str) -> str:
         async with transport.channel(address, self._identity, "coordinator") as channel:
-            call = CoordinatorStub(channel).ListShards(  # type: ignore[misc]
+            call = CoordinatorStub(channel).ListShards(
                 wire.ListShardsRequest(), timeout=_ASK_SECONDS
             )
             await call

@@ -108,8 +108,9 @@ failover: setup ## Kill and pause the leading coordinator 100 times and time it 
 	  $(BIN)/pytest -q -m failover tests/failover
 
 .PHONY: explore
-explore: setup ## Let the simulation look for broken rules, 750 seeds of faults
+explore: setup ## Look for broken rules: 750 seeds of faults, and a life of 10,000 cycles
 	@$(BIN)/python -m bigfleet.simulation explore
+	@$(BIN)/pytest -q -m soak tests/simulation
 
 PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto bigfleet/adapters/coordination/etcdrpc/*.proto)
 .PHONY: stubs

@@ -41,7 +41,9 @@ def main(arguments: list[str]) -> int:
     parent, stall_seconds, http_socket, *command = arguments
     _die_with(int(parent))
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, preexec_fn=partial(_die_with, os.getpid())
+        command,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=partial(_die_with, os.getpid()),  # noqa: PLW1509 - no threads here
     ) as etcd:
         signal.signal(signal.SIGTERM, lambda *_: etcd.terminate())
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the parent's affair

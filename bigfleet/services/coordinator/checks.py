@@ -1,4 +1,4 @@
-"""What callers send, checked before it is used: every refusal names object, field and cure. Pure."""
+"""What callers send, checked before use: every refusal names object, field and cure. Pure."""
 
 from __future__ import annotations
 

@@ -41,9 +41,7 @@ def directory() -> Iterator[Path]:
 
 
 def settings(binaries: Binaries, directory: Path, expected_shards: int = 1) -> Settings:
-    return Settings(
-        "a", 0, 0, directory / "a", binaries.etcd, {}, expected_shards=expected_shards
-    )
+    return Settings("a", 0, 0, directory / "a", binaries.etcd, {}, expected_shards=expected_shards)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from loaddriver.judge.facts import Accident, RunFacts
+from loaddriver.judge.facts import Accident, RunFacts, Shortfall
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.load import LoadProgress
@@ -48,6 +48,7 @@ class Evidence:
     course: Course
     played: Played
     components: Mapping[str, Any] = field(default_factory=dict)
+    shortfalls: Sequence[Shortfall] | None = None
     accident: Accident | None = None
 
 
@@ -121,6 +122,8 @@ def _facts(evidence: Evidence) -> RunFacts:
         knee=None if course.knee is None else msgspec.to_builtins(course.knee),
         self_audit=evidence.played.self_audit,
         archetypes=archetype_facts(prepared.profile, prepared.machines),
+        shortfalls=evidence.shortfalls,
+        budget_floors=prepared.budget_floors() if of_pods else {},
     )
 
 
@@ -132,6 +135,7 @@ def _load_section(load: LoadProgress | None, course: Course) -> dict[str, Any]:
         "requestsSent": load.sent,
         "requestsFailed": load.failed,
         "requestsRetried": load.retried,
+        "churnsInVain": load.in_vain,
         "maxLatenessSeconds": load.max_lateness_seconds,
         "p99LatenessSeconds": load.p99_lateness_seconds,
         "rampBreaches": len(course.breaches),

@@ -19,7 +19,7 @@ _PEER = "peer"
 # What the fake calls itself, also in every providerID.
 _PROVIDER_NAME = "kwok"
 _OBSERVE = "observe"
-_LISTEN = "listen"
+LISTEN = "listen"
 
 
 def provider_role(settings: Settings, inventory: Path) -> RoleSpec:
@@ -43,7 +43,7 @@ def provider_role(settings: Settings, inventory: Path) -> RoleSpec:
     return RoleSpec(
         PROVIDER,
         arguments,
-        ports=(_LISTEN, _OBSERVE),
+        ports=(LISTEN, _OBSERVE),
         observe_port=_OBSERVE,
         inputs={"inventory": inventory},
         kubeconfigs={"hosts": "fake-host"},
@@ -76,7 +76,7 @@ def _coordinator_role(
     return RoleSpec(
         name,
         arguments,
-        ports=(_LISTEN, _OBSERVE, _PEER),
+        ports=(LISTEN, _OBSERVE, _PEER),
         observe_port=_OBSERVE,
         ahead=[f"{each}/{_PEER}" for each in names],
         speaks_as=Name("coordinator", name),
@@ -89,7 +89,7 @@ def shard_role(settings: Settings, number: int = 0) -> RoleSpec:
     arguments = [
         "shard",
         *("--shard-id", name, "--listen", "{listen}", "--observe", "{observe}"),
-        *("--provider", f"{{{PROVIDER}/{_LISTEN}}}"),
+        *("--provider", f"{{{PROVIDER}/{LISTEN}}}"),
         *("--identity", "{identity}", "--state", "{state}", "--journal", "{journal}"),
         *("--cycle", f"{bigfleet.cycle_seconds:g}"),
         *("--reclaim-cap-fraction", f"{bigfleet.reclaim_cap_fraction:g}"),
@@ -102,7 +102,7 @@ def shard_role(settings: Settings, number: int = 0) -> RoleSpec:
     return RoleSpec(
         name,
         arguments,
-        ports=(_LISTEN, _OBSERVE),
+        ports=(LISTEN, _OBSERVE),
         observe_port=_OBSERVE,
         outputs={"journal": JOURNAL.replace(".", f"-{number}.") if number else JOURNAL},
         speaks_as=Name("shard", name),
@@ -110,7 +110,7 @@ def shard_role(settings: Settings, number: int = 0) -> RoleSpec:
 
 
 def _addresses(roles: Sequence[str]) -> str:
-    return ",".join(f"{{{role}/{_LISTEN}}}" for role in roles)
+    return ",".join(f"{{{role}/{LISTEN}}}" for role in roles)
 
 
 def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
@@ -154,11 +154,16 @@ async def start_fleet(
     return {endpoint.name: endpoint for endpoint in (provider, *coordinators, *shards, *started)}
 
 
+def shards_of(roles: Iterable[Endpoint]) -> list[Endpoint]:
+    """The shards among `roles`."""
+    return [role for role in roles if role.name.startswith("shard-")]
+
+
 def ways_to_ask(roles: Iterable[Endpoint]) -> Iterator[str]:
     """How a person looks into each shard, as commands."""
-    for role in roles:
-        if role.name.startswith("shard-") and role.inspected_as:
-            way_in = f"--shard {role.addresses[_LISTEN]} --identity {role.inspected_as}"
+    for role in shards_of(roles):
+        if role.inspected_as:
+            way_in = f"--shard {role.addresses[LISTEN]} --identity {role.inspected_as}"
             yield f"{role.name}: bigfleet why {way_in} --need CLUSTER"
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from bigfleet.engine.decision import ActionKind
 from bigfleet.model.errors import BigFleetError, Fenced
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
@@ -45,6 +46,8 @@ class Actuation:
         self._done = done
         self._doubt = doubt
         self._queue: asyncio.Queue[Order] = asyncio.Queue(2 * concurrency)
+        for kind in ActionKind:  # so that one that never happens reads 0, not as absent
+            metrics.shard_actions.labels(kind.value)
 
     def offer(self, order: Order) -> bool:
         """Put `order` under way; False when the queue is full, its machine busy, or after Fenced.

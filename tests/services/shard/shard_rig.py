@@ -123,7 +123,8 @@ class SessionClient:
     async def leave(self) -> None:
         """Hang up."""
         self._call.cancel()
-        await asyncio.wait([self._hearing])
+        _, hanging = await asyncio.wait([self._hearing], timeout=DEADLINE_SECONDS)
+        assert not hanging, self._hearing.get_stack()
 
     async def _hear(self) -> None:
         try:

@@ -149,7 +149,7 @@ def test_a_run_of_requests_shows_requests_and_no_pods(whole: Run) -> None:
     rows = [
         RequestRow(
             cluster=f"c{n % 2}", namespace="load", name=str(n), uid=str(n), archetype="web",
-            workload="w", group="", step="1", created_micros=START + n,
+            workload=f"w{n}", group="", step="1", created_micros=START + n,
             acknowledged_micros=START + n + 1_500_000, deleted_micros=None,
             observed_until_micros=END, source="audit",
         )

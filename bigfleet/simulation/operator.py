@@ -70,6 +70,10 @@ class SimulatedOperator:
         self._say(rollup=rollup)
         return await answer
 
+    def regret(self, told: shard_pb2.RollUpTooLarge) -> None:
+        """As the real operator does."""
+        self._say(rollup_too_large=told)
+
     async def _serve(self, sessions: Sessions) -> None:
         hello = shard_pb2.Hello(cluster_id=self._cluster.name)
         self._sessions, session = sessions, sessions.open(hello)

@@ -222,6 +222,12 @@ async def eventually(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+def short(rig: Rig) -> bool:
+    """Whether the last decision left any need short."""
+    latest = rig.shard.cycle.latest
+    return latest is not None and bool(latest.decision.shortfalls)
+
+
 def states(provider_orders: Sequence[tuple[str, str, Any]]) -> list[tuple[str, str]]:
     """Orders without their fences."""
     return [(kind, machine_id) for kind, machine_id, _ in provider_orders]

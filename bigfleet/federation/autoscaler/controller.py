@@ -1,0 +1,289 @@
+"""One pass over one federated HPA: see, decide, write down what will be written, write, report."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from bigfleet.api.kube.client import ApiError
+from bigfleet.controllers.work_queue import WorkQueue
+from bigfleet.federation.autoscaler import handing_back, report, writing
+from bigfleet.federation.autoscaler.report import Findings
+from bigfleet.federation.autoscaler.views import DOUBT_SECONDS, Doubt, Memory, Seat, cautious, seat
+from bigfleet.federation.host import Host
+from bigfleet.federation.members.link import MemberLink
+from bigfleet.federation.members.objects import MEMBER_KINDS, Name, WorkloadName
+from bigfleet.federation.members.registry import Registry
+from bigfleet.federation.objects import (
+    AUTOSCALED_BY,
+    AUTOSCALERS,
+    CLUSTERS,
+    FINALIZER,
+    Autoscaler,
+    Key,
+)
+from bigfleet.federation.pacing import Pacer
+from bigfleet.federation.selection import bounds, preferences_of, selected
+from bigfleet.federation.shares import At, Bounds, Member, Plan, Write, rebalance
+from bigfleet.model.errors import InvalidInput, Unavailable
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+_CONCURRENCY = 8
+_RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that one pass works with."""
+
+    autoscaler: Autoscaler
+    target: WorkloadName
+    seats: list[Seat]
+    at: At
+    content: Mapping[str, Any]
+
+    @property
+    def members(self) -> list[Member]:
+        return [each.member for each in self.seats]
+
+
+class AutoscalerController:
+    """Keeps the members' HPAs as the rules want them. `now` is in seconds since 1970."""
+
+    def __init__(
+        self, host: Host, registry: Registry, now: Callable[[], float], gather_seconds: float
+    ) -> None:
+        self._host, self._registry, self._now = host, registry, now
+        self._queue: WorkQueue[Key] = WorkQueue(self.look, _CONCURRENCY, self._refused)
+        self._pacer: Pacer[Key] = Pacer(self._queue.add, gather_seconds)
+        self._memories: dict[Key, Memory] = {}
+        self.soon = self._pacer.soon
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            await self._queue.run()
+        finally:
+            self._pacer.close()
+
+    def hpa_changed(self, name: Name) -> None:
+        """An HPA in a member is not what it was."""
+        self.soon(Key(AUTOSCALERS, name.namespace, name.name))
+
+    def workload_changed(self, key: Key) -> None:
+        """A federated workload, or a part of it in a member, is not what it was."""
+        for autoscaler in self._host.scaling(key):
+            self.soon(autoscaler)
+
+    def reach_changed(self) -> None:
+        """A member came, went, was lost or returned."""
+        for key in self._host.autoscalers:
+            self.soon(key)
+
+    async def look(self, key: Key) -> None:
+        """One pass."""
+        autoscaler = self._host.autoscalers.get(key)
+        if autoscaler is None:
+            self._memories.pop(key, None)
+            self._pacer.later(key, None)
+            return
+        if not (self._host.listed and self._registry.judged):
+            return  # whoever is still missing will be heard of
+        with metrics.federation_pass_seconds.time():
+            if autoscaler.metadata.deletion_timestamp is not None:
+                await handing_back.hand_back(self._host, self._registry, autoscaler)
+                return
+            if FINALIZER not in autoscaler.metadata.finalizers:
+                await self._host.hold(key, autoscaler.metadata)
+            await self._pass(key)
+
+    async def _pass(self, key: Key) -> None:
+        autoscaler = self._host.autoscalers[key]
+        findings = Findings(no_target=self._no_target(autoscaler))
+        try:
+            bounds_of = self._bounds(autoscaler)
+            self._check_claim(autoscaler)
+        except InvalidInput as error:
+            findings.not_accepted, bounds_of = str(error), {}
+        scene = self._scene(autoscaler, bounds_of)
+        if not findings.not_accepted:
+            findings.plan = rebalance(autoscaler.spec.wish, scene.members, scene.at)
+            await self._claim(scene, findings.plan)
+            await self._carry_out(scene, findings)
+        # What was written is seen by now, and a status may tell it.
+        await self._report(self._scene(self._host.autoscalers[key], bounds_of), findings)
+        wakes = [findings.plan.wake_at] if findings.plan.wake_at is not None else []
+        wakes += [self._now() + _RETRY_SECONDS] if findings.failures else []
+        self._pacer.later(key, min(wakes) - self._now() if wakes else None)
+
+    def _bounds(self, autoscaler: Autoscaler) -> dict[str, Bounds]:
+        preferences = preferences_of(autoscaler)
+        return {name: bounds(preferences, name) for name in self._registry.links}
+
+    def _no_target(self, autoscaler: Autoscaler) -> str:
+        if autoscaler.target in self._host.workloads:
+            return ""
+        ref = autoscaler.spec.scale_target_ref
+        return f"there is no {ref.kind} {ref.name}; its HPAs wait for it"
+
+    def _check_claim(self, autoscaler: Autoscaler) -> None:
+        workload = self._host.workloads.get(autoscaler.target)
+        by = workload.autoscaled_by if workload else ""
+        if by in ("", autoscaler.metadata.name):
+            return
+        other = self._host.autoscalers.get(Key(AUTOSCALERS, autoscaler.metadata.namespace, by))
+        if other is not None and other.target == autoscaler.target:
+            what = f"{autoscaler.spec.scale_target_ref.kind}: scaleTargetRef.name"
+            cure = f"is scaled by FederatedHorizontalPodAutoscaler {by} already"
+            raise InvalidInput(what, autoscaler.target.name, cure)
+
+    def _scene(self, autoscaler: Autoscaler, bounds_of: Mapping[str, Bounds]) -> Scene:
+        memory = self._memories.setdefault(autoscaler.key, Memory())
+        kind = MEMBER_KINDS[autoscaler.target.plural]
+        target = WorkloadName(kind, autoscaler.target.namespace, autoscaler.target.name)
+        members, now = self._registry.members, self._now()
+        chosen = selected(autoscaler.spec.clusters, self._registry.labels)
+        ranked = [*chosen, *sorted(set(members) - set(chosen))]
+        seats = [
+            seat(
+                autoscaler,
+                members[name],
+                bounds_of.get(name, Bounds()),
+                name in chosen,
+                target,
+                memory,
+                now,
+            )
+            for name in ranked
+        ]
+        at = At(autoscaler.spec.rebalance.settings(), now)
+        return Scene(autoscaler, target, seats, at, writing.content_of(autoscaler, target))
+
+    async def _claim(self, scene: Scene, plan: Plan) -> None:
+        """Write the clusters onto the workload, which from now on leaves replicas alone."""
+        memory = self._memories[scene.autoscaler.key]
+        if memory.claimed != scene.autoscaler.target:
+            await handing_back.release_others(self._host, self._registry, scene.autoscaler)
+            memory.claimed = scene.autoscaler.target
+        workload = self._host.workloads.get(scene.autoscaler.target)
+        if workload is None or workload.metadata.deletion_timestamp is not None:
+            return
+        names = [m.name for m in scene.members if m.held or m.name in plan.targets]
+        marks: dict[str, str | None] = {
+            AUTOSCALED_BY: scene.autoscaler.metadata.name,
+            CLUSTERS: ",".join(names),
+        }
+        if names and any(workload.metadata.annotations.get(k) != v for k, v in marks.items()):
+            await self._host.annotate(scene.autoscaler.target, marks)
+
+    async def _carry_out(self, scene: Scene, findings: Findings) -> None:
+        await self._repair_content(scene, findings)
+        if not findings.plan.writes:
+            return
+        lines = report.before_writing(scene.autoscaler, scene.seats, findings.plan.writes)
+        status = {"clusters": msgspec.to_builtins(lines)}
+        await self._host.set_status(scene.autoscaler.key, status)
+        marks = {s.member.name: writing.marks_of(s.hpa) for s in scene.seats}
+        for write in findings.plan.writes:
+            try:
+                await self._write(scene, write, marks)
+            except (ApiError, Unavailable) as error:
+                findings.failures.append(str(error))
+                metrics.federation_failures.labels(write.cluster).inc()
+                return
+            findings.done.append(write)
+            metrics.federation_moves.labels(write.reason).inc()
+
+    async def _write(self, scene: Scene, write: Write, marks: dict[str, dict[str, str]]) -> None:
+        link = self._registry.links.get(write.cluster)
+        if link is None:
+            raise Unavailable(f"member {write.cluster} left while it was to be written to")
+        memory = self._memories[scene.autoscaler.key]
+        share = cautious(write.before, write.after)
+        memory.doubts[write.cluster] = Doubt(share, write.after, self._now() + DOUBT_SECONDS)
+        try:
+            await self._send(scene, write, link, marks)
+        except ApiError:
+            memory.doubts.pop(write.cluster, None)  # refused: nothing was changed
+            raise
+        memory.doubts.pop(write.cluster, None)
+
+    async def _send(
+        self, scene: Scene, write: Write, link: MemberLink, marks: dict[str, dict[str, str]]
+    ) -> None:
+        metadata = scene.autoscaler.metadata
+        name = Name(metadata.namespace, metadata.name)
+        if write.after is None:
+            await link.delete_hpa(name)
+            marks[write.cluster] = {}
+            self._memories[scene.autoscaler.key].given.pop(write.cluster, None)
+            return
+        kept = writing.marks_after(write, marks[write.cluster], _text(self._now()))
+        body = writing.hpa_body(scene.autoscaler, scene.content, write.after, kept)
+        await link.apply_hpa(name, body)
+        marks[write.cluster] = kept
+        self._note_given(scene, write.cluster)
+
+    async def _repair_content(self, scene: Scene, findings: Findings) -> None:
+        """HPAs whose metrics or behavior are not the user's any more get them back."""
+        for each in scene.seats:
+            name, hpa = each.member.name, each.hpa
+            if hpa is None or not each.member.reachable or not self._is_stale(scene, name, each):
+                continue
+            body = writing.hpa_body(
+                scene.autoscaler, scene.content, hpa.share, writing.marks_of(hpa)
+            )
+            try:
+                await self._registry.links[name].apply_hpa(hpa.name, body)
+            except (ApiError, Unavailable) as error:
+                findings.failures.append(str(error))
+                continue
+            self._note_given(scene, name)
+
+    def _note_given(self, scene: Scene, cluster: str) -> None:
+        """How the member's API server put what was applied, to notice when somebody changes it."""
+        metadata = scene.autoscaler.metadata
+        hpas = self._registry.links[cluster].state.hpas
+        hpa = hpas[Name(metadata.namespace, metadata.name)]
+        self._memories[scene.autoscaler.key].given[cluster] = hpa.given
+
+    def _is_stale(self, scene: Scene, name: str, each: Seat) -> bool:
+        assert each.hpa is not None
+        digest = each.hpa.metadata.annotations.get(writing.CONTENT)
+        given = self._memories[scene.autoscaler.key].given
+        if digest != writing.digest_of(scene.content):
+            return True
+        return given.setdefault(name, each.hpa.given) != each.hpa.given
+
+    async def _report(self, scene: Scene, findings: Findings) -> None:
+        status = report.status_of(
+            scene.autoscaler, scene.seats, findings, scene.at, _text(self._now())
+        )
+        key = scene.autoscaler.key
+        if status != scene.autoscaler.status:
+            await self._host.set_status(key, msgspec.to_builtins(status))
+        for write in findings.done:
+            sentence = f"cluster {write.cluster}: {report.change(write)}: {write.reason}"
+            _LOG.info("%s/%s: %s", key.namespace, key.name, sentence)
+            await self._host.tell(key, scene.autoscaler.metadata, _event(write), sentence)
+
+    def _refused(self, key: Key, error: ApiError) -> None:
+        _LOG.warning("%s/%s: %s", key.namespace, key.name, error)
+
+
+def _event(write: Write) -> str:
+    if write.before is None:
+        return "ClusterAdded"
+    return "ClusterLeft" if write.after is None else "ShareMoved"
+
+
+def _text(seconds: float) -> str:
+    whole = datetime.fromtimestamp(math.floor(seconds), UTC)
+    return whole.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from bigfleet.commands import federation, shard, why
+from bigfleet.commands import federation, fedhpa, shard, why
 from bigfleet.commands.flags import kubeconfig_flag, observe_flag, server_flags
 from bigfleet.model.errors import BigFleetError, InvalidInput
 from bigfleet.observe import log
@@ -115,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         roles.add_parser("pod-controller", help="writes a CapacityRequest for every Pod")
     )
     federation.add(roles)
+    fedhpa.add(roles)
     why.add(roles)
     return parser
 

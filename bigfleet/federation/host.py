@@ -99,9 +99,10 @@ class Host:
         self._keep(key, await self._client.patch(path, {"status": status}))
 
     async def annotate(self, key: Key, annotations: dict[str, str | None]) -> None:
-        """Set annotations; None removes one."""
+        """Set a workload's annotations; None removes one."""
         body = {"metadata": {"annotations": annotations}}
         self._keep(key, await self._client.patch(key.path, body))
+        self.on_workload(key)
 
     async def scale(self, key: Key, replicas: int) -> None:
         """Set a federated workload's own replicas."""

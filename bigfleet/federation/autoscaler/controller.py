@@ -98,11 +98,17 @@ class AutoscalerController:
             return  # whoever is still missing will be heard of
         with metrics.federation_pass_seconds.time():
             if autoscaler.metadata.deletion_timestamp is not None:
-                await handing_back.hand_back(self._host, self._registry, autoscaler)
+                await self._hand_back(autoscaler)
                 return
             if FINALIZER not in autoscaler.metadata.finalizers:
                 await self._host.hold(key, autoscaler.metadata)
             await self._pass(key)
+
+    async def _hand_back(self, autoscaler: Autoscaler) -> None:
+        try:
+            await handing_back.hand_back(self._host, self._registry, autoscaler)
+        except Unavailable:
+            self._pacer.later(autoscaler.key, _RETRY_SECONDS)
 
     async def _pass(self, key: Key) -> None:
         autoscaler = self._host.autoscalers[key]
@@ -210,8 +216,9 @@ class AutoscalerController:
         memory.doubts[write.cluster] = Doubt(share, write.after, self._now() + DOUBT_SECONDS)
         try:
             await self._send(scene, write, link, marks)
-        except ApiError:
-            memory.doubts.pop(write.cluster, None)  # refused: nothing was changed
+        except ApiError as error:
+            if error.status < 500:  # refused: nothing was changed
+                memory.doubts.pop(write.cluster, None)
             raise
         memory.doubts.pop(write.cluster, None)
 

@@ -62,6 +62,8 @@ class MemberLink:
                     why = await self._follow(client)
             except (ConfigException, InvalidInput, TypeError, ValueError) as error:
                 why = f"its kubeconfig or its objects are unusable: {error}"
+            except (ApiError, *NO_ANSWER) as error:
+                why = f"does not answer: {str(error) or repr(error)}"
             finally:
                 self._client = None
             self.state.lost(why)
@@ -119,7 +121,7 @@ class MemberLink:
                 self.state.replace_hpas(change.items)
                 listed.set()
             elif change.deleted:
-                self.state.drop_hpa(change.item.name)
+                self.state.drop_hpa(change.item.name, change.item.metadata.uid)
             else:
                 self.state.put_hpa(change.item)
 
@@ -132,7 +134,8 @@ class MemberLink:
                 listed.set()
             elif change.deleted:
                 metadata = change.item.metadata
-                self.state.drop_workload(WorkloadName(kind, metadata.namespace, metadata.name))
+                name = WorkloadName(kind, metadata.namespace, metadata.name)
+                self.state.drop_workload(name, metadata.uid)
             else:
                 self.state.put_workload(kind, change.item)
 

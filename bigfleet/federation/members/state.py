@@ -70,9 +70,11 @@ class MemberState:
             self.hpas[hpa.name] = hpa
             self.listeners.autoscaler(hpa.name)
 
-    def drop_hpa(self, name: Name) -> None:
-        """An HPA is gone."""
-        if self.hpas.pop(name, None) is not None:
+    def drop_hpa(self, name: Name, uid: str | None = None) -> None:
+        """An HPA is gone; with a `uid`, that one, and not one made since."""
+        known = self.hpas.get(name)
+        if known is not None and uid in (None, known.metadata.uid):
+            del self.hpas[name]
             self.listeners.autoscaler(name)
 
     def replace_hpas(self, hpas: list[Hpa]) -> None:
@@ -90,9 +92,11 @@ class MemberState:
             self.workloads[name] = workload
             self.listeners.workload(name)
 
-    def drop_workload(self, name: WorkloadName) -> None:
-        """A workload is gone."""
-        if self.workloads.pop(name, None) is not None:
+    def drop_workload(self, name: WorkloadName, uid: str | None = None) -> None:
+        """A workload is gone; with a `uid`, that one, and not one made since."""
+        known = self.workloads.get(name)
+        if known is not None and uid in (None, known.metadata.uid):
+            del self.workloads[name]
             self.listeners.workload(name)
 
     def replace_workloads(self, kind: str, workloads: list[MemberWorkload]) -> None:
@@ -134,6 +138,6 @@ def _owner(pod: Pod) -> tuple[str, str]:
 
 def _is_news(metadata: Metadata, known: Hpa | MemberWorkload | None) -> bool:
     """Whether a version is newer than the known one; since 1.35 versions may be compared."""
-    if known is None or known.metadata.uid != metadata.uid:
+    if known is None:
         return True
     return int(metadata.resource_version or 0) > int(known.metadata.resource_version or 0)

@@ -72,7 +72,10 @@ class WorkloadController:
             return
         name = WorkloadName(MEMBER_KINDS[key.plural], key.namespace, key.name)
         if workload.metadata.deletion_timestamp is not None:
-            await self._remove(key, workload, name)
+            try:
+                await self._remove(key, workload, name)
+            except Unavailable:
+                self._pacer.later(key, _RETRY_SECONDS)
             return
         if FINALIZER not in workload.metadata.finalizers:
             await self._host.hold(key, workload.metadata)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from loaddriver.substrates.base import Cluster
 
 __all__ = ["eventually", "get", "namespace", "node", "role"]
 
+_NODES = itertools.count()
 MEMBERS = ("east", "west")
 QUICK = {
     "holdSeconds": 0,
@@ -104,9 +106,15 @@ class Fleet:
             await self.host.delete(f"{SECRETS}/{name}")
 
     @asynccontextmanager
-    async def federation(self) -> AsyncIterator[None]:
+    async def federation(self, identity: str = "one") -> AsyncIterator[None]:
         """The role, running; leaving the context is its end, without any farewell."""
-        settings = federation.Settings(self.kubeconfig, observe_port=0, gather_seconds=0.1)
+        settings = federation.Settings(
+            self.kubeconfig,
+            observe_port=0,
+            gather_seconds=0.1,
+            lease_seconds=3.0,
+            identity=identity,
+        )
         async with role(partial(federation.run, settings)):
             yield
 
@@ -314,7 +322,7 @@ async def nodes(made: Fleet, **per_member: int) -> AsyncIterator[None]:
     created = []
     for member, count in per_member.items():
         for index in range(count):
-            name = f"n-{member}-{index}"
+            name = f"n-{member}-{index}-{next(_NODES)}"  # no Pod of an earlier test is bound to it
             await made.members[member].create("/api/v1/nodes", node(name))
             created.append((member, name))
     try:

@@ -81,8 +81,8 @@ async def test_the_list_overrides_the_workloads_own_preferences_and_says_so(
         nodes(federated, east=1, west=1),
         federated.federation(),
     ):
-        own = {"replicas": 4, "clusters": {"names": ["west"]}}
-        await federated.host.create(deployments(where), deployment(**own))
+        body = deployment(replicas=4, clusters={"names": ["west"]})
+        await federated.host.create(deployments(where), body)
         await federated.until_replicas(where, {"west": 4})
         names = {"names": ["east", "west"]}
         body = autoscaler(

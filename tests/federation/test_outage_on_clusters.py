@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,9 @@ async def federated(federated_clusters: dict[str, Cluster], tmp_path: Path) -> A
 EVEN = {"east": (1, 5), "west": (1, 5)}
 
 
-async def _even(federated: Fleet, where: str, **spec: object) -> None:
+async def _even(federated: Fleet, where: str) -> None:
     await federated.host.create(deployments(where), deployment())
-    await federated.host.create(autoscalers(where), autoscaler(2, 10, **spec))
+    await federated.host.create(autoscalers(where), autoscaler(2, 10))
     await federated.until_shares(where, EVEN)
     await federated.until_replicas(where, {"east": 1, "west": 1})
     await federated.until_condition(where, "InForce", "True")
@@ -138,3 +139,17 @@ async def test_a_member_that_is_not_selected_any_more_is_emptied_in_order(
         await federated.host.patch(f"{autoscalers(where)}/web", {"spec": clusters})
         await federated.until_shares(where, {"east": (2, 10)})
         await federated.until_replicas(where, {"east": 1})
+
+
+async def test_of_two_federations_one_decides_and_the_other_takes_over(
+    federated: Fleet,
+) -> None:
+    async with place(federated, "two-processes") as where, AsyncExitStack() as both:
+        first = AsyncExitStack()
+        both.push_async_callback(first.aclose)
+        await first.enter_async_context(federated.federation("first"))
+        await _even(federated, where)
+        await both.enter_async_context(federated.federation("second"))
+        await first.aclose()
+        await federated.host.patch(f"{autoscalers(where)}/web", {"spec": {"maxReplicas": 12}})
+        await federated.until_shares(where, {"east": (1, 6), "west": (1, 6)})

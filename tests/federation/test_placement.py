@@ -49,6 +49,10 @@ def test_a_list_keeps_what_is_there_and_makes_one_where_nothing_is() -> None:
     assert found.removed == []
 
 
+def test_a_part_with_zero_replicas_gets_one_because_no_hpa_would_wake_it() -> None:
+    assert listed(["a"], 1, [_place("a", 0)]).replicas == {"a": 1}
+
+
 def test_off_the_list_it_goes_only_when_the_listed_ones_run_enough() -> None:
     assert listed(["a"], 2, [_place("a", 1), _place("c", 4)]).removed == []
     assert listed(["a"], 2, [_place("a", 2), _place("c", 4)]).removed == ["c"]

@@ -99,7 +99,7 @@ def _autoscaler(name: str) -> dict[str, Any]:
 
 
 def _target(name: str) -> dict[str, Any]:
-    spec = {"template": {"spec": {"selector": {}, "template": {}}}}
+    spec: dict[str, Any] = {"template": {"spec": {"selector": {}, "template": {}}}}
     return {"metadata": {"name": name, "namespace": "n", "uid": name}, "spec": spec}
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.kube.client import ApiError
+from bigfleet.api.kube.client import CONFLICT, NOT_FOUND, ApiError
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.federation.autoscaler import handing_back, report, writing
 from bigfleet.federation.autoscaler.report import Findings
 from bigfleet.federation.autoscaler.views import DOUBT_SECONDS, Doubt, Memory, Seat, cautious, seat
 from bigfleet.federation.host import Host
 from bigfleet.federation.members.link import MemberLink
-from bigfleet.federation.members.objects import MEMBER_KINDS, Name, WorkloadName
+from bigfleet.federation.members.objects import CONTENT, MEMBER_KINDS, Name, WorkloadName
 from bigfleet.federation.members.registry import Registry
 from bigfleet.federation.objects import (
     AUTOSCALED_BY,
@@ -263,7 +263,7 @@ class AutoscalerController:
 
     def _is_stale(self, scene: Scene, name: str, each: Seat) -> bool:
         assert each.hpa is not None
-        digest = each.hpa.metadata.annotations.get(writing.CONTENT)
+        digest = each.hpa.metadata.annotations.get(CONTENT)
         given = self._memories[scene.autoscaler.key].given
         if digest != writing.digest_of(scene.content):
             return True
@@ -282,7 +282,9 @@ class AutoscalerController:
             await self._host.tell(key, scene.autoscaler.metadata, _event(write), sentence)
 
     def _refused(self, key: Key, error: ApiError) -> None:
-        _LOG.warning("%s/%s: %s", key.namespace, key.name, error)
+        # Who lost a race is told by its watch what to look at again.
+        level = logging.INFO if error.status in (CONFLICT, NOT_FOUND) else logging.WARNING
+        _LOG.log(level, "%s/%s: %s", key.namespace, key.name, error)
 
 
 def _event(write: Write) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.kube.client import ApiError
+from bigfleet.api.kube.client import CONFLICT, NOT_FOUND, ApiError
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.federation.autoscaler.report import conditions
 from bigfleet.federation.host import Host
@@ -223,7 +223,9 @@ class WorkloadController:
         return datetime.fromtimestamp(int(self._now()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _refused(self, key: Key, error: ApiError) -> None:
-        _LOG.warning("%s/%s: %s", key.namespace, key.name, error)
+        # Who lost a race is told by its watch what to look at again.
+        level = logging.INFO if error.status in (CONFLICT, NOT_FOUND) else logging.WARNING
+        _LOG.log(level, "%s/%s: %s", key.namespace, key.name, error)
 
 
 def _whole(status: WorkloadStatus) -> dict[str, Any]:

@@ -53,11 +53,12 @@ def divided(replicas: int, places: Sequence[Place]) -> Placement:
 def listed(names: Sequence[str], least_ready: int, places: Sequence[Place]) -> Placement:
     """By an autoscaler's list: there with the replicas it has, or one; elsewhere not.
 
+    Zero becomes one: an HPA lets a target with zero replicas alone, and it would stay there.
     Elsewhere it goes only once `least_ready` replicas are ready in the listed clusters.
     """
     staying = [p for p in places if p.name in names]
     going = [p for p in places if p.name not in names and p.reachable and p.has is not None]
-    kept: dict[str, int | None] = {p.name: None for p in staying if p.reachable}
+    kept = {p.name: 1 if p.has == 0 else None for p in staying if p.reachable}
     return Placement(kept, _removable(going, sum(p.ready for p in staying), least_ready))
 
 

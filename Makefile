@@ -94,6 +94,14 @@ test-containers: setup ## Test the images as real containers
 truth: setup ## Hold what runs report against what really happened
 	@$(BIN)/pytest -q -m truth tests/truth
 
+.PHONY: conformance
+conformance: setup ## Hold the provider that comes with BigFleet to its contract
+	@$(BIN)/bigfleet conformance --own --insecure
+
+.PHONY: load
+load: setup ## A thousand operators on one shard for MINUTES=10; a restart with 100,000 machines
+	@LOAD_MINUTES=$(or $(MINUTES),10) LOAD_MACHINES=100000 $(BIN)/pytest -q -s -m "load or not load" tests/load
+
 .PHONY: explore
 explore: setup ## Let the simulation look for broken rules, 750 seeds of faults
 	@$(BIN)/python -m bigfleet.simulation explore

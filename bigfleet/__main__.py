@@ -9,16 +9,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from bigfleet.commands import federation, fedhpa, shard, why
-from bigfleet.commands.flags import kubeconfig_flag, observe_flag, server_flags
+from bigfleet.api import handshakes
+from bigfleet.commands import certs, conformance, federation, fedhpa, shard, why
+from bigfleet.commands.flags import (
+    addresses,
+    identity_flag,
+    identity_of,
+    kubeconfig_flag,
+    observe_flag,
+    server_flags,
+)
 from bigfleet.model.errors import BigFleetError, InvalidInput
-from bigfleet.observe import log
+from bigfleet.observe import log, native_log
 
 Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -26,6 +35,11 @@ Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the role that `arguments` name; the process's exit code."""
     flags = _parser().parse_args(arguments)
+    if getattr(flags, "identity", None):
+        # Read by gRPC when it is first imported, which roles do: only TLS 1.3 has ciphers left,
+        # as the one named here is of no use without a shared secret.
+        os.environ.setdefault("GRPC_SSL_CIPHER_SUITES", "ECDHE-PSK-CHACHA20-POLY1305")
+        native_log.read_by(handshakes.note)
     log.to_stderr(flags.role)
     try:
         asyncio.run(_until_signalled(flags.build(flags)))
@@ -52,6 +66,7 @@ def _provider(flags: argparse.Namespace) -> Role:
 
     (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
     settings = ProviderSettings(
+        identity=identity_of(flags, "provider", ProviderSettings.provider_name),
         listen_host=listen_host,
         listen_port=listen_port,
         observe_host=observe_host,
@@ -77,8 +92,9 @@ def _operator(flags: argparse.Namespace) -> Role:
 
     observe_host, observe_port = flags.observe
     settings = operator.Settings(
+        identity=identity_of(flags, "cluster", flags.cluster_id),
         cluster_id=flags.cluster_id,
-        shard_address=flags.shard,
+        shard_addresses=flags.shard,
         kubeconfig=flags.kubeconfig,
         api_server_for_machines=flags.api_server_for_machines,
         observe_host=observe_host,
@@ -117,11 +133,14 @@ def _parser() -> argparse.ArgumentParser:
     federation.add(roles)
     fedhpa.add(roles)
     why.add(roles)
+    certs.add(roles)
+    conformance.add(roles)
     return parser
 
 
 def _provider_flags(role: argparse.ArgumentParser) -> None:
     server_flags(role)
+    identity_flag(role)
     role.add_argument(
         "--inventory", type=Path, required=True, help="machines to begin with (JSON lines)"
     )
@@ -155,8 +174,15 @@ def _provider_flags(role: argparse.ArgumentParser) -> None:
 def _operator_flags(role: argparse.ArgumentParser) -> None:
     observe_flag(role)
     kubeconfig_flag(role)
+    identity_flag(role)
     role.add_argument("--cluster-id", required=True)
-    role.add_argument("--shard", required=True, metavar="HOST:PORT")
+    role.add_argument(
+        "--shard",
+        type=addresses,
+        required=True,
+        metavar="HOST:PORT,...",
+        help="some shards; whichever answers names the one that serves this cluster",
+    )
     role.add_argument(
         "--api-server-for-machines", metavar="URL", help="default: the operator's own"
     )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,9 +32,10 @@ from loaddriver.profile import load_gates
 from loaddriver.report.results import read_bare, read_summary, write_judgement
 from loaddriver.run.background import down, up
 from loaddriver.run.folder import create
-from loaddriver.run.frame import hold
+from loaddriver.run.frame import Ground, hold
 from loaddriver.run.part import Part
 from loaddriver.run.prepared import prepare
+from loaddriver.substrates.runlock import machine_claimed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,8 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"{error.filename or 'this machine'}: {error.strerror or error}")
         return int(ExitCode.INFRASTRUCTURE)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        say("interrupted")
+        say("interrupted; nothing is left to clean up")
         return int(ExitCode.INTERRUPTED)
+    except Exception as error:  # noqa: BLE001  a bug of ours must not look like a result
+        report = Path(tempfile.gettempdir()) / f"loaddriver-bug-{os.getpid()}.txt"
+        report.write_text(traceback.format_exc())
+        say(f"A bug in the harness: {error!r}; please report it with {report}.")
+        return int(ExitCode.HARNESS_BUG)
 
 
 def _run(flags: argparse.Namespace) -> ExitCode:
@@ -67,10 +76,10 @@ def _hold(flags: argparse.Namespace) -> ExitCode:
     prepared = prepare(options)
     prepared.preflight().raise_refusals()
     supplies = get_supplies(options)
-    folder = create(options.results, f"up-{options.profile}")
-    part = Part(prepared, folder, folder.name)
-    with view_on(sys.stderr) as view:
-        asyncio.run(ended_by_signals(hold(options, part, supplies, view)))
+    with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
+        folder = create(options.results, f"up-{options.profile}")
+        part = Part(prepared, folder, folder.name)
+        asyncio.run(ended_by_signals(hold(Ground(options, supplies, lock, view), part)))
     return ExitCode.PASS
 
 

@@ -63,11 +63,25 @@ class Gang(Record, frozen=True, kw_only=True):
     share: Share = 1.0
 
 
+class DisruptionBudget(Record, frozen=True, kw_only=True):
+    """A PodDisruptionBudget beside each workload: no more than `maxUnavailablePercent` of its pods
+    (rounded up to whole pods, as Kubernetes does) may be disrupted.
+    """
+
+    max_unavailable_percent: Annotated[int, msgspec.Meta(ge=1, le=100)]
+
+    def floor(self, replicas: int) -> int:
+        """The pods that must stay of so many."""
+        return replicas - -(-replicas * self.max_unavailable_percent // 100)
+
+
 class Archetype(Record, frozen=True, kw_only=True):
     """One kind of workload. `weights` are shares of pods, per named weight set.
 
     Pods of Jobs end after `runSeconds`; those of others, which never end by themselves, are deleted
     in the soak so that they live `meanLifetimeSeconds` on average, if that is given.
+    `preempts: false` forbids kube-scheduler to remove pods of lower priority for them
+    (`preemptionPolicy: Never`), so that who makes room is BigFleet alone.
     """
 
     name: DnsLabel
@@ -83,6 +97,8 @@ class Archetype(Record, frozen=True, kw_only=True):
     gang: Gang | None = None
     run_seconds: NotNegative | None = None
     mean_lifetime_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    disruption_budget: DisruptionBudget | None = None
+    preempts: bool = True
 
 
 class Pricing(Record, frozen=True, kw_only=True):
@@ -232,13 +248,13 @@ def _name_problems(catalog: Catalog) -> Iterator[Problem]:
 
 def _interchangeable(sharing: Sequence[tuple[Archetype, PodSize]]) -> bool:
     """Whether it makes no difference whose pods fill a machine: they ask for the same, and no gang
-    finds its rack taken by others.
+    finds its rack taken by others. Some may accept further types that others do not.
     """
     asked = [
         (
             archetype.pods_per_machine,
             archetype.zones,
-            msgspec.structs.replace(size, share=1.0),
+            msgspec.structs.replace(size, share=1.0, instance_types=()),
         )
         for archetype, size in sharing
     ]
@@ -267,6 +283,12 @@ def _archetype_problems(catalog: Catalog) -> Iterator[Problem]:
         if each.kind == "Job" and each.mean_lifetime_seconds is not None:
             yield Problem(
                 f"{where}.meanLifetimeSeconds", "is for pods that never end; Jobs have runSeconds"
+            )
+        if each.kind == "Job" and each.disruption_budget is not None:
+            yield Problem(
+                f"{where}.disruptionBudget",
+                "is a share of a workload's replicas, and Kubernetes cannot tell those of a Job; "
+                "make it a Deployment",
             )
 
 

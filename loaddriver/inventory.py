@@ -37,7 +37,7 @@ def supply_counts(fleet: Fleet, size: SizeDemand) -> dict[SupplyClass, int]:
     """Machines of each supply class for one pod size."""
     need = size.machines_claimed
     return {
-        "idle": math.ceil(fleet.idle_factor * need),
+        "idle": math.ceil(fleet.idle_factor_of.get(size.archetype, fleet.idle_factor) * need),
         "speculative": math.ceil(fleet.speculative_factor * need),
         "spot": math.ceil(fleet.spot_factor * need),
     }

@@ -49,14 +49,16 @@ class LoadProgress:
     """How far the load is.
 
     `failed` are events that did not do their work after all attempts; `retried`
-    needed more than one. Lateness leaves the set-up out, which nothing is timed by;
-    its p99 is None before the first other event.
+    needed more than one; `in_vain` are churns that found no pod to delete. Lateness
+    leaves the set-up out, which nothing is timed by; its p99 is None before the first
+    other event.
     """
 
     planned: int
     sent: int = 0
     failed: int = 0
     retried: int = 0
+    in_vain: int = 0
     max_lateness_seconds: float = 0.0
     p99_lateness_seconds: float | None = None
     first_failure: str = ""
@@ -69,6 +71,7 @@ class LoadProgress:
             sent=self.sent + 1,
             failed=self.failed + (not result.ok),
             retried=self.retried + (result.attempts > 1),
+            in_vain=self.in_vain + result.in_vain,
             first_failure=self.first_failure or failure,
         )
 

@@ -84,6 +84,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, tag="result", rename="ca
     ok: bool
     detail: str
 
+    @property
+    def in_vain(self) -> bool:
+        """Whether it is a churn that found no pod (any more) to delete, which is harmless."""
+        return self.verb == "churn" and self.ok and not (self.name and 200 <= self.status < 300)
+
 
 ResultLine = Started | Result
 

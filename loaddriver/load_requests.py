@@ -140,7 +140,7 @@ def succeeded(verb: str, status: int, attempts: int) -> bool:
 
     An earlier attempt may have worked although its answer was lost, so a retried create may find
     its object there, and a retried delete may find it gone. A pod that was to be churned may also
-    have gone by itself.
+    have gone by itself, and another one may bear its name by now.
     """
     if 200 <= status < 300:
         return True
@@ -148,5 +148,5 @@ def succeeded(verb: str, status: int, attempts: int) -> bool:
     return {
         "create": retried and status == _CONFLICT,
         "delete": retried and status == _NOT_FOUND,
-        "churn": status == _NOT_FOUND or (retried and status == _CONFLICT),
+        "churn": status in (_NOT_FOUND, _CONFLICT),
     }.get(verb, False)

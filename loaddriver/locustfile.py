@@ -14,6 +14,7 @@ from pathlib import Path
 import gevent
 import msgspec
 from locust import FastHttpUser, LoadTestShape, task
+from locust.env import Environment
 
 from loaddriver.load_dispatch import Dispatcher, Due, users_for
 from loaddriver.load_files import (
@@ -57,8 +58,10 @@ def _record(line: Started | Result) -> None:
     os.write(_RESULTS, msgspec.json.encode(line) + b"\n")
 
 
-def _checked_tls() -> gevent.ssl.SSLContext:
-    """A context that trusts the clusters' own authorities."""
+def _checked_tls(cafile: str | None = None) -> gevent.ssl.SSLContext:  # noqa: ARG001
+    """A context that trusts the clusters' own authorities, and nobody that `cafile` names: reading
+    all of the world's costs more than the load's own requests.
+    """
     context = gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT)
     for endpoint in _ENDPOINTS:
         context.load_verify_locations(endpoint.ca_file)
@@ -82,6 +85,14 @@ class Tenant(FastHttpUser):
     ssl_context_factory = None if insecure else staticmethod(_checked_tls)
     network_timeout = 30.0
     connection_timeout = 10.0
+    concurrency = _USERS
+
+    def __init__(self, environment: Environment) -> None:
+        """All users share connections: were each to open its own to every cluster, handshakes would
+        cost more than the requests do, here and in the API servers.
+        """
+        super().__init__(environment)  # type: ignore[no-untyped-call]  # published half typed
+        Tenant.client_pool = self.client.client.clientpool
 
     @task
     def play(self) -> None:
@@ -108,7 +119,7 @@ class Tenant(FastHttpUser):
             return "", listed
         pod = victim(pods_of(listed.body), event.rank)
         if pod is None:
-            return "", Answer(listed.status, listed.attempts, b"", "no live pod to delete")
+            return "", listed  # none is there yet, or all have ended: nothing to do
         return pod.metadata.name, self._ask(endpoint, victim_request(endpoint, event, pod))
 
     def _ask(self, endpoint: Endpoint, request: Request) -> Answer:

@@ -27,6 +27,7 @@ _COLLECTIONS = {
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "Namespace": "/api/v1/namespaces",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
     "CapacityRequest": "/apis/bigfleet.lucy.sh/v1alpha1/namespaces/{namespace}/capacityrequests",
 }
 
@@ -46,18 +47,37 @@ def namespace_body(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def priority_class_name(priority: int) -> str:
+def priority_class_name(priority: int, preempts: bool = True) -> str:
     """The class that stands for a number: a Pod's number cannot be set directly."""
-    return f"scaletest-{priority}"
+    return f"scaletest-{priority}{'' if preempts else '-never'}"
 
 
-def priority_class_body(priority: int) -> dict[str, Any]:
-    """A PriorityClass that gives pods the number `priority`."""
+def priority_class_body(priority: int, preempts: bool = True) -> dict[str, Any]:
+    """A PriorityClass that gives pods the number `priority`; whether kube-scheduler may then remove
+    others for them.
+    """
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": priority_class_name(priority)},
+        "metadata": {"name": priority_class_name(priority, preempts)},
         "value": priority,
+        **({} if preempts else {"preemptionPolicy": "Never"}),
+    }
+
+
+def budget_body(workload: Workload, catalog: Catalog) -> dict[str, Any] | None:
+    """The PodDisruptionBudget that a tenant wants for `workload`, if any."""
+    budget = catalog.archetype(workload.archetype).disruption_budget
+    if budget is None:
+        return None
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": workload.name, "namespace": workload.namespace},
+        "spec": {
+            "maxUnavailable": f"{budget.max_unavailable_percent}%",
+            "selector": {"matchLabels": {WORKLOAD_LABEL: workload.name}},
+        },
     }
 
 
@@ -127,7 +147,7 @@ def _pod_template(workload: Workload, archetype: Archetype) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 1,
-        "priorityClassName": priority_class_name(workload.priority),
+        "priorityClassName": priority_class_name(workload.priority, archetype.preempts),
         "affinity": _affinity(workload, archetype, size),
         "containers": [_container(size)],
     }

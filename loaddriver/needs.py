@@ -125,7 +125,12 @@ def rented(profile: Profile) -> Rented:
 
 
 def _machines(profile: Profile) -> int:
-    """One cluster's machines, times the clusters, and the bursts', which are in few clusters."""
+    """One cluster's machines, times the clusters, and the bursts', which are in few clusters.
+
+    Clusters that differ are each planned.
+    """
+    if profile.settings.cluster_weights:
+        return demand(make_plan(profile), profile.catalog).machines_claimed
     calm = msgspec.structs.replace(profile.settings.soak, churn_pods_per_second=0)
     one = msgspec.structs.replace(profile.settings, clusters=1, bursts=(), soak=calm)
     alike = Profile(profile.name, one, profile.gates, profile.catalog)

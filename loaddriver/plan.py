@@ -126,10 +126,11 @@ def _events(profile: Profile, cluster: _Cluster) -> Iterator[Event]:
 
 
 def _setup_events(profile: Profile, cluster: _Cluster) -> Iterator[CreateEvent]:
-    own = cluster.workloads
-    priorities = {each.priority for each in own} if profile.settings.load.mode == "pods" else set()
+    own, of_pods = cluster.workloads, profile.settings.load.mode == "pods"
+    preempts = {each.name: each.preempts for each in profile.catalog.archetypes}
+    classes = {(each.priority, preempts[each.archetype]) for each in own} if of_pods else set()
     bodies = [
-        *(priority_class_body(value) for value in sorted(priorities)),
+        *(priority_class_body(*each) for each in sorted(classes)),
         *(namespace_body(name) for name in sorted({each.namespace for each in own})),
     ]
     for position, body in enumerate(bodies):

@@ -14,7 +14,8 @@ from loaddriver.profile import Burst, Profile
 def burst_workloads(profile: Profile) -> Iterator[tuple[Workload, Level, Level]]:
     """Each object of all bursts with its coming and its going.
 
-    Objects go round the clusters, beginning anywhere, so that one gang is in one cluster.
+    Objects go round the clusters, beginning anywhere, so that one gang is in one cluster; unless
+    the burst is one cluster's.
     """
     for number, burst in enumerate(profile.settings.bursts):
         yield from _burst(profile, number, burst)
@@ -28,6 +29,8 @@ def _burst(profile: Profile, number: int, burst: Burst) -> Iterator[tuple[Worklo
     sent: Counter[int] = Counter()
     for position, draft in enumerate(drafts):
         cluster = (first + position) % settings.clusters
+        if burst.cluster is not None:
+            cluster = settings.cluster_names.index(burst.cluster)
         comes = burst.at_seconds + sent[cluster] / REQUESTS_PER_SECOND
         sent[cluster] += 1
         step, offset = place(settings, burst.phase, comes)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from loaddriver.catalog import Catalog
-from loaddriver.manifests import manifest_path, object_path, workload_body
+from loaddriver.manifests import budget_body, manifest_path, object_path, workload_body
 from loaddriver.plan_churn import ChurnDraw
 from loaddriver.plan_records import (
     ChurnEvent,
@@ -26,16 +27,22 @@ from loaddriver.profile import Settings
 def object_events(
     workloads: Mapping[str, Workload], levels: Sequence[Level], catalog: Catalog
 ) -> Iterator[Event]:
-    """One cluster's objects: created, scaled and deleted as `levels`, in order of time, say."""
+    """One cluster's objects: created, scaled and deleted as `levels`, in order of time, say.
+
+    A workload's disruption budget comes before it and goes with it.
+    """
     seen: Counter[str] = Counter()
     for level in levels:
         workload = workloads[level.workload]
         changes = seen[level.workload]
         seen[level.workload] += 1
+        budget = budget_body(workload, catalog)
         if changes == 0:
+            yield from () if budget is None else (_create_budget(workload, level, budget),)
             yield _create(workload, level, catalog)
         elif workload.whole:
             yield _delete(workload, level)
+            yield from () if budget is None else (_delete_budget(workload, level),)
         else:
             yield _scale(workload, level, changes)
 
@@ -69,6 +76,18 @@ def _create(workload: Workload, level: Level, catalog: Catalog) -> CreateEvent:
     )
 
 
+def _create_budget(workload: Workload, level: Level, body: dict[str, Any]) -> CreateEvent:
+    return CreateEvent(
+        id=f"{workload.cluster}-{workload.name}-budget",
+        cluster=workload.cluster,
+        step=level.step,
+        offset_seconds=level.offset_seconds,
+        path=manifest_path(body),
+        name=workload.name,
+        body=msgspec.Raw(msgspec.json.encode(body)),
+    )
+
+
 def _scale(workload: Workload, level: Level, changes: int) -> ScaleEvent:
     return ScaleEvent(
         id=f"{workload.cluster}-{workload.name}-scale-{changes}",
@@ -88,5 +107,16 @@ def _delete(workload: Workload, level: Level) -> DeleteEvent:
         step=level.step,
         offset_seconds=level.offset_seconds,
         path=object_path(workload.kind, workload.namespace, workload.name),
+        name=workload.name,
+    )
+
+
+def _delete_budget(workload: Workload, level: Level) -> DeleteEvent:
+    return DeleteEvent(
+        id=f"{workload.cluster}-{workload.name}-budget-delete",
+        cluster=workload.cluster,
+        step=level.step,
+        offset_seconds=level.offset_seconds,
+        path=object_path("PodDisruptionBudget", workload.namespace, workload.name),
         name=workload.name,
     )

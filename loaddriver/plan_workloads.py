@@ -53,8 +53,8 @@ def draw_workloads(profile: Profile, cluster: int) -> tuple[Workload, ...]:
     Raises ProfileError when gangs alone cannot make up that number.
     """
     settings = profile.settings
-    quotas = _gang_quotas(profile)
-    plain = _plain_quotas(profile, quotas)
+    quotas = _gang_quotas(profile, cluster)
+    plain = _plain_quotas(profile, cluster, quotas)
     drafts: list[Draft] = []
     for archetype in profile.catalog.archetypes:
         random = stream(settings.seed, f"workloads/{cluster}/{archetype.name}")
@@ -91,15 +91,16 @@ def stream(seed: int, concern: str) -> Random:
     return Random(f"{seed}/{concern}")
 
 
-def _archetype_quotas(profile: Profile) -> dict[str, int]:
+def _archetype_quotas(profile: Profile, cluster: int) -> dict[str, int]:
     settings = profile.settings
-    return apportion(settings.pods_per_cluster, pod_shares(settings.weights, profile.catalog))
+    shares = pod_shares(settings.weights_in(cluster), profile.catalog)
+    return apportion(settings.pods_per_cluster, shares)
 
 
-def _gang_quotas(profile: Profile) -> dict[str, dict[int, int]]:
+def _gang_quotas(profile: Profile, cluster: int) -> dict[str, dict[int, int]]:
     """Pods in gangs, by archetype and size; each number divides into whole gangs."""
     quotas: dict[str, dict[int, int]] = {}
-    for name, pods in _archetype_quotas(profile).items():
+    for name, pods in _archetype_quotas(profile, cluster).items():
         archetype = profile.catalog.archetype(name)
         if archetype.gang is None:
             continue
@@ -112,9 +113,11 @@ def _gang_quotas(profile: Profile) -> dict[str, dict[int, int]]:
     return quotas
 
 
-def _plain_quotas(profile: Profile, gangs: dict[str, dict[int, int]]) -> dict[str, int]:
+def _plain_quotas(
+    profile: Profile, cluster: int, gangs: dict[str, dict[int, int]]
+) -> dict[str, int]:
     """Pods outside gangs by archetype; they also take what did not fill a whole gang."""
-    archetypes = _archetype_quotas(profile)
+    archetypes = _archetype_quotas(profile, cluster)
     plain = {name: pods - sum(gangs.get(name, {}).values()) for name, pods in archetypes.items()}
     leftover = 0
     for name in archetypes:

@@ -52,6 +52,8 @@ class Fleet(Record, frozen=True, kw_only=True):
     cheaper and less surely: they are taken back at their hourly probability,
     where `spotMarketHoursPerSecond` hours pass in a second. A rack holds machines
     of one pod size. `scarce` says that less supply than demand is meant.
+    `idleFactorOf` gives single archetypes an idle factor of their own: with 0, their pods get only
+    what others leave them of machines that both accept.
     """
 
     idle_factor: NotNegative
@@ -61,6 +63,7 @@ class Fleet(Record, frozen=True, kw_only=True):
     machines_per_rack: Count
     latency: MachineLatency
     scarce: bool = False
+    idle_factor_of: dict[str, NotNegative] = msgspec.field(default_factory=dict)
 
 
 class Load(Record, frozen=True, kw_only=True):
@@ -115,8 +118,9 @@ class Soak(Record, frozen=True, kw_only=True):
 class Burst(Record, frozen=True, kw_only=True):
     """Extra objects that come `atSeconds` after the begin of a phase and go `holdSeconds` later.
 
-    `pods` are over all clusters together. An archetype with gangs comes in whole gangs, each in one
-    cluster. In a ramp that is held, a burst moves with the step that it falls into.
+    `pods` are over all clusters together, or all in `cluster`. An archetype with gangs comes in
+    whole gangs, each in one cluster. In a ramp that is held, a burst moves with the step that it
+    falls into.
     """
 
     phase: Literal["ramp", "soak"]
@@ -124,6 +128,7 @@ class Burst(Record, frozen=True, kw_only=True):
     archetype: str
     pods: Count
     hold_seconds: Positive
+    cluster: str | None = None
 
 
 class DemandStep(Record, frozen=True, kw_only=True):
@@ -139,17 +144,25 @@ class DemandStep(Record, frozen=True, kw_only=True):
 
 
 class Bigfleet(Record, frozen=True, kw_only=True):
-    """The settings of the system under test that change what is measured."""
+    """The settings of the system under test that change what is measured.
+
+    Several `shards` share the machines and clusters, kept apart by a coordinator of so many
+    `coordinators`. Without any, the one shard owns everything.
+    """
 
     cycle_seconds: Positive
     rollup_seconds: Positive
     reclaim_cap_fraction: Share
     reclaim_hold_seconds: Seconds
     idle_hold_seconds: Seconds
+    shards: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
+    coordinators: Literal[0, 1, 3] = 0
 
 
 class Settings(Record, frozen=True, kw_only=True):
-    """profile.yaml, key by key."""
+    """profile.yaml, key by key. `clusterWeights` are by cluster (`c1` is the first), in the place
+    of `weights`.
+    """
 
     summary: Sentence
     seed: Annotated[int, msgspec.Meta(ge=0)]
@@ -164,6 +177,16 @@ class Settings(Record, frozen=True, kw_only=True):
     load: Load = msgspec.field(default_factory=Load)
     bursts: tuple[Burst, ...] = ()
     demand_steps: tuple[DemandStep, ...] = ()
+    cluster_weights: dict[str, str | dict[str, NotNegative]] = msgspec.field(default_factory=dict)
+
+    @property
+    def cluster_names(self) -> tuple[str, ...]:
+        """Names by cluster number, in the order of the plan."""
+        return tuple(f"c{number + 1}" for number in range(self.clusters))
+
+    def weights_in(self, cluster: int) -> str | dict[str, float]:
+        """What the cluster of that number runs."""
+        return self.cluster_weights.get(f"c{cluster + 1}", self.weights)
 
     @property
     def pods(self) -> int:

@@ -9,6 +9,7 @@ from loaddriver.catalog import Archetype, Catalog, pod_shares
 from loaddriver.errors import ProfileError
 from loaddriver.profile_shapes import shape_problems
 from loaddriver.strict_decode import Problem
+from loaddriver.strict_hints import did_you_mean
 
 if TYPE_CHECKING:
     from loaddriver.profile import Settings
@@ -16,24 +17,63 @@ if TYPE_CHECKING:
 
 def setting_problems(settings: Settings, catalog: Catalog) -> list[Problem]:
     """Everything impossible in settings that are well formed key by key."""
-    try:
-        pod_shares(settings.weights, catalog)
-    except ProfileError as error:
-        problems = [_weight_problem(line) for line in error.problems]
-    else:
+    problems = [*_weight_problems(settings, catalog), *_name_problems(settings, catalog)]
+    if not problems:
         problems = [*_rack_problems(settings, catalog), *shape_problems(settings, catalog)]
-    return [*problems, *_latency_problems(settings), *_ramp_problems(settings)]
+    more = (_latency_problems, _ramp_problems, _shard_problems)
+    return [*problems, *(problem for find in more for problem in find(settings))]
 
 
-def _weight_problem(line: str) -> Problem:
-    path, _, text = line.partition(" ")
-    return Problem(path.rstrip(":"), text)
+def _shard_problems(settings: Settings) -> Iterator[Problem]:
+    shards = settings.bigfleet.shards
+    if shards > 1 and not settings.bigfleet.coordinators:
+        yield Problem(
+            "bigfleet.coordinators",
+            f"= 0: nobody keeps {shards} shards apart; write 1 or 3, or one shard",
+        )
+
+
+def _weight_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:
+    named = {f"clusterWeights.{name}.": each for name, each in settings.cluster_weights.items()}
+    for prefix, weights in {"": settings.weights, **named}.items():
+        try:
+            pod_shares(weights, catalog)
+        except ProfileError as error:
+            for line in error.problems:
+                path, _, text = line.partition(" ")
+                yield Problem(prefix + path.rstrip(":"), text)
+
+
+def _name_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:
+    clusters, archetypes = settings.cluster_names, [each.name for each in catalog.archetypes]
+    for name in settings.cluster_weights:
+        if name not in clusters:
+            yield Problem(
+                f"clusterWeights.{name}", f"no such cluster: they are {', '.join(clusters)}"
+            )
+    for position, burst in enumerate(settings.bursts):
+        if burst.cluster is not None and burst.cluster not in clusters:
+            yield Problem(
+                f"bursts[{position}].cluster",
+                f"= {burst.cluster!r}: no such cluster: they are {', '.join(clusters)}",
+            )
+    for name in settings.fleet.idle_factor_of:
+        if name not in archetypes:
+            known = did_you_mean(name, archetypes)
+            yield Problem(f"fleet.idleFactorOf.{name}", f"no such archetype{known}")
+
+
+def _in_use(settings: Settings, catalog: Catalog) -> list[str]:
+    """Archetypes that any cluster's weights name."""
+    numbers = range(settings.clusters)
+    shares = (pod_shares(settings.weights_in(number), catalog) for number in numbers)
+    return list(dict.fromkeys(name for each in shares for name in each))
 
 
 def _rack_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:
     known = [archetype.name for archetype in catalog.archetypes]
     in_bursts = [burst.archetype for burst in settings.bursts if burst.archetype in known]
-    for name in dict.fromkeys([*pod_shares(settings.weights, catalog), *in_bursts]):
+    for name in dict.fromkeys([*_in_use(settings, catalog), *in_bursts]):
         yield from _gang_problems(catalog.archetype(name), settings.fleet.machines_per_rack)
 
 

@@ -49,13 +49,13 @@ def _churn_problems(settings: Settings) -> Iterator[Problem]:
 
 
 def _lifetime_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:
-    shares = pod_shares(settings.weights, catalog)
     lifetimes = {each.name: each.mean_lifetime_seconds for each in catalog.archetypes}
-    ends = {
-        name: settings.pods * share / lifetime
-        for name, share in shares.items()
-        if (lifetime := lifetimes[name]) is not None
-    }
+    ends: dict[str, float] = {}
+    for cluster in range(settings.clusters):
+        for name, share in pod_shares(settings.weights_in(cluster), catalog).items():
+            if (lifetime := lifetimes[name]) is not None:
+                pods = settings.pods_per_cluster * share
+                ends[name] = ends.get(name, 0.0) + pods / lifetime
     least = sum(ends.values())
     if least > settings.soak.churn_pods_per_second and settings.soak.seconds:
         yield Problem(

@@ -18,7 +18,7 @@ LAYERS: list[set[str]] = [
     {"bigfleet.ports"},
     {"bigfleet.adapters"},
     {"bigfleet.services", "bigfleet.controllers", "bigfleet.federation"},
-    {"bigfleet.simulation", "bigfleet.commands"},
+    {"bigfleet.simulation", "bigfleet.conformance", "bigfleet.commands"},
     {"bigfleet.__main__"},
 ]
 HARNESS_MAY_IMPORT = ("bigfleet.api", "bigfleet.model", "controlplane", "kind", "loaddriver")
@@ -65,6 +65,18 @@ def test_imports_point_down(module: str, path: Path) -> None:
         return
     above = sorted(i for i in imports(path) if (other := layer(i)) is not None and other > own)
     assert not above, f"{module} is in layer {own} and imports upwards: {above}"
+
+
+@pytest.mark.parametrize(
+    ("module", "path"),
+    [(m, p) for m, p in modules() if m.startswith("bigfleet.services.")],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_services_know_each_other_by_the_wire_alone(module: str, path: Path) -> None:
+    """A shard must decide without its coordinator; so it cannot contain any of it."""
+    own = ".".join(module.split(".")[:3])
+    others = {i for i in imports(path) if i.startswith("bigfleet.services.")}
+    assert all(i == own or i.startswith(f"{own}.") for i in others), f"{module} imports {others}"
 
 
 @pytest.mark.parametrize("module", [m for m, _ in modules()])

@@ -1,4 +1,5 @@
-"""How every gRPC server and channel of BigFleet is opened: one message ceiling, one keepalive.
+"""How every gRPC server and channel of BigFleet is opened: one message ceiling, one keepalive,
+one way to know who is on the other side.
 
 A roll-up that outgrows gRPC's default of 4 MiB would otherwise end its session, be sent again and
 end it again, silently. Above the ceiling the send fails with RESOURCE_EXHAUSTED, which both sides
@@ -7,9 +8,19 @@ see and report.
 
 from __future__ import annotations
 
+import grpc
 import grpc.aio
 
+from bigfleet.api.admission import TABLE, Admits, Guard
+from bigfleet.api.identity import Fresh, Identity, Pem
+from bigfleet.api.renewed_channel import RenewedChannel
+from bigfleet.model.errors import Unavailable
+
+# What a server's certificate must be valid for, so that a client can tell its role.
+SERVES = "{role}.bigfleet.internal"
 MESSAGE_CEILING_BYTES = 256 * 2**20
+# A roll-up travels in an envelope.
+MOST_ROLLUP_BYTES = MESSAGE_CEILING_BYTES - 1024
 KEEPALIVE_SECONDS = 20
 KEEPALIVE_TIMEOUT_SECONDS = 10
 
@@ -33,11 +44,70 @@ _CHANNEL: tuple[tuple[str, int], ...] = (
 )
 
 
-def server() -> grpc.aio.Server:
-    """A server without ports or services yet."""
-    return grpc.aio.server(options=_SERVER)
+def server(identity: Identity | None = None, admits: Admits | None = None) -> grpc.aio.Server:
+    """A server without ports or services yet.
+
+    With an identity every call is held to `admits`, by default `admission.TABLE`; without one
+    nobody can be told from another, and everybody may call.
+    """
+    guards = [Guard(TABLE if admits is None else admits)] if identity else []
+    return grpc.aio.server(options=_SERVER, interceptors=guards)
 
 
-def channel(address: str) -> grpc.aio.Channel:
-    """A channel to `address` (host:port); it connects by itself when first used."""
-    return grpc.aio.insecure_channel(address, options=_CHANNEL)
+def listen(server: grpc.aio.Server, address: str, identity: Identity | None) -> int:
+    """Let `server` listen on `address` (host:port); the port, which is new where it was 0.
+
+    With an identity: TLS, and only for clients with a certificate of an authority that it trusts.
+    Each new connection uses the files as they are then. Without: plaintext. InvalidInput when the
+    identity's files cannot be used, Unavailable when the address is taken.
+    """
+    try:
+        if identity is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, _server_credentials(Fresh(identity)))
+    except RuntimeError:
+        text = f"cannot listen on {address}: it is taken, or no address of this machine"
+        raise Unavailable(text) from None
+
+
+def channel(address: str, identity: Identity | None = None, role: str = "") -> grpc.aio.Channel:
+    """A channel to `address` (host:port); it connects by itself when first used.
+
+    With an identity the peer must prove to be a `role`: "shard", "coordinator" or "provider".
+    InvalidInput when the identity's files cannot be used.
+    """
+    if identity is None:
+        return grpc.aio.insecure_channel(address, options=_CHANNEL)
+    name = ("grpc.ssl_target_name_override", SERVES.format(role=role))
+    options = (*_CHANNEL, name)
+
+    def connect(pem: Pem) -> grpc.aio.Channel:
+        credentials = grpc.ssl_channel_credentials(pem.authority, pem.key, pem.certificate)
+        return grpc.aio.secure_channel(address, credentials, options=options)
+
+    return RenewedChannel(Fresh(identity), connect)
+
+
+def _server_credentials(fresh: Fresh) -> grpc.ServerCredentials:
+    served = fresh.current()
+
+    def renewed() -> grpc.ServerCertificateConfiguration | None:
+        """Asked at each new connection; None keeps what is in use."""
+        nonlocal served
+        newest = fresh.current()
+        if newest is served:
+            return None
+        served = newest
+        return _configuration(newest)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(served),
+        renewed,  # type: ignore[arg-type]  # the stubs forget that None means no change
+        require_client_authentication=True,
+    )
+
+
+def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(pem.key, pem.certificate)], root_certificates=pem.authority
+    )

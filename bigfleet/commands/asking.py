@@ -14,6 +14,8 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from bigfleet.api import transport
+from bigfleet.api.identity import Identity
+from bigfleet.api.refusals import explained
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
 from bigfleet.commands import words
@@ -21,6 +23,7 @@ from bigfleet.commands.pod import PodFacts, read_pod
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
 
 CALL_SECONDS = 30.0
+_ROLE = "shard"
 
 T = TypeVar("T")
 
@@ -44,8 +47,8 @@ class Said:
 class Shard:
     """The shard at `address`; every failure becomes a sentence."""
 
-    def __init__(self, address: str, stub: Any) -> None:
-        self.address, self._stub = address, stub
+    def __init__(self, address: str, stub: Any, identity: Identity | None) -> None:
+        self.address, self._stub, self._identity = address, stub, identity
 
     async def needs(self, cluster: str, profile: str, group: str) -> list[wire.NeedView]:
         """The needs that meet all restrictions; "" restricts nothing."""
@@ -73,22 +76,22 @@ class Shard:
         try:
             return await read()
         except grpc.aio.AioRpcError as error:
-            details = error.details() or error.code().name
             if error.code() is grpc.StatusCode.NOT_FOUND:
-                raise UnknownObject(details) from None
-            raise Unavailable(f"shard at {self.address}: {details}") from None
+                raise UnknownObject(error.details() or "the shard does not know it") from None
+            said = await explained(error, self.address, self._identity, _ROLE)
+            raise Unavailable(f"shard at {self.address}: {said}") from None
 
 
 Question = Callable[[Shard], Awaitable[Said]]
 
 
-async def ask(address: str, question: Question) -> Said:
-    """The answer of the shard at `address`.
+async def ask(address: str, question: Question, identity: Identity | None = None) -> Said:
+    """The answer of the shard at `address`, asked as `identity`.
 
     Unavailable when it gives none, UnknownObject when it does not know what is asked about.
     """
-    async with transport.channel(address) as channel:
-        return await question(Shard(address, ShardReadStub(channel)))
+    async with transport.channel(address, identity, _ROLE) as channel:
+        return await question(Shard(address, ShardReadStub(channel), identity))
 
 
 def about_machine(machine_id: str) -> Question:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from bigfleet.api.identity import Identity
+
 
 def server_flags(role: argparse.ArgumentParser) -> None:
     """Where it listens, keeps its state, and is observed."""
@@ -29,9 +31,46 @@ def kubeconfig_flag(role: argparse.ArgumentParser) -> None:
     role.add_argument("--kubeconfig", type=Path, help="default: the cluster this pod runs in")
 
 
+def addresses(text: str) -> tuple[str, ...]:
+    """HOST:PORT,HOST:PORT,...; ArgumentTypeError for anything else."""
+    several = tuple(text.split(","))
+    for each in several:
+        address(each)
+    return several
+
+
 def address(text: str) -> tuple[str, int]:
     """HOST:PORT; ArgumentTypeError for anything else."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     return host, int(port)
+
+
+def identity_flag(role: argparse.ArgumentParser) -> None:
+    """Who it is to its peers: one of the two must be given, so that plaintext is a choice."""
+    either = role.add_mutually_exclusive_group(required=True)
+    either.add_argument(
+        "--identity",
+        type=Path,
+        metavar="DIR",
+        help="holds tls.crt, tls.key and ca.crt, as `bigfleet certs` makes them",
+    )
+    either.add_argument(
+        "--insecure", action="store_true", help="plaintext: no peer is asked who it is"
+    )
+
+
+def identity_of(flags: argparse.Namespace, role: str = "", own: str = "") -> Identity | None:
+    """What `identity_flag` was given; None for --insecure.
+
+    InvalidInput unless it can be used and, with a `role`, is that of the `role` called `own`.
+    """
+    if flags.identity is None:
+        return None
+    identity = Identity(flags.identity)
+    if role:
+        identity.expect(role, own)
+    else:
+        identity.load()
+    return identity

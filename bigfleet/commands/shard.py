@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from bigfleet.commands.flags import server_flags
+from bigfleet.commands.flags import addresses, identity_flag, identity_of, server_flags
 from bigfleet.model.machine import CapacityType
 
 Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -27,7 +27,9 @@ def _shard(flags: argparse.Namespace) -> Role:
     from bigfleet.services.shard.settings import Settings as ShardSettings
 
     (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
+    identity = identity_of(flags, "shard", flags.shard_id)
     settings = ShardSettings(
+        identity=identity,
         shard_id=flags.shard_id,
         listen_host=listen_host,
         listen_port=listen_port,
@@ -39,6 +41,8 @@ def _shard(flags: argparse.Namespace) -> Role:
         execute_concurrency=flags.execute_concurrency,
         journal=flags.journal,
         actuation_paused=flags.actuation_paused,
+        coordinator_addresses=flags.coordinator,
+        advertised=flags.advertise,
         engine=EngineSettings(
             reclaim_cap_fraction=flags.reclaim_cap_fraction,
             reclaim_hold_seconds=flags.reclaim_hold,
@@ -55,6 +59,7 @@ def _shard(flags: argparse.Namespace) -> Role:
 
 def _flags(role: argparse.ArgumentParser) -> None:
     server_flags(role)
+    identity_flag(role)
     role.add_argument("--shard-id", required=True)
     role.add_argument("--provider", required=True, metavar="HOST:PORT")
     role.add_argument(
@@ -62,6 +67,19 @@ def _flags(role: argparse.ArgumentParser) -> None:
     )
     role.add_argument("--execute-concurrency", type=int, default=64, metavar="N")
     role.add_argument("--journal", type=Path, help="where machine stories go (JSON lines)")
+    role.add_argument(
+        "--coordinator",
+        type=addresses,
+        default=(),
+        metavar="HOST:PORT,...",
+        help="the coordinator's replicas; without them all machines and clusters are this shard's",
+    )
+    role.add_argument(
+        "--advertise",
+        default="",
+        metavar="HOST:PORT",
+        help="where operators reach this shard (default: where it listens)",
+    )
     role.add_argument(
         "--actuation-paused", action="store_true", help="decide and show, but order nothing"
     )

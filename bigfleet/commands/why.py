@@ -8,11 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bigfleet.commands.flags import identity_flag, identity_of
+
 
 def add(roles: Any) -> None:
     """Add the command to the parser's `roles`."""
     role = roles.add_parser("why", help="asks a shard why a need, a machine or a pod is as it is")
     role.add_argument("--shard", required=True, metavar="HOST:PORT")
+    identity_flag(role)
     about = role.add_mutually_exclusive_group(required=True)
     about.add_argument(
         "--need",
@@ -38,5 +41,5 @@ async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
         question = asking.about_need(flags.need)
     else:
         question = asking.about_pod(flags.pod, flags.kubeconfig, flags.cluster)
-    said = await asking.ask(flags.shard, question)
+    said = await asking.ask(flags.shard, question, identity_of(flags))
     print(said.as_json() if flags.json else said.as_text())

@@ -114,6 +114,9 @@ def machine(view: wire.MachineView) -> list[str]:
 
 
 def _purpose(view: wire.MachineView) -> Iterator[str]:
+    if view.not_mine:
+        yield f"  This shard does not decide about it: {view.not_mine}."
+        return
     if view.HasField("counted_by"):
         yield f"  It counts for {_reference(view.counted_by)}."
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bigfleet.engine.decision import Decision, Shortfall
 from bigfleet.engine.explain import Explainer, Reason
 from bigfleet.engine.snapshot import Demand, Fleet
+from bigfleet.model import resources
 from bigfleet.model.need import Need, Profile
 
 MOST_ROWS = 100
@@ -17,29 +18,30 @@ PATIENCE_CYCLES = 5
 
 @dataclass(frozen=True)
 class ReportedShortfall:
-    """One need that is short, of one cluster.
+    """The `needs` of one cluster and profile that are short: a plain one, or so many gangs.
 
-    `count` is in how many units of the need it is short: its smallest unit, or the whole where it
-    names none. `escalates` asks for help from outside the shard; a need whose machines must share a
-    domain never does, since no other shard has machines in it.
+    `count` is in how many units they are short together: the smallest unit of each need, or the
+    whole where it names none. Age and reason are those of the one that has been short for longest.
+    `escalates` asks for help from outside the shard; a need whose machines must share a domain
+    never does, since no other shard has machines in it.
     """
 
     cluster: str
     profile: Profile
-    group: str
-    priority: int
+    needs: int
     count: int
     deficit: Mapping[str, int]
     age_cycles: int
     since_seconds: float
-    interruption_bucket: int
     reason: Reason
     escalates: bool
 
 
 @dataclass(frozen=True)
 class ShortfallReport:
-    """At most MOST_ROWS rows, by priority, then age; `unreported` counts the others."""
+    """At most MOST_ROWS rows, by priority, then age; `unreported` counts the others that are as
+    old as those that escalate.
+    """
 
     rows: Sequence[ReportedShortfall]
     unreported: int
@@ -47,36 +49,40 @@ class ShortfallReport:
 
 def report(fleet: Fleet, demand: Demand, decision: Decision) -> ShortfallReport:
     """What a decision left short."""
+    alike: dict[tuple[int, str], list[Shortfall]] = {}
+    for short in decision.shortfalls:
+        key = int(demand.cluster[short.need]), demand.needs[short.need].profile.fingerprint
+        alike.setdefault(key, []).append(short)
+    oldest_first = [sorted(each, key=lambda short: -short.age_cycles) for each in alike.values()]
 
-    def urgency(shortfall: Shortfall) -> tuple[int, int, int]:
-        priority = demand.needs[shortfall.need].profile.priority
-        return -priority, -shortfall.age_cycles, shortfall.need
+    def urgency(shorts: Sequence[Shortfall]) -> tuple[int, int, int]:
+        oldest = shorts[0]
+        return -demand.needs[oldest.need].profile.priority, -oldest.age_cycles, oldest.need
 
-    urgent = sorted(decision.shortfalls, key=urgency)[:MOST_ROWS]
+    urgent = sorted(oldest_first, key=urgency)
     explainer = Explainer(fleet, demand, decision)
-    rows = [_row(fleet, demand, explainer, shortfall) for shortfall in urgent]
-    return ShortfallReport(rows, len(decision.shortfalls) - len(rows))
+    rows = [_row(fleet, demand, explainer, shorts) for shorts in urgent[:MOST_ROWS]]
+    others = sum(shorts[0].age_cycles > PATIENCE_CYCLES for shorts in urgent[MOST_ROWS:])
+    return ShortfallReport(rows, others)
 
 
 def _row(
-    fleet: Fleet, demand: Demand, explainer: Explainer, shortfall: Shortfall
+    fleet: Fleet, demand: Demand, explainer: Explainer, shorts: Sequence[Shortfall]
 ) -> ReportedShortfall:
-    need = demand.needs[shortfall.need]
-    reason = explainer.need(shortfall.need).reason
+    oldest = shorts[0]
+    need = demand.needs[oldest.need]
+    reason = explainer.need(oldest.need).reason
     assert reason is not None, "who is short has a reason"
-    aged = shortfall.age_cycles > PATIENCE_CYCLES
     return ReportedShortfall(
-        cluster=fleet.clusters[int(demand.cluster[shortfall.need])],
+        cluster=fleet.clusters[int(demand.cluster[oldest.need])],
         profile=need.profile,
-        group=need.group,
-        priority=need.profile.priority,
-        count=units_missing(need, shortfall.deficit),
-        deficit=shortfall.deficit,
-        age_cycles=shortfall.age_cycles,
-        since_seconds=shortfall.since_seconds,
-        interruption_bucket=need.profile.interruption_bucket,
+        needs=len(shorts),
+        count=sum(units_missing(demand.needs[s.need], s.deficit) for s in shorts),
+        deficit=resources.add(s.deficit for s in shorts),
+        age_cycles=oldest.age_cycles,
+        since_seconds=oldest.since_seconds,
         reason=reason,
-        escalates=aged and need.profile.same_key is None,
+        escalates=oldest.age_cycles > PATIENCE_CYCLES and need.profile.same_key is None,
     )
 
 

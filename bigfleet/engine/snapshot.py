@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,11 @@ class Fleet:
 
     def __len__(self) -> int:
         return len(self.flavour)
+
+    def of_rows(self, kept: Flags) -> Fleet:
+        """The fleet of those rows alone."""
+        columns = {n: c for n, c in vars(self).items() if isinstance(c, np.ndarray)}
+        return replace(self, **{name: column[kept] for name, column in columns.items()})
 
 
 @dataclass(frozen=True)

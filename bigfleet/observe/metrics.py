@@ -74,7 +74,31 @@ shard_machines_rejected = _counter(
 shard_listings_doubted = _counter(
     "bigfleet_shard_listings_doubted_total", "Full listings that lacked most machines at once"
 )
+shard_incidents = _counter(
+    "bigfleet_shard_incidents_total",
+    "Orders of or to somebody deposed: refused, and to be looked into",
+    "kind",
+)
+shard_instructions = _counter(
+    "bigfleet_shard_instructions_total", "Instructions of the coordinator", "kind", "outcome"
+)
+shard_coordinator_reports = _counter(
+    "bigfleet_shard_coordinator_reports_total", "Reports to the coordinator", "outcome"
+)
+shard_coordinator_term = _gauge(
+    "bigfleet_shard_coordinator_term", "Newest term of a coordinator that was heard of"
+)
+shard_foreign_machines = _gauge(
+    "bigfleet_shard_foreign_machines", "Machines seen here that other shards decide about"
+)
+shard_owned_domains = _gauge("bigfleet_shard_owned_domains", "Domains that this shard owns")
+shard_redirects = _counter(
+    "bigfleet_shard_redirects_total", "Operators that were sent to another shard"
+)
 
+provider_fenced = _counter(
+    "bigfleet_provider_fenced_total", "Orders refused because their shard has been replaced"
+)
 provider_transitions = _counter(
     "bigfleet_provider_transitions_total", "Machine transitions completed", "event"
 )
@@ -93,6 +117,9 @@ operator_acknowledged = _counter(
 )
 operator_reconnects = _counter(
     "bigfleet_operator_session_reconnects_total", "Sessions that had to be opened again"
+)
+operator_redirects = _counter(
+    "bigfleet_operator_session_redirects_total", "Times that a shard named another one"
 )
 operator_node_updates = _counter(
     "bigfleet_operator_node_state_updates_total", "Node state updates handled", "state"
@@ -122,4 +149,13 @@ federation_failures = _counter(
 )
 federation_reachable = _gauge(
     "bigfleet_federation_member_reachable", "1 while the member answers", "member"
+)
+identity_expires = _gauge(
+    "bigfleet_identity_expires_timestamp_seconds", "When the certificate in use expires", "name"
+)
+calls_refused = _counter(
+    "bigfleet_calls_refused_total", "Calls whose caller may not make them", "reason"
+)
+handshakes_failed = _counter(
+    "bigfleet_tls_handshakes_failed_total", "Connections that ended before any call", "reason"
 )

@@ -15,6 +15,7 @@ from bigfleet.services.shard.session import Session
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.simulation.cluster import Cluster
 from bigfleet.simulation.faults import Fate
+from bigfleet.simulation.scheduler import Node
 
 ROLLUP_SECONDS, DEBOUNCE_SECONDS = 10.0, 0.1
 RECONNECT_SECONDS = 0.5
@@ -38,7 +39,7 @@ class SimulatedOperator:
         self._sessions: Sessions | None = None
         self._session: Session | None = None
         self._answers: dict[str, asyncio.Future[shard_pb2.Acknowledgement]] = {}
-        self._deadlines: dict[str, float] = {}
+        self._deadlines: dict[Node, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -112,35 +113,37 @@ class SimulatedOperator:
             node = self._cluster.nodes.get(name)
             if node is not None:
                 node.cordoned = True
-                self._begin_emptying(name, deadline)
+                self._begin_emptying(node, deadline)
         if not self._fate.strikes("reclaim_unanswered"):
             ack = shard_pb2.ReclaimAck(
                 instruction_id=instruction.instruction_id, nodes_started=len(instruction.nodes)
             )
             self._say(reclaim_ack=ack)
 
-    def _begin_emptying(self, name: str, deadline: float) -> None:
-        under_way = name in self._deadlines
-        self._deadlines[name] = deadline
+    def _begin_emptying(self, node: Node, deadline: float) -> None:
+        under_way = node in self._deadlines
+        self._deadlines[node] = deadline
         if not under_way:
-            self._spawn(self._empty(name))
+            self._spawn(self._empty(node))
 
-    async def _empty(self, name: str) -> None:
-        while name in self._deadlines and self._clock.unix_seconds() < self._deadlines[name]:
+    async def _empty(self, node: Node) -> None:
+        """Until it is empty, its grace is over, or it has gone; never one that took its name."""
+        while self._clock.unix_seconds() < self._deadlines[node]:
             await self._fate.pause("eviction")
-            for pod in self._cluster.pods_on(name):
+            if self._cluster.nodes.get(node.name) is not node:
+                break
+            for pod in self._cluster.pods_on(node.name):
                 self._cluster.evict(pod)
-            if not self._cluster.pods_on(name):
-                self._cluster.leave(name)
+            if not self._cluster.pods_on(node.name):
+                self._cluster.leave(node.name)
                 break
             await asyncio.sleep(EVICT_AGAIN_SECONDS)
-        self._deadlines.pop(name, None)
+        del self._deadlines[node]
 
     def _forget(self, machine_id: str) -> None:
         """The machine has left: its Node, if there still is one that we were emptying, goes too."""
         node = self._cluster.nodes.get(machine_id)
         if node is not None and node.cordoned:
-            self._deadlines.pop(machine_id, None)
             self._cluster.leave(machine_id)
 
     def _say(self, **message: Any) -> None:

@@ -157,7 +157,7 @@ class SimulatedProvider:
             self._arrive_late(machine_id, fence, order)
             raise Unavailable("no answer in time, as the seed has it")
         await self._travel()
-        record = self._serving().obey(machine_id, fence, order)
+        record = self._serving().obey(machine_id, fence, lambda: order)
         await self._return()
         return Operation(record.operation_id, record.machine)
 
@@ -166,7 +166,7 @@ class SimulatedProvider:
             await asyncio.sleep(LATE_SECONDS)
             if self._machinery is not None:
                 with contextlib.suppress(BigFleetError):
-                    self._machinery.obey(machine_id, fence, order)
+                    self._machinery.obey(machine_id, fence, lambda: order)
 
         task = asyncio.create_task(arrive())
         self._late.add(task)

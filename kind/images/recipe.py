@@ -17,6 +17,7 @@ class PythonRecipe:
 
 _BIGFLEET_PACKAGES = (
     "aiohttp",
+    "cryptography",
     "grpcio",
     "kubernetes",
     "msgspec",
@@ -32,7 +33,6 @@ PYTHON_IMAGES: Mapping[str, PythonRecipe] = MappingProxyType(
             ("bigfleet", "controlplane", "kind", "loaddriver", "profiles"),
             (
                 *_BIGFLEET_PACKAGES,
-                "cryptography",
                 "gevent",
                 "jinja2",
                 "locust",

@@ -34,7 +34,11 @@ class _Known:
 
 
 class Census:
-    """`groups` maps each same-rack group of the plan to its number of pods."""
+    """`groups` maps each same-rack group of the plan to its number of pods.
+
+    Views of groups and nodes are kept until something changes in them: while any group waits, all
+    of them are looked at several times a second, and most have long been complete.
+    """
 
     def __init__(self, groups: Mapping[str, int], ledger: Ledger) -> None:
         self._sizes = dict(groups)
@@ -48,6 +52,8 @@ class Census:
         self._racks: dict[str, str] = {}
         self._over_full: set[str] = set()
         self._tried: set[str] = set()
+        self._group_views: dict[str, Group] = {}
+        self._node_views: dict[str, Node] = {}
 
     def take_pods(self, change: Listed[Pod] | Changed[Pod], now_micros: int) -> None:
         """Note what a watch of all pods said."""
@@ -65,10 +71,12 @@ class Census:
         """Note what a watch of all nodes said."""
         if isinstance(change, Listed):
             self._nodes.clear()
+            self._node_views.clear()
             for node in change.items:
                 self._know(node)
         elif change.deleted:
             self._nodes.pop(change.item.metadata.name, None)
+            self._node_views.pop(change.item.metadata.name, None)
         else:
             self._know(change.item)
 
@@ -77,10 +85,12 @@ class Census:
         again: a Binding of another one might make a second anchor.
         """
         self._tried.add(anchor.pod.uid)
+        self._group_views.pop(anchor.group, None)
 
     def anchored(self, anchor: Anchor, now_micros: int) -> None:
         """Note that the server accepted our Binding; the watch will say so later."""
         self._ledger.bound(anchor.group, anchor.pod, anchor.node, True, now_micros)
+        self._group_views.pop(anchor.group, None)
         if known := self._pods.get(anchor.pod.uid):
             self._place(known, anchor.node)
 
@@ -99,15 +109,22 @@ class Census:
     def groups(self) -> Iterator[Group]:
         """The planned groups that have pods."""
         for name, members in self._members.items():
-            if members:
-                yield self._group(name, members)
+            if not members:
+                continue
+            if name not in self._group_views:
+                self._group_views[name] = self._group(name, members)
+            yield self._group_views[name]
 
     def nodes(self) -> Iterator[Node]:
         """All nodes, with what is free on them."""
         for name, (node, allocatable) in self._nodes.items():
-            used = self._used[name]
-            free = {key: amount - used[key] for key, amount in allocatable.items()}
-            yield Node(name, self.rack_of(name), node.metadata.labels, free, node.usable)
+            if name not in self._node_views:
+                used = self._used[name]
+                free = {key: amount - used[key] for key, amount in allocatable.items()}
+                self._node_views[name] = Node(
+                    name, self.rack_of(name), node.metadata.labels, free, node.usable
+                )
+            yield self._node_views[name]
 
     def rack_of(self, node: str) -> str:
         """The rack of a node that is or was there; "" where none is known."""
@@ -138,6 +155,7 @@ class Census:
 
     def _see(self, pod: Pod, now_micros: int) -> None:
         known = self._pods.get(pod.metadata.uid) or self._enter(pod)
+        self._group_views.pop(known.group, None)
         known.unschedulable = pod.unschedulable
         known.leaving = pod.metadata.deletion_timestamp is not None
         if pod.spec.node_name and not known.node:
@@ -166,6 +184,7 @@ class Census:
 
     def _forget(self, uid: str) -> None:
         known = self._pods.pop(uid)
+        self._group_views.pop(known.group, None)
         if known.group:
             del self._members[known.group][uid]
         if not known.ended:
@@ -175,6 +194,8 @@ class Census:
         if known.node:
             return
         known.node = node
+        self._group_views.pop(known.group, None)
+        self._node_views.pop(node, None)
         self._used[node].update(known.requests)
         allocatable = self._nodes[node][1] if node in self._nodes else {}
         used = self._used[node]
@@ -183,12 +204,17 @@ class Census:
 
     def _vacate(self, known: _Known) -> None:
         if known.node:
+            self._node_views.pop(known.node, None)
             self._used[known.node].subtract(known.requests)
 
     def _know(self, node: KubeNode) -> None:
         name, labels = node.metadata.name, node.metadata.labels
         self._nodes[name] = (node, allocatable_of(node))
-        self._racks[name] = labels.get(RACK_KEY, "")
+        self._node_views.pop(name, None)
+        rack = labels.get(RACK_KEY, "")
+        if self._racks.get(name) != rack:
+            self._racks[name] = rack
+            self._group_views.clear()  # their pods may have been there before it was known
 
 
 def _waits(known: _Known) -> bool:

@@ -24,6 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 # Changes come by the hundred; looking at each of them alone would only take the cores from others.
 _ROUND_SECONDS = 0.2
+_GATHER_SECONDS = 0.25
 _BINDINGS_AT_ONCE = 8
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
@@ -40,8 +41,8 @@ class Anchors:
         self._ledger = Ledger(cluster, groups)
         self._census = Census(groups, self._ledger)
         # All pods, whoever made them: each takes up room.
-        self._pods = Watch(client, "/api/v1/pods", Pod)
-        self._nodes = Watch(client, "/api/v1/nodes", KubeNode)
+        self._pods = Watch(client, "/api/v1/pods", Pod, gather_seconds=_GATHER_SECONDS)
+        self._nodes = Watch(client, "/api/v1/nodes", KubeNode, gather_seconds=_GATHER_SECONDS)
         self._changed = asyncio.Event()
         self._binding = asyncio.Lock()
         self._slots = asyncio.Semaphore(_BINDINGS_AT_ONCE)

@@ -12,10 +12,12 @@ from typing import Any
 from loaddriver.commands.running import conclude_all, ended_by_signals, get_supplies
 from loaddriver.errors import ExitCode
 from loaddriver.live import view_on
+from loaddriver.run.frame import Ground
 from loaddriver.run.options import RunOptions
 from loaddriver.run.pairing import read_pair
 from loaddriver.run.parts import bare_part, play_bare
 from loaddriver.substrates.choice import SubstrateName
+from loaddriver.substrates.runlock import machine_claimed
 
 
 def add(commands: Any) -> None:
@@ -42,6 +44,7 @@ def _bare(flags: argparse.Namespace) -> ExitCode:
         binaries=flags.binaries,
     )
     supplies = get_supplies(options)
-    with view_on(sys.stderr) as view:
-        outcome = asyncio.run(ended_by_signals(play_bare(options, pair, supplies, view)))
+    with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
+        ground = Ground(options, supplies, lock, view)
+        outcome = asyncio.run(ended_by_signals(play_bare(ground, pair)))
     return conclude_all(outcome)

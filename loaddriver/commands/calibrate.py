@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,8 @@ def _run_all(flags: argparse.Namespace, profile: Profile) -> list[Path]:
         if outcome.summary.verdict in ("error", "invalid"):
             raise _Void(outcome.exit_code, outcome.folder, len(folders))
         folders.append(outcome.folder)
+        if outcome.interrupted:
+            raise _Interrupted(folders)
     return folders
 
 
@@ -87,6 +90,18 @@ class _Void(LoaddriverError):
         super().__init__(
             f"{folder.name} is void, so no limit was set; {good} good runs lie in "
             f"{folder.parent}: more of them can be used with --from"
+        )
+
+
+class _Interrupted(LoaddriverError):
+    """The user wants no further runs."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+    def __init__(self, good: Sequence[Path]) -> None:
+        super().__init__(
+            f"no limit was set; {len(good)} good runs lie in {good[-1].parent}: "
+            "they can be used with --from"
         )
 
 

@@ -17,10 +17,12 @@ from loaddriver.errors import ExitCode
 from loaddriver.judge.schema import Summary
 from loaddriver.live import view_on
 from loaddriver.run.folder import create, prune
+from loaddriver.run.frame import Ground
 from loaddriver.run.options import RunOptions
 from loaddriver.run.parts import Outcome, play
 from loaddriver.run.prepared import prepare
 from loaddriver.substrates.choice import SubstrateName, Supplies, obtain_supplies
+from loaddriver.substrates.runlock import machine_claimed
 
 T = TypeVar("T")
 
@@ -86,9 +88,9 @@ def run_once(options: RunOptions) -> Outcome:
         say(line)
     check.raise_refusals()
     supplies = get_supplies(options)
-    folder = create(options.results, options.profile)
-    with view_on(sys.stderr) as view:
-        work = play(options, prepared, supplies, folder, view)
+    with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
+        folder = create(options.results, options.profile)
+        work = play(Ground(options, supplies, lock, view), prepared, folder)
         outcome = asyncio.run(ended_by_signals(work))
     for name in prune(options.results):
         say(f"removed the results of {name}, more than 20 runs ago")
@@ -121,6 +123,8 @@ def conclude_all(outcome: Outcome) -> ExitCode:
     conclude(outcome.summary, outcome.folder)
     if outcome.unfinished:
         say(f"interrupted before {outcome.unfinished} had begun; run it again")
+    elif outcome.interrupted:
+        say("interrupted when all was measured: the report is whole, and its verdict stands")
     return outcome.exit_code
 
 

@@ -10,6 +10,7 @@ from loaddriver.errors import ExitCode
 from loaddriver.judge.bare import bare_section
 from loaddriver.judge.gates import Limit, judge_gates
 from loaddriver.judge.schema import Summary
+from loaddriver.judge.selfaudit import disclosures
 from loaddriver.judge.verdict import all_well
 
 
@@ -32,5 +33,5 @@ def judge_again(summary: Summary, limits: Sequence[Limit], bare: Summary | None 
         judged,
         verdict="fail" if missed else "pass",
         exit_code=int(ExitCode.GATE_MISSED if missed else ExitCode.PASS),
-        why=missed or [well],
+        why=[*(missed or [well]), *disclosures(summary.self_audit)],
     )

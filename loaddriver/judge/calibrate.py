@@ -1,9 +1,10 @@
 """Limits from measured runs: each with its spread and its origin, by one stated rule.
 
 A limit on a time or a rate is set where a run of the same build should not fall by chance: beyond
-the worst of the runs by their spread (worst minus best), and by a quarter of the worst at least,
-rounded outwards to two digits. Everything else is a contract (a count, a share, an exact value):
-what must hold is not for measurements to say, so it stays as it is.
+the worst of the runs by their spread (worst minus best), by a quarter of the worst at least, and
+not within what any of them calls its own interval, rounded outwards to two digits. Everything else
+is a contract (a count, a share, an exact value): what must hold is not for measurements to say, so
+it stays as it is.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from loaddriver.judge.gates import GateResult, Limit, figure, judge_gates
 from loaddriver.judge.schema import Summary
 
 RULE = (
-    "the worst run, and beyond it the larger of the runs' spread and a quarter of the worst, "
-    "rounded to two digits"
+    "the worst run, and beyond it the larger of the runs' spread and a quarter of the worst, or "
+    "the end of a run's own interval where that is further out, rounded to two digits"
 )
 FEWEST_RUNS = 3
 MEASURED_UNITS = ("seconds", "times the bare run", "pods per second")
@@ -60,13 +61,13 @@ def calibrate(profile: str, gates: Sequence[Limit], runs: Sequence[Measured]) ->
     ]
 
 
-def limit_of(values: Sequence[float], op: str) -> float:
-    """The limit that RULE gives for an `op` of <= or >=."""
+def limit_of(values: Sequence[float], op: str, ends: Sequence[float] = ()) -> float:
+    """The limit that RULE gives for an `op` of <= or >=; `ends` are of the runs' intervals."""
     worst = _worst(values, op)
     beyond = max(max(values) - min(values), _MARGIN * abs(worst))
     if op == "<=":
-        return _rounded(worst + beyond, up=True)
-    return _rounded(max(0.0, worst - beyond), up=False)
+        return _rounded(max([worst + beyond, *ends]), up=True)
+    return _rounded(max(0.0, min([worst - beyond, *ends])), up=False)
 
 
 def _check(profile: str, runs: Sequence[Summary]) -> None:
@@ -107,17 +108,25 @@ def _calibrated(gate: Limit, results: Sequence[GateResult], runs: Sequence[Measu
             f"not a number in {len(results) - len(values)} of {len(results)} runs: {first.note}"
         )
         return Calibrated(gate, gate.limit, gate.origin, unread)
-    limit = limit_of(values, gate.op)
-    return Calibrated(gate, limit, _origin(values, gate, [run.summary for run in runs]))
+    ends = [each.interval[gate.op == "<="] for each in results if each.interval is not None]
+    known = [end for end in ends if end is not None]
+    limit = limit_of(values, gate.op, known)
+    furthest = bool(known) and limit != limit_of(values, gate.op)
+    summaries = [run.summary for run in runs]
+    return Calibrated(gate, limit, _origin(values, gate, summaries, furthest=furthest))
 
 
-def _origin(values: Sequence[float], gate: Limit, runs: Sequence[Summary]) -> str:
+def _origin(
+    values: Sequence[float], gate: Limit, runs: Sequence[Summary], *, furthest: bool
+) -> str:
     low, high = figure(min(values)), figure(max(values))
     seen = low if low == high else f"{low} to {high}"
     each = ", the worst of each run" if "*" in gate.metric else ""
     worst = _worst(values, gate.op)
     margin = "its quarter" if max(values) - min(values) <= _MARGIN * abs(worst) else "the spread"
     beyond = f"the worst {'+' if gate.op == '<=' else '-'} {margin}"
+    if furthest:
+        beyond = "the end of a run's own interval"
     return (
         f"Measured {seen} {gate.unit}{each}, in {len(runs)} runs, seeds {_seeds(runs)}, "
         f"on {_machine(runs)}; limit = {beyond}."

@@ -5,17 +5,55 @@ samples are. So the sample of rank l lies below the quantile with the probabilit
 n do, and the sample of rank u above it with the probability that fewer than u do. Ranks are chosen
 so that each end errs in at most 2.5 % of cases: together an interval of 95 %. If even the largest
 of n samples is not surely above the quantile (p ** n > 2.5 %), n samples do not know it.
+
+Pods are not such samples. Those of one object (a Deployment, a Job, a gang) come together and wait
+for one machine: another run would draw another object, with all of its pods. So an object counts
+as one draw, however many pods it has, and objects of unequal size as fewer draws than they are.
+Pods of an object that come later, because one was churned or it was scaled, are a draw of their
+own: nothing that the first ones waited for is left for them.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
 
 ERROR_PER_END = 0.025
+# A controller creates an object's pods one after the other; a busy API server makes it pause.
+TOGETHER_SECONDS = 5.0
 _SPAN_DEVIATIONS = 10
+
+
+def draws(objects: Iterable[Hashable]) -> int:
+    """How many independent samples the pods are worth that belong to these objects.
+
+    The square of the sum over the sum of squares (Kish's effective size, with pods of an object
+    taken as copies of each other): n objects of any one size are n draws, n pods that are an
+    object each are n draws.
+    """
+    sizes = Counter(objects).values()
+    return sum(sizes) ** 2 // sum(size * size for size in sizes) if sizes else 0
+
+
+def arrivals(pods: Sequence[tuple[Hashable, int]]) -> list[tuple[Hashable, int]]:
+    """For each pod, given by its object and its creation in microseconds, whom it came with.
+
+    Pods of one object that follow each other by no more than `TOGETHER_SECONDS` came together.
+    """
+    came_with: list[tuple[Hashable, int]] = [("", 0)] * len(pods)
+    latest: dict[Hashable, int] = {}
+    number: Counter[Hashable] = Counter()
+    for position in sorted(range(len(pods)), key=lambda each: pods[each][1]):
+        of, created_micros = pods[position]
+        if created_micros - latest.get(of, created_micros) > TOGETHER_SECONDS * 1e6:
+            number[of] += 1
+        latest[of] = created_micros
+        came_with[position] = of, number[of]
+    return came_with
 
 
 def samples_needed(portion: float) -> int:
@@ -41,9 +79,8 @@ def bracket(samples: int, portion: float) -> tuple[int | None, int | None]:
     chances /= chances.sum()
     at_most = np.cumsum(chances)
     at_least = np.cumsum(chances[::-1])[::-1]
-    lower = [int(n) + 1 for n, chance in zip(numbers, at_most, strict=True) if chance <= _ERRS]
-    upper = [int(n) for n, chance in zip(numbers, at_least, strict=True) if chance <= _ERRS]
-    return (max(lower) if lower else None), (min(upper) if upper else None)
+    lower, upper = numbers[at_most <= _ERRS], numbers[at_least <= _ERRS]
+    return (int(lower[-1]) + 1 if len(lower) else None), (int(upper[0]) if len(upper) else None)
 
 
 # A hair above, so that rounding does not turn down what holds exactly.

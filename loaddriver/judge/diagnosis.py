@@ -40,6 +40,9 @@ _REFUSALS: Mapping[str, str] = {
     "504": "the API server or its etcd did not answer in time",
 }
 
+# What a disruption budget answers: it is asked again until others have found a place.
+_BY_BUDGET = "create pods/eviction 429"
+
 
 def diagnose(
     facts: RunFacts,
@@ -69,7 +72,7 @@ def _refused(refused: Mapping[str, int]) -> Iterator[str]:
     """Refusals that more of the same request will not heal; conflicts and the like heal."""
     for request, count in sorted(refused.items(), key=lambda each: (-each[1], each[0])):
         what, _, status = request.rpartition(" ")
-        if status in _REFUSALS and what.startswith(_WRITES):
+        if status in _REFUSALS and what.startswith(_WRITES) and request != _BY_BUDGET:
             yield f"API servers refused {figure(count)} x {what} ({status}): {_REFUSALS[status]}."
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loaddriver.errors import ExitCode
+from loaddriver.judge.disruptions import BudgetKey
 from loaddriver.judge.gangs import GroupKey
 
 
@@ -26,6 +27,8 @@ class SelfAudit:
     `loop_stall_max_seconds` is the longest of them. `clock_step_max_seconds` is the largest change
     of wall clock minus monotonic clock from one sample to the next, without its sign. CPU seconds
     are of runner and load together, and of everything that belongs to the run, those included.
+    `others_cpu_share` is what neither belonged to the run nor was idle, of all that the machine
+    has, 0 to 1; None where nobody could tell, for which `others_unknown` may give a good reason.
     """
 
     loop_stall_max_seconds: float
@@ -33,6 +36,8 @@ class SelfAudit:
     clock_step_max_seconds: float
     harness_cpu_seconds: float
     run_cpu_seconds: float
+    others_cpu_share: float | None = None
+    others_unknown: str = ""
 
     @property
     def harness_cpu_share(self) -> float | None:
@@ -60,13 +65,14 @@ class Shortfall:
     """A need that all supply does not cover, as a shard says at the end of the run.
 
     `instance_types` are those the need asks for; `missing` gives Kubernetes quantities by resource
-    name; `reason` is the shard's own words, "" where it gives none.
+    name; `reason` is the shard's own words, "" where it gives none, and `kind` the sort of reason.
     """
 
     cluster: str
     instance_types: tuple[str, ...]
     missing: Mapping[str, str]
     reason: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,8 @@ class RunFacts:
     blame the harness or the machine and void the run. `load` and `components` go into the summary
     as they are: numbers under camelCase keys with units, None for what could not be read. Of
     `load`, the self-audit reads `maxLatenessSeconds` and `p99LatenessSeconds`.
+
+    `budget_floors` gives the pods that a disruption budget protects, by cluster and workload.
 
     `bare` marks a run without BigFleet, and `bare_of` is the id of the run whose nodes it has.
     `knee` is where the ramp broke (camelCase keys with units), where it looked for that. None as
@@ -108,3 +116,4 @@ class RunFacts:
     self_audit: SelfAudit | None = None
     archetypes: Mapping[str, ArchetypeFacts] = field(default_factory=dict)
     shortfalls: Sequence[Shortfall] | None = None
+    budget_floors: Mapping[BudgetKey, int] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from loaddriver.judge.latency import bind_latency
 from loaddriver.judge.percentiles import Quantiles, quantiles
 from loaddriver.record.rows import PodRow
 
@@ -72,16 +73,12 @@ def judge_gangs(rows: Sequence[PodRow], planned: Mapping[GroupKey, int]) -> Gang
         unplanned=sum(key not in planned for key in keys),
         complete_share=complete / len(keys) if keys else None,
         rack_pure_share=pure / len(keys) if keys else None,
-        bind_latency_seconds=_member_waits([row for of in members.values() for row in of]),
+        bind_latency_seconds=bind_latency([row for of in members.values() for row in of]),
         completion_seconds=_spans([(o.whole, o.complete_seconds) for o in outcomes]),
         partial_seconds=_spans(
             [(o.whole, o.partial_seconds) for o in outcomes if o.partial_seconds is not None]
         ),
     )
-
-
-def _member_waits(rows: Sequence[PodRow]) -> Quantiles:
-    return _spans([(row.bound_micros is not None, row.waited_seconds) for row in rows])
 
 
 def _spans(spans: Sequence[tuple[bool, float]]) -> Quantiles:

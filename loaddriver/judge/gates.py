@@ -48,20 +48,29 @@ class Limit(Protocol):
     def ratio_to(self) -> str | None: ...
 
 
+Ends = tuple[float | None, float | None]
+"""Both ends of a 95 % interval; None for one that is open."""
+
+
 class Reading(msgspec.Struct, frozen=True):
-    """What one place of the summary gave; `value` is None where it is no number, see `note`."""
+    """What one place of the summary gave; `value` is None where it is no number, see `note`.
+
+    `interval` is what the summary says of that value: None where it says nothing. That of a ratio
+    has the ends of both runs against each other, so it is no narrower than it should be.
+    """
 
     name: str
     value: float | None
     passed: bool
     note: str = ""
+    interval: Ends | None = None
 
 
 class GateResult(msgspec.Struct, frozen=True):
     """A gate and how it went; `value` is None where there is no such number, see `note`.
 
     A gate for each of several names has a reading for every one of them; it holds if all do, and
-    its `value` and `note` are those of the worst.
+    its `value`, `note` and `interval` are those of the worst.
     """
 
     name: str
@@ -74,6 +83,7 @@ class GateResult(msgspec.Struct, frozen=True):
     origin: str
     note: str = ""
     each: list[Reading] = []
+    interval: Ends | None = None
 
     @property
     def passed(self) -> bool:
@@ -128,6 +138,7 @@ def _judge(summary: Any, bare: Any, limit: Limit) -> GateResult:
         origin=limit.origin,
         note=_note(worst, readings),
         each=readings if _EACH in asked else [],
+        interval=worst.interval,
     )
 
 
@@ -144,10 +155,13 @@ def _expanded(found: Any, keys: Sequence[str]) -> Iterator[list[str]]:
 
 def _reading(summary: Any, bare: Any, limit: Limit, path: Sequence[str]) -> Reading:
     value, note = _read(summary, path, "" if limit.ratio_to else limit.unit)
+    interval = _interval(summary, path)
     if value is not None and limit.ratio_to is not None:
         value, note = _ratio(value, bare, path)
+        interval = _ratio_interval(interval, _interval(bare, path))
     holds = value is not None and _HOLDS[limit.op](value, limit.limit)
-    return Reading(_place(path, limit.metric), value, holds, note)
+    known = None if value is None else interval
+    return Reading(_place(path, limit.metric), value, holds, note, known)
 
 
 def _ratio(value: float, bare: Any, path: Sequence[str]) -> tuple[float | None, str]:
@@ -159,6 +173,13 @@ def _ratio(value: float, bare: Any, path: Sequence[str]) -> tuple[float | None, 
     if base is None:
         return None, f"in the bare run: {note}"
     return (value / base, "") if base else (None, "in the bare run it is 0, so there is no ratio")
+
+
+def _ratio_interval(ours: Ends | None, theirs: Ends | None) -> Ends | None:
+    if ours is None or theirs is None:
+        return None
+    (low, high), (least, most) = ours, theirs
+    return low / most if low and most else 0.0, high / least if high and least else None
 
 
 def _place(path: Sequence[str], metric: str) -> str:
@@ -204,8 +225,20 @@ def _read(summary: Any, path: Sequence[str], unit: str) -> tuple[float | None, s
     return float(found), ""
 
 
+def _interval(summary: Any, path: Sequence[str]) -> Ends | None:
+    """What stands beside the number at a path as its interval."""
+    *parents, last = path
+    found = summary
+    for key in [*parents, f"{last}Interval"]:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    if not found or not isinstance(found[0], int | float):
+        return None
+    return float(found[0]), float(found[1]) if isinstance(found[1], int | float) else None
+
+
 def _bound(found: Mapping[str, Any], unit: str) -> str:
     least = f"at least {figure(found['atLeast'])} {unit}".rstrip()
     if found.get("needs"):
-        return f"{least}; too few to say more, it takes {figure(found['needs'])}"
+        has = f"objects count as {figure(found.get('has', 0))} draws"
+        return f"{least}; {has}, too few to say more: it takes {figure(found['needs'])}"
     return f"{least}; too many were still waiting to say more"

@@ -3,22 +3,22 @@
 A pod that was not bound has waited at least as long as it was observed: a right-censored sample.
 Left out, it would flatter the result; the product-limit estimate (Kaplan and Meier, 1958) keeps it.
 
-A quantile is a number only where its 95 % interval is closed, which takes enough waits that ended
-(368 for a p99) and few enough that did not; otherwise it is a bound and says so. The interval's
-ranks are those of `confidence.bracket` for the waits that ended: one without an end can widen an
-interval but never narrow it.
+A quantile is a number only where its 95 % interval is closed, which takes enough draws of objects
+(368 for a p99, see `confidence`) and few enough waits that did not end; otherwise it is a bound and
+says so. Draws are counted among the waits that ended: one without an end can widen an interval but
+never narrow it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from loaddriver.judge.confidence import bracket, samples_needed
+from loaddriver.judge.confidence import bracket, draws, samples_needed
 
 _ROUNDING = 1e-9
 _CURVE_POINTS = 160
@@ -27,12 +27,13 @@ _CURVE_POINTS = 160
 class AtLeast(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A quantile that lies somewhere above: at least so many seconds.
 
-    `needs` is the number of ended waits that would be enough, where there were too few of them; it
-    is 0 where too many did not end.
+    `needs` is the number of draws that would be enough and `has` how many there were, where those
+    were too few; both are 0 where too many waits did not end.
     """
 
     at_least: float
     needs: int = 0
+    has: int = 0
 
 
 Quantile = float | AtLeast | None
@@ -51,11 +52,19 @@ class Quantiles(msgspec.Struct, frozen=True, rename="camel"):
     max: Quantile
     p50_interval: Interval = (None, None)
     p99_interval: Interval = (None, None)
+    p90_interval: Interval = (None, None)
 
 
-def quantiles(ended: Sequence[float], unended: Sequence[float] = ()) -> Quantiles:
-    """Quantiles over all waits: those that ended and those that were observed without an end."""
-    waits = _Waits.of(ended, unended)
+def quantiles(
+    ended: Sequence[float],
+    unended: Sequence[float] = (),
+    objects: Sequence[Hashable] | None = None,
+) -> Quantiles:
+    """Quantiles over all waits: those that ended and those that were observed without an end.
+
+    `objects` says whose wait each of the ended is; without it, each is a draw of its own.
+    """
+    waits = _Waits.of(ended, unended, len(ended) if objects is None else draws(objects))
     if waits.longest is None:
         return Quantiles(None, None, None, None)
     longest = _tidy(waits.longest)
@@ -66,6 +75,7 @@ def quantiles(ended: Sequence[float], unended: Sequence[float] = ()) -> Quantile
         max=AtLeast(longest) if unended else longest,
         p50_interval=waits.interval(0.5),
         p99_interval=waits.interval(0.99),
+        p90_interval=waits.interval(0.9),
     )
 
 
@@ -74,7 +84,7 @@ def estimate(ended: Sequence[float], unended: Sequence[float], portion: float) -
 
     The longest wait so far where the quantile lies beyond all that ended; None without data.
     """
-    waits = _Waits.of(ended, unended)
+    waits = _Waits.of(ended, unended, len(ended))
     return waits.longest if (found := waits.at(portion)) is None else found
 
 
@@ -109,30 +119,38 @@ def curve(ended: Sequence[float], unended: Sequence[float] = ()) -> list[tuple[f
 
 @dataclass(frozen=True)
 class _Waits:
-    """The estimated distribution, how many waits ended, and the longest of all."""
+    """The estimated distribution, how many waits ended, the draws they are worth, and the longest
+    of all.
+    """
 
     times: NDArray[np.float64]
     share: NDArray[np.float64]
     ended: int
+    draws: int
     longest: float | None
 
     @classmethod
-    def of(cls, ended: Sequence[float], unended: Sequence[float]) -> _Waits:
+    def of(cls, ended: Sequence[float], unended: Sequence[float], worth: int) -> _Waits:
         longest = max((*ended, *unended), default=None)
-        return cls(*ended_share(ended, unended), len(ended), longest)
+        return cls(*ended_share(ended, unended), len(ended), worth, longest)
 
     def quantile(self, portion: float) -> Quantile:
         found, (low, high) = self.at(portion), self.interval(portion)
         if found is None:
             return self._beyond()
         if isinstance(high, AtLeast):
-            return AtLeast(least(low) or 0.0, high.needs)
+            return AtLeast(least(low) or 0.0, high.needs, high.has)
         return _tidy(found)
 
     def interval(self, portion: float) -> Interval:
-        lower, upper = bracket(self.ended, portion)
-        low = self._at_rank(lower) if lower else 0.0  # no wait is shorter than none
-        high = self._at_rank(upper) if upper else self._beyond(samples_needed(portion))
+        """The draws' ranks, as ranks among the waits: outwards, so that no end is too tight."""
+        lower, upper = bracket(self.draws, portion)
+        low: Quantile = 0.0  # no wait is shorter than none
+        high: Quantile = self._beyond(samples_needed(portion))
+        if lower:
+            low = self._at_rank((lower - 1) * self.ended // self.draws + 1)
+        if upper:
+            high = self._at_rank(-(-upper * self.ended // self.draws))
         return low, high
 
     def _at_rank(self, rank: int) -> Quantile:
@@ -140,7 +158,7 @@ class _Waits:
         return self._beyond() if found is None else _tidy(found)
 
     def _beyond(self, needs: int = 0) -> AtLeast:
-        return AtLeast(_tidy(self.longest or 0.0), needs)
+        return AtLeast(_tidy(self.longest or 0.0), needs, self.draws if needs else 0)
 
     def at(self, portion: float) -> float | None:
         """The estimate alone; None where it lies beyond the last wait that ended."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import compress
 
+from loaddriver.judge.confidence import arrivals
 from loaddriver.judge.percentiles import Quantiles, quantiles
 from loaddriver.judge.schema import Requests
 from loaddriver.record.requests import RequestRow
@@ -30,8 +32,13 @@ def requests_section(planned: int, rows: Sequence[RequestRow]) -> Requests | Non
 
 
 def _waits(rows: Sequence[RequestRow]) -> Quantiles:
-    ended = [_waited(row) for row in rows if row.acknowledged_micros is not None]
-    return quantiles(ended, [_waited(row) for row in rows if row.acknowledged_micros is None])
+    objects = [((row.cluster, row.group or row.workload), row.created_micros) for row in rows]
+    acknowledged = [row.acknowledged_micros is not None for row in rows]
+    return quantiles(
+        [_waited(row) for row in rows if row.acknowledged_micros is not None],
+        [_waited(row) for row in rows if row.acknowledged_micros is None],
+        list(compress(arrivals(objects), acknowledged)),
+    )
 
 
 def _waited(row: RequestRow) -> float:

@@ -1,4 +1,9 @@
-"""Where there was room when observation ended: free places for pods on ready nodes, by rack."""
+"""Where there was room when observation ended: free places for pods on ready nodes, by rack.
+
+Nodes and pods are those of the rows and of `node_lives`: the API server's log where it is ours.
+Only that a pod has finished is the watch's word: writes of pods' status are left out of the log,
+as they would double it, and a watch that lists again makes good what it missed.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from loaddriver.judge.facts import ArchetypeFacts
-from loaddriver.manifests import INSTANCE_TYPE_KEY
+from loaddriver.record.nodes import node_lives
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
 
@@ -44,12 +49,12 @@ def room_at_end(
     room = Room()
     for each in observed:
         taken = _taken(each, rows)
-        for node in each.watch.nodes.values():
-            archetype = owner.get(node.labels.get(INSTANCE_TYPE_KEY, ""))
+        for node in (lives[-1] for lives in node_lives(each).values()):
+            archetype = owner.get(node.instance_type)
             if archetype is None or node.deleted_micros is not None:
                 continue
             place = (each.cluster, archetype)
-            if not node.ready:
+            if not node.ready_at_end:
                 room.joining[place] += 1
                 continue
             room.ready[place] += 1

@@ -1,11 +1,14 @@
 """summary.json: every number of a run that a gate, a report or a comparison may use.
 
 Keys are camelCase and keep their order. A quantile is a number; `{"atLeast": seconds}` where waits
-without an end leave it open, with `"needs": n` where fewer than n ended; or null without data. An
-interval is a pair of those. What was not measured is null or empty.
+without an end leave it open, with `"needs": n, "has": m` where the waits are worth m draws and it
+takes n; or null without data. An interval is a pair of those. What was not measured is null or
+empty.
 
 Version 2 added intervals, `needs`, `each` of gates, `anchors`, `bare`, `selfAudit`, `diagnosis`,
 `knee`, `requests`, `waitBands` and `sideBySide`, and quantiles of hops that may be bounds.
+Version 3 draws objects where version 2 drew pods, so it knows fewer percentiles and its intervals
+are wider; it added `has` and `p90Interval`.
 """
 
 from __future__ import annotations
@@ -14,12 +17,13 @@ from typing import Any
 
 import msgspec
 
+from loaddriver.judge.disruptions import Disruptions
 from loaddriver.judge.gangs import Gangs
 from loaddriver.judge.gates import GateResult
 from loaddriver.judge.percentiles import Quantile, Quantiles
 from loaddriver.judge.timeline import Timeline
 
-SCHEMA = "bigfleet.scaletest/v2"
+SCHEMA = "bigfleet.scaletest/v3"
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -261,6 +265,7 @@ class Summary(Part, frozen=True, kw_only=True):
     gangs: Gangs
     machines: Machines
     nodes: Nodes
+    disruptions: Disruptions | None = None
     archetypes: dict[str, Slice]
     clusters: dict[str, Slice]
     gates: list[GateResult]

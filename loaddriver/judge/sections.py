@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from loaddriver.judge.facts import RunFacts
+from loaddriver.judge.latency import bind_latency, came_with, waits
 from loaddriver.judge.percentiles import curve, quantiles
 from loaddriver.judge.schema import (
     OVERALL,
@@ -54,22 +55,13 @@ def placement(rows: Sequence[PodRow]) -> dict[str, Slice]:
 
 def slice_of(rows: Sequence[PodRow]) -> Slice:
     """Numbers and quantiles of any rows."""
-    ended, unended = waits(rows)
+    bound = sum(row.bound_micros is not None for row in rows)
     return Slice(
         pods=len(rows),
-        bound=len(ended),
-        never_bound=len(unended),
-        bind_latency_seconds=quantiles(ended, unended),
+        bound=bound,
+        never_bound=len(rows) - bound,
+        bind_latency_seconds=bind_latency(rows),
     )
-
-
-def waits(rows: Iterable[PodRow]) -> tuple[list[float], list[float]]:
-    """Waits of bound pods, and of pods never bound."""
-    ended: list[float] = []
-    unended: list[float] = []
-    for row in rows:
-        (unended if row.bound_micros is None else ended).append(row.waited_seconds)
-    return ended, unended
 
 
 def phase(rows: Sequence[PodRow], begin_micros: int, end_micros: int) -> Phase:
@@ -98,13 +90,15 @@ def phases(rows: Sequence[PodRow], facts: RunFacts) -> tuple[Phase, Phase | None
 
 def hops_section(rows: Sequence[PodRow]) -> dict[str, Hop]:
     """Each hop that any pod has, in the order in which they happen."""
-    parts = [row.hops_micros() for row in rows if row.bound_micros is not None]
+    bound = [row for row in rows if row.bound_micros is not None]
+    parts = list(zip(came_with(rows), (row.hops_micros() for row in bound), strict=True))
     found: dict[str, Hop] = {}
     for hop in HOPS:
-        micros = [part[hop] for part in parts if hop in part]
+        micros = [part[hop] for _, part in parts if hop in part]
         if not micros:
             continue
-        spread = quantiles([each / 1e6 for each in micros])
+        objects = [key for key, part in parts if hop in part]
+        spread = quantiles([each / 1e6 for each in micros], objects=objects)
         found[hop] = Hop(
             p50=spread.p50,
             p90=spread.p90,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loaddriver.judge.facts import RunFacts
+from loaddriver.judge.facts import RunFacts, SelfAudit
 from loaddriver.judge.gates import figure
 from loaddriver.judge.schema import Audit, Pods, Requests, SelfCheck
 
@@ -58,6 +58,14 @@ CPU_SHARE = Bound(
     "It runs on the cores that it measures: what it takes, the clusters lack. A tenth is what it "
     "should need; beyond a quarter the result is the harness's own doing.",
 )
+OTHERS_SHARE = Bound(
+    0.25,
+    "share of this machine's CPU",
+    "CPU taken by others while the load ran (other processes, or the hypervisor)",
+    "What others take, the clusters lack, and a slow release cannot be told from a busy neighbour. "
+    "An idle machine's own services need some hundredths; from a quarter on, waits are longer for "
+    "it by as much as a bad regression would make them.",
+)
 WATCH_GAPS = Bound(
     0,
     "gaps",
@@ -91,6 +99,8 @@ LOAD_LOST = Bound(
 
 
 _FEWEST_FOR_P99 = 100
+# From here on a run was not alone, and its report says so.
+_NOT_ALONE = 0.05
 
 
 def self_checks(
@@ -105,6 +115,7 @@ def self_checks(
         "loadLatenessP99Seconds": _lateness_p99(load),
         "clockStepMaxSeconds": _check(CLOCK_STEP, own.clock_step_max_seconds if own else None),
         "harnessCpuShare": _check(CPU_SHARE, own.harness_cpu_share if own else None),
+        "othersCpuShare": _others(own),
         "harnessCpuSecondsPerPod": SelfCheck(
             value=own.harness_cpu_seconds / made if own and made else None,
             unit="seconds",
@@ -117,6 +128,24 @@ def self_checks(
         ),
         **_losses(audit),
     }
+
+
+def _others(own: SelfAudit | None) -> SelfCheck:
+    """Where nobody can tell, for a good reason, that is no reason to doubt the run."""
+    if own is not None and own.others_unknown:
+        what = f"{OTHERS_SHARE.what}: not known, because {own.others_unknown}"
+        return SelfCheck(value=None, unit=OTHERS_SHARE.unit, what=what)
+    return _check(OTHERS_SHARE, own.others_cpu_share if own else None)
+
+
+def disclosures(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
+    """What a reader must know of a run that is valid all the same."""
+    others = checks.get("othersCpuShare")
+    if others is not None and others.value is not None and others.value > _NOT_ALONE:
+        yield (
+            f"This machine was not the run's alone: others took {100 * others.value:.0f} % of its "
+            "CPU, so waits may be longer than on an idle one."
+        )
 
 
 def _lateness_p99(load: Mapping[str, Any]) -> SelfCheck:

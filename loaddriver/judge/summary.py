@@ -10,6 +10,7 @@ import msgspec
 from loaddriver.judge.bands import wait_bands
 from loaddriver.judge.bare import bare_section
 from loaddriver.judge.diagnosis import diagnose
+from loaddriver.judge.disruptions import disruptions_section
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.gangs import judge_gangs
 from loaddriver.judge.gates import Limit, judge_gates
@@ -28,7 +29,7 @@ from loaddriver.judge.sections import (
     slice_of,
     slices,
 )
-from loaddriver.judge.selfaudit import self_checks
+from loaddriver.judge.selfaudit import disclosures, self_checks
 from loaddriver.judge.timeline import make_timeline
 from loaddriver.judge.verdict import decide, doubts_about
 from loaddriver.record.journal import Journal
@@ -82,7 +83,8 @@ def make_summary(
         facts, rows, measured.pods, measured.requests, measured.self_audit, measured.gangs
     )
     latency = measured.bind_latency_seconds
-    verdict = decide(facts, gates, doubts, measured.pods, measured.requests, latency)
+    disclosed = tuple(disclosures(measured.self_audit))
+    verdict = decide(facts, gates, doubts, measured.pods, measured.requests, latency, disclosed)
     return msgspec.structs.replace(
         measured,
         verdict=verdict.word,
@@ -119,6 +121,7 @@ def _measure(
         gangs=judge_gangs(rows, facts.planned_groups),
         machines=machines_section(journal, lives),
         nodes=nodes_section(lives, timeline),
+        disruptions=disruptions_section(observed, rows, journal, facts.budget_floors),
         archetypes=slices(rows, lambda row: row.archetype),
         clusters=slices(rows, lambda row: row.cluster),
         knee=None if facts.knee is None else dict(facts.knee),

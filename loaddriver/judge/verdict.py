@@ -31,8 +31,12 @@ def decide(
     pods: Pods,
     requests: Requests | None,
     latency: Quantiles,
+    disclosed: Sequence[str] = (),
 ) -> Verdict:
-    """The gravest first: an accident, then doubts about the measurement, then missed gates."""
+    """The gravest first: an accident, then doubts about the measurement, then missed gates.
+
+    What is `disclosed` goes with a verdict that rests on the measurement.
+    """
     missed = [*facts.failures, *(gate.sentence for gate in gates if not gate.passed)]
     if facts.accident is not None:
         return Verdict("error", facts.accident.exit_code, (facts.accident.sentence, *doubts))
@@ -41,8 +45,9 @@ def decide(
     if not gates:
         return Verdict("invalid", ExitCode.INVALID_RUN, ("No gate was given: nothing was judged.",))
     if missed:
-        return Verdict("fail", ExitCode.GATE_MISSED, tuple(missed))
-    return Verdict("pass", ExitCode.PASS, (all_well(len(gates), pods, requests, latency),))
+        return Verdict("fail", ExitCode.GATE_MISSED, (*missed, *disclosed))
+    well = all_well(len(gates), pods, requests, latency)
+    return Verdict("pass", ExitCode.PASS, (well, *disclosed))
 
 
 def doubts_about(

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from loaddriver.manifests import RACK_KEY, STEP_LABEL
+from loaddriver.manifests import INSTANCE_TYPE_KEY, RACK_KEY, STEP_LABEL
 from loaddriver.record.audit_line import (
     ANSWERED,
     LOAD_DRIVER,
@@ -22,6 +22,7 @@ from loaddriver.record.audit_line import (
     ObjectRef,
     Request,
     is_ready,
+    is_unready,
     micros,
 )
 
@@ -65,10 +66,14 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A request to delete or evict a Pod. It names no UID: names are used again over time."""
+    """A request by `writer` to delete or evict a Pod, which was granted. It names no UID: names are
+    used again over time.
+    """
 
     name: Name
     at_micros: int
+    writer: str = ""
+    eviction: bool = False
 
 
 class PodListener(Protocol):
@@ -90,10 +95,11 @@ class AuditStamps:
     """Everything read so far.
 
     `requested`, `acknowledged` and `withdrawn` are of CapacityRequests, `requests` those that the
-    load itself made, by UID. `nodes_ready` has every write that said so, `racks` is by Node and its
-    creation. `load_writes` counts what the load driver was granted. `failed` counts by request and
-    status, such as `create pods 409`; `undecodable` lines said something that is now missing;
-    `nameless` are Pods logged without their body, so without UID.
+    load itself made, by UID. `nodes_ready` and `nodes_unready` have every write that said so,
+    `racks` and `instance_types` are by Node and its creation. `load_writes` counts what the load
+    driver was granted. `failed` counts by request and status, such as `create pods 409`;
+    `undecodable` lines said something that is now missing; `nameless` are Pods logged without their
+    body, so without UID.
     """
 
     pods: dict[str, PodCreation] = field(default_factory=dict)
@@ -106,7 +112,9 @@ class AuditStamps:
     nodes_created: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     nodes_deleted: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     nodes_ready: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    nodes_unready: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     racks: dict[tuple[str, int], str] = field(default_factory=dict)
+    instance_types: dict[tuple[str, int], str] = field(default_factory=dict)
     load_writes: Counter[Write] = field(default_factory=Counter)
     succeeded: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -188,7 +196,8 @@ class AuditReader:
 
     def _pod_removed(self, line: AuditLine, ref: ObjectRef) -> None:
         name, at = (ref.namespace, ref.name), micros(line.request_received_timestamp)
-        self.stamps.removals.append(Removal(name, at))
+        evicts = ref.subresource == "eviction"
+        self.stamps.removals.append(Removal(name, at, line.user.username, evicts))
         self._listener.removed(self._pod_uids.get(name, ""), at)
 
     def _capacity_requested(self, line: AuditLine, ref: ObjectRef) -> None:
@@ -220,11 +229,15 @@ class AuditReader:
         self.stamps.nodes_created[ref.name].append(at)
         if RACK_KEY in labels:
             self.stamps.racks[ref.name, at] = labels[RACK_KEY]
+            self.stamps.instance_types[ref.name, at] = labels.get(INSTANCE_TYPE_KEY, "")
 
     def _node_status(self, line: AuditLine, ref: ObjectRef) -> None:
         body = line.request_object
-        if body and is_ready(self._status.decode(body).status.conditions):
+        said = self._status.decode(body).status.conditions if body else []
+        if is_ready(said):
             self.stamps.nodes_ready[ref.name].append(micros(line.stage_timestamp))
+        elif is_unready(said):
+            self.stamps.nodes_unready[ref.name].append(micros(line.stage_timestamp))
 
     def _node_deleted(self, line: AuditLine, ref: ObjectRef) -> None:
         self.stamps.nodes_deleted[ref.name].append(micros(line.request_received_timestamp))

@@ -96,6 +96,11 @@ def is_ready(conditions: Sequence[Condition]) -> bool:
     return any(each.type == "Ready" and each.status == "True" for each in conditions)
 
 
+def is_unready(conditions: Sequence[Condition]) -> bool:
+    """Whether they say that it cannot; a write that leaves the condition out says neither."""
+    return any(each.type == "Ready" and each.status != "True" for each in conditions)
+
+
 class NodeStatus(msgspec.Struct, frozen=True):
     """A Node's status, or the part of it that was written."""
 

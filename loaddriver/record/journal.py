@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 _ACQUIRING = frozenset({"bootstrap", "provision"})
-_TAKING = "reclaim"
+_PREEMPTING = "preempt"
+_TAKING = frozenset({"reclaim", _PREEMPTING})
 _LEAVING = "DRAINING"
 _ENDING = frozenset({_LEAVING, "DELETING", "FAILED"})
 _BOOTING = "CONFIGURING"
@@ -21,7 +22,8 @@ class Event(msgspec.Struct, frozen=True):
 
     `decided` is when the order that the line speaks of was decided: together with the machine it
     names one choice, because a machine has at most one order at a time. `cluster` is where the
-    machine goes or is taken from, `claimant` the one whose need it was chosen for.
+    machine goes or is taken from, `claimant` the one whose need it was chosen for. `grace` is how
+    many seconds the pods of a machine that is taken have to leave.
     """
 
     at: float
@@ -32,6 +34,7 @@ class Event(msgspec.Struct, frozen=True):
     cluster: str = ""
     claimant: str = ""
     decided: float | None = None
+    grace: float | None = None
 
     @property
     def at_micros(self) -> int:
@@ -49,7 +52,12 @@ class Event(msgspec.Struct, frozen=True):
     @property
     def takes(self) -> bool:
         """Whether it speaks of a machine that is taken away from whom it serves."""
-        return self.kind.casefold() == _TAKING
+        return self.kind.casefold() in _TAKING
+
+    @property
+    def preempts(self) -> bool:
+        """Whether it is the decision to take a machine from a need that still counts it."""
+        return self.event == "decided" and self.kind.casefold() == _PREEMPTING
 
 
 @dataclass(frozen=True)

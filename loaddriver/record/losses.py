@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from loaddriver.load_files import Result
-from loaddriver.plan_records import ChurnEvent, CreateEvent, DeleteEvent, Event
+from loaddriver.plan_records import ChurnEvent, CreateEvent, DeleteEvent, Event, ScaleEvent
 from loaddriver.record.audit import Name, Write
 from loaddriver.record.recorder import Observations
 from loaddriver.record.requests import RequestRow
@@ -28,7 +28,7 @@ class LoadLosses:
 
     `without_line`: the audit log does not have it. `without_row`: no row shows the CapacityRequest
     that was made, or the deletion of the one or the pod that was deleted. What follows from a
-    workload is its controller's doing, so no row is promised for that.
+    workload or its scaling is its controller's doing, so no row is promised for that.
     """
 
     without_line: int
@@ -95,14 +95,14 @@ def _promise(event: Event, result: Result, cluster: str) -> _Promise | None:
         return None
     if isinstance(event, CreateEvent):
         return _Promise(cluster, f"create {resource}", (namespace, event.name))
-    if isinstance(event, DeleteEvent):
-        return _Promise(cluster, f"delete {resource}", (namespace, event.name))
-    return None
+    if isinstance(event, ScaleEvent):
+        return _Promise(cluster, f"patch {resource}/scale", (namespace, event.name))
+    return _Promise(cluster, f"delete {resource}", (namespace, event.name))
 
 
-def _place(event: Event) -> tuple[str, str]:
+def _place(event: CreateEvent | ScaleEvent | DeleteEvent) -> tuple[str, str]:
     """Resource and namespace of an object, from its path of the API."""
-    parts = [] if isinstance(event, ChurnEvent) else event.path.strip("/").split("/")
+    parts = event.path.strip("/").split("/")
     if "namespaces" not in parts[:-2]:
         return "", ""
     position = parts.index("namespaces")

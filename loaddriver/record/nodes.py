@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loaddriver.manifests import INSTANCE_TYPE_KEY
 from loaddriver.record.audit import AuditStamps
 from loaddriver.record.recorder import Observations
 from loaddriver.record.watching import NodeSighting
@@ -16,7 +17,10 @@ _WATCH_AHEAD_MICROS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class NodeLife:
-    """One joining of a machine. From the log where it says so, else as the watch saw it."""
+    """One joining of a machine. From the log where it says so, else as the watch saw it.
+
+    `ready_at_end`: it was there and ready when observation ended.
+    """
 
     name: str
     created_micros: int
@@ -24,6 +28,8 @@ class NodeLife:
     ready_micros: int | None
     deleted_micros: int | None
     rack: str
+    instance_type: str = ""
+    ready_at_end: bool = False
 
 
 def node_lives(observed: Observations) -> dict[str, list[NodeLife]]:
@@ -47,19 +53,32 @@ def _lives(name: str, log: AuditStamps, seen: Sequence[NodeSighting]) -> list[No
     sightings = _by_start(starts, seen)
     ends = [*starts[1:], None]
     return [
-        NodeLife(
-            name=name,
-            created_micros=start,
-            previous_micros=previous,
-            ready_micros=_ready(_within(log.nodes_ready.get(name, ()), start, end), sighting),
-            deleted_micros=_deleted(
-                _within(log.nodes_deleted.get(name, ()), start, end), end, sighting
-            ),
-            rack=log.racks.get((name, start), sighting.rack if sighting else ""),
-        )
+        _life(name, log, (previous, start, end), sightings.get(start))
         for previous, start, end in zip([0, *starts], starts, ends, strict=False)
-        for sighting in [sightings.get(start)]
     ]
+
+
+def _life(
+    name: str,
+    log: AuditStamps,
+    span: tuple[int, int, int | None],
+    sighting: NodeSighting | None,
+) -> NodeLife:
+    previous, start, end = span
+    ready = _within(log.nodes_ready.get(name, ()), start, end)
+    unready = _within(log.nodes_unready.get(name, ()), start, end)
+    gone = _deleted(_within(log.nodes_deleted.get(name, ()), start, end), end, sighting)
+    seen = sighting.labels.get(INSTANCE_TYPE_KEY, "") if sighting else ""
+    return NodeLife(
+        name=name,
+        created_micros=start,
+        previous_micros=previous,
+        ready_micros=_ready(ready, sighting),
+        deleted_micros=gone,
+        rack=log.racks.get((name, start), sighting.rack if sighting else ""),
+        instance_type=log.instance_types.get((name, start), seen),
+        ready_at_end=gone is None and _ready_last(ready, unready, sighting),
+    )
 
 
 def _by_start(starts: Sequence[int], seen: Sequence[NodeSighting]) -> dict[int, NodeSighting]:
@@ -79,6 +98,14 @@ def _ready(logged: Sequence[int], sighting: NodeSighting | None) -> int | None:
     if logged:
         return min(logged)
     return sighting.ready_micros if sighting else None
+
+
+def _ready_last(
+    ready: Sequence[int], unready: Sequence[int], sighting: NodeSighting | None
+) -> bool:
+    if ready or unready:
+        return max(ready, default=0) > max(unready, default=0)
+    return sighting is not None and sighting.ready
 
 
 def _deleted(logged: Sequence[int], end: int | None, sighting: NodeSighting | None) -> int | None:

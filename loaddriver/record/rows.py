@@ -19,6 +19,9 @@ from loaddriver.record.watching import PodSighting
 BINDERS: Mapping[str, str] = {"system:kube-scheduler": "scheduler", LOAD_DRIVER: "anchor"}
 _OTHER = "other"
 
+ObjectKey = tuple[str, str]
+"""Cluster, and a gang or workload in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
@@ -53,6 +56,11 @@ class PodRow:
     observed_until_micros: int
     source: str
     found_room: bool | None
+
+    @property
+    def object_key(self) -> ObjectKey:
+        """What came and waited together with it: its gang, else its workload."""
+        return self.cluster, self.group or self.workload
 
     @property
     def waited_seconds(self) -> float:

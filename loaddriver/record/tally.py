@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Waits:
-    """How long pods waited, in seconds: those that were bound, and those that were not (yet)."""
+    """How long pods waited, in seconds: those that were bound, and those that were not (yet).
 
-    bound: tuple[float, ...]
-    unbound: tuple[float, ...]
+    Arrays, because they are looked at again and again while they grow.
+    """
+
+    bound: array[float]
+    unbound: array[float]
 
 
 class Tally:
@@ -24,8 +28,8 @@ class Tally:
         self.last_created_micros = 0
         self._waiting: dict[str, tuple[int, str]] = {}
         self._bound_early: dict[str, int] = {}
-        self._bound: defaultdict[str, list[float]] = defaultdict(list)
-        self._withdrawn: defaultdict[str, list[float]] = defaultdict(list)
+        self._bound: defaultdict[str, array[float]] = defaultdict(_seconds)
+        self._withdrawn: defaultdict[str, array[float]] = defaultdict(_seconds)
 
     @property
     def backlog(self) -> int:
@@ -57,14 +61,13 @@ class Tally:
 
     def waits(self, now_micros: int, step: str | None = None) -> Waits:
         """All waits so far, or those of one step of the ramp."""
-        waiting = [
+        unbound = _of_step(self._withdrawn, step)
+        unbound.extend(
             max(0, now_micros - since) / 1e6
             for since, of_step in self._waiting.values()
             if step in (None, of_step)
-        ]
-        return Waits(
-            tuple(_of_step(self._bound, step)), (*waiting, *_of_step(self._withdrawn, step))
         )
+        return Waits(_of_step(self._bound, step), unbound)
 
 
 class Deaf:
@@ -82,14 +85,22 @@ class Deaf:
 
 def all_waits(tallies: Iterable[Tally], now_micros: int, step: str | None = None) -> Waits:
     """The waits of several clusters together."""
-    parts = [tally.waits(now_micros, step) for tally in tallies]
-    return Waits(
-        tuple(wait for part in parts for wait in part.bound),
-        tuple(wait for part in parts for wait in part.unbound),
-    )
+    whole = Waits(_seconds(), _seconds())
+    for tally in tallies:
+        part = tally.waits(now_micros, step)
+        whole.bound.extend(part.bound)
+        whole.unbound.extend(part.unbound)
+    return whole
 
 
-def _of_step(waits: dict[str, list[float]], step: str | None) -> Iterable[float]:
-    if step is not None:
-        return waits.get(step, [])
-    return (wait for of_step in waits.values() for wait in of_step)
+def _of_step(waits: Mapping[str, array[float]], step: str | None) -> array[float]:
+    """A copy; of all steps if none is named."""
+    wanted = waits.values() if step is None else [waits.get(step, _seconds())]
+    copy = _seconds()
+    for each in wanted:
+        copy.extend(each)
+    return copy
+
+
+def _seconds() -> array[float]:
+    return array("d")

@@ -21,9 +21,9 @@ from loaddriver.manifests import RACK_KEY, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit import Name, PodListener
 from loaddriver.record.watched import CapacityRequest, Node, Pod
 
-# Beside an audit log, a watch of pods need not be punctual. A change of its own costs four times
-# the CPU of one that comes with ten others; receipts are up to this much later for it.
-GATHER_SECONDS = 0.1
+# Beside an audit log, a watch need not be punctual. A change of its own costs four times the CPU of
+# one that comes with ten others; receipts are up to this much later for it.
+GATHER_SECONDS = 0.25
 
 T = TypeVar("T")
 
@@ -206,11 +206,13 @@ class ClusterWatch:
 
     def __init__(self, client: KubeClient, stamps: WatchStamps, is_clock: bool) -> None:
         self.stamps = stamps
-        pods = Watch(client, "/api/v1/pods", Pod, {"labelSelector": WORKLOAD_LABEL})
-        pods.gather_seconds = 0.0 if is_clock else GATHER_SECONDS
+        of_load = {"labelSelector": WORKLOAD_LABEL}
+        pods = Watch(client, "/api/v1/pods", Pod, of_load)
+        nodes = Watch(client, "/api/v1/nodes", Node, _FLEET_NODES)
+        pods.gather_seconds = nodes.gather_seconds = 0.0 if is_clock else GATHER_SECONDS
         self._follow: list[_Followed[Any]] = [
             _Followed(pods, stamps.take_pods),
-            _Followed(Watch(client, "/api/v1/nodes", Node, _FLEET_NODES), stamps.take_nodes),
+            _Followed(nodes, stamps.take_nodes),
         ]
         if is_clock:
             requests = Watch(client, f"{GROUP_VERSION}/capacityrequests", CapacityRequest)

@@ -55,13 +55,31 @@ def read_summary(folder: Path) -> Summary:
     """
     path = folder / SUMMARY
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Summary)
+        content = path.read_bytes()
+        _check_schema(path, msgspec.json.decode(content, type=_Versioned).schema)
+        return msgspec.json.decode(content, type=Summary)
     except OSError as error:
         raise ProfileError(
             [f"{path}: {error.strerror}; name the folder of a finished run"]
         ) from None
     except msgspec.MsgspecError as error:
         raise ProfileError([f"{path}: not a summary of schema {SCHEMA}: {error}"]) from None
+
+
+class _Versioned(msgspec.Struct):
+    schema: str
+
+
+def _check_schema(path: Path, schema: str) -> None:
+    """Another version's percentiles follow another rule: one verdict cannot rest on both."""
+    if schema != SCHEMA:
+        raise ProfileError(
+            [
+                f"{path}: a summary of schema {schema}, and this build reads {SCHEMA}, whose "
+                "percentiles follow another rule; judge it with the build that wrote it, or run "
+                "the profile again"
+            ]
+        )
 
 
 def read_bare(folder: Path) -> Summary | None:

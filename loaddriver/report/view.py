@@ -114,7 +114,7 @@ def latency_tile(label: str, value: Quantile, interval: Interval | None) -> Tile
     """A quantile with its interval, or why it is only a bound."""
     note = f"95\u202f% interval {figures.interval(interval)}" if interval else "since its creation"
     if isinstance(value, AtLeast):
-        few = f"too few: it takes {figures.count(value.needs)}"
+        few = f"worth {value.has} draws, too few: it takes {figures.count(value.needs)}"
         note = few if value.needs else "some never came to it"
     open_ended = isinstance(value, AtLeast) and not value.needs
     return Tile(label, figures.spoken_quantile(value), note, open_ended)

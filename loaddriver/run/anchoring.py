@@ -26,6 +26,8 @@ class Anchoring:
     async def start(self, clusters: Sequence[Cluster], planned: Mapping[GroupKey, int]) -> None:
         """Begin to look for groups that need an anchor."""
         for cluster in clusters:
+            if not any(name == cluster.name for name, _ in planned):
+                continue  # nobody there needs one
             client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["load-driver"])
             await self._clients.enter_async_context(client)
             groups = {

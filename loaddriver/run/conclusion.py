@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from loaddriver.judge.facts import Accident, RunFacts
+from loaddriver.judge.facts import Accident, RunFacts, Shortfall
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.load import LoadProgress
@@ -43,18 +43,19 @@ class Evidence:
     capabilities: Capabilities
     versions: Mapping[str, str]
     load_folder: Path
-    journal: Path
+    journals: Sequence[Path]
     started_micros: int
     course: Course
     played: Played
     components: Mapping[str, Any] = field(default_factory=dict)
+    shortfalls: Sequence[Shortfall] | None = None
     accident: Accident | None = None
 
 
 def conclude(evidence: Evidence) -> Summary:
     """Judge, and write every file of the run; also for a run that broke off."""
     part, played = evidence.part, evidence.played
-    journal = read_journals([evidence.journal]) if evidence.journal.exists() else None
+    journal = read_journals(evidence.journals) if evidence.journals else None
     rows = build_rows(played.observed, journal)
     requests = build_request_rows(played.observed)
     summary = make_summary(
@@ -121,6 +122,8 @@ def _facts(evidence: Evidence) -> RunFacts:
         knee=None if course.knee is None else msgspec.to_builtins(course.knee),
         self_audit=evidence.played.self_audit,
         archetypes=archetype_facts(prepared.profile, prepared.machines),
+        shortfalls=evidence.shortfalls,
+        budget_floors=prepared.budget_floors() if of_pods else {},
     )
 
 
@@ -132,6 +135,7 @@ def _load_section(load: LoadProgress | None, course: Course) -> dict[str, Any]:
         "requestsSent": load.sent,
         "requestsFailed": load.failed,
         "requestsRetried": load.retried,
+        "churnsInVain": load.in_vain,
         "maxLatenessSeconds": load.max_lateness_seconds,
         "p99LatenessSeconds": load.p99_lateness_seconds,
         "rampBreaches": len(course.breaches),

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from bigfleet.api.identity import Name
 from loaddriver.profile import Distribution, Settings
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 
 PROVIDER, SHARD = "provider", "shard-0"
-# The shard's journal, found among the logs of the run.
+# The first shard's journal, found among the logs of the run; the others' have their number in it.
 JOURNAL = "machines.jsonl"
+JOURNALS = "machines*.jsonl"
+_PEER = "peer"
+# What the fake calls itself, also in every providerID.
+_PROVIDER_NAME = "kwok"
 _OBSERVE = "observe"
-_LISTEN = "listen"
+LISTEN = "listen"
 
 
 def provider_role(settings: Settings, inventory: Path) -> RoleSpec:
@@ -28,7 +33,7 @@ def provider_role(settings: Settings, inventory: Path) -> RoleSpec:
     }
     arguments = [
         "provider",
-        *("--listen", "{listen}", "--observe", "{observe}"),
+        *("--listen", "{listen}", "--observe", "{observe}", "--identity", "{identity}"),
         *("--state", "{state}", "--inventory", "{inventory}"),
         *("--host-kubeconfigs", "{hosts}", "--seed", str(settings.seed)),
         *("--spot-market-hours-per-second", f"{settings.fleet.spot_market_hours_per_second:g}"),
@@ -38,34 +43,74 @@ def provider_role(settings: Settings, inventory: Path) -> RoleSpec:
     return RoleSpec(
         PROVIDER,
         arguments,
-        ports=(_LISTEN, _OBSERVE),
+        ports=(LISTEN, _OBSERVE),
         observe_port=_OBSERVE,
         inputs={"inventory": inventory},
         kubeconfigs={"hosts": "fake-host"},
+        speaks_as=Name("provider", _PROVIDER_NAME),
     )
 
 
-def shard_role(settings: Settings) -> RoleSpec:
-    """The one shard of a run on one machine; it dials the provider."""
-    bigfleet = settings.bigfleet
+def shard_names(settings: Settings) -> list[str]:
+    """The shards of a run."""
+    return [f"shard-{number}" for number in range(settings.bigfleet.shards)]
+
+
+def coordinator_roles(settings: Settings) -> list[RoleSpec]:
+    """The coordinator's replicas, each beside an etcd member of its own; none without any."""
+    names = [f"coordinator-{number}" for number in range(settings.bigfleet.coordinators)]
+    members = ",".join(f"{name}={{{name}/{_PEER}}}" for name in names)
+    together = ("--peers", members) if len(names) > 1 else ()
+    return [_coordinator_role(settings, name, together, names) for name in names]
+
+
+def _coordinator_role(
+    settings: Settings, name: str, together: Sequence[str], names: Sequence[str]
+) -> RoleSpec:
+    arguments = [
+        "coordinator",
+        *("--node-id", name, "--listen", "{listen}", "--observe", "{observe}"),
+        *("--identity", "{identity}", "--state", "{state}", "--etcd", "{etcd}"),
+        *("--expected-shards", str(settings.bigfleet.shards), *together),
+    ]
+    return RoleSpec(
+        name,
+        arguments,
+        ports=(LISTEN, _OBSERVE, _PEER),
+        observe_port=_OBSERVE,
+        ahead=[f"{each}/{_PEER}" for each in names],
+        speaks_as=Name("coordinator", name),
+    )
+
+
+def shard_role(settings: Settings, number: int = 0) -> RoleSpec:
+    """One shard; it dials the provider, and the coordinator where there is one."""
+    bigfleet, name = settings.bigfleet, f"shard-{number}"
     arguments = [
         "shard",
-        *("--shard-id", SHARD, "--listen", "{listen}", "--observe", "{observe}"),
-        *("--provider", f"{{{PROVIDER}/{_LISTEN}}}"),
-        *("--state", "{state}", "--journal", "{journal}"),
+        *("--shard-id", name, "--listen", "{listen}", "--observe", "{observe}"),
+        *("--provider", f"{{{PROVIDER}/{LISTEN}}}"),
+        *("--identity", "{identity}", "--state", "{state}", "--journal", "{journal}"),
         *("--cycle", f"{bigfleet.cycle_seconds:g}"),
         *("--reclaim-cap-fraction", f"{bigfleet.reclaim_cap_fraction:g}"),
         *("--reclaim-hold", f"{bigfleet.reclaim_hold_seconds:g}"),
         *("--on-demand-hold", f"{bigfleet.idle_hold_seconds:g}"),
         *("--spot-hold", f"{bigfleet.idle_hold_seconds:g}"),
     ]
+    if replicas := coordinator_roles(settings):
+        arguments += ["--coordinator", _addresses([each.name for each in replicas])]
     return RoleSpec(
-        SHARD,
+        name,
         arguments,
-        ports=(_LISTEN, _OBSERVE),
+        ports=(LISTEN, _OBSERVE),
         observe_port=_OBSERVE,
-        outputs={"journal": JOURNAL},
+        outputs={"journal": JOURNAL.replace(".", f"-{number}.") if number else JOURNAL},
+        speaks_as=Name("shard", name),
     )
+
+
+def _addresses(roles: Sequence[str]) -> str:
+    return ",".join(f"{{{role}/{LISTEN}}}" for role in roles)
 
 
 def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
@@ -74,14 +119,15 @@ def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
         f"{cluster.name}/operator",
         [
             "operator",
-            *("--cluster-id", cluster.name, "--shard", f"{{{SHARD}/{_LISTEN}}}"),
-            *("--api-server-for-machines", "{api-server}"),
+            *("--cluster-id", cluster.name, "--shard", _addresses(shard_names(settings))),
+            *("--identity", "{identity}", "--api-server-for-machines", "{api-server}"),
             *("--observe", "{observe}", "--rollup", f"{settings.bigfleet.rollup_seconds:g}"),
         ],
         ports=(_OBSERVE,),
         observe_port=_OBSERVE,
         cluster=cluster.name,
         identity="bigfleet-operator",
+        speaks_as=Name("cluster", cluster.name),
     )
     not_load = [("--ignore-namespace", namespace) for namespace in cluster.own_namespaces]
     yield RoleSpec(
@@ -99,10 +145,26 @@ async def start_fleet(
 ) -> dict[str, Endpoint]:
     """Start every role once those it depends on are ready. Endpoints by role name."""
     provider = await substrate.start_role(provider_role(settings, inventory))
-    shard = await substrate.start_role(shard_role(settings))
+    replicas = [substrate.start_role(role) for role in coordinator_roles(settings)]
+    coordinators = await asyncio.gather(*replicas)
+    numbers = range(settings.bigfleet.shards)
+    shards = [await substrate.start_role(shard_role(settings, number)) for number in numbers]
     beside = [role for cluster in clusters for role in cluster_roles(settings, cluster)]
     started = await asyncio.gather(*(substrate.start_role(role) for role in beside))
-    return {endpoint.name: endpoint for endpoint in (provider, shard, *started)}
+    return {endpoint.name: endpoint for endpoint in (provider, *coordinators, *shards, *started)}
+
+
+def shards_of(roles: Iterable[Endpoint]) -> list[Endpoint]:
+    """The shards among `roles`."""
+    return [role for role in roles if role.name.startswith("shard-")]
+
+
+def ways_to_ask(roles: Iterable[Endpoint]) -> Iterator[str]:
+    """How a person looks into each shard, as commands."""
+    for role in shards_of(roles):
+        if role.inspected_as:
+            way_in = f"--shard {role.addresses[LISTEN]} --identity {role.inspected_as}"
+            yield f"{role.name}: bigfleet why {way_in} --need CLUSTER"
 
 
 def _median_and_p99(delay: float | Distribution) -> str:

@@ -1,9 +1,10 @@
-"""Around a part of a run: this machine for itself, its substrate, and nothing left behind."""
+"""Around a part of a run: its substrate, and nothing left behind."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from loaddriver.errors import InfrastructureError
 from loaddriver.judge.schema import Summary
@@ -13,40 +14,47 @@ from loaddriver.run.part import Part
 from loaddriver.run.runner import Runner
 from loaddriver.run.supply import BareSupply, FleetSupply, Supply
 from loaddriver.substrates.choice import Supplies, make_substrate
+from loaddriver.substrates.runlock import RunLock
 from loaddriver.substrates.runscope import RunScope
 
 
-async def measure(
-    options: RunOptions, part: Part, supplies: Supplies, view: View
-) -> tuple[Summary, bool]:
+@dataclass(frozen=True)
+class Ground:
+    """What every part of a run has in common. `lock` is this machine's, held by the run."""
+
+    options: RunOptions
+    supplies: Supplies
+    lock: RunLock
+    view: View
+
+
+async def measure(ground: Ground, part: Part) -> tuple[Summary, bool]:
     """Run to the verdict; and whether it was asked to stop when it was already being judged.
 
     InfrastructureError if it cannot begin.
     """
-    async with _framed(options, part, supplies, view) as runner:
+    async with _framed(ground, part) as runner:
         summary = await runner.run()
     return summary, runner.stop_asked
 
 
-async def hold(options: RunOptions, part: Part, supplies: Supplies, view: View) -> None:
+async def hold(ground: Ground, part: Part) -> None:
     """Keep the part's clusters and BigFleet up, without load, until interrupted."""
-    async with _framed(options, part, supplies, view) as runner:
+    async with _framed(ground, part) as runner:
         accident = await runner.hold()
     if accident is not None:
         raise InfrastructureError(accident.sentence)
 
 
 @asynccontextmanager
-async def _framed(
-    options: RunOptions, part: Part, supplies: Supplies, view: View
-) -> AsyncIterator[Runner]:
-    """A runner that has this machine for itself; whatever it leaves is cleaned up."""
-    logs = part.folder / "logs"
-    scope = RunScope.open(part.run_id, part.prepared.profile.name, logs)
+async def _framed(ground: Ground, part: Part) -> AsyncIterator[Runner]:
+    """A runner of one part; whatever it leaves is cleaned up."""
+    logs, options, view = part.folder / "logs", ground.options, ground.view
+    scope = RunScope.within(ground.lock, part.run_id, logs)
     for sentence in scope.swept:
         view.say(sentence)
     try:
-        substrate = make_substrate(supplies, scope, logs, options.child_environment())
+        substrate = make_substrate(ground.supplies, scope, logs, options.child_environment())
         yield Runner(options, part, substrate, _supply(part, scope), scope, view)
     finally:
         view.say(await scope.close())

@@ -18,7 +18,7 @@ from loaddriver.run.watchers import Watchers
 
 _RATE_WINDOW_SECONDS = 5.0
 # It looks at every pod there ever was, on the cores that are being measured.
-_SPREAD_EVERY_SECONDS = 2.0
+_SPREAD_EVERY_SECONDS = 5.0
 # What a run takes beside its ramp and its soak: starting, settling, judging, stopping.
 _AROUND_SECONDS = 20.0
 

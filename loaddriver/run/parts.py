@@ -12,13 +12,11 @@ from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
 from loaddriver.judge.again import judge_again
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.side_by_side import side_by_side
-from loaddriver.live import View
 from loaddriver.profile import Profile
 from loaddriver.report.results import BARE, WITHOUT_ANCHORS, write_judgement
 from loaddriver.run.folder import point_latest
-from loaddriver.run.frame import measure
+from loaddriver.run.frame import Ground, measure
 from loaddriver.run.host import read_host
-from loaddriver.run.options import RunOptions
 from loaddriver.run.pairing import Pair, read_pair
 from loaddriver.run.part import Part, with_anchors
 from loaddriver.run.prepared import Prepared
@@ -39,19 +37,21 @@ _GRAVITY = (
 class Outcome:
     """`summary` and `folder` are the run's own, `beside` those of what it is compared with.
 
-    `unfinished` names the part that an interruption has left out.
+    `unfinished` names the part that an interruption has left out; `interrupted` says that there was
+    one at all, and be it when nothing was left but to judge.
     """
 
     summary: Summary
     folder: Path
     beside: tuple[tuple[Summary, Path], ...] = ()
     unfinished: str = ""
+    interrupted: bool = False
 
     @property
     def exit_code(self) -> ExitCode:
         """The gravest of all parts."""
         codes = {ExitCode(each.exit_code) for each in self.summaries}
-        if self.unfinished:
+        if self.interrupted:
             codes.add(ExitCode.INTERRUPTED)
         return min(codes, key=_GRAVITY.index)
 
@@ -61,41 +61,39 @@ class Outcome:
         return (self.summary, *(summary for summary, _ in self.beside))
 
 
-async def play(
-    options: RunOptions, prepared: Prepared, supplies: Supplies, folder: Path, view: View
-) -> Outcome:
+async def play(ground: Ground, prepared: Prepared, folder: Path) -> Outcome:
     """Run to the verdict, with what the options and the profile want beside it.
 
     A run that says nothing is compared with nothing. Raises InfrastructureError.
     """
     both = prepared.profile.settings.anchors == "both"
     own = with_anchors(prepared, "on") if both else prepared
-    summary, stop_asked = await measure(options, Part(own, folder, folder.name), supplies, view)
+    summary, stop_asked = await measure(ground, Part(own, folder, folder.name))
     point_latest(folder)
-    outcome = Outcome(summary, folder)
+    outcome = Outcome(summary, folder, interrupted=stop_asked)
     if both and _worth_comparing(summary):
-        if stop_asked:
+        if outcome.interrupted:
             return replace(outcome, unfinished="the part without anchors")
-        outcome, stop_asked = await _without_anchors(options, prepared, supplies, outcome, view)
-    if options.bare and all(_worth_comparing(each) for each in outcome.summaries):
-        if stop_asked:
+        outcome = await _without_anchors(ground, prepared, outcome)
+    if ground.options.bare and all(_worth_comparing(each) for each in outcome.summaries):
+        if outcome.interrupted:
             return replace(outcome, unfinished="the bare part")
-        bared = await play_bare(options, read_pair(folder), supplies, view)
+        bared = await play_bare(ground, read_pair(folder))
         return replace(bared, beside=(*outcome.beside, *bared.beside))
     return outcome
 
 
-async def play_bare(options: RunOptions, pair: Pair, supplies: Supplies, view: View) -> Outcome:
+async def play_bare(ground: Ground, pair: Pair) -> Outcome:
     """Play the pair's plan without BigFleet, and judge the pair. Raises InfrastructureError."""
     part = bare_part(pair)
-    _refuse_other_binaries(pair.summary, supplies)
+    _refuse_other_binaries(pair.summary, ground.supplies)
     shutil.rmtree(part.folder, ignore_errors=True)  # an earlier one's
     _make(part.folder)
-    view.say(f"the bare part: the same plan on {len(pair.nodes)} nodes, without BigFleet")
-    bare, _ = await measure(options, part, supplies, view)
+    ground.view.say(f"the bare part: the same plan on {len(pair.nodes)} nodes, without BigFleet")
+    bare, stop_asked = await measure(ground, part)
     judged = judge_again(pair.summary, pair.profile.gates, bare)
     write_judgement(pair.folder, judged)
-    return Outcome(judged, pair.folder, ((bare, part.folder),))
+    return Outcome(judged, pair.folder, ((bare, part.folder),), interrupted=stop_asked)
 
 
 def bare_part(pair: Pair) -> Part:
@@ -113,18 +111,16 @@ def bare_part(pair: Pair) -> Part:
     )
 
 
-async def _without_anchors(
-    options: RunOptions, prepared: Prepared, supplies: Supplies, outcome: Outcome, view: View
-) -> tuple[Outcome, bool]:
+async def _without_anchors(ground: Ground, prepared: Prepared, outcome: Outcome) -> Outcome:
     folder = outcome.folder / WITHOUT_ANCHORS
     part = Part(with_anchors(prepared, "off"), folder, f"{outcome.folder.name}-{WITHOUT_ANCHORS}")
     _make(folder)
-    view.say("the same plan once more, without anchors")
-    summary, stop_asked = await measure(options, part, supplies, view)
+    ground.view.say("the same plan once more, without anchors")
+    summary, stop_asked = await measure(ground, part)
     on, off = side_by_side(outcome.summary, summary)
     write_judgement(outcome.folder, on)
     write_judgement(folder, off)
-    return Outcome(on, outcome.folder, ((off, folder),)), stop_asked
+    return Outcome(on, outcome.folder, ((off, folder),), interrupted=stop_asked)
 
 
 def _as_played(profile: Profile, pair: Pair) -> Prepared:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from loaddriver.demand import Demand, demand
 from loaddriver.inventory import SeedMachine, fleet_inventory
+from loaddriver.judge.disruptions import BudgetKey
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.needs import Host, refuse_what_does_not_fit
 from loaddriver.plan import make_plan
@@ -33,7 +35,23 @@ class Prepared:
     @property
     def cluster_names(self) -> list[str]:
         """Names by cluster number, in the order of the plan."""
-        return [f"c{number + 1}" for number in range(self.profile.settings.clusters)]
+        return list(self.profile.settings.cluster_names)
+
+    def budget_floors(self) -> dict[BudgetKey, int]:
+        """How many pods disruption budgets protect, by cluster name and workload; those of
+        workloads that the plan scales are left out, because their size is not one number.
+        """
+        sizes: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+        for level in self.plan.levels:
+            sizes[level.cluster, level.workload].add(level.replicas)
+        budgets = {each.name: each.disruption_budget for each in self.profile.catalog.archetypes}
+        names = self.cluster_names
+        return {
+            (names[w.cluster], w.name): budget.floor(w.replicas)
+            for w in self.plan.workloads
+            if sizes[w.cluster, w.name] <= {w.replicas, 0}
+            and (budget := budgets[w.archetype]) is not None
+        }
 
     def planned_groups(self, last_step: int | None = None) -> dict[GroupKey, int]:
         """Pods by cluster name and co-location group, of the steps up to `last_step` or of all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from loaddriver.live import View
 from loaddriver.record.watching import now_micros
 from loaddriver.run.accidents import accident_of, raise_death, undisturbed
 from loaddriver.run.conclusion import Evidence, conclude
-from loaddriver.run.fleet import JOURNAL, SHARD
+from loaddriver.run.fleet import JOURNALS, SHARD, shards_of, ways_to_ask
 from loaddriver.run.guarding import guarded
 from loaddriver.run.options import RunOptions
 from loaddriver.run.pace import Pace
@@ -25,13 +26,18 @@ from loaddriver.run.part import Part
 from loaddriver.run.playing import LoadPlace, Playing
 from loaddriver.run.scrape import components, shortfalls
 from loaddriver.run.selfaudit import SelfAuditor, machine_cpu_seconds, own_tree_cpu_seconds
+from loaddriver.run.strangers import why_unknown
 from loaddriver.run.supply import Supply
+from loaddriver.run.unmet import counts, unmet_needs
 from loaddriver.substrates.base import Cluster, Endpoint, Substrate
 from loaddriver.substrates.processes import Supervisor
 from loaddriver.substrates.runscope import RunScope
 
 READY = "up; Ctrl-C or `make down` takes everything down"
-_LOOK_SECONDS = 2.0
+# All of these cost CPU time of the cores that are being measured.
+_LOOK_SECONDS = 5.0
+_SHOW_SECONDS = 1.0
+_PODS_ARE_STRANGERS = "here a pod's processes cannot be told from others'"
 
 
 @dataclass
@@ -54,6 +60,7 @@ class Runner:
     stop_asked: bool = False
 
     def __post_init__(self) -> None:
+        self._shown_phase, self._shown_at = "", 0.0
         self._own = Supervisor(self.scope.run_id)
         self._pace = Pace(self.part.prepared.profile)
         in_pods = self.substrate.capabilities.roles_in_pods
@@ -66,7 +73,10 @@ class Runner:
                 self.scope.data_directory / "load",
             ),
             # What runs in pods is no child of ours, so there the whole machine counts.
-            SelfAuditor(machine_cpu_seconds if in_pods else own_tree_cpu_seconds),
+            SelfAuditor(
+                machine_cpu_seconds if in_pods else own_tree_cpu_seconds,
+                _PODS_ARE_STRANGERS if in_pods else why_unknown(),
+            ),
         )
 
     async def run(self) -> Summary:
@@ -80,7 +90,8 @@ class Runner:
                 await self._keep(summary)
             return summary
         finally:
-            await undisturbed(self._stop())
+            _, asked = await undisturbed(self._stop())
+            self.stop_asked |= asked
 
     async def hold(self) -> Accident | None:
         """Start everything but the load and keep it up; what ended it, if not a request to end."""
@@ -116,6 +127,8 @@ class Runner:
         for cluster in self.clusters:
             path = cluster.kubeconfigs["admin"]
             self.view.say(f"  {cluster.name}: kubectl --kubeconfig {path} get nodes")
+        for line in ways_to_ask(self.roles.values()):
+            self.view.say(f"  {line}")
         self.view.say(READY)
         await asyncio.Event().wait()
 
@@ -139,6 +152,8 @@ class Runner:
         self.roles = await self.supply.start(self.substrate, self.clusters)
 
     async def _conclude(self, accident: Accident | None) -> Summary:
+        unmet = await unmet_needs(shards_of(self.roles.values()))
+        self.view.say("judging")
         played = await self._playing.finish()
         evidence = Evidence(
             part=self.part,
@@ -146,11 +161,12 @@ class Runner:
             capabilities=self.substrate.capabilities,
             versions=self.substrate.versions(),
             load_folder=self.scope.data_directory / "load",
-            journal=self.part.folder / "logs" / JOURNAL,
+            journals=sorted((self.part.folder / "logs").glob(JOURNALS)),
             started_micros=self.started_micros,
             course=self._playing.course,
             played=played,
-            components=self.components,
+            components={**self.components, **counts(unmet)} if self.components else {},
+            shortfalls=unmet,
             accident=accident,
         )
         return conclude(evidence)
@@ -163,6 +179,10 @@ class Runner:
                 self._pace.shortfalls = await shortfalls(self.roles[SHARD])
 
     def _show(self) -> None:
+        now, phase = time.monotonic(), self._playing.course.phase
+        if phase == self._shown_phase and now < self._shown_at + _SHOW_SECONDS:
+            return
+        self._shown_phase, self._shown_at = phase, now
         self.view.show(self._pace.progress(self._playing.course, self._playing.watchers))
 
 

@@ -1,4 +1,4 @@
-"""The harness watches itself while it measures: its event loop, this machine's clock, its CPU."""
+"""The harness watches itself while it measures: event loop, clock, its CPU and that of others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import psutil
 
 from loaddriver.judge.facts import SelfAudit
+from loaddriver.run.strangers import Machine, others_share, read_machine
 
 BEAT_SECONDS = 0.1
 # Shorter ones are ordinary on a machine whose cores are all busy.
@@ -54,10 +55,14 @@ class Heart:
 
 
 class SelfAuditor:
-    """Watches from `begin` to `end`, as long as `watch` runs beside the load."""
+    """Watches from `begin` to `end`, as long as `watch` runs beside the load.
 
-    def __init__(self, run_cpu_seconds: CpuSeconds) -> None:
+    `others_unknown` says why nobody can tell what others on this machine use, if that is so.
+    """
+
+    def __init__(self, run_cpu_seconds: CpuSeconds, others_unknown: str = "") -> None:
         self._run_cpu_seconds = run_cpu_seconds
+        self._others_unknown = others_unknown
         self._heart = Heart()
         self._load: psutil.Process | None = None
         self._load_seconds = 0.0
@@ -88,16 +93,24 @@ class SelfAuditor:
             clock_step_max_seconds=self._heart.clock_step_max_seconds,
             harness_cpu_seconds=now.harness - self._begun.harness,
             run_cpu_seconds=now.run - self._begun.run,
+            others_cpu_share=self._others_share(self._begun, now),
+            others_unknown=self._others_unknown,
         )
+
+    def _others_share(self, begun: _Used, now: _Used) -> float | None:
+        if self._others_unknown:
+            return None
+        return others_share(begun.machine, now.machine, now.run - begun.run)
 
     def _used(self) -> _Used:
         self._note_load()
-        return _Used(time.process_time() + self._load_seconds, self._run_cpu_seconds())
+        harness = time.process_time() + self._load_seconds
+        return _Used(harness, self._run_cpu_seconds(), read_machine())
 
     def _note_load(self) -> None:
         if self._load is not None:
             try:
-                self._load_seconds = tree_cpu_seconds(self._load)
+                self._load_seconds = _own_and_ended(self._load)
             except psutil.Error:
                 self._load = None  # it has ended; what was noted last stands
 
@@ -106,6 +119,7 @@ class SelfAuditor:
 class _Used:
     harness: float
     run: float
+    machine: Machine
 
 
 def clock_offset_seconds() -> float | None:

@@ -51,7 +51,11 @@ class FleetSupply:
     @property
     def announcement(self) -> str:
         """Which roles run."""
-        return "starting BigFleet: provider, shard; operator and pod controller per cluster"
+        bigfleet = self.prepared.profile.settings.bigfleet
+        several = f"{bigfleet.shards} shards" if bigfleet.shards > 1 else "shard"
+        above = f", coordinator x{bigfleet.coordinators}" if bigfleet.coordinators else ""
+        beside = "operator and pod controller per cluster"
+        return f"starting BigFleet: provider{above}, {several}; {beside}"
 
     async def start(
         self, substrate: Substrate, clusters: Sequence[Cluster]

@@ -31,6 +31,7 @@ _NOT_THE_LOAD = (
 # The load's own writes: what the server acknowledged to it must be in the log.
 _LOAD = "load-driver"
 _WORKLOADS = (("apps", ("deployments", "statefulsets")), ("batch", ("jobs",)))
+_SCALED = {"group": "apps", "resources": ["deployments/scale", "statefulsets/scale"]}
 
 # (level, verbs, API group, resources)
 _LOGGED = (
@@ -72,7 +73,9 @@ def write_policy(path: Path) -> None:
 
 
 def _of_the_load() -> list[dict[str, Any]]:
-    """Its own CapacityRequests with their labels, and that it wrote objects for controllers."""
+    """Its own CapacityRequests with their labels, and that it wrote or scaled objects for
+    controllers.
+    """
     own = {"group": _BIGFLEET, "resources": ["capacityrequests"]}
     objects = [{"group": group, "resources": list(kinds)} for group, kinds in _WORKLOADS]
     return [
@@ -83,6 +86,7 @@ def _of_the_load() -> list[dict[str, Any]]:
             "verbs": ["create", "delete"],
             "resources": [own, *objects],
         },
+        {"level": "Metadata", "users": [_LOAD], "verbs": ["patch"], "resources": [_SCALED]},
     ]
 
 

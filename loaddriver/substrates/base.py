@@ -8,6 +8,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Protocol
 
+from bigfleet.api.identity import Name
 from loaddriver.errors import InfrastructureError
 
 
@@ -66,11 +67,13 @@ class RoleSpec:
     becomes what the role sees under that name:
 
     - of `ports`: the `<host>:<port>` to listen on; `{role/port}` is where it reaches another
-      role's port, which must have been started before;
+      role's port, which must have been started before, unless `ahead` names it;
     - of `inputs`: that file or folder, to read;
     - of `kubeconfigs`: a folder with `<cluster>.kubeconfig` of that identity for each cluster;
     - of `outputs`: a file to write, which the harness finds as that name among its logs;
+    - `{identity}`: a folder with the certificate by which its peers know it as `speaks_as`;
     - `{state}`: a private folder that outlives restarts;
+    - `{etcd}`: the etcd binary, where roles are processes;
     - `{api-server}`: the URL at which any machine reaches its cluster's API server.
 
     With an `identity` it may use its cluster's API as that user; where the place does not see to
@@ -87,15 +90,23 @@ class RoleSpec:
     inputs: Mapping[str, Path] = field(default_factory=dict)
     kubeconfigs: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
+    speaks_as: Name | None = None
+    ahead: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A running role; `observe` is the `<host>:<port>` where the harness reaches it, if any."""
+    """A running role; `observe` is the `<host>:<port>` where the harness reaches it, if any.
+
+    `addresses` are all its ports as reached from here, by name. `inspected_as` is a folder with the
+    identity by which people may look into it, where it has one itself.
+    """
 
     name: str
     observe: str | None
     log_path: Path
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    inspected_as: Path | None = None
 
 
 @dataclass(frozen=True)

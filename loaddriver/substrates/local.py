@@ -10,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 
+from loaddriver.substrates import fleet_identities
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
@@ -20,7 +21,7 @@ from loaddriver.substrates.base import (
 )
 from loaddriver.substrates.components import Binaries, ControlPlaneSettings, Layout
 from loaddriver.substrates.controlplane import ControlPlane
-from loaddriver.substrates.placeholders import API_SERVER, STATE, filled, peer
+from loaddriver.substrates.placeholders import API_SERVER, ETCD, IDENTITY, STATE, filled, peer
 from loaddriver.substrates.ports import LOOPBACK, HeldPorts
 from loaddriver.substrates.probes import answers
 from loaddriver.substrates.processes import Process, Supervisor, until_ready
@@ -93,6 +94,7 @@ class LocalSubstrate:
             port: f"{LOOPBACK}:{self._ports.hold(f'{role.name}/{port}')}" for port in role.ports
         }
         self._addresses |= {peer(role.name, port): at for port, at in addresses.items()}
+        self._addresses |= {name: f"{LOOPBACK}:{self._ports.hold(name)}" for name in role.ahead}
         command = self._role_command(role, addresses)
         log_path = self._log_directory / f"{role.name}.log"
         process = self._supervisor.start(role.name, command, log_path, self._environment)
@@ -105,7 +107,8 @@ class LocalSubstrate:
                     lambda: answers(session, f"http://{observe}/readyz"),
                     self._settings.start_deadline_seconds,
                 )
-        return Endpoint(role.name, observe, log_path)
+        looking = fleet_identities.read_only(self._data_directory) if role.speaks_as else None
+        return Endpoint(role.name, observe, log_path, addresses, looking)
 
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will end."""
@@ -154,7 +157,11 @@ class LocalSubstrate:
             **{name: str(self._log_directory / file) for name, file in role.outputs.items()},
             **{name: str(self._access(role, name)) for name in role.kubeconfigs},
             STATE: str(self._data_directory / role.name),
+            ETCD: str(self._binaries.etcd),
         }
+        if role.speaks_as:
+            own = fleet_identities.issue(self._data_directory, role.speaks_as)
+            values[IDENTITY] = str(own.directory)
         access: list[str] = []
         if role.cluster:
             cluster = self._clusters[role.cluster]

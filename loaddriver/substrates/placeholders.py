@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from loaddriver.substrates.base import RoleSpec, SubstrateError
 
 STATE = "state"
+IDENTITY = "identity"
 API_SERVER = "api-server"
+ETCD = "etcd"
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 
 

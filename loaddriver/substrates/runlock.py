@@ -6,7 +6,10 @@ import fcntl
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from loaddriver.substrates.base import SubstrateError
@@ -55,6 +58,21 @@ class RunLock:
     def release(self) -> None:
         """Let go of it; a warden that inherited the lock still keeps it until it ends."""
         os.close(self.descriptor)
+
+
+@contextmanager
+def machine_claimed(profile: str) -> Iterator[RunLock]:
+    """This machine, for one run with all its parts. Raises MachineBusy before anything is made."""
+    lock = RunLock.acquire(machine_lock_path(), holder_here(profile))
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+def holder_here(profile: str) -> Holder:
+    """This process, from now on."""
+    return Holder(os.getpid(), profile, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def machine_lock_path() -> Path:

@@ -1,16 +1,14 @@
-"""What frames every run on this machine: lock, sweep, data directory, warden."""
+"""What frames every part of a run on this machine: sweep, data directory, warden."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loaddriver.substrates.datadir import DataDirectory, data_roots, roomiest_root, sweep
-from loaddriver.substrates.runlock import Holder, RunLock, machine_lock_path
+from loaddriver.substrates.runlock import RunLock, holder_here
 from loaddriver.substrates.warden.handle import Warden
 
 
@@ -18,45 +16,50 @@ from loaddriver.substrates.warden.handle import Warden
 class RunScope:
     """Open before anything is started, close after everything was stopped.
 
-    Should the runner never come to `close`, the warden does the same on its own. `swept` says
-    what was left by runs that the machine itself cut short.
+    Should the runner never come to `close`, the warden does the same on its own, and keeps the
+    lock until that is done. `swept` says what was left by runs that the machine itself cut short.
     """
 
     run_id: str
     data_directory: Path
     swept: Sequence[str]
-    _lock: RunLock
     _data: DataDirectory
     _warden: Warden
+    _own_lock: RunLock | None = None
 
     @classmethod
-    def open(
-        cls, run_id: str, profile: str, log_directory: Path, lock_path: Path | None = None
-    ) -> RunScope:
-        """Claim the machine for one run.
+    def within(cls, lock: RunLock, run_id: str, log_directory: Path) -> RunScope:
+        """For one part of the run that holds `lock`, and still does when the part is over.
 
-        `lock_path` is for those who do not measure and so need not be alone on the machine.
-        Raises MachineBusy or SubstrateError, leaving nothing behind.
+        Raises SubstrateError, leaving nothing behind.
         """
         with ExitStack() as undo:
-            lock = RunLock.acquire(lock_path or machine_lock_path(), _holder(profile))
-            undo.callback(lock.release)
             swept = tuple(account.sentence(run_id) for run_id, account in sweep(data_roots()))
             data = DataDirectory.create(run_id, roomiest_root(data_roots()))
             undo.callback(data.discard)
             locks = (lock.descriptor, data.descriptor)
             warden = Warden.start(run_id, [data.path], locks, log_directory / "warden.log")
             undo.pop_all()
-        return cls(run_id, data.path, swept, lock, data, warden)
+        return cls(run_id, data.path, swept, data, warden)
+
+    @classmethod
+    def open(cls, run_id: str, profile: str, log_directory: Path, lock_path: Path) -> RunScope:
+        """For those who do not measure, and so have a lock of their own at `lock_path`.
+
+        Raises MachineBusy or SubstrateError, leaving nothing behind.
+        """
+        lock = RunLock.acquire(lock_path, holder_here(profile))
+        with ExitStack() as undo:
+            undo.callback(lock.release)
+            scope = replace(cls.within(lock, run_id, log_directory), _own_lock=lock)
+            undo.pop_all()
+        return scope
 
     async def close(self) -> str:
-        """Clean up, free the machine, return a one-line account. Raises SubstrateError."""
+        """Clean up and return a one-line account. Raises SubstrateError."""
         try:
             return await self._warden.close()
         finally:
             self._data.close()
-            self._lock.release()
-
-
-def _holder(profile: str) -> Holder:
-    return Holder(os.getpid(), profile, datetime.now(UTC).isoformat(timespec="seconds"))
+            if self._own_lock is not None:
+                self._own_lock.release()

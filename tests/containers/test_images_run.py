@@ -72,7 +72,8 @@ class Containers:
 
     def provider(self, folder: Path) -> Any:
         """With three machines that come and boot at once."""
-        command = ["provider", "--listen", f"0.0.0.0:{GRPC}", "--observe", f"0.0.0.0:{OBSERVE}"]
+        command = ["provider", "--insecure", "--listen", f"0.0.0.0:{GRPC}"]
+        command += ["--observe", f"0.0.0.0:{OBSERVE}"]
         command += ["--state", "/state", "--inventory", "/inputs/inventory.jsonl"]
         return self.start(
             "provider",
@@ -85,7 +86,7 @@ class Containers:
 
     def shard(self, folder: Path) -> Any:
         """Decides several times a second, with the provider by its name."""
-        command = ["shard", "--shard-id", "shard-0", "--provider", f"provider:{GRPC}"]
+        command = ["shard", "--insecure", "--shard-id", "shard-0", "--provider", f"provider:{GRPC}"]
         command += ["--listen", f"0.0.0.0:{GRPC}", "--observe", f"0.0.0.0:{OBSERVE}"]
         command += ["--state", "/state", "--journal", "/state/machines.jsonl", "--cycle", "0.2"]
         image = self.images.bigfleet.reference

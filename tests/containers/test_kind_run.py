@@ -228,7 +228,7 @@ async def test_a_role_is_started_again_after_a_declared_exit_and_explained_when_
     provider = RoleSpec(
         "provider",
         [
-            *("provider", "--listen", "{listen}", "--observe", "{observe}"),
+            *("provider", "--insecure", "--listen", "{listen}", "--observe", "{observe}"),
             *("--state", "{state}", "--inventory", "{inventory}"),
         ],
         ports=("listen", "observe"),

@@ -48,7 +48,7 @@ pytestmark = pytest.mark.cluster
 async def _operator(kubeconfig: dict[str, Path], address: str, **more: Any) -> AsyncIterator[None]:
     settings = operator.Settings(
         cluster_id="c",
-        shard_address=address,
+        shard_addresses=[address],
         kubeconfig=kubeconfig["bigfleet-operator"],
         observe_port=0,
         **{"rollup_seconds": 1.0, "acknowledge_per_second": 200.0, **more},
@@ -325,6 +325,7 @@ async def test_a_node_that_is_not_there_can_be_reclaimed_at_once(
 
 
 async def test_a_hint_of_the_shard_becomes_an_object(kubeconfig: dict[str, Path]) -> None:
+    """And the next one takes its place, also when there is nothing to be had any more."""
     update = AvailableCapacityUpdate(
         supersedes_key="capacity:x",
         resources=Resources(resources={"cpu": "4"}),
@@ -340,8 +341,13 @@ async def test_a_hint_of_the_shard_becomes_an_object(kubeconfig: dict[str, Path]
     ):
         shard.order(ShardMessage(available_capacity=update))
 
-        async def published() -> bool:
+        async def published(availability: str) -> bool:
             found = await get(client, path)
-            return found is not None and found["spec"]["availability"] == "High"
+            return found is not None and found["spec"]["availability"] == availability
 
-        await eventually(published, "the hint")
+        await eventually(lambda: published("High"), "the hint")
+        nothing = AvailableCapacityUpdate(
+            supersedes_key="capacity:x", confidence=AvailableCapacityUpdate.NONE
+        )
+        shard.order(ShardMessage(available_capacity=nothing))
+        await eventually(lambda: published("None"), "the hint that there is nothing left")

@@ -17,7 +17,7 @@ from bigfleet.controllers.operator.acknowledge import rfc3339
 from bigfleet.controllers.operator.hints import hint_name, hint_object
 from bigfleet.controllers.operator.machines import MACHINE_LABEL, RECLAIM_DEADLINE, Node
 from bigfleet.controllers.operator.nodes import phase_after
-from bigfleet.controllers.operator.reclaim import PodOnNode, keeping
+from bigfleet.controllers.operator.pods import PodOnNode, keeping
 from bigfleet.controllers.operator.session import backoff_seconds
 from bigfleet.model.machine import MachineState
 

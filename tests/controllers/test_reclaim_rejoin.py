@@ -77,3 +77,36 @@ async def test_at_whatever_moment_it_joins_nothing_of_it_is_evicted_or_deleted(
     await reclaims.close()
     assert "new-pod" not in cluster.evicted
     assert "new-node" not in cluster.deleted
+
+
+class Slow(Rejoining):
+    """Answers nothing about its Pods before `listed` is set; its Node is another's from then on."""
+
+    def __init__(self) -> None:
+        super().__init__(-1)
+        self.listed, self.emptied = asyncio.Event(), asyncio.Event()
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        if path == _PODS:
+            await self.listed.wait()
+            return msgspec.json.encode({"items": []})
+        return await super().get(path, query)
+
+    async def delete(self, path: str, options: Mapping[str, Any]) -> bytes:
+        self.emptied.set()
+        return await super().delete(path, options)
+
+
+async def test_it_can_be_reclaimed_itself_while_the_one_before_is_still_looked_at() -> None:
+    """The second reclaim must not be taken for a longer grace of the first."""
+    cluster = Slow()
+    reclaims = Reclaims(cast(KubeClient, cluster), lambda: 0.0)
+    again = ReclaimInstruction(instruction_id="i", nodes=["m-1"], grace_period_seconds=60)
+    await reclaims.begin(again)
+    cluster.uid = "new-node"
+    await reclaims.begin(again)
+    cluster.listed.set()
+    async with asyncio.timeout(60):
+        await cluster.emptied.wait()
+    await reclaims.close()
+    assert cluster.deleted == ["new-node"]

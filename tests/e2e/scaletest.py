@@ -24,11 +24,20 @@ _ATTEMPTS = 3
 
 
 class Scaletest:
-    """One `loaddriver run`, its output as it comes, and its processes."""
+    """One `loaddriver run`, its output as it comes, and its processes.
 
-    def __init__(self, results: Path, *arguments: str) -> None:
+    With `ignore_interrupts` it begins as a job does that a script has put into the background.
+    """
+
+    def __init__(self, results: Path, *arguments: str, ignore_interrupts: bool = False) -> None:
         self.results = results
-        self._start("run", *arguments, "--results", str(results))
+        before = signal.getsignal(signal.SIGINT)
+        if ignore_interrupts:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._start("run", *arguments, "--results", str(results))
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     @classmethod
     def sound(cls, results: Path, *arguments: str) -> Scaletest:

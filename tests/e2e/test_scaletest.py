@@ -117,11 +117,14 @@ def test_a_killed_runner_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_second_run_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
-    """Two runs would falsify each other; the second is told who holds the machine."""
+    """Two runs would falsify each other; the second is told who holds the machine, and
+    leaves nothing that could be taken for results.
+    """
     first = Scaletest(tmp_path / "first", *BRIEF)
     first.await_line("starting")
     second = Scaletest(tmp_path / "second", *BRIEF)
     assert second.exit_code() == 6
     assert f"pid {first.child.pid}, profile smoke" in second.output
+    assert not second.results.exists()
     first.child.send_signal(signal.SIGINT)
     assert first.exit_code() == 130

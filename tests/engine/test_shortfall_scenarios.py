@@ -43,31 +43,30 @@ def test_a_shortfall_ages_by_the_cycle_and_ends_with_its_cause() -> None:
     assert (story.short(), story.carry.shortages) == ({}, ())
 
 
-def test_clusters_and_gangs_age_apart() -> None:
-    """The same profile in two clusters is two rows, and each gang is one."""
-    needs = [("east", need_of(4)), ("west", need_of(4)), ("west", need_of(4, group="g"))]
+def test_clusters_age_apart_and_gangs_of_one_kind_are_told_together() -> None:
+    """The same profile in two clusters is two rows; a row counts its needs, and is as old as the
+    oldest of them."""
+    needs = [("east", need_of(4)), ("west", need_of(4)), ("west", need_of(3, group="g"))]
     story = Story([], *needs[:2])
     story.cycle()
     story.demand = demand_of(story.fleet, needs)
     story.cycle()
     rows = report(story.fleet, story.demand, story.decision).rows
-    assert [(r.cluster, r.group, r.age_cycles) for r in rows] == [
-        ("east", "", 2), ("west", "", 2), ("west", "g", 1),
+    assert [(r.cluster, r.needs, r.deficit, r.age_cycles) for r in rows] == [
+        ("east", 1, {"cpu": 4}, 2), ("west", 2, {"cpu": 7}, 2),
     ]  # fmt: skip
 
 
-def test_the_most_urgent_hundred_are_told_and_the_others_counted() -> None:
-    """By priority, then by age; nothing is invisible."""
-    story = Story([], *(("east", need_of(4, group=f"old{n}")) for n in range(3)))
-    story.cycle()
-    needs = [("east", need_of(4, priority=9, group="urgent"))]
-    needs += [("east", need_of(4, group=f"new{n:03}")) for n in range(150)]
-    needs += [("east", need_of(4, group=f"old{n}")) for n in range(3)]
-    story.demand = demand_of(story.fleet, needs)
+def test_the_most_urgent_hundred_are_told_and_the_old_ones_among_the_others_counted() -> None:
+    """By priority, then by age; nothing that lasts is invisible."""
+    story = Story([], *(("east", need_of(4, priority=-n)) for n in range(150)))
+    for _ in range(5):
+        story.cycle()
+    assert report(story.fleet, story.demand, story.decision).unreported == 0
     story.cycle()
     found = report(story.fleet, story.demand, story.decision)
-    assert [row.group for row in found.rows[:5]] == ["urgent", "old0", "old1", "old2", "new000"]
-    assert (len(found.rows), found.unreported) == (MOST_ROWS, 54)
+    assert [row.profile.priority for row in found.rows] == [-n for n in range(MOST_ROWS)]
+    assert found.unreported == 50
 
 
 def test_a_row_says_all_that_others_need_to_help() -> None:
@@ -76,8 +75,8 @@ def test_a_row_says_all_that_others_need_to_help() -> None:
     story = Story([idle("i")], ("west", need))
     story.cycle()
     (row,) = report(story.fleet, story.demand, story.decision).rows
-    assert (row.cluster, row.profile, row.priority, row.count) == ("west", need.profile, 7, 3)
-    assert (row.deficit, row.age_cycles, row.interruption_bucket) == ({"cpu": 10}, 1, 6)
+    assert (row.cluster, row.profile, row.needs, row.count) == ("west", need.profile, 1, 3)
+    assert (row.deficit, row.age_cycles) == ({"cpu": 10}, 1)
 
 
 def test_only_old_shortfalls_escalate_and_gangs_never() -> None:

@@ -24,6 +24,7 @@ SOUND = SelfAudit(
     clock_step_max_seconds=0.001,
     harness_cpu_seconds=2,
     run_cpu_seconds=100,
+    others_cpu_share=0.02,
 )
 """A harness that was well."""
 IN_TIME = {"maxLatenessSeconds": 0.1, "p99LatenessSeconds": 0.01}
@@ -49,7 +50,7 @@ def row(
         "name": f"pod-{uid}",
         "uid": uid,
         "archetype": "tiny-stateless",
-        "workload": "web",
+        "workload": f"web-{uid}",
         "group": "",
         "step": "1",
         "created_micros": at(created),

@@ -60,6 +60,20 @@ def test_a_measured_limit_lies_beyond_the_worst_run_by_the_spread() -> None:
     assert found.kept == ""
 
 
+def test_a_limit_is_not_within_what_a_run_says_it_does_not_know() -> None:
+    """Twenty pods of which a third were slow: their median may as well be a slow one."""
+    made = []
+    for seed in (11, 12, 13):
+        rows = [row(str(n), n, n + (9 if n % 3 == 0 else 1)) for n in range(20)]
+        known = facts(id=f"smoke-{seed}", seed=seed, environment=MACHINE)
+        summary = summarised(known, [unseen()], rows, [gate("pods.neverBound", 0)])
+        assert summary.bind_latency_seconds.p50_interval == (1.0, 9.0)
+        made.append(Measured(summary))
+    [found] = calibrate("smoke", [timed("bindLatencySeconds.p50")], made)
+    assert found.limit == 9
+    assert found.origin.endswith("limit = the end of a run's own interval.")
+
+
 def test_runs_that_agree_still_leave_room_for_chance() -> None:
     """A quarter of the worst; for a lower limit it lies below."""
     upper, lower = calibrated(
@@ -103,7 +117,7 @@ def test_a_number_that_a_run_lacks_keeps_its_limit_and_says_so() -> None:
     [found] = calibrated([timed("bindLatencySeconds.p99", 7)], 1, 2, 3)
     assert (found.limit, found.origin) == (7, "Somebody's first guess.")
     assert found.kept.startswith(
-        "not a number in 3 of 3 runs: at least 1 seconds; too few to say more"
+        "not a number in 3 of 3 runs: at least 1 seconds; objects count as 10 draws, too few"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 from itertools import accumulate
 from math import comb
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaddriver.judge.confidence import ERROR_PER_END, bracket, samples_needed
+from loaddriver.judge.confidence import ERROR_PER_END, arrivals, bracket, draws, samples_needed
 
 PORTIONS = st.sampled_from([0.5, 0.9, 0.99])
 ERRS = Fraction(str(ERROR_PER_END))
@@ -55,3 +56,33 @@ def test_ranks_are_in_order_around_the_quantile_whatever_the_size(
     if lower is not None and upper is not None:
         assert 1 <= lower <= samples * portion + 1
         assert samples * portion <= upper <= samples
+
+
+@given(st.lists(st.integers(0, 9)))
+def test_objects_are_as_many_draws_as_they_are_at_most(objects: list[int]) -> None:
+    """Fewer where they are unequal; one that has nearly all pods is nearly all there is."""
+    sizes = Counter(objects)
+    found = draws(objects)
+    assert found <= len(sizes)
+    if sizes:
+        assert found == len(objects) ** 2 // sum(size**2 for size in sizes.values())
+    equal = len(set(sizes.values())) == 1
+    assert (found == len(sizes)) == (equal or not sizes)
+
+
+def test_a_large_object_among_small_ones_counts_as_what_it_is() -> None:
+    """Ninety pods of one object and ten of others are little more than one draw."""
+    assert draws(["large"] * 90 + list(range(10))) == 1
+    assert draws(["a", "a", "b", "b", "c", "c"]) == 3
+    assert draws(range(400)) == 400
+
+
+def test_pods_of_an_object_that_come_later_are_a_draw_of_their_own() -> None:
+    """A churned pod, or those that scaling adds: in whatever order they are given."""
+    seconds = [("web", 0), ("web", 9), ("db", 1), ("web", 4), ("web", 20), ("web", 10)]
+    came = arrivals([(name, at * 1_000_000) for name, at in seconds])
+    assert len(set(came)) == 3
+    first, second, other, third, last, fourth = came
+    assert first == third == second == fourth
+    assert last not in (first, other)
+    assert draws(came) == 36 // (16 + 1 + 1)

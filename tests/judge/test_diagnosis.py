@@ -11,6 +11,7 @@ from judge_rig import at, facts, row, unseen
 from loaddriver.judge.diagnosis import diagnose
 from loaddriver.judge.facts import ArchetypeFacts, Shortfall
 from loaddriver.manifests import INSTANCE_TYPE_KEY, RACK_KEY
+from loaddriver.record.audit import AuditStamps
 from loaddriver.record.journal import Event, Journal
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
@@ -70,6 +71,22 @@ def test_room_in_another_gangs_rack_is_no_room() -> None:
     began = [gang("a", 1, node="n1"), gang("b", 1, node="n2", rack="r2", group="g2")]
     [said] = diagnosed(observed, *full, *began, gang("c"), gang("d", group="g2"))
     assert "1 must join their gangs in r1, with 0 free places; other racks have 3" in said
+
+
+def test_where_there_is_a_log_it_says_which_nodes_have_room() -> None:
+    """The watch missed that one node failed and that another came; the log has both."""
+    log = AuditStamps()
+    for name, rack in (("n1", "r1"), ("n2", "r2")):
+        log.nodes_created[name].append(at(1))
+        log.racks[name, at(1)], log.instance_types[name, at(1)] = rack, "m.big"
+        log.nodes_ready[name].append(at(2))
+    log.nodes_unready["n1"].append(at(9))
+    missed = replace(seen(node("n1", "m.big", "r1")), audit=log)
+    [said] = diagnosed(missed, *(gang(f"p{n}") for n in range(4)))
+    assert "ready nodes have 4 free places for them" in said
+    log.nodes_deleted["n2"].append(at(11))
+    [said] = diagnosed(missed, gang("p"))
+    assert "1 node for it joined and did not become ready" in said
 
 
 def test_a_gang_for_which_no_rack_is_large_enough() -> None:
@@ -177,6 +194,7 @@ def test_refusals_that_no_repetition_heals_come_first() -> None:
             "create pods/binding 409": 9000,
             "get leases 403": 5000,
             "patch nodes 429": 3,
+            "create pods/eviction 429": 900,  # a disruption budget at work
             "create pods 500": 2,
         },
     )

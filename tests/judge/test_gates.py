@@ -16,7 +16,7 @@ SUMMARY: dict[str, Any] = {
     "archetypes": {
         "memory-cache": {"p99": 4.0, "pods": 3},
         "tiny-stateless": {"p99": 2.0, "pods": 5},
-        "gpu-training-small": {"p99": {"atLeast": 9.5, "needs": 368}, "pods": 1},
+        "gpu-training-small": {"p99": {"atLeast": 9.5, "needs": 368, "has": 4}, "pods": 1},
     },
     "clusters": {"c1": {"backlog": {"max": 7}}, "c2": {"backlog": {"max": 12}}},
     "placement": {},
@@ -121,7 +121,8 @@ def test_one_place_that_cannot_be_read_fails_the_gate_for_all() -> None:
     result = judged("archetypes.*.p99", 100)
     assert (result.verdict, result.value) == ("fail", None)
     assert result.note == (
-        "gpu-training-small: at least 9.5 units; too few to say more, it takes 368; 1 of 3 missed"
+        "gpu-training-small: at least 9.5 units; objects count as 4 draws, too few to say more: "
+        "it takes 368; 1 of 3 missed"
     )
 
 
@@ -169,3 +170,30 @@ def test_a_ratio_needs_both_runs(
     assert result.value == value
     assert note in result.note
     assert result.passed == (value is not None)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ([2.0, 4.0], [1.0, 1.6], (1.25, 4.0)),
+        ([2.0, {"atLeast": 9.0}], [1.0, 1.6], (1.25, None)),
+        ([2.0, 4.0], [0.0, 1.6], (1.25, None)),
+        ([2.0, 4.0], [1.0, {"atLeast": 3.0}], (0.0, 4.0)),
+        ([2.0, 4.0], [None, None], None),
+    ],
+)
+def test_a_ratio_carries_what_both_runs_leave_open(
+    ours: list[Any], theirs: list[Any], expected: Any
+) -> None:
+    """The smallest and the largest quotient that both intervals allow."""
+    run = {"bindLatencySeconds": {"p50": 2.5, "p50Interval": ours}}
+    bare = {"verdict": "pass", "bindLatencySeconds": {"p50": 1.25, "p50Interval": theirs}}
+    (ratio,) = judge_gates(run, [gate("bindLatencySeconds.p50", 2, ratio_to="bare")], bare)
+    assert (ratio.value, ratio.interval) == (2.0, expected)
+    (own,) = judge_gates(run, [gate("bindLatencySeconds.p50", 3)])
+    assert own.interval == (2.0, ours[1] if isinstance(ours[1], float) else None)
+
+
+def test_what_has_no_interval_is_judged_without_one() -> None:
+    """Counts are what they are."""
+    assert judged("pods.created", 200, ">=").interval is None

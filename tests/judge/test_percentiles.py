@@ -173,8 +173,8 @@ def test_thirty_pods_have_no_p99() -> None:
     found = quantiles([float(n) for n in range(1, 31)])
     assert found.p50 == 15.0
     assert found.p50_interval == (10.0, 21.0)
-    assert found.p99 == AtLeast(28.0, needs=368)
-    assert found.p99_interval == (28.0, AtLeast(30.0, needs=368))
+    assert found.p99 == AtLeast(28.0, needs=368, has=30)
+    assert found.p99_interval == (28.0, AtLeast(30.0, needs=368, has=30))
 
 
 def test_a_quantile_beyond_the_data_is_a_bound() -> None:

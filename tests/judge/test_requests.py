@@ -23,7 +23,7 @@ def asked(
         name="request",
         uid=f"{cluster}-{created}",
         archetype="web",
-        workload="web",
+        workload=f"web-{created}",
         group="",
         step="1",
         created_micros=at(created),

@@ -10,11 +10,13 @@ from judge_rig import IN_TIME, SOUND, at, facts, gate, row, unseen
 
 from loaddriver.errors import ExitCode
 from loaddriver.judge import selfaudit
+from loaddriver.judge.again import judge_again
 from loaddriver.judge.facts import Accident
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.manifests import ARCHETYPE_LABEL, WORKLOAD_LABEL
-from loaddriver.record.audit import AuditStamps
+from loaddriver.record.audit import AuditStamps, PodCreation
+from loaddriver.record.audit_line import ObjectMetadata
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import build_rows
@@ -28,6 +30,7 @@ BOUNDED = {
     "loadLatenessP99Seconds",
     "clockStepMaxSeconds",
     "harnessCpuShare",
+    "othersCpuShare",
     "watchGaps",
     "auditLinesLost",
     "auditEventsLost",
@@ -66,6 +69,15 @@ def unlogged_pod() -> dict[str, Any]:
     return {"observed": observed}
 
 
+def unlogged_binding() -> dict[str, Any]:
+    """The log has the pod, and only the watch has seen that it was bound."""
+    labels = {WORKLOAD_LABEL: "w", ARCHETYPE_LABEL: "web"}
+    created = PodCreation(ObjectMetadata("p", "load", "a", labels), at(1), "somebody")
+    observed = logged(AuditStamps(pods={"a": created}))["observed"]
+    observed.watch.pods["a"] = PodSighting("load", "p", labels, at(1), "n1", "Running", at(2))
+    return {"observed": observed}
+
+
 def test_a_sound_harness_is_within_every_bound() -> None:
     """And every bound has its value and its reason in the summary."""
     made = summary()
@@ -99,6 +111,11 @@ def test_a_sound_harness_is_within_every_bound() -> None:
             "CPU used by the harness itself: 0.26 share of the run's CPU, at most 0.25",
         ),
         (
+            unwell(others_cpu_share=0.26),
+            "othersCpuShare",
+            "or the hypervisor): 0.26 share of this machine's CPU, at most 0.25",
+        ),
+        (
             {"observed": replace(unseen(), watch_gaps=1)},
             "watchGaps",
             "Times a watch lost its place, where the watch is the clock: 1 gap, at most 0 may be",
@@ -107,6 +124,7 @@ def test_a_sound_harness_is_within_every_bound() -> None:
         (logged(AuditStamps(nameless=1)), "auditLinesLost", "without their pod: 1 line,"),
         (logged(audit_restarts=1), "auditLinesLost", "without their pod: 1 line,"),
         (logged(audit_events_lost=3), "auditEventsLost", "the log does not have: 3 events,"),
+        (unlogged_binding(), "rowsLost", "lacks although a watch saw them: 1 pod,"),
         (unlogged_pod(), "rowsLost", "lacks although a watch saw them: 1 pod,"),
         ({"losses": LoadLosses(1, 0)}, "loadLost", "left no line or no row: 1 request,"),
         ({"losses": LoadLosses(0, 2)}, "loadLost", "left no line or no row: 2 requests,"),
@@ -130,6 +148,7 @@ def test_a_value_beyond_its_bound_voids_the_run(
         unwell(loop_stall_max_seconds=selfaudit.LOOP_STALL.most),
         unwell(clock_step_max_seconds=selfaudit.CLOCK_STEP.most),
         unwell(harness_cpu_seconds=100 * selfaudit.CPU_SHARE.most),
+        unwell(others_cpu_share=selfaudit.OTHERS_SHARE.most),
         late(maxLatenessSeconds=selfaudit.LATENESS_MAX.most),
         late(p99LatenessSeconds=selfaudit.LATENESS_P99.most),
     ],
@@ -143,6 +162,7 @@ def test_a_value_at_its_bound_is_within(at_the_bound: dict[str, Any]) -> None:
     "unmeasured",
     [
         {"self_audit": None},
+        unwell(others_cpu_share=None),
         late(p99LatenessSeconds=None),
         logged(audit_events_lost=None),
         {"losses": None},
@@ -184,3 +204,21 @@ def test_a_p99_of_too_few_requests_is_shown_and_voids_nothing() -> None:
     assert made.verdict == "pass"
     assert made.self_audit["loadLatenessP99Seconds"].value == 1.5
     assert summary(**late(**{**few, "requestsSent": 100})).verdict == "invalid"
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.05, 0), (0.06, 1), (0.25, 1)])
+def test_a_run_that_was_not_alone_says_so_although_it_is_valid(share: float, told: int) -> None:
+    """Also when it is judged again."""
+    made = summary(**unwell(others_cpu_share=share))
+    for judged in (made, judge_again(made, [gate("pods.neverBound", 0, "==")])):
+        assert judged.verdict == "pass"
+        assert sum("not the run's alone" in each for each in judged.why) == told
+    missed = judge_again(made, [gate("pods.bound", 9, ">=")])
+    assert (missed.verdict, len(missed.why)) == ("fail", 1 + told)
+
+
+def test_where_nobody_can_tell_what_others_take_the_reason_stands_instead() -> None:
+    """A machine that hides it is no reason to doubt the run."""
+    made = summary(**unwell(others_cpu_share=None, others_unknown="there is a quota"))
+    assert made.verdict == "pass"
+    assert made.self_audit["othersCpuShare"].what.endswith("not known, because there is a quota")

@@ -12,9 +12,13 @@ from judge_rig import at, facts, gate, row, summarised, unseen
 from loaddriver.errors import ExitCode
 from loaddriver.judge.again import judge_again
 from loaddriver.judge.facts import Accident
+from loaddriver.judge.percentiles import AtLeast
 from loaddriver.judge.schema import Summary
-from loaddriver.record.audit import AuditStamps
+from loaddriver.record.audit import AuditStamps, PodCreation
+from loaddriver.record.audit_line import ObjectMetadata
 from loaddriver.record.rows import PodRow
+from loaddriver.record.tally import Deaf
+from loaddriver.record.watching import PodSighting, WatchStamps
 
 HOLDS, MISSED = gate("pods.neverBound", 5), gate("pods.created", 0, "==")
 BOUND = (row("a", 1, 3), row("b", 50, 51))
@@ -101,6 +105,60 @@ def test_hops_add_up_to_the_mean_wait() -> None:
     assert list(made.hops_seconds) == ["seen", "nodeReady", "scheduled"]
     assert sum(hop.mean for hop in made.hops_seconds.values()) == 1.5
     assert made.hops_seconds["nodeReady"].pods == 1
+
+
+def test_every_bound_pod_found_room_or_waited_or_is_of_neither_known_class() -> None:
+    """Never-bound pods are in no class: nobody knows what they would have found."""
+    rows = (
+        row("a", 1, 2, found_room=True),
+        row("b", 1, 9, found_room=False),
+        row("c", 1, 8, found_room=False),
+        row("d", 1, 4),
+        row("e", 1, None),
+    )
+    placed = summary(rows).placement
+    assert {name: part.pods for name, part in placed.items()} == {
+        "foundRoom": 1,
+        "unknown": 1,
+        "waitedForNode": 2,
+    }
+    assert placed["waitedForNode"].bind_latency_seconds.max == 8.0
+    assert sum(part.bound for part in placed.values()) == summary(rows).pods.bound
+
+
+def test_how_far_the_two_clocks_disagree_is_reported() -> None:
+    """Receipt by the watch minus the log's stamp, over all creations and bindings."""
+    log, watch = AuditStamps(), WatchStamps(Deaf())
+    for number, lag in enumerate((0.25, 0.5, -0.125)):
+        uid, meta = f"u{number}", ObjectMetadata("p", "load", f"u{number}")
+        log.pods[uid] = PodCreation(meta, at(number), "somebody")
+        watch.pods[uid] = PodSighting("load", "p", {}, at(number + lag))
+    seen = replace(unseen(), audit=log, watch=watch, audit_events_lost=0)
+    clock = summarised(facts(), [seen], BOUND, [HOLDS]).audit.clock
+    assert (clock.samples, clock.median_seconds, clock.p99_seconds) == (3, 0.25, 0.5)
+    assert clock.min_seconds == -0.125
+
+
+def test_pods_of_one_object_are_one_draw_everywhere() -> None:
+    """Four hundred pods of two Deployments know neither a p99 nor a median, in any slice; those of
+    four hundred know both.
+    """
+
+    def run(objects: int) -> Summary:
+        return summary(
+            tuple(
+                row(str(n), 1, 2 + n / 100, workload=f"w{n % objects}", found_room=True)
+                for n in range(400)
+            )
+        )
+
+    few, many = run(2), run(400)
+    for made, number in ((few, AtLeast), (many, float)):
+        for part in (made, made.ramp, *made.placement.values(), *made.archetypes.values()):
+            assert isinstance(part.bind_latency_seconds.p50, number)
+            assert isinstance(part.bind_latency_seconds.p99, number)
+        assert isinstance(made.hops_seconds["scheduled"].p99, number)
+    assert few.why[0].endswith("half of them within at least 0 s and the slowest within 4.99 s.")
 
 
 def test_bands_show_where_typical_and_slow_pods_spent_their_time() -> None:

@@ -13,7 +13,15 @@ from loaddriver.profile import Profile, load_profile
 PROFILES = Path(__file__).parents[2] / "profiles"
 SHIPPED = ("smoke", "dev-50", "dev-500")
 # Each gates one behaviour; like those above, they run on two cores.
-SPECIAL = ("cr-50", "gang-frag-50", "knee-50", "reclaim-50", "oscillation-50", "scarcity-50")
+SPECIAL = (
+    "cr-50",
+    "gang-frag-50",
+    "knee-50",
+    "reclaim-50",
+    "oscillation-50",
+    "preemption-50",
+    "scarcity-50",
+)
 
 
 def shipped(name: str, *overrides: str, seed: int | None = None) -> Profile:

@@ -25,7 +25,8 @@ class ApiServer:
     create with status 500 has done its work all the same. `stall_seconds` delays
     every create, as a busy API server does. `reject` refuses every token, and
     `garbled` lists cannot be read. `deleted`
-    are pods with their UIDs, `removed` other objects with how what they own goes.
+    are pods with their UIDs, `removed` other objects with how what they own goes. `callers` are
+    the connections over which requests came.
     """
 
     token: str
@@ -38,9 +39,12 @@ class ApiServer:
     removed: list[tuple[str, str]] = field(default_factory=list)
     scaled: dict[str, int] = field(default_factory=dict)
     pods_per_workload: int = 3
+    callers: set[str] = field(default_factory=set)
 
     async def answer(self, request: web.Request) -> web.Response:
         """Any request."""
+        assert request.transport is not None
+        self.callers.add(str(request.transport.get_extra_info("peername")))
         if self.reject or request.headers.get("Authorization") != f"Bearer {self.token}":
             return web.json_response({"reason": "Unauthorized"}, status=401)
         if request.method == "POST":

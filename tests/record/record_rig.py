@@ -11,6 +11,7 @@ import msgspec
 from loaddriver.manifests import (
     ARCHETYPE_LABEL,
     GROUP_LABEL,
+    INSTANCE_TYPE_KEY,
     RACK_KEY,
     STEP_LABEL,
     WORKLOAD_LABEL,
@@ -85,9 +86,10 @@ def bound(uid: str, name: str, seconds: float, user: str = SCHEDULER, node: str 
     return line("create pods/binding", name, seconds, uid=uid, user=user, request=request)
 
 
-def joined(name: str, seconds: float, rack: str = "r1") -> bytes:
-    """The line of a Node's creation."""
-    metadata = {"name": name, "uid": f"uid-{name}", "labels": {RACK_KEY: rack}}
+def joined(name: str, seconds: float, rack: str = "r1", kind: str = "") -> bytes:
+    """The line of a Node's creation; `kind` is its instance type."""
+    marks = {RACK_KEY: rack, INSTANCE_TYPE_KEY: kind}
+    metadata = {"name": name, "uid": f"uid-{name}", "labels": marks}
     return line("create nodes", name, seconds, body={"kind": "Node", "metadata": metadata})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 from record_rig import at
 
 from loaddriver.record.journal import Acquisition, count_machines, read_journals
@@ -67,11 +68,14 @@ def test_what_another_cluster_chose_a_machine_for_is_not_this_ones(tmp_path: Pat
     assert journal.acquisition("m1", "c2", 0, at(5)) == Acquisition(at(3), at(4))
 
 
-def test_a_machine_taken_from_another_was_chosen_when_that_was_decided(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["Reclaim", "Preempt"])
+def test_a_machine_taken_from_another_was_chosen_when_that_was_decided(
+    tmp_path: Path, kind: str
+) -> None:
     """The drain of the one who had it is part of the wait of the one who gets it."""
     events = [
         *TWO_LIVES[:6],
-        entry(50, "decided", kind="Reclaim", claimant="c2"),
+        entry(50, "decided", kind=kind, claimant="c2"),
         entry(51, "state", state="DRAINING"),
         entry(58, "state", state="IDLE", cluster=""),
         entry(59, "decided", kind="Bootstrap", cluster="c2", claimant="c2"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from record_rig import at, bound, created, line, observations
 
 from loaddriver.load_files import Result
-from loaddriver.plan_records import ChurnEvent, CreateEvent, DeleteEvent, Event
+from loaddriver.plan_records import ChurnEvent, CreateEvent, DeleteEvent, Event, ScaleEvent
 from loaddriver.record.audit_line import LOAD_DRIVER
 from loaddriver.record.losses import LoadLosses, load_losses
 from loaddriver.record.recorder import Observations
@@ -31,7 +31,10 @@ WITHDRAW = DeleteEvent(
 NAMESPACE = CreateEvent(
     id="e", cluster=0, step=0, offset_seconds=0, path="/api/v1/namespaces", name="load", body=BODY
 )
-EVENTS: list[Event] = [NAMESPACE, CREATE, CHURN, ASK, WITHDRAW]
+SCALE = ScaleEvent(
+    id="f", cluster=0, step=2, offset_seconds=0, path=f"{DEPLOYMENTS}/web", name="web", replicas=3
+)
+EVENTS: list[Event] = [NAMESPACE, CREATE, CHURN, ASK, WITHDRAW, SCALE]
 LOG = [
     line("create deployments", "web", 1, user=LOAD_DRIVER),
     created("u1", "web-x", 2),
@@ -52,6 +55,7 @@ LOG = [
         },
     ),
     line("delete capacityrequests", "cr", 9, user=LOAD_DRIVER, code=200),
+    line("patch deployments/scale", "web", 5, user=LOAD_DRIVER, code=200),
 ]
 
 
@@ -79,6 +83,7 @@ RESULTS = [
     result("b", "web-x", 200),
     result("c", "cr"),
     result("d", "cr", 200),
+    result("f", "web", 200),
 ]
 
 
@@ -88,11 +93,13 @@ def losses(observed: Observations, results: list[Result] = RESULTS) -> LoadLosse
 
 
 def test_a_whole_log_keeps_every_promise() -> None:
-    """Workloads, churned pods, the load's own requests: each has its line and its row."""
+    """Workloads, their scaling, churned pods, the load's own requests: each has its line, and its
+    row where one follows from it.
+    """
     assert losses(observations(LOG)) == LoadLosses(0, 0)
 
 
-@given(st.sets(st.sampled_from([0, 3, 4, 5])))
+@given(st.sets(st.sampled_from([0, 3, 4, 5, 6])))
 def test_every_line_of_the_load_that_is_missing_is_noticed(gone: set[int]) -> None:
     """Any of its writes: the driver has the server's word that they happened."""
     kept = [each for number, each in enumerate(LOG) if number not in gone]

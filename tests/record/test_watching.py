@@ -76,6 +76,6 @@ def test_the_loads_own_requests_are_counted_as_pods_are() -> None:
     stamps.take_requests(Changed(request("r2", "b"), False), at(4))
     stamps.take_requests(Listed([request("r1", "a", "Acknowledged")]), at(5))
     assert (tally.created_total, tally.bound_total, tally.backlog) == (2, 1, 0)
-    assert tally.waits(at(9), step="1").bound == (2.0,)
+    assert list(tally.waits(at(9), step="1").bound) == [2.0]
     assert stamps.requests["r2"].deleted_micros == at(5)
     assert stamps.requests["r0"].deleted_micros == at(5)

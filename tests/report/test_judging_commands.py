@@ -100,7 +100,10 @@ def test_limits_are_set_from_finished_runs_without_starting_any(
     time, nobody, ratio = load_gates(there / "dev-50" / "expect.yaml")
     p50 = run.summary.bind_latency_seconds.p50
     assert isinstance(p50, float)
-    assert 1.25 * p50 <= time.limit < 1.25 * p50 + 1
+    furthest = run.summary.bind_latency_seconds.p50_interval[1]
+    assert isinstance(furthest, float)
+    least = max(1.25 * p50, furthest)
+    assert least <= time.limit < 1.1 * least + 0.1
     assert "in 3 runs, seeds 11-13" in time.origin
     assert (nobody.limit, nobody.origin) == (0, "There is room for everybody.")
     assert (ratio.limit, ratio.ratio_to) == (1.3, "bare")

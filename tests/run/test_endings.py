@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from run_rig import summary
 
 from bigfleet.api.kube.client import ApiError
+from loaddriver.__main__ import main
 from loaddriver.commands.advice import ADVICE
 from loaddriver.commands.running import conclude_all
 from loaddriver.errors import ExitCode, LoadProcessError, ProfileError
@@ -120,7 +122,64 @@ def test_a_run_of_several_parts_ends_as_the_gravest_of_them(
 ) -> None:
     own, *others = (summary(exit_code=code) for code in codes)
     beside = tuple((each, tmp_path / "bare") for each in others)
-    assert conclude_all(Outcome(own, tmp_path, beside, unfinished)) is expected
+    outcome = Outcome(own, tmp_path, beside, unfinished, interrupted=bool(unfinished))
+    assert conclude_all(outcome) is expected
     said = capsys.readouterr().err
     assert said.count("report.html") == len(codes)
     assert unfinished in said
+
+
+def test_an_interruption_after_all_was_measured_leaves_the_verdict_and_ends_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever pressed Ctrl-C wants no further run of a loop; what was measured is whole."""
+    outcome = Outcome(summary(), tmp_path, interrupted=True)
+    assert conclude_all(outcome) is ExitCode.INTERRUPTED
+    said = capsys.readouterr().err
+    assert "PASS smoke-1" in said
+    assert "the report is whole" in said
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 5, 6, 130])
+def test_the_command_ends_with_the_runs_exit_code_and_says_what_to_do(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    code: int,
+) -> None:
+    run = Outcome(summary(exit_code=code), tmp_path)
+    monkeypatch.setattr("loaddriver.__main__.run_once", lambda _options: run)
+    assert main(["run", "smoke"]) == code
+    advice = ADVICE[ExitCode(code)].format(folder=tmp_path)
+    assert (advice or "PASS") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ProfileError(["a: is wrong"]), 2, "a: is wrong"),
+        (SubstrateError("etcd did not start"), 6, "etcd did not start"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), 6, "/x: Permission denied"),
+        (KeyboardInterrupt(), 130, "nothing is left to clean up"),
+        (ZeroDivisionError("division"), 1, "please report it with"),
+    ],
+)
+def test_what_ends_a_command_before_there_is_a_run_has_its_code_and_no_traceback(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    said: str,
+) -> None:
+    def fail(_options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("loaddriver.__main__.run_once", fail)
+    assert main(["run", "smoke"]) == code
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "Traceback" not in shown
+    reports = [path.read_text() for path in tmp_path.glob("loaddriver-bug-*.txt")]
+    assert [("ZeroDivisionError" in text) for text in reports] == [True] * (code == 1)

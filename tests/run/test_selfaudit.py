@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import psutil
 import pytest
@@ -23,6 +24,7 @@ from loaddriver.run.selfaudit import (
     own_tree_cpu_seconds,
     tree_cpu_seconds,
 )
+from loaddriver.run.strangers import Machine, others_share, why_unknown
 
 _SCRIPT = """
 import sys, time
@@ -167,3 +169,50 @@ def test_the_machine_as_a_whole_used_at_least_what_we_used() -> None:
     before = machine_cpu_seconds()
     burn(0.3)
     assert machine_cpu_seconds() - before >= 0.2
+
+
+def test_what_a_stranger_takes_is_neither_the_runs_nor_idle(burner: Burner) -> None:
+    """A process that is none of the run's, on a machine that has all cores to use."""
+    auditor = SelfAuditor(time.process_time)
+    auditor.begin(burner.pid)
+    began = time.monotonic()
+    burner.burn(1.0)
+    least = 0.9 / ((time.monotonic() - began) * psutil.cpu_count())
+    seen = auditor.end()
+    assert seen is not None
+    assert seen.others_cpu_share is not None
+    assert least <= seen.others_cpu_share <= 1
+
+
+def test_a_machine_that_hides_what_others_take_is_not_guessed_at(burner: Burner) -> None:
+    auditor = SelfAuditor(own_tree_cpu_seconds, "it is hidden")
+    auditor.begin(burner.pid)
+    seen = auditor.end()
+    assert seen is not None
+    assert (seen.others_cpu_share, seen.others_unknown) == (None, "it is hidden")
+
+
+@pytest.mark.parametrize(("own", "share"), [(1.0, 0.25), (0.0, 0.5), (2.0, 0.0), (3.0, 0.0)])
+def test_the_share_of_others_is_of_all_that_the_machine_has(own: float, share: float) -> None:
+    """Our own time is none of theirs, however the two clocks round."""
+    assert others_share(Machine(10.0, 20.0), Machine(12.0, 24.0), own) == share
+    assert others_share(Machine(10.0, 20.0), Machine(10.0, 20.0), own) is None
+
+
+@pytest.mark.parametrize(
+    ("files", "limited"),
+    [
+        ({"v2": "max 100000\n"}, False),
+        ({"v2": "400000 100000\n"}, True),
+        ({"v1": "-1\n"}, False),
+        ({"v1": "200000\n"}, True),
+        ({}, False),
+    ],
+)
+def test_a_quota_of_cpu_time_is_recognised(
+    tmp_path: Path, files: dict[str, str], limited: bool
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    said = why_unknown([tmp_path / "v2", tmp_path / "v1"])
+    assert bool(said) == limited

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bigfleet.api.identity import Name
 from loaddriver.substrates.base import RoleSpec
 from loaddriver.substrates.kind.layout import Layout
 from loaddriver.substrates.kind.manifests import COMPONENT_ANNOTATION
@@ -26,13 +27,14 @@ def shard() -> RoleSpec:
             "shard",
             *("--listen", "{listen}", "--observe", "{observe}", "--provider", "{provider/listen}"),
             *("--state", "{state}", "--inventory", "{inventory}", "--journal", "{journal}"),
-            *("--host-kubeconfigs", "{hosts}"),
+            *("--host-kubeconfigs", "{hosts}", "--identity", "{identity}"),
         ],
         ports=("listen", "observe"),
         observe_port="observe",
         inputs={"inventory": Path("/anywhere/inventory.jsonl")},
         kubeconfigs={"hosts": "fake-host"},
         outputs={"journal": "machines.jsonl"},
+        speaks_as=Name("shard", "shard-0"),
     )
 
 

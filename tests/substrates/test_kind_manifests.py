@@ -101,7 +101,7 @@ def test_arguments_name_what_the_pod_sees_and_nothing_of_this_machine() -> None:
         "shard --listen 0.0.0.0:8080 --observe 0.0.0.0:8081 "
         "--provider provider.bigfleet-system.svc.cluster.local:8080 --state /state "
         "--inventory /inputs/inventory --journal /outputs/machines.jsonl --host-kubeconfigs "
-        "/access/hosts"
+        "/access/hosts --identity /access/identity"
     )
     assert operator_workload().environment == {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
 

@@ -22,7 +22,6 @@ from truth_rig import (
     WatchedTruth,
     add_hopeless_pods,
     found_room,
-    interval,
     median_hop,
     slower_machines,
     waited_for_node,
@@ -31,7 +30,8 @@ from truth_rig import (
 
 from controlplane.request import Binaries
 from loaddriver.errors import ExitCode
-from loaddriver.judge.percentiles import AtLeast, Quantile, least
+from loaddriver.judge.latency import waits
+from loaddriver.judge.percentiles import AtLeast, Interval, Quantile, estimate, least
 from loaddriver.judge.sections import (
     hops_section,
     nodes_section,
@@ -156,6 +156,11 @@ def test_pods_that_never_bind_make_the_result_worse(hopeless: Truth) -> None:
         values = [size(getattr(step, quantile)) for step in steps]
         assert values == sorted(values), quantile
     assert isinstance(steps[-1].p99, AtLeast)
+    guesses = [
+        estimate(*waits([*others, *never[:count]]), 0.99) or 0.0 for count in range(HOPELESS + 1)
+    ]
+    assert guesses == sorted(guesses)
+    assert guesses[-1] > guesses[0]
     assert hopeless.whole.bind_latency_seconds == steps[-1]
 
 
@@ -210,16 +215,32 @@ def test_a_starved_driver_voids_its_run(start: Callable[..., Truth]) -> None:
     assert any("late" in sentence for sentence in run.whole.why), run.whole.why
 
 
-@pytest.mark.parametrize("portion", [0.5, 0.99])
-@pytest.mark.parametrize("of", [found_room, waited_for_node])
-def test_two_runs_of_one_build_agree(
-    plain: Truth, again: Truth, of: Callable[[Sequence[PodRow]], list[PodRow]], portion: float
-) -> None:
-    """Same build, profile and seed: the plan is the same to the byte, and so are median and p99 of
-    the waits, as far as either run can know them.
+@pytest.mark.parametrize("placed", ["foundRoom", "waitedForNode"])
+def test_two_runs_of_one_build_agree(plain: Truth, again: Truth, placed: str) -> None:
+    """Same build, profile and seed: the plan is the same to the byte, and the waits are, as far as
+    either run says that it knows them: the intervals of the median meet, and what one run takes for
+    its p99 is not below what the other says it is at least.
     """
     assert {plain.whole.verdict, again.whole.verdict} == {"pass"}
     plans = [(run.folder / "plan.jsonl").read_bytes() for run in (plain, again)]
     assert plans[0] == plans[1]
-    (low, high), (other_low, other_high) = (interval(of(r.rows), portion) for r in (plain, again))
+    one, other = (run.whole.placement[placed].bind_latency_seconds for run in (plain, again))
+    (low, high), (other_low, other_high) = (closed(each.p50_interval) for each in (one, other))
     assert max(low, other_low) <= min(high, other_high), ((low, high), (other_low, other_high))
+    for told, run in ((one, again), (other, plain)):
+        found = estimate(placement_waits(run, placed), (), 0.99)
+        assert (least(told.p99_interval[0]) or 0.0) <= (found or 0.0)
+
+
+def closed(interval: Interval) -> tuple[float, float]:
+    """Both ends: an interval that is open says too little to be agreed with."""
+    low, high = interval
+    assert isinstance(low, float)
+    assert isinstance(high, float)
+    return low, high
+
+
+def placement_waits(run: Truth, placed: str) -> list[float]:
+    """The waits of the pods that were placed so."""
+    of = {"foundRoom": found_room, "waitedForNode": waited_for_node}[placed]
+    return [row.waited_seconds for row in of(run.rows)]

@@ -7,14 +7,12 @@ import random
 import signal
 import statistics
 import time
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import numpy as np
 from scaletest import ROOT, Scaletest
 
 from bigfleet.api.kube.client import KubeClient
@@ -31,7 +29,6 @@ CLUSTER = "c1"
 _RUN_SECONDS = 400.0
 _TURN_SECONDS = 900.0
 _LOOK_SECONDS = 0.1
-_DRAWS = 2000
 BINDING_DELAY_SECONDS = 3.0
 CREATE_DELAY_SECONDS, CONFIGURE_DELAY_SECONDS = 6.0, 9.0
 # What the profile has without them.
@@ -223,26 +220,3 @@ def _hopeless_pod(number: int) -> dict[str, Any]:
         "containers": [{"name": "app", "image": "fake"}],
     }
     return {"metadata": {"name": f"hopeless-{number}", "labels": labels}, "spec": spec}
-
-
-def interval(rows: Sequence[PodRow], portion: float) -> tuple[float, float]:
-    """The 95 % interval of a quantile of the waits, in seconds.
-
-    The pods of one object come together and often wait for one machine together, so what they say
-    is not independent: objects are drawn anew, each with all its pods, not single pods.
-    """
-    waits: defaultdict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        waits[row.workload].append(row.waited_seconds)
-    batches = [np.array(batch) for batch in waits.values()]
-    draw = np.random.default_rng(1)
-    drawn = [
-        np.quantile(
-            np.concatenate([batches[i] for i in draw.integers(len(batches), size=len(batches))]),
-            portion,
-            method="inverted_cdf",
-        )
-        for _ in range(_DRAWS)
-    ]
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return float(low), float(high)

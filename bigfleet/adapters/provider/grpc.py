@@ -10,6 +10,8 @@ import grpc
 import grpc.aio
 
 from bigfleet.api import codec, transport
+from bigfleet.api.identity import Identity
+from bigfleet.api.refusals import explained
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
 from bigfleet.model.errors import (
@@ -25,6 +27,7 @@ from bigfleet.ports.provider import Fence, Listing, Operation
 
 CALL_SECONDS = 30.0
 LIST_SECONDS = 120.0
+_ROLE = "provider"
 # Decoding some thousand machines takes as long as a session may be kept waiting.
 _RECORDS_AT_ONCE = 2000
 
@@ -34,9 +37,9 @@ _Answer = TypeVar("_Answer")
 class GrpcProvider:
     """The provider at `address` (host:port); connects when first called, and again by itself."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._channel = transport.channel(address)
+    def __init__(self, address: str, identity: Identity | None = None) -> None:
+        self._address, self._identity = address, identity
+        self._channel = transport.channel(address, identity, _ROLE)
         self._stub = CapacityProviderStub(self._channel)
 
     async def create(self, machine_id: str, fence: Fence) -> Operation:
@@ -113,11 +116,14 @@ class GrpcProvider:
         try:
             return await call
         except grpc.aio.AioRpcError as error:
-            raise _meaning(error, self._address, machine_id, event) from None
+            said = await explained(error, self._address, self._identity, _ROLE)
+            raise _meaning(
+                error, f"provider at {self._address}: {said}", machine_id, event
+            ) from None
 
 
 def _meaning(
-    error: grpc.aio.AioRpcError, address: str, machine_id: str, event: str
+    error: grpc.aio.AioRpcError, unavailable: str, machine_id: str, event: str
 ) -> BigFleetError:
     code, details = error.code(), error.details() or "no reason given"
     if code is grpc.StatusCode.FAILED_PRECONDITION:
@@ -130,7 +136,7 @@ def _meaning(
         return InvalidInput(
             f"machine {machine_id}", event, f"was refused by the provider: {details}"
         )
-    return Unavailable(f"provider at {address}: {code.name}: {details}")
+    return Unavailable(unavailable)
 
 
 def _operation(ack: wire.TransitionAck) -> Operation:

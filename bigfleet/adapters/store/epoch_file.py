@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+from bigfleet.adapters.store.replacing import replace_durably
 from bigfleet.model.errors import BigFleetError
 
 
@@ -46,15 +46,4 @@ class EpochFile:
         return int(text)
 
     def _write(self, epoch: int) -> None:
-        fresh = self._path.with_suffix(".new")
-        with fresh.open("wb") as file:
-            file.write(b"%d\n" % epoch)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
-        # The rename itself is durable only once the directory is.
-        directory = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        replace_durably(self._path, b"%d\n" % epoch)

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import aiohttp
 import msgspec
@@ -30,6 +30,8 @@ _SLACK_SECONDS = 30
 _HEALTHY_SECONDS = 1.0
 _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.05, 5.0
 _PAGE = 2000
+# After so much at once there is more to come: a watch that waits then is one that the server cuts.
+_PLENTY_BYTES = 1 << 16
 
 T = TypeVar("T")
 
@@ -46,13 +48,21 @@ class _List(msgspec.Struct, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
 
-class _Event(msgspec.Struct):
+class _Raw(msgspec.Struct):
     type: str
     object: msgspec.Raw
 
 
 class _Versioned(msgspec.Struct):
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+
+
+class _VersionedEvent(msgspec.Struct):
+    object: _Versioned
+
+
+_VERSIONS = msgspec.json.Decoder(_VersionedEvent)
+_CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
 
 class _Status(msgspec.Struct):
@@ -105,6 +115,7 @@ class Watch(Generic[T]):
     stats: WatchStats = field(default_factory=WatchStats)
     gather_seconds: float = 0.0
     _resume_from: str = field(default="", init=False)
+    _last_line: bytes = field(default=b"", init=False)
 
     async def follow(self) -> AsyncGenerator[Listed[T] | Changed[T], None]:
         """Listed, then Changed for ever; after a gap that cannot be resumed, Listed again.
@@ -120,7 +131,9 @@ class Watch(Generic[T]):
                 async with aclosing(self._watch()) as changes:
                     async for change in changes:
                         yield change
+                self._note_place()
             except (ApiError, *NO_ANSWER, msgspec.MsgspecError) as error:
+                self._note_place()
                 self._interrupted(error)
             self.stats.resumed += 1
             if self._progressed(before, since):
@@ -169,22 +182,46 @@ class Watch(Generic[T]):
             "resourceVersion": self._resume_from,
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
-        decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(self.kind)
-        events = msgspec.json.Decoder(_Event)
-        versions = msgspec.json.Decoder(_Versioned)
+        changes: msgspec.json.Decoder[Any] = msgspec.json.Decoder(event_of(self.kind))
         deadline_seconds = _WATCH_SECONDS + _SLACK_SECONDS
         response = await self.client.open(self.path, query, deadline_seconds)
         async with response, aclosing(_lines(response, self.gather_seconds)) as lines:
             async for line in lines:
-                event = events.decode(line)
-                if event.type == "ERROR":
-                    said = msgspec.json.decode(event.object, type=_Status)
-                    raise ApiError(f"watch {self.path}", said.code, said.reason, said.message)
-                if event.type != "BOOKMARK":
+                if (event := self._change(line, changes)) is not None:
                     self.stats.events += 1
-                    yield Changed(decoder.decode(event.object), event.type == "DELETED")
+                    yield Changed(event.object, event.type == "DELETED")
                 # Only now: what the receiver has not taken must be sent again after a cut.
-                self._resume_from = versions.decode(event.object).metadata.resource_version
+                self._last_line = line
+
+    def _change(self, line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+        """The change, or None for a bookmark. ApiError for what the server says of itself.
+
+        Only objects are decoded in one pass; what is no object of that kind is looked at again.
+        """
+        try:
+            event = decoder.decode(line)
+        except msgspec.ValidationError:
+            if msgspec.json.decode(line, type=_Raw).type in _CHANGES:
+                raise
+        else:
+            if event.type in _CHANGES:
+                return event
+        other = msgspec.json.decode(line, type=_Raw)
+        if other.type == "ERROR":
+            said = msgspec.json.decode(other.object, type=_Status)
+            raise ApiError(f"watch {self.path}", said.code, said.reason, said.message)
+        return None
+
+    def _note_place(self) -> None:
+        """Only when a watch has ended: of thousands of events the last one's version is enough."""
+        if self._last_line:
+            self._resume_from = _VERSIONS.decode(self._last_line).object.metadata.resource_version
+            self._last_line = b""
+
+
+def event_of(kind: type[T]) -> type[Any]:
+    """The type of a watch's line about an object of that kind."""
+    return msgspec.defstruct("Event", [("type", str), ("object", kind)])
 
 
 async def _lines(
@@ -197,7 +234,7 @@ async def _lines(
         for line in whole:
             if line:
                 yield line
-        if gather_seconds:
+        if gather_seconds and len(chunk) < _PLENTY_BYTES:
             await _gather(response, gather_seconds)
 
 

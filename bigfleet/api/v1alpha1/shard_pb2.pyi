@@ -29,6 +29,7 @@ class OperatorMessage(_message.Message):
     ROLLUP_FIELD_NUMBER: _builtins.int
     BOOTSTRAP_RESPONSE_FIELD_NUMBER: _builtins.int
     RECLAIM_ACK_FIELD_NUMBER: _builtins.int
+    ROLLUP_TOO_LARGE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -37,6 +38,8 @@ class OperatorMessage(_message.Message):
     def bootstrap_response(self) -> Global___BootstrapBlobResponse: ...
     @_builtins.property
     def reclaim_ack(self) -> Global___ReclaimAck: ...
+    @_builtins.property
+    def rollup_too_large(self) -> Global___RollUpTooLarge: ...
     def __init__(
         self,
         *,
@@ -44,16 +47,44 @@ class OperatorMessage(_message.Message):
         rollup: _capacity_pb2.ClusterCapacityNeeds | None = ...,
         bootstrap_response: Global___BootstrapBlobResponse | None = ...,
         reclaim_ack: Global___ReclaimAck | None = ...,
+        rollup_too_large: Global___RollUpTooLarge | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "hello", b"hello", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "hello", b"hello", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup", "rollup_too_large", b"rollup_too_large"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "hello", b"hello", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "hello", b"hello", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup", "rollup_too_large", b"rollup_too_large"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "rollup", "bootstrap_response", "reclaim_ack"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "rollup", "bootstrap_response", "reclaim_ack", "rollup_too_large"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___OperatorMessage: _TypeAlias = OperatorMessage  # noqa: Y015
+
+@_typing.final
+class RollUpTooLarge(_message.Message):
+    """Instead of a roll-up that no message can hold; the last good one stays in force."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIMESTAMP_UNIX_NANOS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    MOST_BYTES_FIELD_NUMBER: _builtins.int
+    timestamp_unix_nanos: _builtins.int
+    bytes: _builtins.int
+    most_bytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        timestamp_unix_nanos: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        most_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "most_bytes", b"most_bytes", "timestamp_unix_nanos", b"timestamp_unix_nanos"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RollUpTooLarge: _TypeAlias = RollUpTooLarge  # noqa: Y015
 
 @_typing.final
 class ShardMessage(_message.Message):

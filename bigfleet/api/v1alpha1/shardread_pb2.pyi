@@ -428,12 +428,15 @@ class MachineView(_message.Message):
     EVICTED_FOR_FIELD_NUMBER: _builtins.int
     UNUSED_SINCE_UNIX_NANOS_FIELD_NUMBER: _builtins.int
     STORY_FIELD_NUMBER: _builtins.int
+    NOT_MINE_FIELD_NUMBER: _builtins.int
     order: _builtins.str
     """The order under way: Bootstrap, Provision, Preempt, Reclaim or Delete."""
     evicting: _builtins.bool
     """Whether its Node is being emptied, and for which need."""
     unused_since_unix_nanos: _builtins.int
     """Since when it has been idle, or at work with nobody counting it; 0 where neither."""
+    not_mine: _builtins.str
+    """Why this shard does not decide about the machine; empty when it does."""
     @_builtins.property
     def machine(self) -> _provider_pb2.Machine:
         """Without its shard_metadata."""
@@ -461,10 +464,11 @@ class MachineView(_message.Message):
         evicted_for: Global___NeedReference | None = ...,
         unused_since_unix_nanos: _builtins.int = ...,
         story: _abc.Iterable[Global___StoryLine] | None = ...,
+        not_mine: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counted_by", b"counted_by", "evicted_for", b"evicted_for", "machine", b"machine", "meant_for", b"meant_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "machine", b"machine", "meant_for", b"meant_for", "order", b"order", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

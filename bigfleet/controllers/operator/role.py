@@ -6,10 +6,11 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bigfleet.api.identity import Identity
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import (
     BootstrapRequest,
@@ -37,14 +38,15 @@ _READ_AGAIN_SECONDS = 1.0
 class Settings:
     """Without a `kubeconfig` the operator serves the cluster that its own pod runs in.
 
-    `shard_address` is host:port. `api_server_for_machines` and `ca_pem_for_machines` are what a
-    joining machine is given; None means what the operator itself uses. A roll-up is sent
-    `debounce_seconds` after a change and at the latest every `rollup_seconds`. At most
-    `acknowledge_per_second` requests are told that they are known; 0 tells none.
+    `shard_addresses` are host:port each; one shard that answers is enough.
+    `api_server_for_machines` and `ca_pem_for_machines` are what a joining machine is given; None
+    means what the operator itself uses. A roll-up is sent `debounce_seconds` after a change and at
+    the latest every `rollup_seconds`. At most `acknowledge_per_second` requests are told that they
+    are known; 0 tells none. Without an `identity` it dials plaintext.
     """
 
     cluster_id: str
-    shard_address: str
+    shard_addresses: Sequence[str]
     kubeconfig: Path | None
     observe_port: int
     observe_host: str = "127.0.0.1"
@@ -53,6 +55,7 @@ class Settings:
     rollup_seconds: float = 10.0
     debounce_seconds: float = 0.2
     acknowledge_per_second: float = 50.0
+    identity: Identity | None = None
 
 
 class Operator:
@@ -82,7 +85,13 @@ class Operator:
         )
         self._reclaims = Reclaims(client, time.time)
         self._hints = Hints(client)
-        self._dialer = Dialer(settings.shard_address, settings.cluster_id, self, random.random)
+        self._dialer = Dialer(
+            settings.shard_addresses,
+            settings.cluster_id,
+            self,
+            random.random,
+            identity=settings.identity,
+        )
         self._orders = asyncio.Semaphore(_CONCURRENT_ORDERS)
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from bigfleet.api.transport import MOST_ROLLUP_BYTES
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement
 from bigfleet.controllers.operator.ledger import Ledger
@@ -20,6 +21,8 @@ class Shard(Protocol):
     """Whoever takes roll-ups."""
 
     async def deliver(self, rollup: ClusterCapacityNeeds) -> Acknowledgement: ...
+
+    def regret(self, timestamp_unix_nanos: int, size: int, most: int) -> None: ...
 
 
 class Rollups:
@@ -62,8 +65,12 @@ class Rollups:
         rollup = self.build()
         built = time.perf_counter()
         metrics.operator_rollup_seconds.labels("build").observe(built - started)
-        metrics.operator_rollup_bytes.set(rollup.ByteSize())
+        size = rollup.ByteSize()
+        metrics.operator_rollup_bytes.set(size)
         metrics.operator_rollup_needs.set(len(rollup.needs))
+        if size > MOST_ROLLUP_BYTES:
+            self._keep_back(shard, rollup.timestamp_unix_nanos, size)
+            return
         answer = await shard.deliver(rollup)
         metrics.operator_rollup_seconds.labels("send").observe(time.perf_counter() - built)
         if answer.rejected:
@@ -71,6 +78,18 @@ class Rollups:
             _LOG.error("roll-up refused, the last good one stays in force: %s", answer.rejected)
         else:
             self._accepted(version)
+
+    @staticmethod
+    def _keep_back(shard: Shard, timestamp_unix_nanos: int, size: int) -> None:
+        """Sent, it would end the session, and each new one again."""
+        metrics.operator_rollups_rejected.inc()
+        _LOG.error(
+            "roll-up not sent, the last good one stays in force: it takes %d bytes, and a message "
+            "holds %d; aggregate requests: fewer co-location groups, fewer distinct profiles",
+            size,
+            MOST_ROLLUP_BYTES,
+        )
+        shard.regret(timestamp_unix_nanos, size, MOST_ROLLUP_BYTES)
 
     def build(self) -> ClusterCapacityNeeds:
         """The demand as it is now, under a timestamp later than every one before."""

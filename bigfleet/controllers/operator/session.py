@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 import grpc.aio
 
 from bigfleet.api import transport
+from bigfleet.api.identity import Identity
+from bigfleet.api.refusals import explained
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import (
     Acknowledgement,
     Hello,
     OperatorMessage,
+    Redirect,
+    RollUpTooLarge,
     ShardMessage,
 )
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
@@ -24,6 +28,7 @@ from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 PROTOCOL_VERSION = "v1alpha1"
+_ROLE = "shard"
 _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.5, 30.0
 _ANSWER_SECONDS = 30.0
 
@@ -49,11 +54,18 @@ class Session:
         hello = Hello(cluster_id=cluster_id, protocol_version=PROTOCOL_VERSION)
         return await self._ask(OperatorMessage(hello=hello), cluster_id)
 
+    def regret(self, timestamp_unix_nanos: int, size: int, most: int) -> None:
+        """Tell the shard of a roll-up that is too large to be sent; its answer is not awaited."""
+        told = RollUpTooLarge(
+            timestamp_unix_nanos=timestamp_unix_nanos, bytes=size, most_bytes=most
+        )
+        self.send(OperatorMessage(rollup_too_large=told))
+
     def answer(self, acknowledgement: Acknowledgement) -> None:
         """Hand an acknowledgement to whoever waits for it."""
         waiting = self._answers.get(acknowledgement.echo)
         if waiting is None or waiting.done():
-            _LOG.warning("nobody waits for the acknowledgement of %s", acknowledgement.echo)
+            _LOG.info("nobody waits for the acknowledgement of %s", acknowledgement.echo)
         else:
             waiting.set_result(acknowledgement)
 
@@ -86,21 +98,35 @@ class Duties(Protocol):
     async def send_rollups(self, session: Session) -> None: ...
 
 
+class _Redirected(Exception):
+    def __init__(self, to: Redirect) -> None:
+        super().__init__(f"shard {to.shard_id} at {to.address} serves this cluster")
+        self.address = to.address
+
+
 class Dialer:
-    """Keeps one session open. `random` gives numbers in [0, 1), to spread reconnections."""
+    """Keeps one session open with whichever shard serves the cluster.
+
+    Any of `addresses` may name another shard, which is dialled at once. After a failure the next
+    address is tried, the last one that served among them. `random` gives numbers in [0, 1), to
+    spread reconnections.
+    """
 
     def __init__(
         self,
-        address: str,
+        addresses: Sequence[str],
         cluster_id: str,
         duties: Duties,
         random: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        identity: Identity | None = None,
     ) -> None:
-        self._address, self._cluster_id, self._duties = address, cluster_id, duties
+        self._addresses, self._cluster_id, self._duties = list(addresses), cluster_id, duties
+        self._identity = identity
         self._random, self._sleep = random, sleep
         self._problem = "not dialled yet"
         self._failures = 0
+        self._address, self._served_at = self._addresses[0], ""
 
     def not_ready(self) -> str:
         """Why there is no session; "" while there is one."""
@@ -110,21 +136,46 @@ class Dialer:
         """Dial, serve, and dial again until cancelled."""
         while True:
             try:
-                await self._one_session()
+                await self._follow()
                 self._problem = "the shard ended it"
             except grpc.aio.AioRpcError as error:
-                self._problem = f"{error.code().name}: {error.details()}"
-            except Unavailable as error:
+                self._problem = await explained(error, self._address, self._identity, _ROLE)
+            except (Unavailable, _Redirected) as error:
                 self._problem = str(error)
-            delay = backoff_seconds(self._failures, self._random())
+            delay = backoff_seconds(self._failures // len(self._known()), self._random())
             self._failures += 1
             _LOG.warning("%s; dialling again in %.1f s", self.not_ready(), delay)
+            self._address = self._after(self._address)
             await self._sleep(delay)
             metrics.operator_reconnects.inc()
 
+    async def _follow(self) -> None:
+        """One session, with the shard that another one names if it does not serve us itself.
+
+        A second redirect in a row is a failure: shards that disagree must not be dialled in a loop.
+        """
+        try:
+            await self._one_session()
+        except _Redirected as redirected:
+            metrics.operator_redirects.inc()
+            _LOG.info("%s", redirected)
+            self._address = redirected.address
+            await self._one_session()
+
+    def _known(self) -> list[str]:
+        """All addresses worth dialling."""
+        others = [self._served_at] if self._served_at not in ("", *self._addresses) else []
+        return [*self._addresses, *others]
+
+    def _after(self, address: str) -> str:
+        """Who is dialled after `address` failed; a stranger to whom we were sent is not kept."""
+        known = self._known()
+        place = known.index(address) + 1 if address in known else 0
+        return known[place % len(known)]
+
     async def _one_session(self) -> None:
         # A channel each: an old one would add its own waiting to ours.
-        async with transport.channel(self._address) as channel:
+        async with transport.channel(self._address, self._identity, _ROLE) as channel:
             session = Session()
             call = ShardStub(channel).Session(session.messages())
             try:
@@ -135,6 +186,7 @@ class Dialer:
     async def _speak(self, session: Session) -> None:
         await session.greet(self._cluster_id)
         self._problem, self._failures = "", 0
+        self._served_at = self._address
         _LOG.info("session with the shard at %s is open", self._address)
         await self._duties.send_rollups(session)
 
@@ -144,6 +196,8 @@ class Dialer:
         async for message in call:
             if message.HasField("ack"):
                 session.answer(message.ack)
+            elif message.HasField("redirect"):
+                raise _Redirected(message.redirect)
             else:
                 self._duties.handle(message, session)
 

@@ -15,6 +15,7 @@ from bigfleet.federation.members.objects import (
     WorkloadName,
 )
 from bigfleet.federation.objects import Metadata
+from bigfleet.observe import metrics
 
 _KINDS = {kind.lower(): kind for kind in MEMBER_PLURALS}
 
@@ -51,12 +52,14 @@ class MemberState:
         """It answers and everything has been listed."""
         self.reachable = self.was_seen = self.judged = True
         self.why_not = ""
+        metrics.federation_reachable.labels(self.name).set(1)
         self.listeners.reach()
 
     def lost(self, why: str) -> None:
         """It does not answer."""
         news = self.reachable or not self.judged
         self.reachable, self.judged, self.why_not = False, True, why
+        metrics.federation_reachable.labels(self.name).set(0)
         if news:
             self.listeners.reach()
 

@@ -10,12 +10,12 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from bigfleet.model.errors import IllegalTransition
+from bigfleet.model.errors import Fenced, IllegalTransition, InvalidInput
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState
-from bigfleet.observe.metrics import provider_machines, provider_transitions
+from bigfleet.observe.metrics import provider_fenced, provider_machines, provider_transitions
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.host import Boot, Host, HostFailure
 from bigfleet.ports.provider import Fence
@@ -42,19 +42,20 @@ class Machinery:
         for state in MachineState:
             self._show(state)
 
-    def obey(self, machine_id: str, fence: Fence, order: Order) -> Record:
-        """The record with `order` under way or already carried out.
+    def obey(self, machine_id: str, fence: Fence, read_order: Callable[[], Order]) -> Record:
+        """The record with the order that is read under way or already carried out.
 
-        UnknownObject, Fenced and IllegalTransition in this order of precedence; the fencing mark
-        advances even when the order is illegal.
+        UnknownObject, Fenced, then InvalidInput from reading and IllegalTransition, in this order
+        of precedence; the fencing mark advances even with the latter two.
         """
         before = self.store.get(machine_id)
-        fencing.check(fence, machine_id, self.store.fence_mark(fence.shard_id, machine_id))
+        self._check_fence(fence, machine_id)
         try:
+            order = read_order()
             after = lifecycle.accept(
                 before, order, self._clock.unix_seconds(), self._latency_seconds(before, order)
             )
-        except IllegalTransition:
+        except (InvalidInput, IllegalTransition):
             self.store.save(None, fence, machine_id)
             raise
         if after is before:
@@ -63,6 +64,14 @@ class Machinery:
         self._change(before, after, order.event, fence)
         self._begin(after)
         return self.store.get(machine_id)
+
+    def _check_fence(self, fence: Fence, machine_id: str) -> None:
+        try:
+            fencing.check(fence, machine_id, self.store.fence_mark(fence.shard_id, machine_id))
+        except Fenced as error:
+            provider_fenced.inc()
+            _log.critical("incident: an order of a replaced shard", extra={"why": str(error)})
+            raise
 
     def _latency_seconds(self, record: Record, order: Order) -> float:
         latency = self._settings.latencies.of(order.event)

@@ -72,14 +72,11 @@ async def serving(settings: Settings, host: Host) -> AsyncIterator[Serving]:
         closing.callback(store.close)
         machinery = Machinery(settings, store, host, SystemClock())
         closing.push_async_callback(machinery.close)
-        server = transport.server()
+        server = transport.server(settings.identity)
         servicer = ProviderServicer(machinery, settings.provider_name)
         add_CapacityProviderServicer_to_server(servicer, server)
         address = f"{settings.listen_host}:{settings.listen_port}"
-        try:
-            port = server.add_insecure_port(address)
-        except RuntimeError:
-            raise Unavailable(f"provider: cannot listen on {address}") from None
+        port = transport.listen(server, address, settings.identity)
         machinery.resume()
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)

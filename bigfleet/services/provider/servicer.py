@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NoReturn
 
 import grpc
@@ -85,8 +86,8 @@ class ProviderServicer(CapacityProviderServicer):
 
     async def _obey(self, request: handlers.Mutation, context: Context) -> wire.TransitionAck:
         try:
-            fence, order = handlers.fence_of(request), handlers.order_of(request)
-            record = self._machinery.obey(request.machine_id, fence, order)
+            fence, read_order = handlers.fence_of(request), partial(handlers.order_of, request)
+            record = self._machinery.obey(request.machine_id, fence, read_order)
         except BigFleetError as error:
             await _refuse(context, error)
         return wire.TransitionAck(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import NormalDist
 
+from bigfleet.api.identity import Identity
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import MachineEvent
 
@@ -67,7 +68,7 @@ class Settings:
     machines without any cluster. A machine whose Node is not Ready `boot_timeout_seconds` after its
     boot began has failed. Spot machines are taken back at their own hourly probability, where
     `spot_market_hours_per_second` hours of market pass in a second (0: never). `provider_name` is
-    the first part of every Node's providerID.
+    the first part of every Node's providerID. Without an `identity` it serves plaintext.
     """
 
     listen_port: int
@@ -82,6 +83,7 @@ class Settings:
     seed: int = 0
     spot_market_hours_per_second: float = 0.0
     provider_name: str = "kwok"
+    identity: Identity | None = None
 
     def __post_init__(self) -> None:
         """InvalidInput for values with which no provider can work."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from bigfleet.engine.decision import ActionKind
 from bigfleet.model.errors import BigFleetError, Fenced
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
@@ -45,6 +46,8 @@ class Actuation:
         self._done = done
         self._doubt = doubt
         self._queue: asyncio.Queue[Order] = asyncio.Queue(2 * concurrency)
+        for kind in ActionKind:  # so that one that never happens reads 0, not as absent
+            metrics.shard_actions.labels(kind.value)
 
     def offer(self, order: Order) -> bool:
         """Put `order` under way; False when the queue is full, its machine busy, or after Fenced.
@@ -91,7 +94,10 @@ class Actuation:
         except (BigFleetError, TimeoutError) as error:
             outcome, why = outcome_of(error), str(error)
             if isinstance(error, Fenced):
-                self._stop_ordering(why)
+                metrics.shard_incidents.labels("fenced-by-provider").inc()
+                self.stop_ordering(
+                    f"fenced: another shard of this name is alive with a newer epoch ({why})"
+                )
         except Exception as error:  # noqa: BLE001  a bug in one order must not end its worker
             _log.exception("order failed", extra={"machine": order.machine_id})
             outcome, why = Outcome.FAILED, str(error)
@@ -108,10 +114,8 @@ class Actuation:
         note = f"{outcome.value}: {why}" if why else outcome.value
         self._journal.note_order("order-failed", order, note=note)
 
-    def _stop_ordering(self, why: str) -> None:
+    def stop_ordering(self, why: str) -> None:
+        """Give no more orders in this life; the first reason is kept."""
         if not self.fenced:
-            self.fenced = (
-                f"fenced: another shard of this name is alive with a newer epoch ({why}); "
-                "this one gives no more orders and should be stopped"
-            )
-            _log.critical(self.fenced)
+            self.fenced = f"{why}; this one gives no more orders and should be stopped"
+            _log.critical("incident: %s", self.fenced)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 from bigfleet.engine.decide import decide
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.provider import CapacityProvider
 from bigfleet.ports.store import EvictionStore
 from bigfleet.services.shard import updates
 from bigfleet.services.shard.actuation import Actuation
+from bigfleet.services.shard.coordination.estate import Estate
+from bigfleet.services.shard.coordination.parts import Coordination, Ties, coordinate
+from bigfleet.services.shard.coordination.reporter import Reporter
 from bigfleet.services.shard.cycle import Cycle
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.execution import Execution
@@ -26,6 +31,7 @@ from bigfleet.services.shard.reconciler import Reconciler
 from bigfleet.services.shard.rollups import RollUps
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
+from bigfleet.services.shard.territory import Territory
 
 
 @dataclass(frozen=True)
@@ -39,10 +45,13 @@ class Shard:
     cycle: Cycle
     actuation: Actuation
     machines: MachineInspection
+    coordination: Coordination | None = None
 
     async def run(self) -> None:
         """Decide and act until cancelled."""
         async with asyncio.TaskGroup() as parts:
+            if self.coordination is not None:
+                parts.create_task(self.coordination.link.run())
             parts.create_task(self.cycle.run())
             parts.create_task(self.actuation.run())
 
@@ -54,12 +63,14 @@ def assemble(
     journal: Journal,
     epoch: int,
     evicting: EvictionStore,
+    ties: Ties | None = None,
 ) -> Shard:
-    """All parts of a shard that is in its `epoch`."""
+    """All parts of a shard that is in its `epoch`; without `ties` everything is its own."""
     woken = asyncio.Event()
     clusters: Interned[str] = Interned()
     orders, evictions = Orders(), Evictions(evicting)
-    inventory = Inventory(clusters, evictions.need_of)
+    estate = Estate(ties.holdings) if ties else None
+    inventory = Inventory(clusters, evictions.need_of, Territory(estate))
     needs, hints = NeedsTable(clusters), Hints()
     rollups = RollUps(needs, journal, clock, woken.set)
     sessions = _sessions(epoch, rollups, needs, hints, inventory)
@@ -83,9 +94,16 @@ def assemble(
         journal=journal,
         evictions=evictions,
         woken=woken,
+        slices=lambda: estate.held.slices if estate else {},
     )
     machines = MachineInspection(inventory, orders, evictions, journal)
-    return Shard(epoch, sessions, inventory, needs, cycle, actuation, machines)
+    coordination = None
+    if ties and estate:
+        reporter = Reporter(settings, epoch, clock, estate, inventory, cycle)
+        coordination = coordinate(ties, reporter, actuation, sessions, orders)
+        link = coordination.link
+        sessions.term = lambda: link.term
+    return Shard(epoch, sessions, inventory, needs, cycle, actuation, machines, coordination)
 
 
 def _sessions(
@@ -95,9 +113,10 @@ def _sessions(
         needs.forget_held(cluster)
         hints.forget(cluster)
 
-    return Sessions(
-        epoch, rollups.take, lambda cluster: updates.of_cluster(inventory, cluster), over
-    )
+    def replay(cluster: str) -> Iterator[ShardMessage]:
+        return updates.of_cluster(inventory, cluster)
+
+    return Sessions(epoch, rollups.take, rollups.miss, replay, over)
 
 
 def _actuation(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Bytes, Flags, Floats, Ints
@@ -44,6 +46,10 @@ class Columns:
         for name, initial in _INITIAL.items():
             added = np.full(count, initial, initial.dtype)
             setattr(self, name, np.concatenate([getattr(self, name), added]))
+
+    def copies(self, rows: Ints | slice) -> dict[str, Any]:
+        """Of `rows`, what a Fleet takes over as it is, by the name that it has there."""
+        return {name: getattr(self, name)[rows].copy() for name in _INITIAL if name != "need"}
 
     def keep(self, rows: Flags) -> None:
         """Drop the rows that are False."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,10 +12,11 @@ from functools import partial
 from bigfleet.engine.carry import Carry
 from bigfleet.engine.decision import Action, ActionKind
 from bigfleet.engine.reporting import PATIENCE_CYCLES
-from bigfleet.engine.snapshot import NONE
+from bigfleet.engine.snapshot import NONE, Flags, Fleet
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
+from bigfleet.ports.holdings import QuotaKey
 from bigfleet.services.shard.actuation import Actuation
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.execution import Outcome
@@ -24,6 +25,7 @@ from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.needs import NeedsTable
 from bigfleet.services.shard.orders import Order, Orders
+from bigfleet.services.shard.quotas import Quotas
 from bigfleet.services.shard.reconciler import Reconciler
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
@@ -47,7 +49,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True, eq=False)
 class Cycle:
-    """Decides anew every `settings.cycle_seconds`, and soon after `woken` is set.
+    """Decides anew every `settings.cycle_seconds`, and soon after `woken` is set. `slices` say how
+    much may be bought where.
 
     `latest` is the last decision with what it was made from, None before the first; `count` is how
     many there have been.
@@ -67,6 +70,7 @@ class Cycle:
     evictions: Evictions
     woken: asyncio.Event
     offload: Offload = asyncio.to_thread
+    slices: Callable[[], Mapping[QuotaKey, int]] = dict
     latest: Thought | None = field(default=None, init=False)
     count: int = field(default=0, init=False)
     _started_seconds: float | None = field(default=None, init=False)
@@ -135,7 +139,7 @@ class Cycle:
         decision, keys = thought.decision, thought.keys
         self.inventory.note_claims(decision.claimed_by, thought.demand, keys, now_seconds)
         with _phase("enqueue"):
-            for action in decision.actions:
+            for action in self._affordable(thought):
                 self._enqueue(self._order(action, thought))
         with _phase("hints"):
             self._publish_hints(view)
@@ -147,7 +151,14 @@ class Cycle:
         unattended = [*self.evictions.unattended(self.inventory, self.orders, now_seconds)]
         for order in unattended:
             self._enqueue(order)
-        fleet, wants = self.inventory.snapshot([*unattended, *self.orders])
+        slices, provider = self.slices(), self.inventory.provider_name
+
+        def unaffordable(fleet: Fleet) -> Flags:
+            return Quotas(fleet, provider, slices).exhausted()
+
+        fleet, wants = self.inventory.snapshot(
+            [*unattended, *self.orders], unaffordable if slices else None
+        )
         heard = set(self.sessions.clusters())
         unheard = (number for number, name in enumerate(fleet.clusters) if name not in heard)
         asked = replace(self.needs.demand(), unreachable=frozenset(unheard))
@@ -159,6 +170,13 @@ class Cycle:
             metrics.shard_rollups.labels("released").inc()
             _log.info("held roll-up taken: nobody contradicted it", extra={"cluster": cluster})
             self.journal.note("rollup-released", cluster=cluster)
+
+    def _affordable(self, thought: Thought) -> Iterable[Action]:
+        slices, actions = self.slices(), thought.decision.actions
+        if not slices:
+            return actions
+        provider = self.inventory.provider_name
+        return Quotas(thought.view.fleet, provider, slices).within(actions)
 
     def _order(self, action: Action, thought: Thought) -> Order:
         fleet, demand, is_wanted = thought.fleet, thought.demand, action.need != NONE
@@ -179,6 +197,9 @@ class Cycle:
         """An order that needs an absent operator would only take another's place in the queue."""
         if self.settings.actuation_paused:
             metrics.shard_actions_suppressed.labels(order.kind.value).inc()
+        elif not self.inventory.is_mine(order.machine_id):
+            # It went to another shard while the decision was under way.
+            metrics.shard_actions_dropped.inc()
         elif order.kind in _BY_OPERATOR and self.sessions.of(order.cluster) is None:
             outcome = Outcome.NO_SESSION.value
             metrics.shard_action_outcomes.labels(order.kind.value, outcome).inc()

@@ -163,8 +163,12 @@ class Execution:
         return Outcome.DONE
 
     def _is_overtaken(self, order: Order) -> bool:
-        state = self.inventory.state(order.machine_id)
-        return not self.orders.is_current(order) or state not in order.starts_from
+        """Also when the machine meanwhile serves another cluster, be it another shard's."""
+        known = self.inventory.view(order.machine_id)
+        if known is None or known.state not in order.starts_from:
+            return True
+        left = known.cluster not in ("", order.cluster) and order.kind is not ActionKind.DELETE
+        return left or not self.orders.is_current(order)
 
     def _note(self, order: Order, event: str, note: str = "") -> None:
         self.journal.note_order(event, order, note=note)

@@ -51,11 +51,18 @@ def _hints(
     fleet: Fleet, demand: Demand, listening: Collection[str]
 ) -> dict[tuple[str, str], _Hint]:
     supply = _Supply(fleet)
+    listens = [name in listening for name in fleet.clusters]
+    alike: dict[tuple[str, frozenset[tuple[str, int]]], _Hint] = {}
     hints: dict[tuple[str, str], _Hint] = {}
-    for need, number in zip(demand.needs, demand.cluster, strict=True):
+    for need, number in zip(demand.needs, demand.cluster.tolist(), strict=True):
         key = fleet.clusters[number], need.profile.fingerprint
-        if key[0] in listening and key not in hints:
-            hints[key] = supply.hint(need)
+        if listens[number] and key not in hints:
+            # A thousand clusters ask for the same few kinds of machines.
+            kind = key[1], frozenset(need.min_unit.items())
+            hint = alike.get(kind)
+            if hint is None:
+                hint = alike[kind] = supply.hint(need)
+            hints[key] = hint
     return hints
 
 

@@ -33,10 +33,9 @@ class Identities:
         """For each row, its id's place among all ids in ascending order."""
         return self._ranks
 
-    @property
-    def raw(self) -> Sequence[bytes]:
-        """All ids by row; rows that come or go later do not change it."""
-        return self._ids  # type: ignore[return-value]  # an array is a sequence of its entries
+    def raw_of(self, rows: Ints | slice) -> Sequence[bytes]:
+        """The ids in `rows`; rows that come or go later do not change them."""
+        return self._ids[rows]  # type: ignore[return-value]  # an array is a sequence of its entries
 
     def id(self, row: int) -> str:
         """The id in `row`."""

@@ -2,51 +2,55 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, Ints
-from bigfleet.model import penalty
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints
+from bigfleet.model.domain import Domain, domain_of
 from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import NeedKey
-from bigfleet.services.shard.assignment import from_metadata, worth
+from bigfleet.services.shard import claims, overlay, purpose
+from bigfleet.services.shard.claims import ALL, Rows
 from bigfleet.services.shard.columns import Columns
 from bigfleet.services.shard.identities import Identities
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.kinds import Kind, kind_of
 from bigfleet.services.shard.orders import Order
+from bigfleet.services.shard.territory import Territory
 from bigfleet.services.shard.views import MachineView, Transition
 from bigfleet.services.shard.wants import Wants
 
-_S = MachineState
-_AT_WORK = (_S.CONFIGURING, _S.CONFIGURED)
-# What is on its way to a need, or serves one, stays that need's when nobody counts it for a moment.
-_PURPOSEFUL = (_S.CREATING, *_AT_WORK)
-# On the way from here to a state without work a machine stays promised to the need it is for.
-_PROMISED = (_S.SPECULATIVE, _S.CREATING, _S.DRAINING)
+# To evict pods from a machine that another shard then gets would help nobody here.
+_NEVER_A_VICTIM = 2**31 - 1
 
 
 class Inventory:
     """Mirror of the provider's machines. `clusters` is shared with the needs table.
 
     `provider_name` is what their provider calls itself. `drained_for` tells for which need a
-    machine is being drained, None for nobody.
+    machine is being drained, None for nobody. `territory` says which machines are this shard's;
+    decisions see only those.
     """
 
     def __init__(
         self,
         clusters: Interned[str],
         drained_for: Callable[[str], NeedKey | None] = lambda _: None,
+        territory: Territory | None = None,
     ) -> None:
         self.provider_name = ""
         self._clusters = clusters
         self._drained_for = drained_for
+        self._territory = territory or Territory()
+        self._rows: Rows = ALL
         self._ids = Identities()
         self._columns = Columns()
         self._kinds: Interned[Kind] = Interned()
         self._flavours: list[Flavour] = []
+        self._domains: list[Domain] = []
         self._needs: Interned[NeedKey] = Interned()
         self._last_errors: dict[str, str] = {}
 
@@ -59,14 +63,15 @@ class Inventory:
         return None if row == NONE else MachineState(self._columns.state[row])
 
     def count_by_state(self) -> dict[MachineState, int]:
-        """Machines in each state, those without any included."""
-        counts = np.bincount(self._columns.state, minlength=max(MachineState) + 1)
+        """This shard's machines in each state, those without any included."""
+        states = self._columns.state[self.mine()]
+        counts = np.bincount(states, minlength=max(MachineState) + 1)
         return {state: int(counts[state]) for state in MachineState}
 
     @property
     def ids(self) -> Sequence[bytes]:
-        """The machines' ids by row, safe from later changes."""
-        return self._ids.raw
+        """The machines' ids by row of the latest snapshot, safe from later changes."""
+        return self._ids.raw_of(self._rows)
 
     def bound_to(self, cluster: str) -> list[MachineView]:
         """The machines that the provider says belong to `cluster`."""
@@ -103,16 +108,14 @@ class Inventory:
         kept = np.zeros(len(self), np.bool_)
         rows = self._ids.rows(list(ids))
         kept[rows[rows != NONE]] = True
-        gone = [self._view(int(row)) for row in np.flatnonzero(~kept)]
+        gone = [(self._view(int(row)), self._row_is_mine(row)) for row in np.flatnonzero(~kept)]
         if gone:
             self._ids.keep(kept)
             self._columns.keep(kept)
-        for machine in gone:
+        for machine, _ in gone:
             self._last_errors.pop(machine.id, None)
-        return [
-            Transition(m.id, m.state, None, m.cluster, "", "the provider no longer has it")
-            for m in gone
-        ]
+        why = "the provider no longer has it"
+        return [Transition(m.id, m.state, None, m.cluster, "", why, own) for m, own in gone]
 
     def attribute(self, order: Order) -> None:
         """Remember which need a machine is created for."""
@@ -124,34 +127,39 @@ class Inventory:
         """Forget kinds and needs that no machine has any more."""
         self._columns.flavour = self._kinds.keep(self._columns.flavour)
         self._flavours = [kind.flavour for kind in self._kinds.values]
+        self._domains = [domain_of(flavour.labels) for flavour in self._flavours]
         self._columns.need = self._needs.keep(self._columns.need)
 
-    def snapshot(self, orders: Iterable[Order]) -> tuple[Fleet, Wants]:
-        """The fleet as a decision should see it, safe from later changes.
+    def snapshot(
+        self, orders: Iterable[Order], hidden: Callable[[Fleet], Flags] | None = None
+    ) -> tuple[Fleet, Wants]:
+        """This shard's machines as a decision should see them, safe from later changes.
 
         Each order under way shows as the state it leads to, unless its machine has moved on. Which
         need wants which machine is told apart, because the needs' own order is not known here.
+        `hidden` picks from what that gives the machines that are not to be seen.
         """
         columns = self._columns
+        rows = self._rows = ALL if self._territory.is_everything else _numbers(self.mine())
         fleet = Fleet(
             flavours=tuple(self._flavours),
             clusters=(),
-            flavour=columns.flavour.copy(),
-            state=columns.state.copy(),
-            cluster=columns.cluster.copy(),
-            wanted_by=np.full(len(columns.state), NONE, np.int32),
-            priority=columns.priority.copy(),
-            interruption_bucket=columns.interruption_bucket.copy(),
-            reclamation_bucket=columns.reclamation_bucket.copy(),
-            unused_since_seconds=columns.unused_since_seconds.copy(),
-            tie_break=self._ids.ranks,
+            wanted_by=np.full(len(columns.state[rows]), NONE, np.int32),
+            tie_break=self._ids.ranks[rows],
+            **columns.copies(rows),
         )
-        wanted = columns.need.copy()
-        for row, order in self._under_way(orders):
-            if fleet.state[row] in order.starts_from:
-                _overlay(fleet, row, order, self._cluster_number(order.cluster))
-                wanted[row] = NONE if order.need_key is None else self._needs.number(order.need_key)
+        guests = self._territory.guests(columns, self._domains, self._clusters.values)[rows]
+        fleet.priority[guests] = _NEVER_A_VICTIM
+        wanted = columns.need[rows].copy()
+        for place, order in self._under_way(orders):
+            if fleet.state[place] in order.starts_from:
+                overlay.show(fleet, place, order, self._cluster_number(order.cluster))
+                key = order.need_key
+                wanted[place] = NONE if key is None else self._needs.number(key)
         fleet = replace(fleet, clusters=tuple(self._clusters.values))
+        if hidden is not None and (gone := hidden(fleet)).any():
+            fleet, wanted = fleet.of_rows(~gone), wanted[~gone]
+            self._rows = np.arange(len(self), dtype=np.int32)[rows][~gone]
         return fleet, Wants(wanted, tuple(self._needs.values))
 
     def note_claims(
@@ -160,42 +168,54 @@ class Inventory:
         """Remember which need counts each machine, so that the next decision counts it likewise,
         and since when nobody counts it.
 
-        `claimed_by` indexes `keys` and `demand` for each row, in the order of the latest snapshot.
-        A machine at work that nobody counts stays its former need's; any other is nobody's then.
+        `claimed_by` indexes `keys` and `demand` for each row of the latest snapshot.
         """
-        columns = self._columns
-        counted = claimed_by != NONE
-        claims = np.unique(claimed_by[counted])
-        numbers = np.array([self._needs.number(keys[claim]) for claim in claims], np.int32)
-        columns.need[~counted & ~np.isin(columns.state, _PURPOSEFUL)] = NONE
-        columns.need[counted] = numbers[np.searchsorted(claims, claimed_by[counted])]
-        at_work = columns.state == MachineState.CONFIGURED
-        columns.unused_since_seconds[at_work & counted] = np.nan
-        newly_unused = at_work & ~counted & np.isnan(columns.unused_since_seconds)
-        columns.unused_since_seconds[newly_unused] = now_seconds
-        self._take_worth(claimed_by, demand)
+        columns, rows = self._columns, self._rows
+        claims.note(columns, rows, self._needs, claimed_by, keys)
+        claims.time_disuse(columns, rows, claimed_by, now_seconds)
+        claims.take_worth(columns, rows, claimed_by, demand)
 
-    def _take_worth(self, claimed_by: Ints, demand: Demand) -> None:
-        """A machine at work is worth what the need that it serves now is worth."""
-        columns = self._columns
-        rows = np.flatnonzero((columns.state == MachineState.CONFIGURED) & (claimed_by != NONE))
-        rows = rows[demand.cluster[claimed_by[rows]] == columns.cluster[rows]]
-        claims, place = np.unique(claimed_by[rows], return_inverse=True)
-        worths = np.array([worth(demand.needs[claim]) for claim in claims], np.int64).reshape(-1, 3)
-        columns.priority[rows] = worths[place, 0]
-        columns.interruption_bucket[rows] = worths[place, 1]
-        columns.reclamation_bucket[rows] = worths[place, 2]
+    def mine(self) -> Flags:
+        """For each row whether this shard decides about it."""
+        return self._territory.mine(self._columns, self._domains, self._clusters.values)
+
+    def is_mine(self, machine_id: str) -> bool:
+        """Whether this shard decides about the machine; False for an unknown one."""
+        row = self._ids.row(machine_id)
+        return row != NONE and self._columns.state[row] != 0 and self._row_is_mine(row)
+
+    def domain(self, machine_id: str) -> Domain | None:
+        """Where a machine stands; None for an unknown one."""
+        row = self._ids.row(machine_id)
+        known = row != NONE and self._columns.state[row]
+        return self._domains[self._columns.flavour[row]] if known else None
+
+    def seen_domains(self) -> Counter[Domain]:
+        """Machines in each domain, others' included."""
+        told = self._columns.flavour[self._columns.state != 0]
+        counts = np.bincount(told, minlength=len(self._domains)).tolist()
+        seen: Counter[Domain] = Counter()
+        for domain, count in zip(self._domains, counts, strict=True):
+            seen[domain] += count
+        return seen
 
     def _under_way(self, orders: Iterable[Order]) -> Iterator[tuple[int, Order]]:
-        under_way = list(orders)
-        rows = self._ids.rows([order.machine_id for order in under_way])
-        for row, order in zip(rows.tolist(), under_way, strict=True):
-            if row != NONE:
-                yield row, order
+        """Each order with the place of its machine in the latest snapshot."""
+        under_way, rows = list(orders), self._rows
+        found = self._ids.rows([order.machine_id for order in under_way])
+        for row, order in zip(found.tolist(), under_way, strict=True):
+            if isinstance(rows, slice):
+                place, there = row, row != NONE
+            else:
+                place = int(np.searchsorted(rows, row))
+                there = place < len(rows) and rows[place] == row
+            if there:
+                yield place, order
 
     def _adopt(self, row: int, machine: Machine, now_seconds: float) -> Transition | None:
         columns = self._columns
         before, former = int(columns.state[row]), self._cluster_name(row)
+        was_mine = before != 0 and self._row_is_mine(row)
         columns.flavour[row] = self._flavour(machine)
         columns.state[row] = machine.state
         columns.cluster[row] = self._cluster_number(machine.cluster)
@@ -203,7 +223,9 @@ class Inventory:
         if before == machine.state and former == machine.cluster:
             return None
         strayed = before in BOUND and machine.state in BOUND and former != machine.cluster
-        self._remember_purpose(row, machine, 0 if strayed else before)
+        purpose.remember(
+            columns, row, machine, 0 if strayed else before, self._needs, self._drained_for
+        )
         # After a restart nobody knows how long a machine has been idle: its hold begins anew.
         idle = machine.state is MachineState.IDLE
         columns.unused_since_seconds[row] = now_seconds if idle else np.nan
@@ -214,6 +236,7 @@ class Inventory:
             former,
             machine.cluster,
             machine.last_error,
+            was_mine or self._row_is_mine(row),
         )
 
     def _remember_error(self, machine: Machine) -> None:
@@ -222,35 +245,16 @@ class Inventory:
         else:
             self._last_errors.pop(machine.id, None)
 
-    def _remember_purpose(self, row: int, machine: Machine, before: int) -> None:
-        """Whom a machine is for now that it is in another state, and what it is worth.
-
-        A drained machine keeps its worth, and whom it was drained for; a given-back one forgets.
-        """
-        columns, state = self._columns, machine.state
-        made = from_metadata(machine.cluster, machine.shard_metadata)
-        if state is MachineState.DRAINING:
-            wanted = self._drained_for(machine.id)
-            columns.need[row] = NONE if wanted is None else self._needs.number(wanted)
-        elif state in _AT_WORK and made is not None and before not in _AT_WORK:
-            columns.need[row] = self._needs.number(made.need)
-        elif state not in _AT_WORK and before not in _PROMISED:
-            columns.need[row] = NONE
-        if state in BOUND and made is not None and before not in BOUND:
-            self._set_worth(row, made.priority, made.interruption_bucket, made.reclamation_bucket)
-        elif state is MachineState.SPECULATIVE:
-            self._set_worth(row, 0, penalty.ZERO, penalty.ZERO)
-
-    def _set_worth(self, row: int, priority: int, interruption: int, reclamation: int) -> None:
-        self._columns.priority[row] = priority
-        self._columns.interruption_bucket[row] = interruption
-        self._columns.reclamation_bucket[row] = reclamation
-
     def _flavour(self, machine: Machine) -> int:
         number = self._kinds.number(kind_of(machine))
         if number == len(self._flavours):
             self._flavours.append(self._kinds[number].flavour)
+            self._domains.append(domain_of(self._flavours[number].labels))
         return number
+
+    def _row_is_mine(self, row: int) -> bool:
+        domain = self._domains[self._columns.flavour[row]]
+        return self._territory.has(domain, self._cluster_name(row))
 
     def _cluster_number(self, name: str) -> int:
         return self._clusters.number(name) if name else NONE
@@ -271,11 +275,5 @@ class Inventory:
         )
 
 
-def _overlay(fleet: Fleet, row: int, order: Order, cluster: int) -> None:
-    fleet.state[row] = order.leads_to
-    if order.need is not None and order.leads_to is MachineState.CONFIGURING:
-        fleet.cluster[row] = cluster
-        priority, interruption_bucket, reclamation_bucket = worth(order.need)
-        fleet.priority[row] = priority
-        fleet.interruption_bucket[row] = interruption_bucket
-        fleet.reclamation_bucket[row] = reclamation_bucket
+def _numbers(rows: Flags) -> Ints:
+    return np.flatnonzero(rows).astype(np.int32)

@@ -9,6 +9,7 @@ from typing import IO
 import msgspec
 
 from bigfleet.model.errors import BigFleetError
+from bigfleet.model.machine import MachineState
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.orders import Order
 
@@ -21,6 +22,7 @@ class Journal:
     A line speaks of an order by its machine and by `decided`, the Unix time of its decision: a
     machine has at most one order at a time, so both together name one choice for good. `cluster` is
     where the machine goes, or is taken from, and `claimant` the one whose need it is chosen for.
+    `grace` are the seconds that the pods of a machine that is taken have to leave.
     `begin` adds to every later line which shard and which of its lives it comes from.
     """
 
@@ -55,6 +57,7 @@ class Journal:
             need=need.fingerprint if need else None,
             group=need.group if need else None,
             decided=order.decided_seconds,
+            grace=order.grace_seconds if order.leads_to is MachineState.DRAINING else None,
             **fields,
         )
 

@@ -48,10 +48,18 @@ class MachineInspection:
             evicting=eviction is not None,
             evicted_for=emptied_for and _reference(emptied_for, thought),
             story=[_line(told) for told in self.journal.story(machine_id)],
+            not_mine=self._not_mine(known),
         )
         if thought is not None:
             _tell_decision(view, machine_id, thought)
         return view
+
+    def _not_mine(self, known: MachineView) -> str:
+        if self.inventory.is_mine(known.id):
+            return ""
+        if known.cluster:
+            return f"it is bound to cluster {known.cluster}, which another shard serves"
+        return f"its domain is {self.inventory.domain(known.id)}, which this shard does not own"
 
 
 def _tell_decision(view: wire.MachineView, machine_id: str, thought: Thought) -> None:

@@ -36,6 +36,7 @@ class NeedsTable:
     """Needs by cluster, profile and group, in the order in which they are served.
 
     A need that stays keeps the time of its arrival. `clusters` is shared with the inventory.
+    `version` is another number after every change.
     """
 
     def __init__(self, clusters: Interned[str]) -> None:
@@ -47,6 +48,7 @@ class NeedsTable:
         self._added: list[_Row] = []
         self._reported: set[int] = set()
         self._demand: Demand | None = None
+        self.version = 0
 
     def cluster_name(self, number: int) -> str:
         """The cluster that a Demand calls by `number`."""
@@ -102,21 +104,31 @@ class NeedsTable:
         number = self._clusters.number(cluster)
         if number not in self._reported:
             self._reported.add(number)
-            self._demand = None
+            self._changed()
 
     def _take_over(
         self, cluster: str, fresh: dict[tuple[str, str], tuple[bytes, Need]], now_seconds: float
     ) -> None:
         rows = self._rows.setdefault(cluster, {})
-        for key in rows.keys() - fresh.keys():
+        gone = rows.keys() - fresh.keys()
+        for key in gone:
             rows.pop(key).in_force = False
+        changed = len(gone)
         for key, (wire_bytes, need) in fresh.items():
             row = rows.get(key)
             if row is None:
                 rows[key] = self._new_row(cluster, need, wire_bytes, now_seconds)
             elif row.need is not need:
                 row.need, row.wire_bytes = need, wire_bytes
-        self._by_wire_bytes[cluster] = {row.wire_bytes: row for row in rows.values()}
+            else:
+                continue
+            changed += 1
+        if changed:
+            self._by_wire_bytes[cluster] = {row.wire_bytes: row for row in rows.values()}
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
         self._demand = None
 
     def _new_row(self, cluster: str, need: Need, wire_bytes: bytes, now_seconds: float) -> _Row:

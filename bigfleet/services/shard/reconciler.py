@@ -128,17 +128,22 @@ class Reconciler:
 
     def _observe(self, transitions: Sequence[Transition]) -> None:
         for transition in transitions:
-            order = self._orders.of(transition.machine_id)
-            adopted = not _expected(transition, order)
-            if transition.before is not None or transition.cluster:
-                self._journal_state(transition, order, adopted)
-            if adopted:
-                self._report_adoption(transition)
-            self._time_configuring(transition, order)
-            self._orders.overtake(transition.machine_id)
+            if transition.mine:
+                self._follow(transition)
             for cluster, message in updates.of_transition(self._inventory, transition):
                 key = message.node_state_update.supersedes_key
                 self._sessions.tell(cluster, message, key)
+
+    def _follow(self, transition: Transition) -> None:
+        """Another shard's machines move by orders that are not known here."""
+        order = self._orders.of(transition.machine_id)
+        adopted = not _expected(transition, order)
+        if transition.before is not None or transition.cluster:
+            self._journal_state(transition, order, adopted)
+        if adopted:
+            self._report_adoption(transition)
+        self._time_configuring(transition, order)
+        self._orders.overtake(transition.machine_id)
 
     def _journal_state(self, transition: Transition, order: Order | None, adopted: bool) -> None:
         view = self._inventory.view(transition.machine_id)

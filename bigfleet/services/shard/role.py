@@ -8,22 +8,25 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-import grpc.aio
 from aiohttp import web
 
 from bigfleet.adapters.clock.system import SystemClock
+from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
+from bigfleet.adapters.store.holdings_file import HoldingsFile
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.shard_pb2_grpc import add_ShardServicer_to_server
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import add_ShardReadServicer_to_server
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
+from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.provider import CapacityProvider
 from bigfleet.ports.store import EpochStore
 from bigfleet.services.shard.assembly import Shard, assemble
+from bigfleet.services.shard.coordination.parts import Ties
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.read_servicer import ShardReadServicer
 from bigfleet.services.shard.servicer import SessionServicer
@@ -49,8 +52,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     Raises BigFleetError for state or a journal that cannot be used, Unavailable when an address is
     taken.
     """
-    provider = GrpcProvider(settings.provider_address)
-    async with serving(settings, provider, SystemClock()) as serves:
+    provider = GrpcProvider(settings.provider_address, settings.identity)
+    async with serving(settings, provider, SystemClock(), _coordinator(settings)) as serves:
         stopped = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait((stopped, serves.work), return_when=asyncio.FIRST_COMPLETED)
@@ -62,25 +65,41 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def serving(
-    settings: Settings, provider: CapacityProvider, clock: Clock
+    settings: Settings,
+    provider: CapacityProvider,
+    clock: Clock,
+    coordinator: Coordinator | None = None,
 ) -> AsyncIterator[Serving]:
-    """A shard that serves inside the `async with`; closes `provider` at the end."""
+    """A shard that serves inside the `async with`; closes `provider` and `coordinator` at the end.
+
+    Without a `coordinator` it owns all machines and serves all clusters.
+    """
     async with AsyncExitStack() as closing:
         closing.push_async_callback(provider.close)
+        ties = None
+        if coordinator is not None:
+            closing.push_async_callback(coordinator.close)
+            ties = Ties(coordinator, HoldingsFile(settings.state_directory))
         journal = Journal(settings.journal, clock)
         closing.callback(journal.close)
         store: EpochStore = EpochFile(settings.state_directory)
         epoch = store.next_epoch()
         evictions = EvictionFile(settings.state_directory)
         journal.begin(settings.shard_id, epoch)
-        shard = assemble(settings, provider, clock, journal, epoch, evictions)
+        shard = assemble(settings, provider, clock, journal, epoch, evictions, ties)
         observed = await _observe(settings, shard.cycle.not_ready)
         closing.push_async_callback(observed.cleanup)
-        server = transport.server()
-        add_ShardServicer_to_server(SessionServicer(shard.sessions), server)
+        server = transport.server(settings.identity)
+        reception = shard.coordination.reception if shard.coordination else None
+        add_ShardServicer_to_server(SessionServicer(shard.sessions, reception), server)
         reading = ShardReadServicer(shard.cycle, shard.machines)
         add_ShardReadServicer_to_server(reading, server)
-        port = _listen(server, settings)
+        address = f"{settings.listen_host}:{settings.listen_port}"
+        port = transport.listen(server, address, settings.identity)
+        if shard.coordination:
+            shard.coordination.reporter.address = (
+                settings.advertised or f"{settings.listen_host}:{port}"
+            )
         work = asyncio.create_task(shard.run())
         closing.push_async_callback(_end, work)
         await server.start()
@@ -88,6 +107,11 @@ async def serving(
         closing.callback(shard.sessions.close_all)
         _log.info("serving", extra={"shard": settings.shard_id, "epoch": epoch, "port": port})
         yield Serving(port, shard, work)
+
+
+def _coordinator(settings: Settings) -> Coordinator | None:
+    addresses = settings.coordinator_addresses
+    return GrpcCoordinator(addresses, settings.identity) if addresses else None
 
 
 async def _end(task: asyncio.Task[None]) -> None:
@@ -101,11 +125,3 @@ async def _observe(settings: Settings, not_ready: health.NotReady) -> web.AppRun
     except OSError as error:
         address = f"{settings.observe_host}:{settings.observe_port}"
         raise Unavailable(f"shard: cannot serve health on {address}: {error}") from None
-
-
-def _listen(server: grpc.aio.Server, settings: Settings) -> int:
-    address = f"{settings.listen_host}:{settings.listen_port}"
-    try:
-        return server.add_insecure_port(address)
-    except RuntimeError:
-        raise Unavailable(f"shard: cannot listen on {address}") from None

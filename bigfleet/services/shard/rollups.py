@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
+from bigfleet.api.v1alpha1.shard_pb2 import RollUpTooLarge
 from bigfleet.model.errors import InvalidInput
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
@@ -33,14 +34,26 @@ class RollUps:
                 raise InvalidInput(
                     "roll-up: cluster_id", rollup.cluster_id, f"came on the session of {cluster}"
                 )
+            before = self._needs.version
             held = self._needs.replace(rollup, self._clock.unix_seconds())
         except InvalidInput as error:
             self._tell("rejected", cluster, rollup, str(error))
             return str(error)
         self._tell("held" if held else "accepted", cluster, rollup, held)
-        if not held:
+        if self._needs.version != before:
             self._accepted()
         return held
+
+    def miss(self, cluster: str, told: RollUpTooLarge) -> str:
+        """Note a roll-up that its operator could not send; returns what that means."""
+        why = (
+            f"cluster {cluster}: its roll-up takes {told.bytes} bytes, more than the "
+            f"{told.most_bytes} that a message may hold; the last good one stays in force. "
+            "Aggregate its requests: fewer co-location groups, fewer distinct profiles"
+        )
+        unsent = wire.ClusterCapacityNeeds(timestamp_unix_nanos=told.timestamp_unix_nanos)
+        self._tell("too-large", cluster, unsent, why)
+        return why
 
     def _tell(
         self, outcome: str, cluster: str, rollup: wire.ClusterCapacityNeeds, why: str

@@ -13,9 +13,11 @@ import grpc.aio
 
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardServicer
-from bigfleet.model.errors import InvalidInput
+from bigfleet.model.errors import InvalidInput, Unavailable
+from bigfleet.observe import metrics
 from bigfleet.services.shard import session as one
-from bigfleet.services.shard.sessions import Sessions
+from bigfleet.services.shard.coordination.reception import Reception
+from bigfleet.services.shard.sessions import Sessions, check
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _Requests = AsyncIterator[shard_pb2.OperatorMessage]
@@ -25,17 +27,23 @@ _log = logging.getLogger(__name__)
 
 class SessionServicer(ShardServicer):
     """`Shard` over Sessions. A stream ends with INVALID_ARGUMENT when its operator broke the
-    protocol, with ABORTED when a newer session replaced it, with OK when the shard stops.
+    protocol, with ABORTED when a newer session replaced it, with UNAVAILABLE when nobody can tell
+    whose its cluster is, with OK after a redirect and when the shard stops.
     """
 
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
+    def __init__(self, sessions: Sessions, reception: Reception | None = None) -> None:
+        self._sessions, self._reception = sessions, reception
 
     async def Session(
         self, request_iterator: _Requests, context: Context
     ) -> AsyncIterator[shard_pb2.ShardMessage]:
         """One operator's session, from its Hello to the end of either side."""
-        session = await self._greet(request_iterator, context)
+        hello = await self._hello(request_iterator, context)
+        if redirect := await self._elsewhere(hello.cluster_id, context):
+            metrics.shard_redirects.inc()
+            yield shard_pb2.ShardMessage(redirect=redirect)
+            return
+        session = self._sessions.open(hello)
         reading = asyncio.create_task(self._read(session, request_iterator))
         try:
             async with aclosing(session.outbox.drain()) as news:
@@ -50,16 +58,25 @@ class SessionServicer(ShardServicer):
             code = grpc.StatusCode.ABORTED if replaced else grpc.StatusCode.INVALID_ARGUMENT
             await context.abort(code, session.ending.reason)
 
-    async def _greet(self, requests: _Requests, context: Context) -> one.Session:
+    async def _hello(self, requests: _Requests, context: Context) -> shard_pb2.Hello:
         try:
             first = await anext(requests, shard_pb2.OperatorMessage())
             if first.WhichOneof("message") != "hello":
                 raise InvalidInput(
                     "session", first.WhichOneof("message") or "nothing", "is no Hello; begin so"
                 )
-            return self._sessions.open(first.hello)
+            check(first.hello)
         except InvalidInput as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        return first.hello
+
+    async def _elsewhere(self, cluster: str, context: Context) -> shard_pb2.Redirect | None:
+        if self._reception is None:
+            return None
+        try:
+            return await self._reception.elsewhere(cluster)
+        except Unavailable as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
 
     async def _read(self, session: one.Session, requests: _Requests) -> None:
         """Until the operator is done; then no question to it can be answered any more."""

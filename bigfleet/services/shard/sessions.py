@@ -17,23 +17,42 @@ MAX_CLUSTER_ID = 253
 
 # Takes a roll-up of the named cluster; returns "" or why it is not in force.
 TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], str]
+# Takes note of a roll-up that cannot be sent; returns what that means for the cluster.
+MissRollUp = Callable[[str, shard_pb2.RollUpTooLarge], str]
 # What a cluster's operator must hear first: the state of every machine bound to it.
 Replay = Callable[[str], Iterator[shard_pb2.ShardMessage]]
+
+
+def check(hello: shard_pb2.Hello) -> str:
+    """The cluster that greets; InvalidInput when that is no name."""
+    cluster = hello.cluster_id
+    if not 0 < len(cluster) <= MAX_CLUSTER_ID or not cluster.isprintable():
+        cure = f"is not a name of 1 to {MAX_CLUSTER_ID} printable characters"
+        raise InvalidInput("Hello: cluster_id", cluster[:80], cure)
+    return cluster
 
 
 class Sessions:
     """One session per cluster; a newer one replaces the older.
 
-    `over` is told of the cluster whenever a session of it ends or is replaced.
+    `over` is told of the cluster whenever a session of it ends or is replaced. `term` gives the
+    coordinator's, for whoever reads acknowledgements; 0 without one.
     """
 
     def __init__(
-        self, epoch: int, take_rollup: TakeRollUp, replay: Replay, over: Callable[[str], None]
+        self,
+        epoch: int,
+        take_rollup: TakeRollUp,
+        miss_rollup: MissRollUp,
+        replay: Replay,
+        over: Callable[[str], None],
     ) -> None:
         self._epoch = epoch
         self._take_rollup = take_rollup
+        self._miss_rollup = miss_rollup
         self._replay = replay
         self._over = over
+        self.term: Callable[[], int] = lambda: 0
         self._by_cluster: dict[str, Session] = {}
         self._numbers = itertools.count(1)
 
@@ -53,10 +72,7 @@ class Sessions:
 
     def open(self, hello: shard_pb2.Hello) -> Session:
         """Begin a cluster's session: acknowledge, then replay. InvalidInput without a cluster."""
-        cluster = hello.cluster_id
-        if not 0 < len(cluster) <= MAX_CLUSTER_ID or not cluster.isprintable():
-            cure = f"is not a name of 1 to {MAX_CLUSTER_ID} printable characters"
-            raise InvalidInput("Hello: cluster_id", cluster[:80], cure)
+        cluster = check(hello)
         older = self._by_cluster.get(cluster)
         if older is not None:
             older.end(Ending(True, f"a newer session of cluster {cluster} replaced this one"))
@@ -91,6 +107,8 @@ class Sessions:
         kind = message.WhichOneof("message")
         if kind == "rollup":
             session.outbox.put(self._answer(session.cluster, message.rollup))
+        elif kind == "rollup_too_large":
+            session.outbox.put(self._regret(session.cluster, message.rollup_too_large))
         elif kind == "bootstrap_response":
             session.take_bootstrap(message.bootstrap_response)
         elif kind == "reclaim_ack":
@@ -104,6 +122,12 @@ class Sessions:
         echo = str(rollup.timestamp_unix_nanos)
         return self._ack(echo, self._take_rollup(cluster, rollup))
 
+    def _regret(self, cluster: str, told: shard_pb2.RollUpTooLarge) -> shard_pb2.ShardMessage:
+        why = self._miss_rollup(cluster, told)
+        return self._ack(str(told.timestamp_unix_nanos), why)
+
     def _ack(self, echo: str, rejected: str = "") -> shard_pb2.ShardMessage:
-        ack = shard_pb2.Acknowledgement(echo=echo, shard_epoch=self._epoch, rejected=rejected)
+        ack = shard_pb2.Acknowledgement(
+            echo=echo, coordinator_term=self.term(), shard_epoch=self._epoch, rejected=rejected
+        )
         return shard_pb2.ShardMessage(ack=ack)

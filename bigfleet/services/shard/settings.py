@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bigfleet.api.identity import Identity
 from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.errors import InvalidInput
 
@@ -17,6 +19,10 @@ class Settings:
     another shard. `cycle_seconds` is the longest time between two decisions. `journal` gets the
     machines' stories as JSON lines. `engine` tunes the decisions themselves. While
     `actuation_paused` all is decided, shown and counted, and nothing is ordered.
+    `coordinator_addresses` are host:port of the coordinator's replicas; without any the shard owns
+    all machines and serves all clusters. It reports every `report_seconds`, and `advertised` is the
+    address that operators are sent to, by default the one that it listens on. Without an `identity`
+    it serves and dials plaintext.
     """
 
     shard_id: str
@@ -31,6 +37,10 @@ class Settings:
     journal: Path | None = None
     actuation_paused: bool = False
     engine: EngineSettings = field(default_factory=EngineSettings)
+    coordinator_addresses: Sequence[str] = ()
+    report_seconds: float = 2.0
+    advertised: str = ""
+    identity: Identity | None = None
 
     def __post_init__(self) -> None:
         """InvalidInput for values with which no shard can work."""
@@ -38,5 +48,7 @@ class Settings:
             raise InvalidInput("shard_id", self.shard_id, "is empty; every shard needs a name")
         if not self.cycle_seconds > 0:
             raise InvalidInput("cycle_seconds", self.cycle_seconds, "is not > 0")
+        if not self.report_seconds > 0:
+            raise InvalidInput("report_seconds", self.report_seconds, "is not > 0")
         if self.execute_concurrency < 1:
             raise InvalidInput("execute_concurrency", self.execute_concurrency, "is not >= 1")

@@ -11,7 +11,10 @@ from bigfleet.services.shard.kinds import Kind
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of state or cluster. `before` is None at first sight, `after` when it is gone."""
+    """A change of state or cluster. `before` is None at first sight, `after` when it is gone.
+
+    `mine` when it was, or is now, for this shard to decide about the machine.
+    """
 
     machine_id: str
     before: MachineState | None
@@ -19,6 +22,7 @@ class Transition:
     former_cluster: str
     cluster: str
     last_error: str
+    mine: bool = True
 
 
 @dataclass(frozen=True, slots=True)

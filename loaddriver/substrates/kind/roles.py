@@ -11,7 +11,7 @@ from loaddriver.substrates.base import RoleSpec
 from loaddriver.substrates.kind.groundwork import LOGS_CLAIM, STATE_CLAIM
 from loaddriver.substrates.kind.layout import Layout, object_name
 from loaddriver.substrates.kind.manifests import FileMount, Port, Workload
-from loaddriver.substrates.placeholders import API_SERVER, STATE, filled, mentions
+from loaddriver.substrates.placeholders import API_SERVER, IDENTITY, STATE, filled, mentions
 
 _EVERYWHERE = "0.0.0.0"
 _STATE, _INPUTS = PurePosixPath("/state"), PurePosixPath("/inputs")
@@ -42,6 +42,7 @@ def role_workload(role: RoleSpec, place: Surroundings) -> Workload:
         **{name: str(_INPUTS / name) for name in role.inputs},
         **{name: str(_OUTPUTS / file) for name, file in role.outputs.items()},
         **{name: str(_ACCESS / name) for name in role.kubeconfigs},
+        IDENTITY: str(_ACCESS / IDENTITY),
         STATE: str(_STATE),
         API_SERVER: place.api_server,
     }
@@ -60,7 +61,7 @@ def role_workload(role: RoleSpec, place: Surroundings) -> Workload:
 
 
 def access_secret(role: RoleSpec, name: str) -> str:
-    """What the Secret with the kubeconfigs of that name is called."""
+    """What the Secret with the kubeconfigs of that name, or with its identity, is called."""
     return f"{object_name(role)}-{name}"
 
 
@@ -91,6 +92,8 @@ def _mounts(role: RoleSpec) -> Iterator[FileMount]:
         yield FileMount(str(_OUTPUTS / file), LOGS_CLAIM, file, read_only=False)
     for name in role.kubeconfigs:
         yield FileMount(str(_ACCESS / name), secret=access_secret(role, name))
+    if role.speaks_as:
+        yield FileMount(str(_ACCESS / IDENTITY), secret=access_secret(role, IDENTITY))
 
 
 def _copy(source: Path, target: Path) -> None:

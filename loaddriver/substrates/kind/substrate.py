@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,8 @@ import kind.cluster
 from bigfleet.api.kube.client import NO_ANSWER, ApiError
 from controlplane.errors import BinaryError
 from kind.errors import KindError
-from loaddriver.substrates.applying import apply
+from loaddriver.substrates import fleet_identities
+from loaddriver.substrates.applying import Manifest, apply
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
@@ -43,6 +44,7 @@ from loaddriver.substrates.kind.roles import (
 )
 from loaddriver.substrates.kind.supplies import Supplies
 from loaddriver.substrates.kind.vitals import Vitals
+from loaddriver.substrates.placeholders import IDENTITY
 from loaddriver.substrates.probes import answers
 from loaddriver.substrates.processes import last_lines
 from loaddriver.substrates.warden.cleaning import RUN_VARIABLE, end_processes
@@ -191,13 +193,7 @@ class KindSubstrate:
         )
         workload = role_workload(role, place)
         await asyncio.to_thread(prepare_files, role, cluster.layout)
-        for name, identity in role.kubeconfigs.items():
-            texts = {
-                f"{other}.kubeconfig": each.access.kubeconfig(identity)
-                for other, each in self._clusters.items()
-            }
-            secrets = [secret(ROLE_NAMESPACE, access_secret(role, name), texts)]
-            await apply(cluster.access.client, secrets)
+        await apply(cluster.access.client, list(self._secrets(role)))
         await cluster.start_workload(workload)
         observe = self._book.from_here(role, role.observe_port) if role.observe_port else None
         async with aiohttp.ClientSession() as session:
@@ -207,7 +203,22 @@ class KindSubstrate:
             )
         self._roles[role.name] = container
         self._vitals.track(home, container)
-        return Endpoint(role.name, observe, self._log_directory / f"{role.name}.log")
+        addresses = {port: self._book.from_here(role, port) for port in role.ports}
+        looking = fleet_identities.read_only(self._data_directory) if role.speaks_as else None
+        log_path = self._log_directory / f"{role.name}.log"
+        return Endpoint(role.name, observe, log_path, addresses, looking)
+
+    def _secrets(self, role: RoleSpec) -> Iterator[Manifest]:
+        """How it gets into clusters, and who it is to its peers."""
+        for name, identity in role.kubeconfigs.items():
+            texts = {
+                f"{other}.kubeconfig": each.access.kubeconfig(identity)
+                for other, each in self._clusters.items()
+            }
+            yield secret(ROLE_NAMESPACE, access_secret(role, name), texts)
+        if role.speaks_as:
+            own = fleet_identities.issue(self._data_directory, role.speaks_as)
+            yield secret(ROLE_NAMESPACE, access_secret(role, IDENTITY), own.texts())
 
     @asynccontextmanager
     async def _step(self, what: str, cluster: KindCluster) -> AsyncIterator[None]:

@@ -15,6 +15,9 @@ import grpc.aio
 
 from bigfleet.adapters.host.instant import InstantHost
 from bigfleet.api import transport
+from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
+from bigfleet.conformance.cluster import ForeignCluster
+from bigfleet.conformance.subject import Bounds, Subject
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.ports.host import Host
 from bigfleet.services.provider import Latencies, Settings
@@ -84,6 +87,12 @@ async def provider(given: Settings, host: Host | None = None) -> AsyncIterator[g
         transport.channel(f"127.0.0.1:{role.port}") as channel,
     ):
         yield channel
+
+
+def subject_of(channel: grpc.aio.Channel) -> Subject:
+    """The provider behind `channel`; its machines' hosts take any blob."""
+    cluster = ForeignCluster("conformance", b"{machine}")
+    return Subject(CapacityProviderStub(channel), cluster, Bounds())
 
 
 def free_port() -> tuple[socket.socket, int]:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import grpc
 import pytest
-from provider_contract import Shard, Subject
-from provider_rig import provider, settings
+from provider_rig import provider, settings, subject_of
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.caller import Caller
+from bigfleet.conformance.subject import Subject
 from bigfleet.model.machine import Machine
 from bigfleet.ports.host import Boot, HostFailure
 
@@ -56,12 +57,7 @@ class SlowHost:
         """Nothing is open."""
 
 
-def blob(machine: str) -> bytes:
-    """Anything does."""
-    return machine.encode()
-
-
-async def configuring(subject: Subject, shard: Shard) -> None:
+async def configuring(subject: Subject, shard: Caller) -> None:
     """Machine m-0 on its way into a cluster."""
     await shard.create("m-0")
     await subject.reaches("m-0", wire.IDLE)
@@ -78,8 +74,8 @@ async def test_configured_means_that_the_node_is_ready(tmp_path: Path) -> None:
     """While the Node is not Ready the machine is CONFIGURING, however fast all else is."""
     host = SlowHost()
     async with provider(settings(tmp_path), host) as channel:
-        subject = Subject(channel, blob)
-        await configuring(subject, subject.shard())
+        subject = subject_of(channel)
+        await configuring(subject, subject.caller())
         await settled()
         assert (await subject.get("m-0")).state == wire.CONFIGURING
         assert host.booted == [("m-0.2", b"blob")]
@@ -91,8 +87,8 @@ async def test_a_machine_that_nobody_sells_fails(tmp_path: Path) -> None:
     """FAILED with the seller's reason and without a cluster; Delete gives the slot back."""
     host = SlowHost(sold_out=True)
     async with provider(settings(tmp_path), host) as channel:
-        subject = Subject(channel, blob)
-        shard = subject.shard()
+        subject = subject_of(channel)
+        shard = subject.caller()
         await shard.create("m-0")
         failed = await subject.reaches("m-0", wire.FAILED)
         assert (failed.last_error, failed.cluster) == ("no m6i.large left", "")
@@ -105,8 +101,8 @@ async def test_a_boot_that_fails_fails_the_machine(trouble: str, tmp_path: Path)
     """FAILED with the host's reason, switched off, its cluster still named; Delete frees it."""
     host = SlowHost(trouble=trouble)
     async with provider(settings(tmp_path, boot_timeout_seconds=0.05), host) as channel:
-        subject = Subject(channel, blob)
-        shard = subject.shard()
+        subject = subject_of(channel)
+        shard = subject.caller()
         await configuring(subject, shard)
         failed = await subject.reaches("m-0", wire.FAILED)
         assert failed.last_error == (trouble or "not Ready within 0.05 s")
@@ -122,8 +118,8 @@ async def test_a_drain_waits_for_the_node_to_go(tmp_path: Path) -> None:
     host = SlowHost()
     host.ready.set()
     async with provider(settings(tmp_path), host) as channel:
-        subject = Subject(channel, blob)
-        shard = subject.shard()
+        subject = subject_of(channel)
+        shard = subject.caller()
         await configuring(subject, shard)
         await subject.reaches("m-0", wire.CONFIGURED)
         await shard.drain("m-0", grace_seconds=2**62)
@@ -141,8 +137,8 @@ async def test_a_drain_ends_with_its_grace(tmp_path: Path) -> None:
     host = SlowHost()
     host.ready.set()
     async with provider(settings(tmp_path), host) as channel:
-        subject = Subject(channel, blob)
-        shard = subject.shard()
+        subject = subject_of(channel)
+        shard = subject.caller()
         await configuring(subject, shard)
         await subject.reaches("m-0", wire.CONFIGURED)
         await shard.drain("m-0", grace_seconds=0)
@@ -155,8 +151,8 @@ async def test_a_drain_that_nobody_can_watch_fails(tmp_path: Path) -> None:
     host = SlowHost()
     host.ready.set()
     async with provider(settings(tmp_path), host) as channel:
-        subject = Subject(channel, blob)
-        shard = subject.shard()
+        subject = subject_of(channel)
+        shard = subject.caller()
         await configuring(subject, shard)
         await subject.reaches("m-0", wire.CONFIGURED)
         host.trouble = "no such cluster"
@@ -168,11 +164,11 @@ async def test_a_boot_cut_short_is_taken_up_by_the_next_process(tmp_path: Path) 
     """The same operation with the same blob, until it is through."""
     given = settings(tmp_path)
     async with provider(given, SlowHost()) as channel:
-        subject = Subject(channel, blob)
-        await configuring(subject, subject.shard())
+        subject = subject_of(channel)
+        await configuring(subject, subject.caller())
     host = SlowHost()
     async with provider(given, host) as channel:
-        subject = Subject(channel, blob)
+        subject = subject_of(channel)
         host.ready.set()
         assert (await subject.reaches("m-0", wire.CONFIGURED)).cluster == "c"
         assert host.booted == [("m-0.2", b"blob")]
@@ -208,6 +204,6 @@ async def test_a_refusal_says_what_is_wrong(
     }
     async with provider(settings(tmp_path)) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await getattr(Subject(channel, blob).stub, call)(request_(**changes[call]))
+            await getattr(subject_of(channel).stub, call)(request_(**changes[call]))
     assert refused.value.code().name == code
     assert said in (refused.value.details() or "")

@@ -7,9 +7,8 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from provider_contract import Subject
-from provider_rig import machine, provider, settings, write_inventory
-from test_provider_hosts import SlowHost, blob
+from provider_rig import machine, provider, settings, subject_of, write_inventory
+from test_provider_hosts import SlowHost
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.model.machine import CapacityType
@@ -57,8 +56,8 @@ async def test_a_lost_machine_is_switched_off_and_reported_as_failed(tmp_path: P
     host.ready.set()
     given = settings(tmp_path, spot_market_hours_per_second=100.0)
     async with provider(given, host) as channel:
-        subject = Subject(channel, blob)
-        shard = subject.shard()
+        subject = subject_of(channel)
+        shard = subject.caller()
         await shard.create("m-0")
         await subject.reaches("m-0", wire.IDLE)
         await shard.configure("m-0", "c", b"blob", {})

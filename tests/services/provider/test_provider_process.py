@@ -8,18 +8,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from provider_contract import Subject
-from provider_rig import free_port, settings, start_process, write_inventory
+from provider_rig import free_port, settings, start_process, subject_of, write_inventory
 
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.subject import Subject
 from bigfleet.model.errors import InvalidInput, Unavailable
 from bigfleet.services.provider import run
-
-
-def blob(machine: str) -> bytes:
-    """Anything does."""
-    return machine.encode()
 
 
 async def answers(subject: Subject) -> wire.MachineList:
@@ -37,8 +32,8 @@ async def test_what_was_under_way_at_a_kill_is_finished_by_the_next_process(
     with holder:
         first = await start_process(tmp_path, port, latency_seconds=1.5)
         async with transport.channel(f"127.0.0.1:{port}") as channel:
-            subject = Subject(channel, blob)
-            shard = subject.shard()
+            subject = subject_of(channel)
+            shard = subject.caller()
             before = await answers(subject)
             ack = await shard.create("m-0", sequence=5)
             first.kill()
@@ -46,7 +41,7 @@ async def test_what_was_under_way_at_a_kill_is_finished_by_the_next_process(
         second = await start_process(tmp_path, port, latency_seconds=0.0)
         try:
             async with transport.channel(f"127.0.0.1:{port}") as channel:
-                subject = Subject(channel, blob)
+                subject = subject_of(channel)
                 await answers(subject)
                 shard.stub = subject.stub
                 with pytest.raises(Exception, match="is not newer"):
@@ -71,7 +66,7 @@ async def test_run_serves_until_it_is_stopped_and_closes_cleanly(tmp_path: Path)
             stop = asyncio.Event()
             role = asyncio.create_task(run(given, stop))
             async with transport.channel(f"127.0.0.1:{port}") as channel:
-                assert len((await answers(Subject(channel, blob))).machines) == 4
+                assert len((await answers(subject_of(channel))).machines) == 4
             async with aiohttp.ClientSession() as web:
                 address = f"http://127.0.0.1:{observe_port}"
                 async with web.get(f"{address}/readyz") as ready:
@@ -135,8 +130,8 @@ async def test_a_disk_that_refuses_ends_the_provider(
     with holder:
         role = asyncio.create_task(run(settings(tmp_path, listen_port=port), asyncio.Event()))
         async with transport.channel(f"127.0.0.1:{port}") as channel:
-            subject = Subject(channel, blob)
+            subject = subject_of(channel)
             await answers(subject)
-            await subject.shard().create("m-0")
+            await subject.caller().create("m-0")
             with pytest.raises(Unavailable, match="disk is full"):
                 await asyncio.wait_for(role, 5)

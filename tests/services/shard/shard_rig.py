@@ -20,6 +20,7 @@ from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.machine import HOSTLESS, CapacityType, Machine, MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile
 from bigfleet.ports.clock import Clock
+from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.provider import CapacityProvider
 from bigfleet.services.shard import role
 from bigfleet.services.shard.settings import Settings
@@ -184,9 +185,13 @@ class Rig:
 
 @asynccontextmanager
 async def shard(
-    provider: CapacityProvider, directory: Path, clock: Clock | None = None, **overrides: Any
+    provider: CapacityProvider,
+    directory: Path,
+    clock: Clock | None = None,
+    coordinator: Coordinator | None = None,
+    **overrides: Any,
 ) -> AsyncIterator[Rig]:
-    """A shard with fast cycles whose state is in `directory`."""
+    """A shard with fast cycles whose state is in `directory`; on its own without `coordinator`."""
     journal = directory / "journal.jsonl"
     values: dict[str, Any] = {
         "shard_id": "shard-0",
@@ -197,10 +202,11 @@ async def shard(
         "cycle_seconds": 0.05,
         "journal": journal,
         "engine": EAGER,
+        "report_seconds": 0.05,
     }
     settings = Settings(**values | overrides)
     async with AsyncExitStack() as closing:
-        serves = role.serving(settings, provider, clock or SystemClock())
+        serves = role.serving(settings, provider, clock or SystemClock(), coordinator)
         serving = await closing.enter_async_context(serves)
         channel = transport.channel(f"127.0.0.1:{serving.port}")
         rig = Rig(serving, await closing.enter_async_context(channel), journal)

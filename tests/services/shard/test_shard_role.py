@@ -13,8 +13,10 @@ from shard_rig import SessionClient, eventually, machine, need, rollup, shard, s
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import shard_pb2
+from bigfleet.engine.decision import ActionKind
 from bigfleet.model.errors import BigFleetError, IllegalTransition, Unavailable
 from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.observe import metrics
 from bigfleet.observe.metrics import REGISTRY
 from bigfleet.ports.provider import Fence
 from bigfleet.services.shard import role
@@ -41,6 +43,17 @@ async def test_a_need_becomes_a_configured_machine(tmp_path: Path) -> None:
     assert update.labels["topology.bigfleet/rack"] == "rack-1"
     assert update.labels["bigfleet.lucy.sh/capacity-type"] == "on-demand"
     assert update.resources.resources["cpu"] == "4"
+
+
+async def test_actions_that_never_happened_are_reported_as_none(tmp_path: Path) -> None:
+    """Every kind reads 0 from the start: what is absent cannot be told from what is misspelt."""
+    metrics.shard_actions.clear()
+    async with shard(MemoryProvider([machine("m-1")]), tmp_path):
+        counts = {
+            kind: REGISTRY.get_sample_value("bigfleet_shard_actions_total", {"kind": kind.value})
+            for kind in ActionKind
+        }
+    assert counts == dict.fromkeys(ActionKind, 0)
 
 
 async def test_the_bootstrap_request_names_machine_and_requirements(tmp_path: Path) -> None:

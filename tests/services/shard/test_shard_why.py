@@ -139,7 +139,7 @@ async def test_a_pending_pod_leads_to_its_need(tmp_path: Path) -> None:
 
 def test_the_command_ends_with_a_sentence_not_a_traceback() -> None:
     """Exit code 1 and one line when no shard answers, 2 for a question that makes no sense."""
-    command = [sys.executable, "-m", "bigfleet", "why", "--shard", "127.0.0.1:1"]
+    command = [sys.executable, "-m", "bigfleet", "why", "--insecure", "--shard", "127.0.0.1:1"]
     silent = subprocess.run(
         [*command, "--machine", "m-1"], capture_output=True, text=True, check=False
     )

@@ -1,0 +1,1 @@
+"""How a shard reaches its coordinator."""

@@ -1,0 +1,139 @@
+"""X.509 as our parts use it: an authority, the leaves it signs, and what a leaf says about itself.
+
+ECDSA on P-256. A leaf names one caller in a URI, and the roles that it may serve as in DNS names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+# A clock that is a little behind must not refuse a certificate made just now.
+_BACKDATED = timedelta(hours=1)
+
+PrivateKey = ec.EllipticCurvePrivateKey
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate that signs others, and its key."""
+
+    certificate: x509.Certificate
+    key: PrivateKey
+
+    @staticmethod
+    def create(name: str, validity: timedelta) -> Authority:
+        """A new one that trusts nobody but itself."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = (
+            _builder(_name(name), _name(name), key, validity)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+        )
+        return Authority(builder.sign(key, hashes.SHA256()), key)
+
+    def issue(
+        self, name: str, alternatives: Sequence[x509.GeneralName], validity: timedelta
+    ) -> tuple[x509.Certificate, PrivateKey]:
+        """A leaf for servers and clients, and its new key. A negative validity makes an expired
+        one.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        builder = (
+            _builder(_name(name), self.certificate.subject, key, validity)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+            .add_extension(signer, critical=False)
+        )
+        return builder.sign(self.key, hashes.SHA256()), key
+
+
+def certificate_pem(certificate: x509.Certificate) -> bytes:
+    """The certificate as files hold it."""
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def key_pem(key: PrivateKey) -> bytes:
+    """The key as files hold it; not encrypted, so the file's mode is its only guard."""
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+def same_key(certificate: x509.Certificate, key: object) -> bool:
+    """Whether `key` is the private half of the certificate's."""
+    public = getattr(key, "public_key", None)
+    return public is not None and _public_der(public()) == _public_der(certificate.public_key())
+
+
+def uris(certificate: x509.Certificate) -> list[str]:
+    """The URIs that the certificate speaks for."""
+    return _alternatives(certificate, x509.UniformResourceIdentifier)
+
+
+def dns_names(certificate: x509.Certificate) -> list[str]:
+    """The host names that the certificate may serve as."""
+    return _alternatives(certificate, x509.DNSName)
+
+
+def _alternatives(
+    certificate: x509.Certificate, kind: type[x509.UniformResourceIdentifier] | type[x509.DNSName]
+) -> list[str]:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return []
+    return [str(name) for name in found.value.get_values_for_type(kind)]
+
+
+def _public_der(key: object) -> bytes:
+    der: bytes = key.public_bytes(  # type: ignore[attr-defined]
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return der
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: PrivateKey, validity: timedelta
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(min(now, now + validity) - _BACKDATED)
+        .not_valid_after(now + validity)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -1,0 +1,176 @@
+"""Who a process is to its peers: a certificate that names it in one URI, its key, and the
+authorities that it trusts. Three files of one directory, read again whenever they change.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from bigfleet.api import certificates
+from bigfleet.model.errors import BigFleetError, InvalidInput
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
+SCHEME = "bigfleet://"
+ROLES_WITH_NAMES = ("cluster", "shard", "coordinator", "provider")
+ROLES_ALONE = ("admin", "readonly")
+
+
+@dataclass(frozen=True)
+class Name:
+    """What the URI bigfleet://ROLE[/ID] says; `id` is "" for the roles that are one for all."""
+
+    role: str
+    id: str = ""
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.role}" + (f"/{self.id}" if self.id else "")
+
+    @staticmethod
+    def parse(uri: str) -> Name:
+        """InvalidInput for anything that is no name of ours."""
+        role, _, own = uri.removeprefix(SCHEME).partition("/")
+        with_name = role in ROLES_WITH_NAMES and own
+        if not uri.startswith(SCHEME) or not (with_name or (role in ROLES_ALONE and not own)):
+            cure = (
+                f"is none of {', '.join(f'{SCHEME}{r}/ID' for r in ROLES_WITH_NAMES)}, "
+                f"{', '.join(f'{SCHEME}{r}' for r in ROLES_ALONE)}"
+            )
+            raise InvalidInput("certificate: URI", uri, cure)
+        return Name(role, own)
+
+
+@dataclass(frozen=True)
+class Pem:
+    """The contents of the three files, which fit together, and what they say."""
+
+    certificate: bytes
+    key: bytes
+    authority: bytes
+    name: Name
+    serves_as: tuple[str, ...]
+    expires: datetime
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`directory` holds tls.crt, tls.key and ca.crt, all PEM."""
+
+    directory: Path
+
+    def load(self) -> Pem:
+        """The files as they are now; InvalidInput says which of them is wrong, and how."""
+        leaf_path = self.directory / CERTIFICATE
+        content = {name: self._read(name) for name in (CERTIFICATE, KEY, AUTHORITY)}
+        leaf = self._certificates(CERTIFICATE, content[CERTIFICATE])[0]
+        self._certificates(AUTHORITY, content[AUTHORITY])
+        if not certificates.same_key(leaf, self._key(content[KEY])):
+            cure = f"is not the key of {leaf_path}; replace both together"
+            raise InvalidInput("identity: key", str(self.directory / KEY), cure)
+        uris = certificates.uris(leaf)
+        if len(uris) != 1:
+            cure = f"names {len(uris)} URIs ({', '.join(uris) or 'none'}); it must name exactly one"
+            raise InvalidInput("identity: certificate", str(leaf_path), cure)
+        return Pem(
+            content[CERTIFICATE],
+            content[KEY],
+            content[AUTHORITY],
+            Name.parse(uris[0]),
+            tuple(certificates.dns_names(leaf)),
+            leaf.not_valid_after_utc,
+        )
+
+    def texts(self) -> dict[str, str]:
+        """The files by name, for whoever hands them to another machine; InvalidInput as `load`."""
+        pem = self.load()
+        parts = (pem.certificate, pem.key, pem.authority)
+        return {
+            n: part.decode() for n, part in zip((CERTIFICATE, KEY, AUTHORITY), parts, strict=True)
+        }
+
+    def expect(self, role: str, own: str) -> None:
+        """InvalidInput unless this is the identity of the `role` called `own`, and still valid."""
+        pem, wanted = self.load(), Name(role, own)
+        if pem.name != wanted:
+            cure = f"is the identity of {pem.name}, but this process is {wanted}"
+            raise InvalidInput("--identity", str(self.directory), cure)
+        if pem.expires <= datetime.now(UTC):
+            cure = (
+                f"expired at {pem.expires.isoformat()}; renew it, for example by `bigfleet certs`"
+            )
+            raise InvalidInput("--identity", str(self.directory / CERTIFICATE), cure)
+
+    def stamp(self) -> tuple[tuple[int, int, int], ...]:
+        """Changes whenever a file does; OSError when one is not there."""
+        stats = [(self.directory / name).stat() for name in (CERTIFICATE, KEY, AUTHORITY)]
+        return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return (self.directory / name).read_bytes()
+        except OSError as error:
+            cure = (
+                f"cannot be read ({error.strerror}); an identity is a directory with "
+                f"{CERTIFICATE}, {KEY} and {AUTHORITY}, as `bigfleet certs` makes them"
+            )
+            raise InvalidInput("identity", str(self.directory / name), cure) from None
+
+    def _certificates(self, name: str, pem: bytes) -> list[x509.Certificate]:
+        try:
+            return x509.load_pem_x509_certificates(pem)
+        except ValueError:
+            cure = "holds no certificate in PEM"
+            raise InvalidInput("identity", str(self.directory / name), cure) from None
+
+    def _key(self, pem: bytes) -> object:
+        try:
+            return serialization.load_pem_private_key(pem, None)
+        except (ValueError, TypeError):
+            cure = "holds no private key in PEM without a password"
+            raise InvalidInput("identity: key", str(self.directory / KEY), cure) from None
+
+
+class Fresh:
+    """An identity's newest good files. Files that do not fit together, as in the middle of their
+    replacement, are waited out with the last good ones.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        """InvalidInput when there are no good files to begin with."""
+        self._identity = identity
+        self._stamp = self._stamp_now()
+        self._pem = identity.load()
+        self._note()
+
+    def current(self) -> Pem:
+        """What the next connection shall use."""
+        stamp = self._stamp_now()
+        if stamp is not None and stamp != self._stamp:
+            self._stamp = stamp
+            self._reload()
+        return self._pem
+
+    def _stamp_now(self) -> tuple[tuple[int, int, int], ...] | None:
+        try:
+            return self._identity.stamp()
+        except OSError:
+            return None
+
+    def _reload(self) -> None:
+        try:
+            self._pem = self._identity.load()
+        except BigFleetError as error:
+            _LOG.error("the changed identity cannot be used, the last one stays: %s", error)
+        else:
+            self._note()
+            _LOG.info("identity read again: %s until %s", self._pem.name, self._pem.expires)
+
+    def _note(self) -> None:
+        metrics.identity_expires.labels(str(self._pem.name)).set(self._pem.expires.timestamp())

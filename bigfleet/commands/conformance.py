@@ -1,0 +1,187 @@
+"""`bigfleet conformance`: does a provider keep its contract?"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bigfleet.commands.flags import address, identity_flag, identity_of
+from bigfleet.model.errors import BigFleetError, InvalidInput
+
+if TYPE_CHECKING:
+    from bigfleet.api.identity import Identity
+    from bigfleet.conformance.cluster import Cluster
+    from bigfleet.conformance.subject import Bounds, Subject
+
+
+def add(roles: Any) -> None:
+    """Add the command to the parser's `roles`."""
+    role = roles.add_parser(
+        "conformance",
+        help="checks whether a provider keeps its contract",
+        description="Buys, configures, drains and gives back SPECULATIVE machines of type "
+        "ON_DEMAND or SPOT, of which the provider needs two, and says rule by rule what was seen. "
+        "Exit code 0 when no rule was broken. With an identity, use an admin's: it gives orders as "
+        "several shards.",
+    )
+    which = role.add_mutually_exclusive_group(required=True)
+    which.add_argument("--target", metavar="HOST:PORT", help="the provider to check")
+    which.add_argument(
+        "--own", action="store_true", help="BigFleet's own provider, started for the occasion"
+    )
+    identity_flag(role)
+    role.add_argument("--output", choices=("text", "json"), default="text")
+    role.add_argument("--junit", type=Path, metavar="FILE", help="write a report for CI systems")
+    _cluster_flags(role)
+    _bound_flags(role)
+    role.set_defaults(build=lambda flags: partial(_run, flags))
+
+
+def _cluster_flags(role: argparse.ArgumentParser) -> None:
+    role.add_argument("--cluster-id", default="conformance", metavar="ID")
+    role.add_argument(
+        "--cluster-listen",
+        type=address,
+        default=("127.0.0.1", 0),
+        metavar="HOST:PORT",
+        help="where the suite serves the cluster that machines join; they must reach it there "
+        "(default: any port of 127.0.0.1)",
+    )
+    role.add_argument(
+        "--cluster-kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="write access to that cluster here, for hosts that watch their Nodes with one",
+    )
+    role.add_argument(
+        "--bootstrap-blob",
+        type=Path,
+        metavar="FILE",
+        help="for another cluster: what a machine needs to join it, {machine} for its id; checks "
+        "that need the suite's own cluster are then left out, and said to be",
+    )
+    role.add_argument(
+        "--restart-command",
+        metavar="COMMAND",
+        help="kills the provider (kill -9) and starts it again; without it crashes are not checked",
+    )
+
+
+def _bound_flags(role: argparse.ArgumentParser) -> None:
+    for name, meaning in (
+        ("answer", "an order must have answered"),
+        ("state", "an order must have led to its state"),
+        ("drain", "a drain must have ended after its grace"),
+    ):
+        role.add_argument(
+            f"--{name}-seconds", type=float, metavar="SECONDS", help=f"by when {meaning}"
+        )
+
+
+async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
+    """Check and print; InvalidInput or Unavailable when it cannot be checked."""
+    from bigfleet.conformance import report
+    from bigfleet.conformance.suite import examine
+
+    async with _subject(flags) as (target, subject):
+        results = []
+        async for result in examine(subject):
+            results.append(result)
+            if flags.output == "text":
+                print(report.line(result), flush=True)
+            if stop.is_set():
+                raise BigFleetError("interrupted; machines may be left bought")
+    print(
+        report.as_json(results, target)
+        if flags.output == "json"
+        else report.verdict(results, target)
+    )
+    if flags.junit:
+        flags.junit.write_bytes(report.as_junit(results, target))
+    if not report.conforms(results):
+        raise BigFleetError(f"the provider at {target} does not keep the contract")
+
+
+@asynccontextmanager
+async def _subject(flags: argparse.Namespace) -> AsyncIterator[tuple[str, Subject]]:
+    """What is to be checked, and where it is."""
+    from bigfleet.conformance.own_provider import running
+    from bigfleet.conformance.served_cluster import ServedCluster
+
+    identity, bounds = identity_of(flags), _bounds(flags)
+    if flags.own and identity is not None:
+        raise InvalidInput("--own", str(identity.directory), "needs no identity; use --insecure")
+    served = ServedCluster(flags.cluster_id)
+    async with served.serving(*flags.cluster_listen):
+        if flags.cluster_kubeconfig:
+            flags.cluster_kubeconfig.write_bytes(served.kubeconfig())
+        if flags.own:
+            with tempfile.TemporaryDirectory() as folder:
+                async with (
+                    running(Path(folder), served) as own,
+                    _connected(own.address, None, served, bounds) as subject,
+                ):
+                    subject.restart = own.restart
+                    yield own.address, subject
+            return
+        async with _connected(flags.target, identity, _cluster(flags, served), bounds) as subject:
+            if flags.restart_command:
+                subject.restart = partial(_shell, flags.restart_command)
+            yield flags.target, subject
+
+
+def _cluster(flags: argparse.Namespace, served: Cluster) -> Cluster:
+    from bigfleet.conformance.cluster import ForeignCluster
+
+    if flags.bootstrap_blob is None:
+        return served
+    try:
+        return ForeignCluster(flags.cluster_id, flags.bootstrap_blob.read_bytes())
+    except OSError as error:
+        cure = f"cannot be read: {error.strerror}"
+        raise InvalidInput("--bootstrap-blob", str(flags.bootstrap_blob), cure) from None
+
+
+@asynccontextmanager
+async def _connected(
+    target: str, identity: Identity | None, cluster: Cluster, bounds: Bounds
+) -> AsyncIterator[Subject]:
+    """The provider at `target`, once it has answered; Unavailable when it does not."""
+    import grpc.aio
+
+    from bigfleet.api import transport
+    from bigfleet.api.refusals import explained
+    from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
+    from bigfleet.conformance.subject import Subject
+    from bigfleet.model.errors import Unavailable
+
+    async with transport.channel(target, identity, "provider") as channel:
+        subject = Subject(CapacityProviderStub(channel), cluster, bounds)
+        try:
+            await subject.list(max_results=1)
+        except grpc.aio.AioRpcError as error:
+            said = await explained(error, target, identity, "provider")
+            raise Unavailable(f"the provider at {target} cannot be checked: {said}") from None
+        yield subject
+
+
+def _bounds(flags: argparse.Namespace) -> Bounds:
+    from bigfleet.conformance.subject import Bounds
+
+    given = {name: getattr(flags, f"{name}_seconds") for name in ("answer", "state", "drain")}
+    wrong = {name: value for name, value in given.items() if value is not None and value <= 0}
+    for name, value in wrong.items():
+        raise InvalidInput(f"--{name}-seconds", value, "is not > 0")
+    return Bounds(**{name: value for name, value in given.items() if value is not None})
+
+
+async def _shell(command: str) -> None:
+    process = await asyncio.create_subprocess_shell(command)
+    if code := await process.wait():
+        raise InvalidInput("--restart-command", command, f"ended with exit code {code}")

@@ -1,0 +1,75 @@
+"""A shard's side of the wire: orders, each with a fence."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+
+if TYPE_CHECKING:  # only the type stubs know it
+    from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderAsyncStub
+
+CALL_SECONDS = 30.0
+
+
+def unheard_of() -> str:
+    """A shard id that no provider has heard of."""
+    return f"conformance-{secrets.token_hex(4)}"
+
+
+@dataclass
+class Caller:
+    """Stamps every order with a growing sequence, or with the one it is told."""
+
+    stub: CapacityProviderAsyncStub
+    shard_id: str = field(default_factory=unheard_of)
+    epoch: int = 1
+    sequence: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def _stamp(self, machine: str, sequence: int | None) -> dict[str, Any]:
+        number = next(self.sequence) if sequence is None else sequence
+        return {
+            "machine_id": machine,
+            "shard_id": self.shard_id,
+            "shard_epoch": self.epoch,
+            "sequence_number": number,
+        }
+
+    async def create(self, machine: str, sequence: int | None = None) -> wire.TransitionAck:
+        """Create, stamped."""
+        request = wire.CreateRequest(**self._stamp(machine, sequence))
+        return await self.stub.Create(request, timeout=CALL_SECONDS)
+
+    async def delete(self, machine: str, sequence: int | None = None) -> wire.TransitionAck:
+        """Delete, stamped."""
+        request = wire.DeleteRequest(**self._stamp(machine, sequence))
+        return await self.stub.Delete(request, timeout=CALL_SECONDS)
+
+    async def drain(
+        self, machine: str, grace_seconds: int = 0, sequence: int | None = None
+    ) -> wire.TransitionAck:
+        """Drain, stamped."""
+        stamp = self._stamp(machine, sequence)
+        request = wire.DrainRequest(grace_period_seconds=grace_seconds, **stamp)
+        return await self.stub.Drain(request, timeout=CALL_SECONDS)
+
+    async def configure(
+        self,
+        machine: str,
+        cluster: str,
+        blob: bytes,
+        metadata: Mapping[str, str] | None = None,
+        sequence: int | None = None,
+    ) -> wire.TransitionAck:
+        """Configure, stamped."""
+        request = wire.ConfigureRequest(
+            cluster_id=cluster,
+            bootstrap_blob=blob,
+            shard_metadata=metadata or {},
+            **self._stamp(machine, sequence),
+        )
+        return await self.stub.Configure(request, timeout=CALL_SECONDS)

@@ -1,0 +1,89 @@
+"""A check, and how one ends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import grpc
+import grpc.aio
+
+from bigfleet.model.errors import BigFleetError
+
+if TYPE_CHECKING:  # it needs the two exceptions from here
+    from bigfleet.conformance.subject import Subject
+
+
+class Broken(BigFleetError):
+    """The provider broke the rule of a check; the text is what was seen instead."""
+
+
+class NotChecked(BigFleetError):
+    """A check could not ask its question; the text says what it would need."""
+
+
+class Outcome(Enum):
+    """How a check ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_CHECKED = "not checked"
+
+
+# Returns what it saw when the rule holds.
+Probe = Callable[["Subject"], Awaitable[str]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """`rule` is what the contract demands, as a sentence; `probe` finds out."""
+
+    name: str
+    rule: str
+    probe: Probe
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a check. `seen` is the evidence, or what would have been needed."""
+
+    check: Check
+    outcome: Outcome
+    seen: str
+    seconds: float
+
+
+def check(name: str, rule: str) -> Callable[[Probe], Check]:
+    """Make a Check of the decorated probe."""
+    return lambda probe: Check(name, rule, probe)
+
+
+def expect(holds: bool, seen: object) -> None:
+    """Broken unless `holds`."""
+    if not holds:
+        raise Broken(str(seen).strip().replace("\n", " "))
+
+
+async def refusal(call: Awaitable[object], what: str) -> grpc.StatusCode:
+    """The code that `call` is refused with; Broken if it is accepted."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    raise Broken(f"{what} was accepted")
+
+
+async def refused_as_stale(call: Awaitable[object], what: str) -> None:
+    """Broken unless `call` is refused with FAILED_PRECONDITION."""
+    code = await refusal(call, what)
+    expect(code is grpc.StatusCode.FAILED_PRECONDITION, f"{what} was refused with {code.name}")
+
+
+async def refused_but_not_as_stale(call: Awaitable[object], what: str) -> grpc.StatusCode:
+    """The code; Broken when it is FAILED_PRECONDITION, which means stale and nothing else."""
+    code = await refusal(call, what)
+    seen = f"{what} was refused with FAILED_PRECONDITION, as if stale"
+    expect(code is not grpc.StatusCode.FAILED_PRECONDITION, seen)
+    return code

@@ -1,0 +1,75 @@
+"""What a provider was told survives its own death."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import grpc
+import grpc.aio
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.judging import Broken, NotChecked, check, expect, refused_as_stale
+from bigfleet.conformance.subject import Subject
+
+_METADATA = {"kept": "over a crash"}
+_POLL_SECONDS = 0.1
+
+
+@check(
+    "crash/orders-survive",
+    "What was accepted is carried on after a crash, under the same operation id and with its "
+    "metadata",
+)
+async def orders_survive(subject: Subject) -> str:
+    """A machine that is being configured when the provider dies."""
+    _way_to_crash(subject)
+    shard = subject.caller()
+    async with subject.idle(shard) as machine:
+        async with subject.cluster.withheld():
+            before = await subject.configure(shard, machine, _METADATA)
+            await _crash(subject)
+        after = await subject.reaches(machine, wire.CONFIGURED, within=subject.bounds.restart)
+        kept = dict(after.shard_metadata) == _METADATA
+        expect(kept, f"shard_metadata is {dict(after.shard_metadata)} after the crash")
+        again = await subject.configure(shard, machine, _METADATA)
+        ids = (before.operation_id, again.operation_id)
+        expect(ids[0] == ids[1], f"operation {ids[0]!r} is called {ids[1]!r} after the crash")
+    return f"{machine} was CONFIGURED by {ids[0]}"
+
+
+@check("crash/marks-survive", "The marks by which stale orders are known survive a crash")
+async def marks_survive(subject: Subject) -> str:
+    """The same order before and after."""
+    _way_to_crash(subject)
+    shard = subject.caller()
+    async with subject.unused() as machine:
+        await shard.create(machine, sequence=10)
+        await _crash(subject)
+        await refused_as_stale(shard.create(machine, sequence=10), "sequence 10 after a crash")
+    return "sequence 10 after a crash: FAILED_PRECONDITION"
+
+
+def _way_to_crash(subject: Subject) -> Callable[[], Awaitable[None]]:
+    if subject.restart is None:
+        raise NotChecked("needs --restart-command, which kills the provider and starts it again")
+    return subject.restart
+
+
+async def _crash(subject: Subject) -> None:
+    await _way_to_crash(subject)()
+    bound = subject.bounds.restart
+    try:
+        async with asyncio.timeout(bound):
+            while not await _answers(subject):  # noqa: ASYNC110  it is another process
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        raise Broken(f"the provider did not answer within {bound:g} s of its restart") from None
+
+
+async def _answers(subject: Subject) -> bool:
+    try:
+        await subject.list(max_results=1)
+    except grpc.aio.AioRpcError as error:
+        return error.code() is not grpc.StatusCode.UNAVAILABLE
+    return True

@@ -1,0 +1,121 @@
+"""Orders that come too late, or from a shard that has been replaced."""
+
+from __future__ import annotations
+
+import itertools
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.caller import Caller
+from bigfleet.conformance.judging import (
+    check,
+    expect,
+    refused_as_stale,
+    refused_but_not_as_stale,
+)
+from bigfleet.conformance.subject import Subject, state_name
+
+
+@check(
+    "fence/stale-sequence",
+    "An order whose sequence is not larger than the newest of its epoch is FAILED_PRECONDITION",
+)
+async def stale_sequence(subject: Subject) -> str:
+    """The same and an older one."""
+    shard = subject.caller()
+    async with subject.unused() as machine:
+        await shard.create(machine, sequence=10)
+        await refused_as_stale(shard.create(machine, sequence=10), "sequence 10 after 10")
+        await refused_as_stale(shard.create(machine, sequence=9), "sequence 9 after 10")
+    return "10 and 9 after 10: FAILED_PRECONDITION"
+
+
+@check(
+    "fence/stale-epoch",
+    "An order of an older epoch is FAILED_PRECONDITION, however large its sequence",
+)
+async def stale_epoch(subject: Subject) -> str:
+    """A replaced shard goes on counting."""
+    shard = subject.caller()
+    async with subject.unused() as machine:
+        shard.epoch = 5
+        await shard.create(machine, sequence=10)
+        shard.epoch = 4
+        what = "epoch 4 sequence 1000 after epoch 5 sequence 10"
+        await refused_as_stale(shard.create(machine, sequence=1000), what)
+    return f"{what}: FAILED_PRECONDITION"
+
+
+@check(
+    "fence/first-of-all",
+    "A stale order is FAILED_PRECONDITION whatever else is wrong with it, and changes nothing",
+)
+async def stale_first(subject: Subject) -> str:
+    """Stale, and of a kind that the state forbids or with a field that makes no sense."""
+    shard = subject.caller()
+    async with subject.idle(shard) as machine:
+        await shard.create(machine, sequence=10)
+        await refused_as_stale(shard.drain(machine, sequence=9), "a stale Drain of an IDLE")
+        nowhere = shard.configure(machine, "", b"", sequence=9)
+        await refused_as_stale(nowhere, "a stale Configure without a cluster")
+        negative = shard.drain(machine, grace_seconds=-1, sequence=9)
+        await refused_as_stale(negative, "a stale Drain with a negative grace")
+        await refused_as_stale(shard.delete(machine, sequence=9), "a stale Delete")
+        after = (await subject.get(machine)).state
+        expect(after == wire.IDLE, f"after stale orders it is {state_name(after)}")
+    return "four stale orders: FAILED_PRECONDITION"
+
+
+@check(
+    "fence/failed-order-counts",
+    "An order that is refused for another reason is still the newest one seen: its duplicate is "
+    "stale",
+)
+async def failed_order_counts(subject: Subject) -> str:
+    """Delete of a CONFIGURED machine, twice."""
+    shard = subject.caller()
+    async with subject.idle(shard) as machine:
+        await subject.configured(shard, machine)
+        what = "Delete of a CONFIGURED"
+        await refused_but_not_as_stale(shard.delete(machine, sequence=100), what)
+        await refused_as_stale(shard.delete(machine, sequence=100), "its duplicate")
+        shard.sequence = itertools.count(101)
+    return "its duplicate: FAILED_PRECONDITION"
+
+
+@check("fence/new-epoch", "A new epoch begins its sequence anew, and fences itself in turn")
+async def new_epoch(subject: Subject) -> str:
+    """A shard that has started again."""
+    shard = subject.caller()
+    async with subject.unused() as machine:
+        await shard.create(machine, sequence=1000)
+        shard.epoch += 1
+        await shard.create(machine, sequence=1)
+        await refused_as_stale(shard.create(machine, sequence=1), "the new epoch's 1 again")
+    return "epoch 1 sequence 1000, then epoch 2 sequence 1"
+
+
+@check(
+    "fence/per-shard-and-machine",
+    "Neither another machine of the shard nor another shard is held up by a mark",
+)
+async def marks_apart(subject: Subject) -> str:
+    """A high mark, then low ones beside it."""
+    shard = subject.caller()
+    async with subject.unused(0) as first, subject.unused(1) as second:
+        await shard.create(first, sequence=1000)
+        await shard.create(second, sequence=1)
+        await Caller(shard.stub).create(first, sequence=1)
+    return f"1000 for {first}, then 1 for {second}, then 1 of another shard"
+
+
+@check("fence/reads", "Get and List carry no fence, are never refused, and move no mark")
+async def reads(subject: Subject) -> str:
+    """Reads between two orders."""
+    shard = subject.caller()
+    async with subject.unused() as machine:
+        await shard.create(machine, sequence=5)
+        for _ in range(10):
+            await subject.get(machine)
+            await subject.list()
+        await shard.create(machine, sequence=6)
+    return "20 reads between sequence 5 and 6"

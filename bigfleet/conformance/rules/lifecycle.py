@@ -1,0 +1,101 @@
+"""From SPECULATIVE to SPECULATIVE."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.judging import check, expect, refused_but_not_as_stale
+from bigfleet.conformance.subject import Subject, state_name
+
+
+@check(
+    "lifecycle/whole-life",
+    "SPECULATIVE -> IDLE (with a host) -> CONFIGURED (naming its cluster) -> IDLE (without it) -> "
+    "SPECULATIVE (without a host), under one id",
+)
+async def whole_life(subject: Subject) -> str:
+    """Every order once."""
+    shard = subject.caller()
+    async with subject.idle(shard) as machine:
+        idle = await subject.get(machine)
+        expect(bool(idle.host.ref) and not idle.cluster, f"IDLE: {idle}")
+        configured = await subject.configured(shard, machine)
+        expect(configured.cluster == subject.cluster.id, f"CONFIGURED in {configured.cluster!r}")
+        drained = await subject.drained(shard, machine)
+        expect(not drained.cluster, f"drained, and still of cluster {drained.cluster!r}")
+        await shard.delete(machine)
+        deleted = await subject.reaches(machine, wire.SPECULATIVE)
+        expect(not deleted.host.ref, f"deleted, and still with host {deleted.host.ref!r}")
+    return f"{machine} lived it"
+
+
+@check(
+    "lifecycle/forbidden-orders",
+    "An order that the state forbids is refused, never with FAILED_PRECONDITION, and changes "
+    "nothing",
+)
+async def forbidden_orders(subject: Subject) -> str:
+    """Drain of a SPECULATIVE and Delete of a CONFIGURED machine."""
+    shard = subject.caller()
+    async with subject.unused() as machine:
+        first = await refused_but_not_as_stale(shard.drain(machine), "Drain of a SPECULATIVE")
+        await shard.create(machine)
+        await subject.reaches(machine, wire.IDLE)
+        await subject.configured(shard, machine)
+        second = await refused_but_not_as_stale(shard.delete(machine), "Delete of a CONFIGURED")
+        after = (await subject.get(machine)).state
+        expect(after == wire.CONFIGURED, f"after a refused Delete it is {state_name(after)}")
+    return f"{first.name}, {second.name}"
+
+
+@check(
+    "lifecycle/drain-ends-with-its-grace",
+    "A drain whose Node stays ends when its grace does, in IDLE or in FAILED with last_error, and "
+    "never in CONFIGURED again",
+)
+async def grace(subject: Subject) -> str:
+    """Grace 0, and nobody deletes the Node."""
+    shard = subject.caller()
+    async with subject.idle(shard) as machine:
+        await subject.configured(shard, machine)
+        await shard.drain(machine, grace_seconds=0)
+        ends = (wire.IDLE, wire.FAILED, wire.CONFIGURED)
+        end = await subject.reaches(machine, *ends, within=subject.bounds.drain)
+        sound = end.state == wire.IDLE or (end.state == wire.FAILED and bool(end.last_error))
+        expect(sound, f"it ended {state_name(end.state)}, last_error {end.last_error!r}")
+    return f"it ended {state_name(end.state)}"
+
+
+@check(
+    "lifecycle/machines-apart",
+    "Orders for two machines at once, with readers beside them, both come to their end, each as an "
+    "operation of its own",
+)
+async def machines_apart(subject: Subject) -> str:
+    """Two lives at the same time, and a listing every few milliseconds."""
+    one, two = subject.caller(), subject.caller()
+
+    async def live(number: int) -> str:
+        shard = (one, two)[number]
+        ack = await shard.create(machines[number])
+        await subject.reaches(machines[number], wire.IDLE)
+        await subject.configured(shard, machines[number])
+        return ack.operation_id
+
+    async with subject.unused(0) as first, subject.unused(1) as second:
+        machines = (first, second)
+        reading = asyncio.create_task(_read(subject))
+        try:
+            operations = await asyncio.gather(live(0), live(1))
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+        expect(operations[0] != operations[1], f"both operations are called {operations[0]!r}")
+    return f"{first} and {second} were CONFIGURED at once"
+
+
+async def _read(subject: Subject) -> None:
+    while True:
+        await subject.list()
+        await asyncio.sleep(0.005)

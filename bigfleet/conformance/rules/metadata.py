@@ -1,0 +1,51 @@
+"""What a shard leaves on a machine, for the shard that comes after it."""
+
+from __future__ import annotations
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.judging import check, expect
+from bigfleet.conformance.subject import Subject
+
+_METADATA = {
+    "bigfleet.lucy.sh/assigned-priority": "-7",
+    "unknown/☃": 'a"\\\n\t\0b',
+    "long": "x" * 4096,
+    "empty": "",
+}
+
+
+@check(
+    "metadata/echoed",
+    "shard_metadata comes back byte for byte in Get and List while the machine is bound, unknown "
+    "keys included",
+)
+async def echoed(subject: Subject) -> str:
+    """Any text, long and empty ones."""
+    shard = subject.caller()
+    async with subject.idle(shard) as machine:
+        await subject.configure(shard, machine, _METADATA)
+        got = await subject.reaches(machine, wire.CONFIGURED)
+        listed = {m.id: m for m in (await subject.list()).machines}
+        for call, echo in (("Get", got), ("List", listed[machine])):
+            same = dict(echo.shard_metadata) == _METADATA
+            wrong = sorted(k for k in _METADATA if echo.shard_metadata.get(k) != _METADATA[k])
+            expect(same, f"{call} does not echo {wrong or 'it alone'}")
+    return f"{len(_METADATA)} keys"
+
+
+@check(
+    "metadata/gone-after-drain",
+    "shard_metadata and cluster are gone once a drain has ended, and do not come back",
+)
+async def gone_after_drain(subject: Subject) -> str:
+    """Bound with metadata, drained, and bound without."""
+    shard = subject.caller()
+    async with subject.idle(shard) as machine:
+        await subject.configure(shard, machine, _METADATA)
+        await subject.reaches(machine, wire.CONFIGURED)
+        idle = await subject.drained(shard, machine)
+        left = sorted(idle.shard_metadata)
+        expect(not left and not idle.cluster, f"IDLE with {left}, cluster {idle.cluster!r}")
+        again = await subject.configured(shard, machine)
+        expect(not again.shard_metadata, f"bound anew with {sorted(again.shard_metadata)}")
+    return "nothing was left"

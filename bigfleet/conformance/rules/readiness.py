@@ -1,0 +1,54 @@
+"""CONFIGURED means that pods can land."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.judging import Broken, check, expect
+from bigfleet.conformance.subject import Subject
+
+# Long enough to catch who counts seconds instead of looking.
+_HELD_SECONDS = 1.5
+_POLL_SECONDS = 0.02
+
+
+@check(
+    "configured/only-when-ready",
+    "A machine is CONFIGURED only once its Node is Ready in the cluster",
+)
+async def configured_only_when_ready(subject: Subject) -> str:
+    """Its Node is there and kept from being Ready; then it is let go."""
+    shard = subject.caller()
+    async with subject.idle(shard) as machine:
+        async with subject.cluster.withheld():
+            # Not awaited: a provider that blocks is another check's finding.
+            ordered = asyncio.create_task(subject.configure(shard, machine))
+            joining = asyncio.create_task(subject.cluster.joined(machine, subject.bounds.state))
+            try:
+                await _never_configured(subject, machine, joining)
+            except Broken:
+                joining.cancel()
+                raise
+            finally:
+                await asyncio.wait([joining])
+        await asyncio.wait([ordered])
+        ordered.result()
+        await subject.reaches(machine, wire.CONFIGURED)
+    return f"not CONFIGURED in {_HELD_SECONDS:g} s without Ready, and then with it"
+
+
+async def _never_configured(subject: Subject, machine: str, joining: asyncio.Task[bool]) -> None:
+    """Broken when it is CONFIGURED before its Node has appeared or within some time after it."""
+    until = float("inf")
+    while time.monotonic() < until:
+        state = (await subject.get(machine)).state
+        if state == wire.CONFIGURED:
+            here = "it exists, not Ready" if joining.done() else "there is none"
+            raise Broken(f"CONFIGURED while its Node is not Ready: {here}")
+        if joining.done() and until == float("inf"):
+            seen = f"no Node of {machine} came to the cluster within {subject.bounds.state:g} s"
+            expect(joining.result(), seen)
+            until = time.monotonic() + _HELD_SECONDS
+        await asyncio.sleep(_POLL_SECONDS)

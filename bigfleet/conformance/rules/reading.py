@@ -1,0 +1,107 @@
+"""Get and List."""
+
+from __future__ import annotations
+
+import grpc
+import grpc.aio
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.judging import check, expect, refusal
+from bigfleet.conformance.subject import Subject, state_name
+
+_NOBODY = "conformance-no-such-machine"
+_UNKNOWN_STATE = 99
+
+
+@check(
+    "list/well-formed",
+    "Every machine has an id of its own, an instance type, a zone, resources, a state, a capacity "
+    "type, a price >= 0 and an interruption probability from 0 to 1",
+)
+async def well_formed(subject: Subject) -> str:
+    """All of a full listing."""
+    machines = (await subject.list()).machines
+    for machine in machines:
+        named = machine.id and machine.instance_type and machine.zone
+        known = machine.state and machine.capacity_type and machine.resources.resources
+        chance = 0 <= machine.interruption_probability <= 1
+        sound = bool(named and known) and machine.price_per_hour >= 0 and chance
+        expect(sound, f"machine {machine.id!r}: {machine}")
+    ids = {machine.id for machine in machines}
+    expect(len(ids) == len(machines), f"{len(machines)} machines have {len(ids)} ids")
+    return f"{len(machines)} machines"
+
+
+@check("unknown-id/not-found", "Get and every order for an id that nobody knows are NOT_FOUND")
+async def unknown_ids(subject: Subject) -> str:
+    """All five calls that name a machine."""
+    shard = subject.caller()
+    calls = {
+        "Get": subject.get(_NOBODY),
+        "Create": shard.create(_NOBODY),
+        "Configure": shard.configure(_NOBODY, subject.cluster.id, b"{}"),
+        "Drain": shard.drain(_NOBODY),
+        "Delete": shard.delete(_NOBODY),
+    }
+    codes = {name: await refusal(call, name) for name, call in calls.items()}
+    wrong = {n: code.name for n, code in codes.items() if code is not grpc.StatusCode.NOT_FOUND}
+    expect(not wrong, wrong)
+    return f"{', '.join(codes)}: NOT_FOUND"
+
+
+@check(
+    "list/states",
+    "List(states) holds the machines in those states and no others; a state that the provider does "
+    "not know selects nothing or is INVALID_ARGUMENT",
+)
+async def states_select(subject: Subject) -> str:
+    """One IDLE machine among others, then a state from the future."""
+    async with subject.idle(subject.caller()) as machine:
+        listed = (await subject.list(states=[wire.IDLE])).machines
+        expect(machine in {m.id for m in listed}, f"List(IDLE) lacks {machine}, which is IDLE")
+        strangers = {m.id: state_name(m.state) for m in listed if m.state != wire.IDLE}
+        expect(not strangers, f"List(IDLE) holds {strangers}")
+    try:
+        unknown = len((await subject.list(states=[_UNKNOWN_STATE])).machines)
+    except grpc.aio.AioRpcError as error:
+        invalid = error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        expect(invalid, f"List of an unknown state: {error.code().name}")
+    else:
+        expect(not unknown, f"List of an unknown state held {unknown} machines")
+    return f"{len(listed)} IDLE of all"
+
+
+@check(
+    "list/max-results",
+    "max_results bounds an answer, and listing since its revision brings the rest without a gap",
+)
+async def answers_are_bounded(subject: Subject) -> str:
+    """One machine, then all others."""
+    everything = {m.id for m in (await subject.list()).machines}
+    first = await subject.list(max_results=1)
+    expect(len(first.machines) == 1, f"{len(first.machines)} machines for max_results 1")
+    rest = await subject.list(since_revision=first.revision)
+    missing = everything - {m.id for m in (*first.machines, *rest.machines)}
+    expect(not missing, f"listing on from the first machine leaves out {sorted(missing)[:5]}")
+    return f"1 + {len(rest.machines)} of {len(everything)} machines"
+
+
+@check(
+    "list/since-revision",
+    "List(since_revision) holds whatever changed after it; for a revision that the provider does "
+    "not know it holds all machines",
+)
+async def changes_since_a_revision(subject: Subject) -> str:
+    """A machine that is bought after the revision, and revisions of nobody's."""
+    async with subject.unused() as machine:
+        before = await subject.list()
+        await subject.caller().create(machine)
+        await subject.reaches(machine, wire.IDLE)
+        changed = await subject.list(since_revision=before.revision)
+        seen = {m.id: m.state for m in changed.machines}
+        expect(seen.get(machine) == wire.IDLE, f"{machine} became IDLE and is not in the answer")
+    whole = {m.id for m in (await subject.list()).machines}
+    for strange in (b"nonsense", b"\xff:1", before.revision + b"0000"):
+        answer = {m.id for m in (await subject.list(since_revision=strange)).machines}
+        expect(answer == whole, f"since {strange!r}: {len(answer)} of {len(whole)} machines")
+    return f"{len(seen)} of {len(whole)} machines after one change"

@@ -1,0 +1,151 @@
+"""The provider under test as checks see it: machines to try things on, and waiting for states."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.caller import CALL_SECONDS, Caller
+from bigfleet.conformance.cluster import Cluster
+from bigfleet.conformance.judging import Broken, expect
+from bigfleet.model.errors import InvalidInput
+
+if TYPE_CHECKING:  # only the type stubs know it
+    from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderAsyncStub
+
+ELASTIC = (wire.ON_DEMAND, wire.SPOT)
+UNDER_WAY = (wire.CREATING, wire.CONFIGURING, wire.DRAINING, wire.DELETING)
+# One check takes two at once.
+MACHINES_NEEDED = 2
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How long a provider may take, in seconds: to answer an order, to reach the state it leads to,
+    to reach IDLE once a drain's grace is over, and to be back after a restart.
+    """
+
+    answer: float = 1.0
+    state: float = 10.0
+    drain: float = 30.0
+    restart: float = 60.0
+
+
+@dataclass
+class Subject:
+    """The provider behind `stub`, and the cluster that its machines join.
+
+    `restart` kills and starts it; None where nobody said how.
+    """
+
+    stub: CapacityProviderAsyncStub
+    cluster: Cluster
+    bounds: Bounds
+    restart: Callable[[], Awaitable[None]] | None = None
+
+    def caller(self) -> Caller:
+        """A shard that the provider has not heard of."""
+        return Caller(self.stub)
+
+    async def get(self, machine: str) -> wire.Machine:
+        """The machine now."""
+        return await self.stub.Get(wire.MachineRef(id=machine), timeout=CALL_SECONDS)
+
+    async def list(self, **selection: object) -> wire.MachineList:
+        """What a List with these fields answers."""
+        request = wire.ListFilter(**selection)  # type: ignore[arg-type]
+        return await self.stub.List(request, timeout=CALL_SECONDS)
+
+    async def speculative(self) -> list[str]:
+        """The ids of the machines that checks may use, sorted."""
+        listed = await self.list(states=[wire.SPECULATIVE])
+        return sorted(m.id for m in listed.machines if m.capacity_type in ELASTIC)
+
+    async def require_machines(self) -> int:
+        """How many machines there are to use; InvalidInput when they are too few."""
+        found = len(await self.speculative())
+        if found < MACHINES_NEEDED:
+            cure = (
+                f"are too few: the suite needs {MACHINES_NEEDED} machines that are SPECULATIVE and "
+                "ON_DEMAND or SPOT, which it buys and gives back; seed them"
+            )
+            raise InvalidInput("provider: machines to use", found, cure)
+        return found
+
+    async def reaches(
+        self, machine: str, *states: int, within: float | None = None
+    ) -> wire.Machine:
+        """The machine once it is in one of `states`; Broken when that takes longer than allowed."""
+        bound = self.bounds.state if within is None else within
+        now = await self.get(machine)
+        try:
+            async with asyncio.timeout(bound):
+                while now.state not in states:
+                    await asyncio.sleep(_POLL_SECONDS)
+                    now = await self.get(machine)
+        except TimeoutError:
+            wanted = " or ".join(state_name(state) for state in states)
+            more = f", last_error {now.last_error!r}" if now.last_error else ""
+            seen = f"{machine} is {state_name(now.state)} and not {wanted} after {bound:g} s{more}"
+            raise Broken(seen) from None
+        return now
+
+    async def configure(
+        self, caller: Caller, machine: str, metadata: Mapping[str, str] | None = None
+    ) -> wire.TransitionAck:
+        """The order to join the cluster."""
+        blob = self.cluster.blob(machine)
+        return await caller.configure(machine, self.cluster.id, blob, metadata)
+
+    async def configured(self, caller: Caller, machine: str) -> wire.Machine:
+        """The IDLE machine taken to CONFIGURED."""
+        await self.configure(caller, machine)
+        return await self.reaches(machine, wire.CONFIGURED)
+
+    async def drained(self, caller: Caller, machine: str) -> wire.Machine:
+        """The CONFIGURED machine taken to IDLE, its Node deleted first as an operator does."""
+        await self.cluster.remove(machine)
+        await caller.drain(machine, grace_seconds=1)
+        return await self.reaches(machine, wire.IDLE, within=1 + self.bounds.drain)
+
+    @asynccontextmanager
+    async def unused(self, number: int = 0) -> AsyncIterator[str]:
+        """A SPECULATIVE machine, given back so; `number` tells those used together apart."""
+        ids = await self.speculative()
+        expect(len(ids) > number, f"no SPECULATIVE machine is left: {ids}; were all given back?")
+        try:
+            yield ids[number]
+        finally:
+            await self._give_back(ids[number])
+
+    @asynccontextmanager
+    async def idle(self, caller: Caller) -> AsyncIterator[str]:
+        """A machine that is IDLE."""
+        async with self.unused() as machine:
+            await caller.create(machine)
+            await self.reaches(machine, wire.IDLE)
+            yield machine
+
+    async def _give_back(self, machine: str) -> None:
+        caller = self.caller()
+        settled = [s for s in wire.MachineState.values() if s not in UNDER_WAY]
+        now = await self.reaches(machine, *settled, within=self.bounds.drain)
+        if now.state == wire.CONFIGURED:
+            now = await self.drained(caller, machine)
+        await self.cluster.remove(machine)
+        if now.state != wire.SPECULATIVE:
+            await caller.delete(machine)
+            await self.reaches(machine, wire.SPECULATIVE)
+
+
+def state_name(state: int) -> str:
+    """A state as people know it."""
+    try:
+        return wire.MachineState.Name(wire.MachineState.ValueType(state))
+    except ValueError:
+        return f"state {state}"

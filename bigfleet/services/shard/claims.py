@@ -1,0 +1,68 @@
+"""What a decision says about machines, written into the inventory's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bigfleet.engine.snapshot import NONE, Demand, Ints
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.assignment import worth
+from bigfleet.services.shard.columns import Columns
+from bigfleet.services.shard.interning import Interned
+
+# What is on its way to a need, or serves one, stays that need's when nobody counts it for a moment.
+_PURPOSEFUL = (MachineState.CREATING, MachineState.CONFIGURING, MachineState.CONFIGURED)
+
+# Rows of the inventory: their numbers in ascending order, or all of them.
+Rows = Ints | slice
+ALL = slice(None)
+
+
+def note(
+    columns: Columns,
+    rows: Rows,
+    needs: Interned[NeedKey],
+    claimed_by: Ints,
+    keys: Sequence[NeedKey],
+) -> None:
+    """Which need counts each of `rows`. A machine at work that nobody counts stays its former
+    need's; any other is nobody's then.
+    """
+    need, counted = columns.need[rows], claimed_by != NONE
+    claims = np.unique(claimed_by[counted])
+    numbers = np.array([needs.number(keys[claim]) for claim in claims], np.int32)
+    need[~counted & ~np.isin(columns.state[rows], _PURPOSEFUL)] = NONE
+    need[counted] = numbers[np.searchsorted(claims, claimed_by[counted])]
+    columns.need[rows] = need
+
+
+def time_disuse(columns: Columns, rows: Rows, claimed_by: Ints, now_seconds: float) -> None:
+    """Since when each machine has been of no use. The clock of one that comes from another shard
+    begins when it comes, as after a restart.
+    """
+    state, counted = columns.state[rows], claimed_by != NONE
+    since = columns.unused_since_seconds[rows]
+    at_work = state == MachineState.CONFIGURED
+    since[at_work & counted] = np.nan
+    unused = (at_work & ~counted) | (state == MachineState.IDLE)
+    since[unused & np.isnan(since)] = now_seconds
+    if not isinstance(rows, slice):
+        columns.unused_since_seconds[:] = np.nan
+    columns.unused_since_seconds[rows] = since
+
+
+def take_worth(columns: Columns, rows: Rows, claimed_by: Ints, demand: Demand) -> None:
+    """A machine at work is worth what the need that it serves now is worth."""
+    numbers = np.arange(len(columns.state), dtype=np.int32)[rows]
+    serving = (columns.state[rows] == MachineState.CONFIGURED) & (claimed_by != NONE)
+    numbers, claimed = numbers[serving], claimed_by[serving]
+    at_home = demand.cluster[claimed] == columns.cluster[numbers]
+    numbers, claimed = numbers[at_home], claimed[at_home]
+    claims, place = np.unique(claimed, return_inverse=True)
+    worths = np.array([worth(demand.needs[claim]) for claim in claims], np.int64).reshape(-1, 3)
+    columns.priority[numbers] = worths[place, 0]
+    columns.interruption_bucket[numbers] = worths[place, 1]
+    columns.reclamation_bucket[numbers] = worths[place, 2]

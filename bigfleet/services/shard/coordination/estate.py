@@ -1,0 +1,65 @@
+"""What this shard owns, in memory and on disk."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+
+from bigfleet.model.domain import Domain
+from bigfleet.model.errors import BigFleetError
+from bigfleet.ports.holdings import Holdings, HoldingsStore
+
+_log = logging.getLogger(__name__)
+
+
+class Estate:
+    """The present `held`. A domain that is being given up counts as given up for new decisions.
+
+    `version` is another number after every change of domains or clusters.
+    """
+
+    def __init__(self, store: HoldingsStore) -> None:
+        """BigFleetError when what was kept is damaged."""
+        self._store = store
+        self._unsaved = False
+        self.version = 0
+        self.held = Holdings()
+        self._adopt(store.load())
+
+    @property
+    def domains(self) -> Collection[Domain]:
+        """Those in which orders may be given for machines that are not bound."""
+        return self._domains
+
+    @property
+    def clusters(self) -> Collection[str]:
+        """Those that this shard serves."""
+        return self.held.clusters
+
+    def change(self, held: Holdings) -> None:
+        """From now on `held` is what this shard owns. BigFleetError when it cannot be kept on the
+        disk; then nothing has changed.
+        """
+        self._store.save(held)
+        self._unsaved = False
+        self._adopt(held)
+
+    def add_cluster(self, cluster: str) -> None:
+        """Serve `cluster` for good; `save` makes it durable. Until then the coordinator knows."""
+        if cluster not in self.held.clusters:
+            self._adopt(replace(self.held, clusters=self.held.clusters | {cluster}))
+            self._unsaved = True
+
+    def save(self) -> None:
+        """Write down what is not on the disk yet; what fails is tried again at the next call."""
+        if self._unsaved:
+            try:
+                self.change(self.held)
+            except BigFleetError as error:
+                _log.error("clusters of this shard are not kept", extra={"why": str(error)})
+
+    def _adopt(self, held: Holdings) -> None:
+        self.held = held
+        self._domains = held.domains - set(held.leaving.values())
+        self.version += 1

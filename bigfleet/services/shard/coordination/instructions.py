@@ -1,0 +1,133 @@
+"""What each instruction of the coordinator does to a shard's holdings: pure.
+
+An instruction that was carried out is answered the same way again, however late it is repeated. Any
+other must be newer than the newest that was taken: what is not comes from a coordinator that has
+been deposed, or was overtaken on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.domain import Domain
+from bigfleet.ports.holdings import Answered, Holdings, Mark, QuotaKey
+
+REMEMBERED = 10_000
+_ACK = wire.InstructAck
+
+
+class Draft:
+    """Holdings being changed; `holdings` is the result."""
+
+    def __init__(self, held: Holdings) -> None:
+        self.newest = held.newest
+        self.domains = set(held.domains)
+        self.slices = dict(held.slices)
+        self.leaving = dict(held.leaving)
+        self.answered = dict(held.answered)
+        self._clusters = held.clusters
+
+    def holdings(self) -> Holdings:
+        """As they are now; of what was answered long ago nothing is kept."""
+        too_many = max(0, len(self.answered) - REMEMBERED)
+        return Holdings(
+            newest=self.newest,
+            domains=frozenset(self.domains),
+            clusters=self._clusters,
+            slices=dict(self.slices),
+            leaving=dict(self.leaving),
+            answered=dict(islice(self.answered.items(), too_many, None)),
+        )
+
+    def end(self, instruction_id: str, outcome: _ACK.Outcome.ValueType, reason: str = "") -> _ACK:
+        """Note how an instruction ended; the answer to it."""
+        self.leaving.pop(instruction_id, None)
+        self.answered[instruction_id] = Answered(int(outcome), reason)
+        return _ACK(instruction_id=instruction_id, outcome=outcome, reason=reason)
+
+
+def take(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
+    """Carry out `instruction`; the answers that this makes due, none while it is under way."""
+    number = instruction.instruction_id
+    mark = Mark(instruction.coordinator_term, instruction.sequence_number)
+    known = draft.answered.get(number)
+    if known is not None or number in draft.leaving:
+        draft.newest = max(draft.newest, mark)
+        return [] if known is None else [_again(number, known)]
+    if mark <= draft.newest:
+        return [_refused(number, _ACK.REJECTED_STALE, _stale(mark, draft.newest))]
+    kind = instruction.WhichOneof("instruction") or "nothing that this version knows"
+    if kind not in _CARRY_OUT:
+        why = f"{kind}: this shard cannot carry that out"
+        return [_refused(number, _ACK.REJECTED_INVALID, why)]
+    if wrong := _wrong(instruction):
+        return [_refused(number, _ACK.REJECTED_INVALID, wrong)]
+    draft.newest = mark
+    return _CARRY_OUT[kind](draft, instruction)
+
+
+def give_up(draft: Draft, instruction_id: str) -> _ACK:
+    """The domain that `instruction_id` takes away is given up now: no order for it is under way."""
+    draft.domains.discard(draft.leaving[instruction_id])
+    return draft.end(instruction_id, _ACK.ACCEPTED)
+
+
+def _assign(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
+    """A domain that was about to be given up stays: the newer word counts."""
+    domain = Domain(
+        instruction.assign_domain.topology_key, instruction.assign_domain.topology_value
+    )
+    overtaken = [number for number, leaving in draft.leaving.items() if leaving == domain]
+    why = f"overtaken by {instruction.instruction_id}, which assigns {domain} again"
+    answers = [draft.end(number, _ACK.FAILED, why) for number in overtaken]
+    draft.domains.add(domain)
+    return [*answers, draft.end(instruction.instruction_id, _ACK.ACCEPTED)]
+
+
+def _unassign(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
+    domain = Domain(
+        instruction.unassign_domain.topology_key, instruction.unassign_domain.topology_value
+    )
+    if domain not in draft.domains:
+        return [draft.end(instruction.instruction_id, _ACK.ACCEPTED)]
+    draft.leaving[instruction.instruction_id] = domain
+    return []
+
+
+def _slice(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
+    told = instruction.quota_slice
+    draft.slices[QuotaKey(told.provider, told.region)] = told.machines
+    return [draft.end(instruction.instruction_id, _ACK.ACCEPTED)]
+
+
+_CARRY_OUT: Mapping[str, Callable[[Draft, wire.CoordinatorInstruction], list[_ACK]]] = {
+    "assign_domain": _assign,
+    "unassign_domain": _unassign,
+    "quota_slice": _slice,
+}
+
+
+def _wrong(instruction: wire.CoordinatorInstruction) -> str:
+    if not instruction.instruction_id:
+        return "an instruction needs an id"
+    if instruction.quota_slice.machines < 0:
+        return f"quota of {instruction.quota_slice.machines} machines: it cannot be negative"
+    return ""
+
+
+def _refused(instruction_id: str, outcome: _ACK.Outcome.ValueType, reason: str) -> _ACK:
+    return _ACK(instruction_id=instruction_id, outcome=outcome, reason=reason)
+
+
+def _again(instruction_id: str, known: Answered) -> _ACK:
+    outcome = _ACK.Outcome.ValueType(known.outcome)
+    return _ACK(instruction_id=instruction_id, outcome=outcome, reason=known.reason)
+
+
+def _stale(mark: Mark, newest: Mark) -> str:
+    return (
+        f"term {mark.term} sequence {mark.sequence} is not newer than term {newest.term} sequence "
+        f"{newest.sequence}, which this shard has taken already"
+    )

@@ -1,0 +1,115 @@
+"""The talk with the coordinator: a report every few seconds, and what comes back of it.
+
+Nothing in the shard waits for it. Without any coordinator the shard decides on with what it owns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.errors import Fenced, InvalidInput, Unavailable
+from bigfleet.observe import metrics
+from bigfleet.ports.coordinator import Coordinator
+from bigfleet.services.shard.coordination.estate import Estate
+from bigfleet.services.shard.coordination.steward import Steward
+
+# While a domain waits for its last order to end, that is looked for so often.
+LOOK_SECONDS = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+class Link:
+    """`compose` makes the report without the answers to instructions; `heard` is told of a report
+    that arrived and of the leader's term; `fence` ends all ordering, with the reason.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        estate: Estate,
+        steward: Steward,
+        compose: Callable[[], Awaitable[wire.ShardReport]],
+        heard: Callable[[wire.ShardReport, int], None],
+        fence: Callable[[str], None],
+        report_seconds: float,
+    ) -> None:
+        self._coordinator, self._estate, self._steward = coordinator, estate, steward
+        self._compose, self._heard, self._fence = compose, heard, fence
+        self._report_seconds = report_seconds
+        self._term = estate.held.newest.term
+        self._problem = "no coordinator has answered yet"
+
+    @property
+    def term(self) -> int:
+        """The newest term of a coordinator that was heard of."""
+        return self._term
+
+    @property
+    def problem(self) -> str:
+        """Why no coordinator is heard, "" while one is."""
+        return self._problem
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.once()
+            except Exception:  # noqa: BLE001  the next report begins afresh
+                _log.exception("report failed")
+            await self._pause()
+
+    async def once(self) -> None:
+        """Report, and carry out what comes back."""
+        self._estate.save()
+        self._steward.settle()
+        report = await self._compose()
+        answers = self._steward.due
+        report.instruction_acks.extend(answers)
+        try:
+            ack = await self._coordinator.report(report)
+        except (Unavailable, InvalidInput) as error:
+            self._missed(str(error))
+        except Fenced as error:
+            metrics.shard_incidents.labels("fenced-by-coordinator").inc()
+            self._missed(str(error))
+            self._fence(f"fenced by the coordinator: {error}")
+        else:
+            self._take(report, answers, ack)
+
+    def _take(
+        self, report: wire.ShardReport, answers: Sequence[wire.InstructAck], ack: wire.ReportAck
+    ) -> None:
+        if ack.coordinator_term < self._term:
+            metrics.shard_incidents.labels("deposed-coordinator").inc()
+            said = {"term": ack.coordinator_term, "newest": self._term}
+            _log.critical("incident: a coordinator that was deposed still answers", extra=said)
+            return
+        if self._problem or ack.coordinator_term != self._term:
+            _log.info("coordinator heard", extra={"term": ack.coordinator_term})
+        self._term, self._problem = ack.coordinator_term, ""
+        metrics.shard_coordinator_reports.labels("acknowledged").inc()
+        metrics.shard_coordinator_term.set(ack.coordinator_term)
+        self._steward.delivered(answers)
+        self._heard(report, ack.coordinator_term)
+        self._steward.take(ack.instructions)
+
+    def _missed(self, why: str) -> None:
+        metrics.shard_coordinator_reports.labels("missed").inc()
+        if not self._problem:
+            _log.warning("no coordinator; deciding on with what is owned", extra={"why": why})
+        self._problem = why
+
+    async def _pause(self) -> None:
+        """What was carried out is told soon: another shard may wait for it."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._report_seconds
+        while loop.time() < until:
+            await asyncio.sleep(min(LOOK_SECONDS, until - loop.time()))
+            self._estate.save()
+            self._steward.settle()
+            if self._steward.has_good_news and not self._problem:
+                return

@@ -1,0 +1,64 @@
+"""The parts of the coordinator's side of a shard, put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bigfleet.model.domain import Domain
+from bigfleet.ports.coordinator import Coordinator
+from bigfleet.ports.holdings import HoldingsStore
+from bigfleet.services.shard.actuation import Actuation
+from bigfleet.services.shard.coordination.estate import Estate
+from bigfleet.services.shard.coordination.link import Link
+from bigfleet.services.shard.coordination.reception import Reception
+from bigfleet.services.shard.coordination.reporter import Reporter
+from bigfleet.services.shard.coordination.steward import Steward
+from bigfleet.services.shard.orders import Orders
+from bigfleet.services.shard.sessions import Sessions
+
+
+@dataclass(frozen=True)
+class Ties:
+    """Whom a shard reports to, and where it keeps what it is told to own."""
+
+    coordinator: Coordinator
+    holdings: HoldingsStore
+
+
+@dataclass(frozen=True)
+class Coordination:
+    """Of a shard that has a coordinator."""
+
+    estate: Estate
+    reception: Reception
+    reporter: Reporter
+    link: Link
+
+
+def coordinate(
+    ties: Ties, reporter: Reporter, actuation: Actuation, sessions: Sessions, orders: Orders
+) -> Coordination:
+    """Nothing is reported until the link runs."""
+    inventory = reporter.inventory
+    estate, settings = reporter.estate, reporter.settings
+
+    def is_busy(domain: Domain) -> bool:
+        return any(inventory.domain(order.machine_id) == domain for order in orders)
+
+    def bar(why: str) -> None:
+        """Operators that stayed with it would be served by nobody."""
+        actuation.stop_ordering(why)
+        sessions.close_all()
+
+    steward = Steward(estate, is_busy)
+    link = Link(
+        ties.coordinator,
+        estate,
+        steward,
+        reporter.compose,
+        reporter.heard,
+        bar,
+        settings.report_seconds,
+    )
+    reception = Reception(settings.shard_id, estate, ties.coordinator, lambda: actuation.fenced)
+    return Coordination(estate, reception, reporter, link)

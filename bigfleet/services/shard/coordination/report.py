@@ -1,0 +1,68 @@
+"""What a shard tells the coordinator of itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from bigfleet.api import codec
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.api.v1alpha1 import provider_pb2
+from bigfleet.api.v1alpha1.capacity_pb2 import PenaltyBucket
+from bigfleet.engine.reporting import ReportedShortfall, report
+from bigfleet.engine.snapshot import Fleet
+from bigfleet.model import resources
+from bigfleet.model.machine import MachineState
+from bigfleet.services.shard.kinds import INSTANCE_TYPE_LABEL, ZONE_LABEL
+from bigfleet.services.shard.thinking import Thought
+
+# So that a summary stays near 240 bytes however many kinds of machines there are.
+MOST_TYPES, MOST_ZONES = 6, 3
+OTHERS = "others"
+
+
+def summary(fleet: Fleet) -> wire.ShardSummary:
+    """The machines that this shard decides about, by their commonest types and zones."""
+    counts = np.bincount(fleet.flavour, minlength=len(fleet.flavours)).tolist()
+    labels = [flavour.labels for flavour in fleet.flavours]
+    return wire.ShardSummary(
+        total_machines=len(fleet),
+        free_machines=int((fleet.state == MachineState.IDLE).sum()),
+        per_instance_type_counts=_commonest(labels, counts, INSTANCE_TYPE_LABEL, MOST_TYPES),
+        per_zone_counts=_commonest(labels, counts, ZONE_LABEL, MOST_ZONES),
+    )
+
+
+def shortfalls(thought: Thought) -> tuple[list[wire.Shortfall], int]:
+    """The most urgent lacks of the last decision, and how many old ones are left out."""
+    found = report(thought.fleet, thought.demand, thought.decision)
+    return [_shortfall(row) for row in found.rows], found.unreported
+
+
+def _commonest(
+    labels: Sequence[Mapping[str, str]], counts: Iterable[int], key: str, most: int
+) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for each, count in zip(labels, counts, strict=True):
+        found[each.get(key, "")] += count
+    told = {value: count for value, count in found.most_common(most) if count}
+    if rest := found.total() - sum(told.values()):
+        told[OTHERS] = told.get(OTHERS, 0) + rest
+    return told
+
+
+def _shortfall(row: ReportedShortfall) -> wire.Shortfall:
+    return wire.Shortfall(
+        requirements=codec.requirements_to_wire(row.profile.requirements),
+        deficit=provider_pb2.Resources(resources=resources.texts(dict(row.deficit))),
+        priority=row.profile.priority,
+        age_cycles=row.age_cycles,
+        interruption_penalty_bucket=PenaltyBucket.ValueType(row.profile.interruption_bucket),
+        cluster_id=row.cluster,
+        profile_fingerprint=row.profile.fingerprint,
+        needs=row.needs,
+        reason=row.reason.value,
+        same_domain=row.profile.same_key is not None,
+    )

@@ -1,0 +1,82 @@
+"""Puts the shard's report together: numbers at once, the reasons of shortfalls in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.domain import region_of
+from bigfleet.observe import metrics
+from bigfleet.ports.clock import Clock
+from bigfleet.services.shard.coordination import report
+from bigfleet.services.shard.coordination.estate import Estate
+from bigfleet.services.shard.coordination.sightings import Sightings
+from bigfleet.services.shard.cycle import Cycle
+from bigfleet.services.shard.inventory import Inventory
+from bigfleet.services.shard.settings import Settings
+from bigfleet.services.shard.thinking import Thought
+
+_MOST_REGIONS = 100
+_NANOS = 1_000_000_000
+
+
+@dataclass
+class Reporter:
+    """`address` is where operators reach this shard; it is known once the shard listens."""
+
+    settings: Settings
+    epoch: int
+    clock: Clock
+    estate: Estate
+    inventory: Inventory
+    cycle: Cycle
+    address: str = ""
+    _sightings: Sightings = field(default_factory=Sightings, init=False)
+    _told_of: tuple[Thought, tuple[list[wire.Shortfall], int]] | None = field(
+        default=None, init=False
+    )
+
+    async def compose(self) -> wire.ShardReport:
+        """The report as of now, but for answers to instructions."""
+        held, now_seconds = self.estate.held, self.clock.unix_seconds()
+        seen = self.inventory.seen_domains()
+        made = wire.ShardReport(
+            shard_id=self.settings.shard_id,
+            cycle=self.cycle.count,
+            timestamp_unix_nanos=int(now_seconds * _NANOS),
+            shard_epoch=self.epoch,
+            shard_address=self.address,
+            providers=self._providers(),
+            unowned_domains=self._sightings.due(seen, held.domains, now_seconds),
+            owned_domains=len(held.domains),
+            seen_term=held.newest.term,
+            seen_sequence=held.newest.sequence,
+        )
+        metrics.shard_owned_domains.set(len(held.domains))
+        thought = self.cycle.latest
+        if thought is not None:
+            metrics.shard_foreign_machines.set(seen.total() - len(thought.view.fleet))
+            made.summary.CopyFrom(report.summary(thought.view.fleet))
+            rows, made.shortfalls_left_out = await self._shortfalls(thought)
+            made.shortfalls.extend(rows)
+        return made
+
+    def heard(self, told: wire.ShardReport, term: int) -> None:
+        """The leader of `term` has this report."""
+        self._sightings.told(told.unowned_domains, term, self.clock.unix_seconds())
+
+    async def _shortfalls(self, thought: Thought) -> tuple[list[wire.Shortfall], int]:
+        """Worked out once for each decision."""
+        if self._told_of is None or self._told_of[0] is not thought:
+            self._told_of = (thought, await asyncio.to_thread(report.shortfalls, thought))
+        return self._told_of[1]
+
+    def _providers(self) -> Iterator[wire.ProviderEntry]:
+        """What this shard's machines come from, region by region."""
+        name, address = self.inventory.provider_name, self.settings.provider_address
+        thought = self.cycle.latest
+        flavours = thought.view.fleet.flavours if thought and name else ()
+        for region in sorted({region_of(flavour.labels) for flavour in flavours})[:_MOST_REGIONS]:
+            yield wire.ProviderEntry(name=name, address=address, region=region)

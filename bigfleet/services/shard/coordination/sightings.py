@@ -1,0 +1,43 @@
+"""Domains of machines that this shard sees and does not own, told to the coordinator in portions.
+
+Another shard may well own them; only the coordinator knows. So each is told when it is first seen,
+again after a change of leader, and now and then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from bigfleet.api.v1alpha1.coordinator_pb2 import SeenDomain
+from bigfleet.model.domain import Domain
+
+MOST = 1000
+AGAIN_SECONDS = 30.0
+
+
+class Sightings:
+    """What is to be told, and what was."""
+
+    def __init__(self) -> None:
+        self._told_at: dict[Domain, float] = {}
+        self._term = 0
+
+    def due(
+        self, seen: Counter[Domain], owned: Collection[Domain], now_seconds: float
+    ) -> list[SeenDomain]:
+        """At most 1,000, those that were never told first."""
+        foreign = {domain: count for domain, count in seen.items() if domain not in owned and count}
+        self._told_at = {d: at for d, at in self._told_at.items() if d in foreign}
+        late = now_seconds - AGAIN_SECONDS
+        due = [domain for domain in foreign if self._told_at.get(domain, late) <= late]
+        due.sort(key=lambda domain: self._told_at.get(domain, 0.0))
+        return [SeenDomain(topology_key=d.key, topology_value=d.value, machines=foreign[d])
+                for d in due[:MOST]]  # fmt: skip
+
+    def told(self, domains: Iterable[SeenDomain], term: int, now_seconds: float) -> None:
+        """The leader of `term` has heard of `domains`; a new leader must hear of all again."""
+        if term != self._term:
+            self._term, self._told_at = term, {}
+        for each in domains:
+            self._told_at[Domain(each.topology_key, each.topology_value)] = now_seconds

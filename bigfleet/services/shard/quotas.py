@@ -1,0 +1,56 @@
+"""How many elastic machines this shard may still buy, by provider and region: pure.
+
+Speculative machines are shown to a decision as long as anything may be bought there; of what the
+decision then wants to buy, the most urgent orders fit into the quota and the others are dropped.
+The next decision sees those orders under way, and once nothing is left it finds no speculative
+machine: only then are the needs short of it for good, and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from bigfleet.engine.decision import Action, ActionKind
+from bigfleet.engine.snapshot import Flags, Fleet, Ints
+from bigfleet.model.domain import region_of
+from bigfleet.model.machine import MachineState
+from bigfleet.ports.holdings import QuotaKey
+
+
+class Quotas:
+    """What the `slices` leave over for the machines of `provider` in one fleet."""
+
+    def __init__(self, fleet: Fleet, provider: str, slices: Mapping[QuotaKey, int]) -> None:
+        self._fleet = fleet
+        regions = {key.region: most for key, most in slices.items() if key.provider == provider}
+        self._names = list(regions)
+        number = {region: index for index, region in enumerate(self._names)}
+        limited = [
+            number.get(region_of(f.labels), -1) if f.capacity_type.elastic else -1
+            for f in fleet.flavours
+        ]
+        self._region: Ints = np.array([*limited, -1], np.int32)[fleet.flavour]
+        bought = (self._region >= 0) & (fleet.state != MachineState.SPECULATIVE)
+        held = np.bincount(self._region[bought], minlength=len(regions))
+        self._left = [
+            max(0, most - int(count)) for most, count in zip(regions.values(), held, strict=True)
+        ]
+
+    def exhausted(self) -> Flags:
+        """The speculative machines of regions where nothing more may be bought."""
+        none_left = np.array([*(left == 0 for left in self._left), False], np.bool_)
+        found: Flags = none_left[self._region] & (self._fleet.state == MachineState.SPECULATIVE)
+        return found
+
+    def within(self, actions: Sequence[Action]) -> Iterator[Action]:
+        """The actions that fit, in their order."""
+        left = list(self._left)
+        for action in actions:
+            region = int(self._region[action.row])
+            if action.kind is ActionKind.PROVISION and region >= 0:
+                if left[region] == 0:
+                    continue
+                left[region] -= 1
+            yield action

@@ -1,0 +1,95 @@
+"""Which machines this shard decides about.
+
+A machine that is bound to no cluster is the business of whoever owns its domain. While it is bound,
+it is the business of the shard that serves its cluster: nobody else can have its Node emptied, and
+nobody else knows whether its pods still need it. So a domain may change hands while machines in it
+are at work: they are counted once, where they are needed, and fall to the new owner one by one as
+they are drained. Every machine has one shard at a time, by what the provider says of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from bigfleet.engine.snapshot import NONE, Flags
+from bigfleet.model.domain import Domain
+from bigfleet.services.shard.columns import Columns
+
+_Value = TypeVar("_Value")
+
+
+class Owned(Protocol):
+    """What is this shard's; `version` is another number after every change."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def domains(self) -> Collection[Domain]: ...
+    @property
+    def clusters(self) -> Collection[str]: ...
+
+
+class Territory:
+    """The border between this shard's machines and the others'. Without `owned` all are its own."""
+
+    def __init__(self, owned: Owned | None = None) -> None:
+        self._owned = owned
+        self._of_domains = _Lookup[Domain](lambda owned: owned.domains)
+        self._of_clusters = _Lookup[str](lambda owned: owned.clusters)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether there are no others."""
+        return self._owned is None
+
+    def mine(self, columns: Columns, domains: Sequence[Domain], clusters: Sequence[str]) -> Flags:
+        """For each row whether it is this shard's; never one that nobody has told of yet.
+
+        `domains` gives the domain of each flavour, `clusters` the name of each cluster number.
+        """
+        if self._owned is None:
+            return np.ones(len(columns.state), np.bool_)
+        by_domain = self._of_domains.flags(self._owned, domains)[columns.flavour]
+        by_cluster = self._of_clusters.flags(self._owned, clusters)[columns.cluster]
+        mine: Flags = np.where(columns.cluster == NONE, by_domain, by_cluster)
+        return mine & (columns.state != 0)
+
+    def guests(self, columns: Columns, domains: Sequence[Domain], clusters: Sequence[str]) -> Flags:
+        """Machines at work for this shard that will be another's as soon as they are drained."""
+        if self._owned is None:
+            return np.zeros(len(columns.state), np.bool_)
+        by_domain = self._of_domains.flags(self._owned, domains)[columns.flavour]
+        bound: Flags = columns.cluster != NONE
+        return bound & ~by_domain & self.mine(columns, domains, clusters)
+
+    def has(self, domain: Domain, cluster: str) -> bool:
+        """Whether a machine of `domain`, bound to `cluster` if that is not "", is this shard's."""
+        if self._owned is None:
+            return True
+        return cluster in self._owned.clusters if cluster else domain in self._owned.domains
+
+
+class _Lookup(Generic[_Value]):
+    """Which of some values are owned, looked up anew only when either side has changed."""
+
+    def __init__(self, owned_values: Callable[[Owned], Collection[_Value]]) -> None:
+        self._owned_values = owned_values
+        self._known: tuple[int, Sequence[_Value], int] | None = None
+        self._flags: Flags = np.zeros(1, np.bool_)
+
+    def flags(self, owned: Owned, values: Sequence[_Value]) -> Flags:
+        """One flag for each value, and a False at the end, which NONE finds."""
+        known = self._known
+        if (
+            known is None
+            or known[0] != owned.version
+            or known[1] is not values
+            or known[2] != len(values)
+        ):
+            mine = self._owned_values(owned)
+            self._flags = np.array([*(value in mine for value in values), False], np.bool_)
+            self._known = (owned.version, values, len(values))
+        return self._flags

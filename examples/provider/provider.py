@@ -1,0 +1,199 @@
+"""A whole capacity provider in one file: machines of a shop that is always open.
+
+    python examples/provider/provider.py HOST:PORT STATE-FILE [IDENTITY-DIRECTORY]
+
+Replace `Shop` by the API of your cloud; the rest is what every provider does the same way.
+"""
+
+import asyncio
+import json
+import sqlite3
+import sys
+from pathlib import Path
+
+import aiohttp
+import grpc.aio
+from google.protobuf.json_format import MessageToJson, Parse
+
+from bigfleet.api import transport
+from bigfleet.api.identity import Identity
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.api.v1alpha1 import provider_pb2_grpc as rpc
+
+# Order: the state that it needs, the state while it is under way, the state that it leads to.
+ORDERS = {
+    "Create": (wire.SPECULATIVE, wire.CREATING, wire.IDLE),
+    "Configure": (wire.IDLE, wire.CONFIGURING, wire.CONFIGURED),
+    "Drain": (wire.CONFIGURED, wire.DRAINING, wire.IDLE),
+    "Delete": (wire.IDLE, wire.DELETING, wire.SPECULATIVE),
+}
+BLOB, GRACE = "bootstrap_blob", "grace_period_seconds"
+ENDS = {under_way: end for _, under_way, end in ORDERS.values()}
+
+
+class Refused(Exception):
+    """The name of gRPC's code, and why."""
+
+
+class Shop:
+    """Your cloud. A call may be made again after a crash, and must then find what it began."""
+
+    async def buy(self, machine: wire.Machine) -> str:
+        """Return the machine's name in your cloud once it is ours."""
+        return f"rack-7/{machine.id}"
+
+    async def boot(self, machine: wire.Machine, blob: bytes) -> None:
+        """Return once the machine's Node is Ready. Here we play the machine ourselves."""
+        facts = json.loads(blob)
+        nodes, ready = f"{facts['apiServer']}/api/v1/nodes", ("Ready", "True")
+        headers = {"Authorization": f"Bearer {facts['token']}"}
+        async with asyncio.timeout(300), aiohttp.ClientSession(headers=headers) as http:
+            await http.post(nodes, json={"kind": "Node", "metadata": {"name": machine.id}})
+            seen = []
+            while ready not in seen:
+                await asyncio.sleep(0.1)
+                async with http.get(f"{nodes}/{machine.id}") as answer:
+                    status = (await answer.json()).get("status", {})
+                seen = [(c["type"], c["status"]) for c in status.get("conditions", [])]
+
+    async def switch_off(self, _machine: wire.Machine, grace_seconds: int) -> None:
+        """Return once nothing of the cluster runs there any more, after the grace at the latest."""
+        await asyncio.sleep(grace_seconds)
+
+    async def give_back(self, _machine: wire.Machine) -> None:
+        """Return once nothing is paid for the machine."""
+        await asyncio.sleep(0.05)
+
+
+class Store:
+    """Machines, the last operation of each, and fencing marks: on disk before we answer."""
+
+    def __init__(self, path: Path) -> None:
+        self.db = sqlite3.connect(path, isolation_level=None)
+        make = "CREATE TABLE IF NOT EXISTS"
+        self.db.execute(f"{make} machine (id PRIMARY KEY, json, operation, blob, grace, revision)")
+        self.db.execute(f"{make} mark (shard, id, epoch, sequence, PRIMARY KEY (shard, id))")
+        self.revision = self.db.execute("SELECT max(revision) FROM machine").fetchone()[0] or 0
+
+    def machines(self, since: int = 0) -> list[wire.Machine]:
+        query = "SELECT json FROM machine WHERE revision > ? ORDER BY revision"
+        return [Parse(row[0], wire.Machine()) for row in self.db.execute(query, (since,))]
+
+    def get(self, id: str) -> tuple[wire.Machine, str, bytes, int]:
+        query = "SELECT json, operation, blob, grace FROM machine WHERE id = ?"
+        row = self.db.execute(query, (id,)).fetchone()
+        if row is None:
+            raise Refused("NOT_FOUND", f"there is no machine {id}")
+        return Parse(row[0], wire.Machine()), *row[1:]
+
+    def save(self, machine: wire.Machine, operation: str, blob: bytes, grace: int) -> None:
+        self.revision += 1
+        row = (machine.id, MessageToJson(machine), operation, blob, grace, self.revision)
+        self.db.execute("INSERT OR REPLACE INTO machine VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def advance(self, order) -> None:
+        """Fencing: per shard and machine, (epoch, sequence) only ever grows."""
+        whose, mark = (order.shard_id, order.machine_id), (order.shard_epoch, order.sequence_number)
+        query = "SELECT epoch, sequence FROM mark WHERE shard = ? AND id = ?"
+        newest = self.db.execute(query, whose).fetchone()
+        if newest is not None and mark <= newest:
+            raise Refused("FAILED_PRECONDITION", f"{mark} is not newer than {whose}: {newest}")
+        self.db.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", (*whose, *mark))
+
+
+def answering(read):
+    async def call(self, request, context):
+        try:
+            return read(self, request)
+        except Refused as refused:
+            code, why = refused.args
+            await context.abort(grpc.StatusCode[code], why)
+
+    return call
+
+
+class Provider(rpc.CapacityProviderServicer):
+    """The contract: accept and write down, answer, then work."""
+
+    def __init__(self, store: Store, shop: Shop) -> None:
+        self.store, self.shop, self.tasks = store, shop, set()
+        for machine in store.machines():  # what was under way when we died goes on
+            self.carry_on(machine)
+
+    Create = answering(lambda self, request: self.accept("Create", request))
+    Configure = answering(lambda self, request: self.accept("Configure", request))
+    Drain = answering(lambda self, request: self.accept("Drain", request))
+    Delete = answering(lambda self, request: self.accept("Delete", request))
+    Get = answering(lambda self, request: self.store.get(request.id)[0])
+    List = answering(lambda self, request: self.select(request))
+
+    def select(self, ask: wire.ListFilter) -> wire.MachineList:
+        known = ask.since_revision  # of another store, or nonsense: then everything
+        since = int(known) if known.isdigit() and int(known) <= self.store.revision else 0
+        found = [m for m in self.store.machines(since) if not ask.states or m.state in ask.states]
+        cut = 0 < ask.max_results < len(found)  # the rest comes when asked from here again
+        revision = str(since if cut else self.store.revision).encode()
+        return wire.MachineList(machines=found[: ask.max_results or None], revision=revision)
+
+    def accept(self, order: str, request) -> wire.TransitionAck:
+        machine, operation, *_ = self.store.get(request.machine_id)
+        self.store.advance(request)  # before anything else is looked at
+        (needs, under_way, end), state = ORDERS[order], wire.MachineState.Name(machine.state)
+        cluster = getattr(request, "cluster_id", machine.cluster)
+        if machine.state in (under_way, end) and machine.cluster == cluster:
+            return wire.TransitionAck(operation_id=operation, machine=machine)  # said before
+        if machine.state != needs and (machine.state, order) != (wire.FAILED, "Delete"):
+            raise Refused("ABORTED", f"{order} is not possible: machine {machine.id} is {state}")
+        machine.state, machine.cluster, machine.last_error = under_way, cluster, ""
+        machine.shard_metadata.update(getattr(request, "shard_metadata", {}))
+        operation = f"{machine.id}-{self.store.revision + 1}"
+        blob, grace = getattr(request, BLOB, b""), getattr(request, GRACE, 0)
+        self.store.save(machine, operation, blob, grace)
+        self.carry_on(machine)
+        return wire.TransitionAck(operation_id=operation, machine=machine)
+
+    def carry_on(self, machine: wire.Machine) -> None:
+        if machine.state in ENDS:
+            task = asyncio.create_task(self.work(*self.store.get(machine.id)))
+            self.tasks.add(task)  # the event loop alone would let it be forgotten
+            task.add_done_callback(self.tasks.discard)
+
+    async def work(self, machine: wire.Machine, operation: str, blob: bytes, grace: int) -> None:
+        try:
+            await self.carry_out(machine, blob, grace)
+        except Exception as error:  # noqa: BLE001  what cannot succeed ends in FAILED, not nowhere
+            machine.state, machine.last_error = wire.FAILED, repr(error)
+        self.store.save(machine, operation, b"", 0)
+
+    async def carry_out(self, machine: wire.Machine, blob: bytes, grace: int) -> None:
+        if machine.state == wire.CREATING:
+            machine.host.provider, machine.host.ref = "shop", await self.shop.buy(machine)
+        elif machine.state == wire.CONFIGURING:
+            await self.shop.boot(machine, blob)
+        elif machine.state == wire.DRAINING:
+            await self.shop.switch_off(machine, grace)
+        else:
+            await self.shop.give_back(machine)
+            machine.ClearField("host")
+        if machine.state != wire.CONFIGURING:
+            machine.ClearField("cluster")
+            machine.ClearField("shard_metadata")
+        machine.state = ENDS[machine.state]
+
+
+async def serve(listen: str, state: str, own: str = "") -> None:
+    store, identity = Store(Path(state)), Identity(Path(own)) if own else None
+    for number in range(0 if store.revision else 3):  # what the shop has on offer
+        machine = wire.Machine(id=f"shop-{number}", instance_type="large", zone="zone-a")
+        machine.state, machine.capacity_type = wire.SPECULATIVE, wire.ON_DEMAND
+        machine.resources.resources.update({"cpu": "4", "memory": "16Gi", "pods": "110"})
+        store.save(machine, "", b"", 0)
+    server = transport.server(identity)
+    rpc.add_CapacityProviderServicer_to_server(Provider(store, Shop()), server)
+    print(f"listening on port {transport.listen(server, listen, identity)}", flush=True)
+    await server.start()
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(*sys.argv[1:]))

@@ -1,0 +1,135 @@
+"""Pods that lost their place, by whom and within whose budget; machines that were preempted."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from loaddriver.record.journal import Journal
+from loaddriver.record.recorder import Observations
+from loaddriver.record.removals import Cause, PodRemoval, pod_removals
+from loaddriver.record.rows import PodRow
+
+BudgetKey = tuple[str, str]
+"""Cluster and workload."""
+
+
+class Budgets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """PodDisruptionBudgets of the load whose workloads keep their size.
+
+    `breached` are those of whose pods fewer stayed bound than the budget asks for, once a
+    disruption took one; `least_to_spare` is how many more there were than that at the worst moment
+    of any, null where none was touched. Bound pods are at least as many as healthy ones, so a
+    breach is certain; that pods were healthy in time is what the API server saw to.
+    """
+
+    count: int
+    touched: int
+    breached: int
+    least_to_spare: int | None
+
+
+class Disruptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What happened to bound pods that somebody removed, from the audit logs.
+
+    `evictions` were granted, `refused` told to come again later by a disruption budget.
+    `evicted_twice` are pods of which more than one eviction was granted. `removed` counts pods by
+    who asked first, `archetypes` does so for each archetype. `preemptions` counts decisions to
+    take a machine from a need of lower priority, by the grace (such as `grace30s`), null without
+    a journal; `machines_preempted` how many machines that were.
+    """
+
+    evictions: int
+    refused: int
+    evicted_twice: int
+    removed: dict[str, int]
+    archetypes: dict[str, dict[str, int]]
+    budgets: Budgets
+    preemptions: dict[str, int] | None
+    machines_preempted: int | None
+
+
+def disruptions_section(
+    observed: Sequence[Observations],
+    rows: Sequence[PodRow],
+    journal: Journal | None,
+    floors: Mapping[BudgetKey, int],
+) -> Disruptions | None:
+    """None where an API server's log is not ours: then nobody knows who removed what."""
+    logs = [each.audit for each in observed if each.audit is not None]
+    if len(logs) < len(observed):
+        return None
+    ends = pod_removals(observed, rows)
+    bound = [end for end in ends if end.pod.bound_micros is not None]
+    by_archetype: defaultdict[str, list[PodRemoval]] = defaultdict(list)
+    for end in bound:
+        by_archetype[end.pod.archetype].append(end)
+    taken = None if journal is None else _preemptions(journal)
+    return Disruptions(
+        evictions=sum(end.evictions for end in ends),
+        refused=sum(log.failed["create pods/eviction 429"] for log in logs),
+        evicted_twice=sum(end.evictions > 1 for end in ends),
+        removed=_by_cause(bound),
+        archetypes={
+            name: _by_cause(by_archetype[name]) for name in sorted({row.archetype for row in rows})
+        },
+        budgets=_budgets(rows, ends, floors),
+        preemptions=None if taken is None else dict(sorted(taken[0].items())),
+        machines_preempted=None if taken is None else taken[1],
+    )
+
+
+def _by_cause(ends: Iterable[PodRemoval]) -> dict[str, int]:
+    counts = Counter(end.cause for end in ends)
+    return {cause.value: counts[cause] for cause in Cause}
+
+
+def _preemptions(journal: Journal) -> tuple[Counter[str], int]:
+    graces: Counter[str] = Counter()
+    machines = set()
+    for machine, story in journal.stories.items():
+        for event in story:
+            if event.preempts:
+                graces["unknown" if event.grace is None else f"grace{event.grace:g}s"] += 1
+                machines.add(machine)
+    return graces, len(machines)
+
+
+def _budgets(
+    rows: Sequence[PodRow], ends: Sequence[PodRemoval], floors: Mapping[BudgetKey, int]
+) -> Budgets:
+    pods: defaultdict[BudgetKey, list[PodRow]] = defaultdict(list)
+    for row in rows:
+        pods[row.cluster, row.workload].append(row)
+    removed = {end.pod.uid: end for end in ends}
+    spare = {
+        key: left - floor
+        for key, floor in floors.items()
+        if (left := _fewest_left(pods[key], removed)) is not None
+    }
+    return Budgets(
+        count=len(floors),
+        touched=len(spare),
+        breached=sum(over < 0 for over in spare.values()),
+        least_to_spare=min(spare.values(), default=None),
+    )
+
+
+def _fewest_left(pods: Sequence[PodRow], removed: Mapping[str, PodRemoval]) -> int | None:
+    """The fewest bound pods right after a disruption of one of them; None if there was none."""
+    changes: list[tuple[int, int, bool]] = []
+    for pod in pods:
+        if pod.bound_micros is None:
+            continue
+        changes.append((pod.bound_micros, 1, False))
+        end = removed.get(pod.uid)
+        if end is not None:
+            changes.append((max(end.at_micros, pod.bound_micros), -1, end.cause.disrupts))
+    left, fewest = 0, None
+    for _, change, disrupts in sorted(changes):
+        left += change
+        if disrupts:
+            fewest = left if fewest is None else min(fewest, left)
+    return fewest

@@ -1,0 +1,30 @@
+"""The waits of pods from creation to binding, and which of them are one draw."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from loaddriver.judge.confidence import arrivals
+from loaddriver.judge.percentiles import Quantiles, quantiles
+from loaddriver.record.rows import PodRow
+
+
+def bind_latency(rows: Sequence[PodRow]) -> Quantiles:
+    """Over all of them: those bound, and those that were never."""
+    ended, unended = waits(rows)
+    return quantiles(ended, unended, came_with(rows))
+
+
+def waits(rows: Iterable[PodRow]) -> tuple[list[float], list[float]]:
+    """Waits of bound pods, and of pods never bound."""
+    ended: list[float] = []
+    unended: list[float] = []
+    for row in rows:
+        (unended if row.bound_micros is None else ended).append(row.waited_seconds)
+    return ended, unended
+
+
+def came_with(rows: Sequence[PodRow]) -> list[Hashable]:
+    """Of each bound pod, in the rows' order, the draw that it is a part of."""
+    groups = arrivals([(row.object_key, row.created_micros) for row in rows])
+    return [of for of, row in zip(groups, rows, strict=True) if row.bound_micros is not None]

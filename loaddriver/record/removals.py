@@ -1,0 +1,89 @@
+"""How pods of the load lost their place: who asked first for the removal of each."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from loaddriver.record.audit import Name, Removal
+from loaddriver.record.audit_line import LOAD_DRIVER
+from loaddriver.record.recorder import Observations
+from loaddriver.record.rows import PodRow
+
+_ACCOUNTS = "system:serviceaccount:kube-system:"
+_SCHEDULER = "system:kube-scheduler"
+_OF_LOST_NODES = frozenset(
+    {"pod-garbage-collector", "node-controller", "taint-eviction-controller"}
+)
+_KUBELETS = ("kwok", "system:node:")
+
+
+class Cause(Enum):
+    """Why a pod went. CONTROLLER is the one that it belongs to, or the collector of what that left;
+    LOST are those that went with their Node; KUBELET clears up what had ended by itself.
+    """
+
+    EVICTED = "evicted"
+    PREEMPTED = "preempted"
+    LOAD = "load"
+    CONTROLLER = "controller"
+    LOST = "lost"
+    KUBELET = "kubelet"
+    OTHER = "other"
+
+    @property
+    def disrupts(self) -> bool:
+        """Whether its owner would call it a disruption: it neither asked for it nor expected it."""
+        return self in (Cause.EVICTED, Cause.PREEMPTED, Cause.LOST, Cause.OTHER)
+
+
+@dataclass(frozen=True)
+class PodRemoval:
+    """The end of one pod, and how many evictions of it were granted."""
+
+    pod: PodRow
+    at_micros: int
+    cause: Cause
+    evictions: int
+
+
+def pod_removals(observed: Sequence[Observations], rows: Sequence[PodRow]) -> list[PodRemoval]:
+    """One for each pod of the load that an audit log says was removed, in order of time."""
+    found = [end for each in observed for end in _of_cluster(each, rows)]
+    return sorted(found, key=lambda end: (end.at_micros, end.pod.uid))
+
+
+def _of_cluster(observed: Observations, rows: Sequence[PodRow]) -> Iterator[PodRemoval]:
+    bearers: defaultdict[Name, list[PodRow]] = defaultdict(list)
+    for row in rows:  # which are in order of creation
+        if row.cluster == observed.cluster:
+            bearers[row.namespace, row.name].append(row)
+    requests: defaultdict[str, list[Removal]] = defaultdict(list)
+    pods: dict[str, PodRow] = {}
+    for removal in observed.audit.removals if observed.audit else ():
+        own = bearers.get(removal.name, [])
+        position = bisect_right(own, removal.at_micros, key=lambda row: row.created_micros)
+        if position:
+            pods[own[position - 1].uid] = own[position - 1]
+            requests[own[position - 1].uid].append(removal)
+    for uid, pod in pods.items():
+        first = min(requests[uid], key=lambda removal: removal.at_micros)
+        granted = sum(removal.eviction for removal in requests[uid])
+        yield PodRemoval(pod, first.at_micros, _cause(first), granted)
+
+
+def _cause(removal: Removal) -> Cause:
+    who = removal.writer
+    if removal.eviction:
+        return Cause.EVICTED
+    if who == _SCHEDULER:
+        return Cause.PREEMPTED
+    if who == LOAD_DRIVER:
+        return Cause.LOAD
+    if who.startswith(_ACCOUNTS):
+        lost = who.removeprefix(_ACCOUNTS) in _OF_LOST_NODES
+        return Cause.LOST if lost else Cause.CONTROLLER
+    return Cause.KUBELET if who.startswith(_KUBELETS) else Cause.OTHER

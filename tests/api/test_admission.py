@@ -1,0 +1,85 @@
+"""Every call is held to one table, and nobody speaks for another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+import pytest
+from identity_rig import create, get, greet, identity, refusal, serving
+
+from bigfleet.api.admission import TABLE
+from bigfleet.api.v1alpha1 import coordinator_pb2, provider_pb2, shard_pb2, shardread_pb2
+from bigfleet.observe import metrics
+
+DENIED = grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_every_method_of_the_wire_has_a_rule() -> None:
+    """A new method is given its callers before it is served; the table knows no others."""
+    files = (coordinator_pb2, provider_pb2, shard_pb2, shardread_pb2)
+    methods = {
+        f"/{service.full_name}/{method.name}"
+        for file in files
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    assert methods == set(TABLE)
+
+
+@pytest.mark.parametrize("method", sorted(TABLE))
+def test_read_only_reads_and_nothing_else(method: str) -> None:
+    """The identity for inspection is admitted to exactly the calls that change nothing."""
+    name = method.rpartition("/")[2]
+    reads = name.startswith(("List", "Inspect", "Get"))
+    assert ("readonly" in TABLE[method].roles) == reads
+
+
+async def test_a_shard_gives_orders_as_itself_only(tmp_path: Path) -> None:
+    """A shard cannot raise another's marks: an order names the shard that the certificate names."""
+    one = identity(tmp_path, "shard", "one")
+    async with serving(identity(tmp_path, "provider", "p")) as address:
+        assert await create(address, one, "one") == "one"
+        error = await refusal(create(address, one, "two"))
+    assert error.code() is DENIED
+    assert error.details() == "bigfleet://shard/one may not speak for shard 'two'"
+
+
+async def test_a_cluster_greets_as_itself_only(tmp_path: Path) -> None:
+    """An operator opens the session of the cluster in its certificate, and of no other."""
+    own = identity(tmp_path, "cluster", "blue")
+    async with serving(identity(tmp_path, "shard", "s")) as address:
+        assert await greet(address, own, "blue") == "blue"
+        error = await refusal(greet(address, own, "green"))
+    assert error.code() is DENIED
+    assert error.details() == "bigfleet://cluster/blue may not speak for cluster 'green'"
+
+
+async def test_a_role_that_is_not_in_the_rule_is_refused_and_counted(tmp_path: Path) -> None:
+    """A cluster may not order machines; the refusal says who may, and the server counts it."""
+    async with serving(identity(tmp_path, "provider", "p")) as address:
+        refused = metrics.calls_refused.labels("PERMISSION_DENIED")
+        before = refused._value.get()
+        error = await refusal(create(address, identity(tmp_path, "cluster", "blue"), "blue"))
+        assert refused._value.get() == before + 1
+    assert error.code() is DENIED
+    assert error.details() == (
+        "bigfleet://cluster/blue may not call /bigfleet.v1alpha1.CapacityProvider/Create; "
+        "it is for admin, shard"
+    )
+
+
+async def test_an_admin_may_order_in_any_name_and_read_only_may_look(tmp_path: Path) -> None:
+    """Repair and conformance need orders without a shard; inspection needs none."""
+    looking = identity(tmp_path, "readonly")
+    async with serving(identity(tmp_path, "provider", "p")) as address:
+        assert await create(address, identity(tmp_path, "admin"), "any") == "any"
+        assert await get(address, looking) == "m"
+        assert (await refusal(create(address, looking, "any"))).code() is DENIED
+
+
+async def test_plaintext_asks_nobody() -> None:
+    """Without an identity everything is served to everybody, which is what --insecure says."""
+    async with serving(None) as address:
+        assert await get(address, None) == "m"
+        assert await greet(address, None, "blue") == "blue"

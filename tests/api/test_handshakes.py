@@ -1,0 +1,133 @@
+"""What TLS refuses before any call is in the server's log and metrics, with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from identity_rig import get, identity, refusal
+
+from bigfleet.api import handshakes
+from bigfleet.api.identity import Identity
+
+EXPIRED = timedelta(minutes=-1)
+
+
+@dataclass
+class Running:
+    """A provider process with an identity."""
+
+    address: str
+    observe: str
+    log: Path
+
+    async def failures(self) -> dict[str, float]:
+        """Failed handshakes by reason, as its metrics have them."""
+        async with aiohttp.ClientSession() as http, http.get(f"{self.observe}/metrics") as answer:
+            text = await answer.text()
+        start = "bigfleet_tls_handshakes_failed_total{"
+        lines = [line for line in text.splitlines() if line.startswith(start)]
+        return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
+
+    async def failed(self, reason: str) -> dict[str, Any]:
+        """The log line about it, once the metric counts it."""
+        async with asyncio.timeout(10):
+            while not (await self.failures()).get(reason):  # noqa: ASYNC110  in another process
+                await asyncio.sleep(0.02)
+        lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return next(line for line in map(json.loads, lines) if line.get("reason") == reason)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def provider(folder: Path) -> AsyncIterator[Running]:
+    own = identity(folder, "provider", "kwok").directory
+    (folder / "inventory.jsonl").write_text("")
+    listen, observe = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    running = Running(listen, f"http://{observe}", folder / "log")
+    command = [sys.executable, "-m", "bigfleet", "provider", "--identity", str(own)]
+    command += ["--listen", listen, "--observe", observe]
+    command += ["--state", str(folder / "state")]
+    command += ["--inventory", str(folder / "inventory.jsonl")]
+    with running.log.open("w") as log:
+        process = await asyncio.create_subprocess_exec(*command, stderr=log)
+    try:
+        async with asyncio.timeout(20), aiohttp.ClientSession() as http:
+            while not await _ready(http, running.observe):
+                assert process.returncode is None, running.log.read_text()
+                await asyncio.sleep(0.05)
+        yield running
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def _ready(http: aiohttp.ClientSession, observe: str) -> bool:
+    try:
+        async with http.get(f"{observe}/readyz") as answer:
+            return answer.status == 200
+    except aiohttp.ClientError:
+        return False
+
+
+async def test_a_server_says_whom_it_refused_and_why(tmp_path: Path) -> None:
+    """Expired, of another authority, plaintext and older TLS: each is a log line and a count."""
+    admin, expired = identity(tmp_path, "admin"), identity(tmp_path, "shard", "old", EXPIRED)
+    stranger = identity(tmp_path / "other", "admin")
+    (stranger.directory / "ca.crt").write_bytes((admin.directory / "ca.crt").read_bytes())
+    async with provider(tmp_path) as running:
+        for who, reason, meaning in (
+            (expired, "expired", "the peer's certificate has expired"),
+            (stranger, "authority", "was signed by no authority in our ca.crt"),
+            (None, "plaintext", "the peer speaks plaintext"),
+        ):
+            await refusal(get(running.address, who))
+            assert meaning in (await running.failed(reason))["message"]
+        with pytest.raises(OSError):  # noqa: PT011  TLS's errors and a hung-up connection alike
+            await asyncio.to_thread(_old_tls, running.address, admin)
+        assert "does not speak TLS 1.3" in (await running.failed("old-tls"))["message"]
+
+
+def test_settings_of_tls_come_before_its_library() -> None:
+    """gRPC reads which ciphers it may use when it is first imported: not before flags are read."""
+    code = "import bigfleet.__main__, sys; sys.exit('grpc' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "taken"),
+    [
+        ("I1 x.cc:1] Handshake failed with error SSL_ERROR_SSL: error:1:SSL:BAD_DECRYPT: x", True),
+        ("I1 x.cc:1] something else", False),
+    ],
+)
+def test_only_handshakes_are_taken_from_the_native_log(line: str, taken: bool) -> None:
+    """An unknown reason is counted as other; a line about anything else goes on unread."""
+    assert handshakes.note(line) is taken
+
+
+def _old_tls(address: str, own: Identity) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(own.directory / "tls.crt", own.directory / "tls.key")
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=5) as plain:
+        context.wrap_socket(plain).close()

@@ -1,0 +1,99 @@
+"""An identity is three files that fit together; what does not fit is said with its cure."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from identity_rig import identity
+
+from bigfleet.api import certificates
+from bigfleet.api.certificates import Authority
+from bigfleet.api.identity import Fresh, Identity, Name
+from bigfleet.model.errors import InvalidInput
+
+HOUR = timedelta(hours=1)
+
+
+def by_hand(directory: Path, uris: list[str]) -> Identity:
+    authority = Authority.create("test", HOUR)
+    alternatives = [x509.UniformResourceIdentifier(uri) for uri in uris]
+    leaf, key = authority.issue("leaf", alternatives or [x509.DNSName("x")], HOUR)
+    directory.mkdir()
+    (directory / "tls.crt").write_bytes(certificates.certificate_pem(leaf))
+    (directory / "tls.key").write_bytes(certificates.key_pem(key))
+    (directory / "ca.crt").write_bytes(certificates.certificate_pem(authority.certificate))
+    return Identity(directory)
+
+
+@pytest.mark.parametrize("name", [Name("shard", "a"), Name("cluster", "eu/1"), Name("admin")])
+def test_a_name_is_read_as_it_is_written(name: Name) -> None:
+    """The URI carries role and id, and nothing is lost between them."""
+    assert Name.parse(str(name)) == name
+
+
+@pytest.mark.parametrize(
+    "uri", ["", "bigfleet://shard", "bigfleet://shard/", "bigfleet://admin/x", "spiffe://shard/a"]
+)
+def test_a_uri_that_is_no_name_of_ours_is_refused(uri: str) -> None:
+    """A role without its id, an id where none belongs and another scheme name nobody."""
+    with pytest.raises(InvalidInput, match="is none of bigfleet://cluster/ID"):
+        Name.parse(uri)
+
+
+@pytest.mark.parametrize("uris", [[], ["bigfleet://shard/a", "bigfleet://admin"]])
+def test_a_certificate_names_exactly_one_caller(tmp_path: Path, uris: list[str]) -> None:
+    """With two names it would be somebody's choice which of them counts."""
+    with pytest.raises(InvalidInput, match=f"names {len(uris)} URIs .* exactly one"):
+        by_hand(tmp_path / "i", uris).load()
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """The error says which file is missing and what makes such a directory."""
+    own = identity(tmp_path, "shard", "a")
+    (own.directory / "ca.crt").unlink()
+    with pytest.raises(InvalidInput, match=r"ca\.crt.*No such file.*bigfleet certs"):
+        own.load()
+
+
+def test_a_key_of_another_certificate_is_named(tmp_path: Path) -> None:
+    """A pair that was replaced by half is refused before anything uses it."""
+    one, two = identity(tmp_path, "shard", "a"), identity(tmp_path, "shard", "b")
+    shutil.copy(two.directory / "tls.key", one.directory / "tls.key")
+    with pytest.raises(InvalidInput, match="is not the key of"):
+        one.load()
+
+
+def test_a_process_refuses_the_identity_of_another(tmp_path: Path) -> None:
+    """Given the wrong directory, a process says so at its start, not its peers later."""
+    with pytest.raises(InvalidInput, match=r"bigfleet://shard/a, but this process is .*cluster/a"):
+        identity(tmp_path, "shard", "a").expect("cluster", "a")
+
+
+def test_a_process_refuses_to_start_with_an_expired_identity(tmp_path: Path) -> None:
+    """Nobody would talk to it, and its own error is the clearest."""
+    with pytest.raises(InvalidInput, match="expired at"):
+        identity(tmp_path, "shard", "a", timedelta(minutes=-1)).expect("shard", "a")
+
+
+def test_half_replaced_files_are_waited_out(tmp_path: Path) -> None:
+    """While certificate and key do not fit together, the last good pair stays in use."""
+    own, other = identity(tmp_path, "shard", "a"), identity(tmp_path / "new", "shard", "a")
+    fresh = Fresh(own)
+    before = fresh.current()
+    shutil.copy(other.directory / "tls.key", own.directory / "tls.key")
+    assert fresh.current() is before
+    shutil.copy(other.directory / "tls.crt", own.directory / "tls.crt")
+    assert fresh.current().certificate == (other.directory / "tls.crt").read_bytes()
+
+
+def test_files_that_vanish_leave_the_last_good_ones(tmp_path: Path) -> None:
+    """A mount that is away for a moment ends nothing."""
+    own = identity(tmp_path, "shard", "a")
+    fresh = Fresh(own)
+    before = fresh.current()
+    shutil.rmtree(own.directory)
+    assert fresh.current() is before

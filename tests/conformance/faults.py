@@ -1,0 +1,89 @@
+"""Providers that break one rule each, made from the example that keeps them all."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from example import load
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+
+example: Any = load()
+
+
+class LosesIdempotency(example.Provider):  # type: ignore[misc]
+    """Gives a repeated order a new operation id."""
+
+    def accept(self, order: str, request: Any) -> wire.TransitionAck:
+        ack: wire.TransitionAck = super().accept(order, request)
+        return wire.TransitionAck(operation_id=secrets.token_hex(4), machine=ack.machine)
+
+
+class TrustsOldEpochs(example.Store):  # type: ignore[misc]
+    """Looks at sequences alone when the epoch is not the newest."""
+
+    def advance(self, order: Any) -> None:
+        query = "SELECT max(epoch) FROM mark WHERE shard = ? AND id = ?"
+        whose = (order.shard_id, order.machine_id)
+        newest = self.db.execute(query, whose).fetchone()[0]
+        if newest is None or order.shard_epoch >= newest:
+            super().advance(order)
+
+
+class DropsMetadata(example.Provider):  # type: ignore[misc]
+    """Keeps of the metadata what it knows itself: nothing."""
+
+    def accept(self, order: str, request: Any) -> wire.TransitionAck:
+        if order == "Configure":
+            request.ClearField("shard_metadata")
+        ack: wire.TransitionAck = super().accept(order, request)
+        return ack
+
+
+def _waiting(order: str) -> Callable[..., Any]:
+    async def call(self: Any, request: Any, context: Any) -> Any:
+        answer = await getattr(example.Provider, order)(self, request, context)
+        await asyncio.gather(*self.tasks)
+        return answer
+
+    return call
+
+
+class Blocks(example.Provider):  # type: ignore[misc]
+    """Answers an order when its work is done."""
+
+    Create, Configure, Drain, Delete = (_waiting(order) for order in example.ORDERS)
+
+
+class SaysConfiguredAtOnce(example.Shop):  # type: ignore[misc]
+    """Registers the Node and does not wait until it is Ready."""
+
+    async def boot(self, machine: wire.Machine, blob: bytes) -> None:
+        booting = asyncio.create_task(super().boot(machine, blob))
+        await asyncio.wait([booting], timeout=0.2)
+        booting.cancel()
+        await asyncio.wait([booting])
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a provider is made of, and the one check that must find its fault."""
+
+    check: str
+    provider: Any = example.Provider
+    shop: Any = example.Shop
+    store: Any = example.Store
+
+
+SOUND = Parts("")
+FAULTS: Mapping[str, Parts] = {
+    "lost idempotency": Parts("retry/same-operation", provider=LosesIdempotency),
+    "stale epoch accepted": Parts("fence/stale-epoch", store=TrustsOldEpochs),
+    "metadata dropped": Parts("metadata/echoed", provider=DropsMetadata),
+    "blocking calls": Parts("prompt/orders-answer-at-once", provider=Blocks),
+    "Configured before Ready": Parts("configured/only-when-ready", shop=SaysConfiguredAtOnce),
+}

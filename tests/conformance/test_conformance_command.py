@@ -1,0 +1,106 @@
+"""`bigfleet conformance` over a process: the guide's example, its report, and its errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+from example import PATH
+
+from bigfleet.api import issuing
+from bigfleet.api.identity import Name
+
+DAY = timedelta(days=1)
+
+
+def conformance(*flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bigfleet", "conformance", *flags]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def restartable(tmp_path: Path) -> Iterator[tuple[str, str, str]]:
+    """The example at an address, by certificates; the command that kills it and starts it again."""
+    names = [Name("provider", "shop"), Name("admin")]
+    issued = issuing.issue(tmp_path / "certs", names, DAY)
+    own, admin = (str(issued[name].directory) for name in names)
+    address, pid = free_address(), tmp_path / "pid"
+    run = shlex.join([sys.executable, str(PATH), address, str(tmp_path / "machines.db"), own])
+    script = tmp_path / "restart.sh"
+    script.write_text(
+        f"test ! -e {pid} || kill -9 $(cat {pid})\n"
+        f"{run} >> {tmp_path}/log 2>&1 &\n"
+        f"echo $! > {pid}\n"
+    )
+    restart = f"sh {script}"
+    subprocess.run(shlex.split(restart), check=True)
+    asyncio.run(_listens(address))
+    yield address, admin, restart
+    os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+async def _listens(address: str) -> None:
+    host, port = address.rsplit(":", 1)
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(host, int(port))
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                writer.close()
+                return
+
+
+def test_the_guides_example_keeps_the_whole_contract(
+    restartable: tuple[str, str, str], tmp_path: Path
+) -> None:
+    """Over mutual TLS, crashes included; the reports say the same as the exit code."""
+    address, admin, restart = restartable
+    junit = tmp_path / "junit.xml"
+    flags = ["--target", address, "--identity", admin, "--restart-command", restart]
+    done = conformance(*flags, "--output", "json", "--junit", str(junit))
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["conforms"]
+    assert {check["outcome"] for check in report["checks"]} == {"passed"}
+    suite = Xml.parse(junit).getroot()[0]
+    assert suite.get("failures") == suite.get("skipped") == "0"
+    assert suite.get("tests") == str(len(report["checks"]))
+
+
+def test_the_example_fits_into_an_afternoon() -> None:
+    """Less than 200 lines, as the guide says."""
+    assert len(PATH.read_text().splitlines()) < 200
+
+
+def test_an_address_where_nobody_answers_is_a_sentence() -> None:
+    """Exit code 1, and no traceback."""
+    done = conformance("--target", "127.0.0.1:1", "--insecure")
+    assert done.returncode == 1
+    assert "the provider at 127.0.0.1:1 cannot be checked" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_plaintext_is_a_choice() -> None:
+    """Neither an identity nor --insecure is a usage error that names both."""
+    done = conformance("--target", "127.0.0.1:1")
+    assert done.returncode == 2
+    assert "--identity --insecure is required" in done.stderr

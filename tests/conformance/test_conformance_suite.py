@@ -1,0 +1,108 @@
+"""The suite passes a sound provider, and finds each planted fault by the check that is about it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from faults import FAULTS, SOUND, Parts
+
+from bigfleet.api import transport
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.api.v1alpha1.provider_pb2_grpc import (
+    CapacityProviderStub,
+    add_CapacityProviderServicer_to_server,
+)
+from bigfleet.conformance.judging import Outcome, Result
+from bigfleet.conformance.own_provider import running
+from bigfleet.conformance.served_cluster import ServedCluster
+from bigfleet.conformance.subject import Bounds, Subject
+from bigfleet.conformance.suite import examine
+from bigfleet.model.errors import InvalidInput
+
+CRASHES = {"crash/orders-survive", "crash/marks-survive"}
+
+
+@asynccontextmanager
+async def subject(folder: Path, parts: Parts, machines: int = 3) -> AsyncIterator[Subject]:
+    """The example provider in this process, with a fault or without."""
+    cluster, server = ServedCluster(), transport.server()
+    store = parts.store(folder / "machines.db")
+    for number in range(machines):
+        store.save(offer(number), "", b"", 0)
+    servicer = parts.provider(store, parts.shop())
+    add_CapacityProviderServicer_to_server(servicer, server)
+    port = transport.listen(server, "127.0.0.1:0", None)
+    await server.start()
+    try:
+        async with (
+            cluster.serving("127.0.0.1", 0),
+            transport.channel(f"127.0.0.1:{port}") as channel,
+        ):
+            yield Subject(CapacityProviderStub(channel), cluster, Bounds())
+    finally:
+        await server.stop(None)
+        for task in servicer.tasks:
+            task.cancel()
+        store.db.close()
+
+
+def offer(number: int) -> wire.Machine:
+    machine = wire.Machine(id=f"m-{number}", instance_type="large", zone="zone-a")
+    machine.state, machine.capacity_type = wire.SPECULATIVE, wire.ON_DEMAND
+    machine.resources.resources["cpu"] = "4"
+    return machine
+
+
+async def results(given: Subject) -> dict[str, Result]:
+    return {result.check.name: result async for result in examine(given)}
+
+
+def named(found: dict[str, Result], outcome: Outcome) -> dict[str, str]:
+    return {name: result.seen for name, result in found.items() if result.outcome is outcome}
+
+
+async def test_a_sound_provider_passes_every_check(tmp_path: Path) -> None:
+    """Those of crashes are not checked, and said to be, where nobody can make one."""
+    async with subject(tmp_path, SOUND) as given:
+        found = await results(given)
+    assert named(found, Outcome.FAILED) == {}
+    assert set(named(found, Outcome.NOT_CHECKED)) == CRASHES
+    assert all("--restart-command" in found[name].seen for name in CRASHES)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_planted_fault_fails_its_check_and_no_other(fault: str, tmp_path: Path) -> None:
+    """A check that failed for another's fault would send its reader to the wrong place."""
+    async with subject(tmp_path, FAULTS[fault]) as given:
+        found = await results(given)
+    assert set(named(found, Outcome.FAILED)) == {FAULTS[fault].check}
+
+
+async def test_a_failed_check_gives_its_machines_back(tmp_path: Path) -> None:
+    """After a run over a faulty provider all its machines are for sale again."""
+    async with subject(tmp_path, FAULTS["blocking calls"]) as given:
+        await results(given)
+        assert len(await given.speculative()) == 3
+
+
+async def test_without_machines_nothing_is_judged(tmp_path: Path) -> None:
+    """Too few machines are the caller's to cure, not a provider's fault."""
+    async with subject(tmp_path, SOUND, machines=1) as given:
+        with pytest.raises(InvalidInput, match="the suite needs 2 machines that are SPECULATIVE"):
+            await results(given)
+
+
+async def test_our_own_provider_keeps_the_contract_over_crashes_too(tmp_path: Path) -> None:
+    """The kwok-backed one, as a process that is killed and started again."""
+    cluster = ServedCluster()
+    async with (
+        cluster.serving("127.0.0.1", 0),
+        running(tmp_path, cluster) as own,
+        transport.channel(own.address) as channel,
+    ):
+        given = Subject(CapacityProviderStub(channel), cluster, Bounds(), own.restart)
+        found = await results(given)
+    assert {n: r.seen for n, r in found.items() if r.outcome is not Outcome.PASSED} == {}

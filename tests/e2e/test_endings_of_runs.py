@@ -1,0 +1,73 @@
+"""However a real run ends, nothing is left of it but a report that says how it ended."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from scaletest import Scaletest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+# As little as has every phase; so few pods miss the profile's gate on their number.
+TINY = (
+    "smoke",
+    *("--set", "podsPerCluster=40", "--set", "ramp.steps=1"),
+    *("--set", "soak.seconds=2", "--set", "soak.churnPodsPerSecond=2"),
+)
+
+
+@pytest.mark.parametrize("moment", ["  ramp", "  settling"])
+def test_an_interruption_while_pods_bind_leaves_a_partial_report(
+    tmp_path: Path, moment: str
+) -> None:
+    """It says in which phase the run was, exits with 130 and says that all is cleaned up."""
+    run = Scaletest(tmp_path, *TINY)
+    run.await_line(moment)
+    run.child.send_signal(signal.SIGINT)
+    assert run.exit_code() == 130, run.output
+    summary = run.summary()
+    assert (summary["verdict"], summary["exitCode"]) == ("error", 130)
+    assert f"Interrupted ({moment.strip()})" in summary["why"][0]
+    assert "part that was played" in (run.folder / "report.html").read_text()
+    assert summary["pods"]["created"] == summary["pods"]["bound"] + summary["pods"]["neverBound"]
+    assert "all is cleaned up" in run.output
+    assert not run.left_overs()
+
+
+def test_an_interruption_of_the_judging_leaves_the_whole_report(tmp_path: Path) -> None:
+    """All was measured by then, so the verdict stands; the exit code is that of an interruption,
+    also where a script had put the run into the background and SIGINT was ignored.
+    """
+    run = Scaletest(tmp_path, *TINY, ignore_interrupts=True)
+    run.await_line("judging")
+    run.child.send_signal(signal.SIGINT)
+    assert run.exit_code() == 130, run.output
+    assert "the report is whole" in run.output
+    summary = run.summary()
+    assert summary["verdict"] == "fail", run.output
+    assert summary["pods"]["created"] >= 40
+    assert not run.left_overs()
+
+
+def test_one_plan_is_played_with_and_without_anchors_and_both_are_judged(tmp_path: Path) -> None:
+    """Each part has its summary, and each shows the other's figures beside its own. A missed gate
+    ends it with 3 and a way to judge by other limits.
+    """
+    run = Scaletest.sound(tmp_path, *TINY, "--set", "anchors=both")
+    assert run.exit_code() == 3, run.output
+    assert "to judge by other limits: loaddriver judge" in run.output
+    on = run.summary()
+    off = json.loads((run.folder / "anchors-off" / "summary.json").read_text())
+    assert (on["run"]["anchors"], off["run"]["anchors"]) == ("on", "off")
+    plans = [(run.folder / part / "plan.jsonl").read_bytes() for part in ("", "anchors-off")]
+    assert plans[0] == plans[1]
+    for summary in (on, off):
+        assert summary["pods"]["bound"] == summary["pods"]["created"] >= 40
+        assert summary["components"]["needsUnmetAtEnd"] == 0
+        assert [side["anchors"] for side in summary["sideBySide"]] == ["on", "off"]
+    assert off["gangs"]["anchored"] == 0
+    assert on["gangs"]["count"] == off["gangs"]["count"]
+    assert not run.left_overs()

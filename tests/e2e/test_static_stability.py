@@ -1,0 +1,191 @@
+"""All of BigFleet down under load: what runs goes on, and all is well again without a human.
+
+STATIC_SECONDS says for how long it is down (default 25; 300 is what is promised).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from scaletest import ROOT
+
+from bigfleet.api.install import install
+from bigfleet.api.kube.client import KubeClient
+from controlplane.request import Binaries
+from loaddriver.inventory import save_inventory
+from loaddriver.run.fleet import cluster_roles, provider_role, shard_role, start_fleet
+from loaddriver.run.options import RunOptions
+from loaddriver.run.prepared import prepare
+from loaddriver.substrates.base import Cluster, RoleSpec
+from loaddriver.substrates.local import LocalSubstrate
+from loaddriver.substrates.runscope import RunScope
+
+DOWN_SECONDS = float(os.environ.get("STATIC_SECONDS", "25"))
+PATIENCE_SECONDS = 180.0
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600 + 2 * DOWN_SECONDS)]
+
+NAMESPACE = "steady"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+STAYING, MOVING, LATER = 60, 20, 60
+
+
+class Fleet:
+    """One cluster with BigFleet's roles beside it, which can be killed and started again."""
+
+    def __init__(self, substrate: LocalSubstrate, cluster: Cluster, admin: KubeClient) -> None:
+        self.substrate, self.cluster, self.admin = substrate, cluster, admin
+        self.roles: list[RoleSpec] = []
+
+    async def kill(self) -> None:
+        """Every part of BigFleet at once, as if its hosts lost power."""
+        names = {role.name for role in self.roles}
+        for name in names:
+            self.substrate.expect_exit(name)
+        alive = [each for each in self.substrate._supervisor.running() if each.name in names]
+        assert len(alive) == len(names)
+        for process in alive:
+            process.send(signal.SIGKILL)
+        for process in alive:
+            await process.wait()
+
+    async def start_again(self) -> None:
+        """In the order in which they come up together."""
+        for role in self.roles:
+            await self.substrate.start_role(role)
+
+    async def pods(self, app: str = "") -> dict[str, Mapping[str, Any]]:
+        """Pods that are not on their way out, by uid."""
+        found = msgspec.json.decode(await self.admin.get(PODS))["items"]
+        return {
+            pod["metadata"]["uid"]: pod
+            for pod in found
+            if "deletionTimestamp" not in pod["metadata"]
+            and app in ("", pod["metadata"]["labels"]["app"])
+        }
+
+    async def running(self, app: str) -> dict[str, str]:
+        """The Node of each running pod, by uid."""
+        found = (await self.pods(app)).items()
+        return {u: p["spec"]["nodeName"] for u, p in found if p["status"]["phase"] == "Running"}
+
+    async def scale(self, app: str, replicas: int) -> None:
+        """As a user would."""
+        path = f"{DEPLOYMENTS}/{app}"
+        await self.admin.patch(path, {"spec": {"replicas": replicas}})
+
+    async def unready_nodes(self) -> list[str]:
+        """Nodes that do not say they are Ready."""
+        found = msgspec.json.decode(await self.admin.get("/api/v1/nodes"))["items"]
+        return [
+            node["metadata"]["name"]
+            for node in found
+            if ("Ready", "True")
+            not in {(c["type"], c["status"]) for c in node["status"].get("conditions", [])}
+        ]
+
+
+def deployment(name: str, replicas: int) -> dict[str, Any]:
+    """Pods of which some dozen fill a machine."""
+    labels = {"app": name}
+    resources = {"requests": {"cpu": "400m", "memory": "500Mi"}}
+    spec = {
+        "containers": [{"name": "c", "image": "fake", "resources": resources}],
+        "terminationGracePeriodSeconds": 1,
+    }
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+@asynccontextmanager
+async def fleet(
+    scope: RunScope, binaries: Binaries, directory: Path, *overrides: str
+) -> AsyncIterator[Fleet]:
+    """The smoke profile's fleet, without its load."""
+    environment = dict(os.environ)
+    options = RunOptions("smoke", ROOT / "profiles", directory, environment, overrides=overrides)
+    prepared = prepare(options)
+    settings = prepared.profile.settings
+    inventory = directory / "inventory.jsonl"
+    save_inventory(prepared.machines, inventory)
+    substrate = LocalSubstrate(
+        scope.run_id, scope.data_directory, directory, binaries, options.child_environment()
+    )
+    try:
+        [cluster] = await substrate.start_clusters(["c1"])
+        async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as admin:
+            await install(admin)
+            await admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            made = Fleet(substrate, cluster, admin)
+            made.roles = [
+                provider_role(settings, inventory),
+                shard_role(settings),
+                *cluster_roles(settings, cluster),
+            ]
+            await start_fleet(substrate, settings, [cluster], inventory)
+            yield made
+    finally:
+        await substrate.stop()
+
+
+async def until_running(found: Fleet, wanted: Mapping[str, int]) -> None:
+    """Return once each app has exactly so many pods, all running."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                counts = {app: len(await found.running(app)) for app in wanted}
+                if counts == wanted and len(await found.pods()) == sum(wanted.values()):
+                    return
+                await asyncio.sleep(0.5)
+    except TimeoutError:
+        raise AssertionError(f"running: {counts}, wanted: {wanted}") from None
+
+
+async def churn(found: Fleet) -> None:
+    """Delete one of the moving pods every second, until cancelled."""
+    while True:
+        pods = list((await found.pods("moves")).values())
+        await found.admin.delete(f"{PODS}/{pods[0]['metadata']['name']}")
+        await asyncio.sleep(1)
+
+
+async def test_running_pods_do_not_notice_that_bigfleet_is_gone(
+    scope: RunScope, binaries: Binaries, tmp_path: Path
+) -> None:
+    """Killed under load, everything of it. Pods that run stay where they are, their Nodes ready;
+    pods that find room start; those that do not wait, and get it once BigFleet is back, without
+    anybody's help."""
+    async with fleet(scope, binaries, tmp_path) as found:
+        await found.admin.create(DEPLOYMENTS, deployment("stays", STAYING))
+        await found.admin.create(DEPLOYMENTS, deployment("moves", MOVING))
+        await until_running(found, {"stays": STAYING, "moves": MOVING})
+        before = await found.running("stays")
+        load = asyncio.create_task(churn(found))
+        await found.kill()
+        await found.admin.create(DEPLOYMENTS, deployment("later", LATER))
+        for _ in range(int(DOWN_SECONDS)):
+            await asyncio.sleep(1)
+            assert await found.running("stays") == before
+            assert not load.done()
+        assert await found.unready_nodes() == []
+        waiting = LATER - len(await found.running("later"))
+        assert waiting > 0, "nobody needed BigFleet meanwhile"
+        await found.start_again()
+        await asyncio.sleep(2)
+        load.cancel()
+        await asyncio.wait([load])
+        await until_running(found, {"stays": STAYING, "moves": MOVING, "later": LATER})
+        assert await found.running("stays") == before

@@ -1,0 +1,87 @@
+"""A shard as a process of its own, so that what it costs can be told from what asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import psutil
+from prometheus_client.parser import text_string_to_metric_families
+
+START_SECONDS = 60.0
+
+
+@dataclass
+class ShardProcess:
+    """Where it listens and is observed, and what it has used."""
+
+    address: str
+    observe: str
+    process: asyncio.subprocess.Process
+
+    def cpu_seconds(self) -> float:
+        """Of all its threads, since its start."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def resident_bytes(self) -> int:
+        """Its memory."""
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    async def metrics(self) -> dict[str, float]:
+        """Every sample without labels, and sums over those with labels, by name."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{self.observe}/metrics") as answer,
+        ):
+            text = await answer.text()
+        sums: dict[str, float] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+        return sums
+
+    async def kill(self) -> None:
+        """As a machine's death would."""
+        self.process.kill()
+        await self.process.wait()
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port: int = held.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def shard_process(
+    provider: str, state: Path, *more: str, port: int = 0
+) -> AsyncIterator[ShardProcess]:
+    """`bigfleet shard` with `more` flags; ended by SIGTERM, or killed if that does not help."""
+    address, observe = f"127.0.0.1:{port or free_port()}", f"127.0.0.1:{free_port()}"
+    state.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - nobody else waits yet
+    flags = ["--shard-id", "shard-0", "--listen", address, "--observe", observe, "--insecure"]
+    flags += ["--provider", provider, "--state", str(state), *more]
+    with (state / "shard.log").open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bigfleet", "shard", *flags, stderr=log
+        )
+    try:
+        yield ShardProcess(address, observe, process)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(10):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()

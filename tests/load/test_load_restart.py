@@ -1,0 +1,79 @@
+"""A shard with very many machines is killed and decides again soon, and exactly as before.
+
+LOAD_MACHINES says how many (default 20,000; 100,000 is what is promised).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from operators import Operator, Tally, bound_machines
+from shard_process import ShardProcess, shard_process
+from stand_in_provider import StandIn, machines, serve
+
+from bigfleet.api.v1alpha1 import provider_pb2
+
+pytestmark = pytest.mark.timeout(600)
+
+MACHINES = int(os.environ.get("LOAD_MACHINES", "20000"))
+OPERATORS = 50
+MOST_SECONDS = 10.0
+_CYCLES = "bigfleet_shard_cycle_duration_seconds_count"
+
+
+async def decides(shard: ShardProcess, cycles: int = 1) -> None:
+    """Return once so many cycles have ended."""
+    async with asyncio.timeout(120):
+        while True:
+            try:
+                told = await shard.metrics()
+            except OSError:
+                told = {}
+            failed = told.get("bigfleet_shard_cycle_failures_total", 0)
+            if told.get(_CYCLES, 0) - failed >= cycles:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_a_killed_shard_decides_again_within_ten_seconds(tmp_path: Path) -> None:
+    """From the start of its process to the end of its first decision; and no machine is lost,
+    doubled or credited twice by the restart: every one stays where it was, for what it was.
+    """
+    tally = Tally()
+    operators = [Operator(n, OPERATORS, 1.0, tally, fickle=False) for n in range(OPERATORS)]
+    bound = bound_machines(operators)
+    stand_in = StandIn(machines(MACHINES, OPERATORS, bound))
+    server, provider = await serve(stand_in)
+    flags = ("--on-demand-hold", "3600", "--reclaim-hold", "0")
+    async with shard_process(provider, tmp_path, *flags) as shard:
+        await decides(shard)
+        await shard.kill()
+    started = time.monotonic()
+    async with shard_process(provider, tmp_path, *flags) as shard:
+        await decides(shard)
+        elapsed = time.monotonic() - started
+        running = [asyncio.create_task(each.run(shard.address)) for each in operators]
+        async with asyncio.timeout(60):
+            while tally.sent < 3 * OPERATORS:  # noqa: ASYNC110 - operators have no event for that
+                await asyncio.sleep(0.1)
+        told = await shard.metrics()
+        states = Counter(machine.state for machine in stand_in.machines.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    await server.stop(None)
+    print(json.dumps({"machines": MACHINES, "seconds_to_decide": round(elapsed, 2)}))
+    assert elapsed <= MOST_SECONDS
+    assert stand_in.orders == []
+    assert told["bigfleet_shard_shortfalls"] == 0
+    assert told["bigfleet_shard_inventory_machines"] == MACHINES
+    assert states == {
+        provider_pb2.CONFIGURED: len(bound),
+        provider_pb2.IDLE: MACHINES - len(bound),
+    }

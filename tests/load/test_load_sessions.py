@@ -1,0 +1,74 @@
+"""A thousand operators on one shard: what they cost, and that none is lost.
+
+LOAD_MINUTES says for how long (default 1), LOAD_OPERATORS how many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from operators import Operator, Tally, bound_machines
+from shard_process import shard_process
+from stand_in_provider import StandIn, machines, serve
+
+pytestmark = [pytest.mark.load, pytest.mark.timeout(3600)]
+
+MINUTES = float(os.environ.get("LOAD_MINUTES", "1"))
+OPERATORS = int(os.environ.get("LOAD_OPERATORS", "1000"))
+PERIOD_SECONDS = 10.0
+SETTLED_AFTER_SECONDS = 30.0
+MOST_CORES = 1.0
+
+
+async def test_a_thousand_operators_cost_less_than_a_core_and_none_is_lost(
+    tmp_path: Path,
+) -> None:
+    """Roll-ups of 30 to 300 needs every ten seconds, of which one in a hundred has changed."""
+    tally = Tally()
+    operators = [Operator(n, OPERATORS, PERIOD_SECONDS, tally) for n in range(OPERATORS)]
+    bound = bound_machines(operators)
+    fleet = machines(max(bound) + 1, OPERATORS, bound)
+    server, provider = await serve(StandIn(fleet))
+    async with shard_process(provider, tmp_path) as shard:
+        running = [asyncio.create_task(operator.run(shard.address)) for operator in operators]
+        await asyncio.sleep(SETTLED_AFTER_SECONDS)
+        before_cpu, before = shard.cpu_seconds(), time.monotonic()
+        sent_before = tally.sent
+        tally.answer_seconds.clear()
+        await asyncio.sleep(60 * MINUTES)
+        elapsed = time.monotonic() - before
+        cores = (shard.cpu_seconds() - before_cpu) / elapsed
+        told = await shard.metrics()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        answers = sorted(tally.answer_seconds)
+        found = {
+            "operators": OPERATORS,
+            "needs": sum(len(operator.needs) for operator in operators),
+            "machines": len(bound),
+            "seconds": round(elapsed),
+            "shard_cores": round(cores, 3),
+            "rollups_per_second": round((tally.sent - sent_before) / elapsed, 1),
+            "answer_p50_seconds": round(answers[len(answers) // 2], 3),
+            "answer_p99_seconds": round(answers[len(answers) * 99 // 100], 3),
+            "answer_max_seconds": round(answers[-1], 3),
+            "cycles": told["bigfleet_shard_cycle_duration_seconds_count"],
+            "cycle_mean_seconds": told["bigfleet_shard_cycle_duration_seconds_sum"]
+            / told["bigfleet_shard_cycle_duration_seconds_count"],
+            "shard_resident_mib": shard.resident_bytes() // 2**20,
+            "sessions": told["bigfleet_shard_active_sessions"],
+            "lost": len(tally.lost),
+            "refused": len(tally.refused),
+        }
+        print(json.dumps(found))
+    await server.stop(None)
+    assert tally.lost == []
+    assert tally.refused == []
+    assert found["sessions"] == OPERATORS
+    assert cores <= MOST_CORES

@@ -1,0 +1,54 @@
+"""What became of a machine's Node is the log's word where there is a log."""
+
+from __future__ import annotations
+
+from record_rig import at, joined, line, node, node_status, observations
+
+from bigfleet.api.kube.watch import Changed
+from loaddriver.record.nodes import NodeLife, node_lives
+from loaddriver.record.recorder import Observations
+from loaddriver.record.tally import Deaf
+from loaddriver.record.watching import WatchStamps
+
+
+def seen(ready: bool) -> WatchStamps:
+    """A watch that saw the Node come, and nothing after."""
+    stamps = WatchStamps(Deaf())
+    stamps.take_nodes(Changed(node("n1", ready=ready), False), at(2))
+    return stamps
+
+
+def last(observed: Observations) -> NodeLife:
+    return node_lives(observed)["n1"][-1]
+
+
+def test_the_log_alone_says_whether_a_node_is_ready_in_the_end() -> None:
+    """The last write that speaks of it decides, not the first."""
+    up = [joined("n1", 1, kind="m.big"), node_status("n1", 2)]
+    assert last(observations(up)).ready_at_end
+    assert last(observations(up)).instance_type == "m.big"
+    down = [*up, node_status("n1", 5, ready=False)]
+    assert not last(observations(down)).ready_at_end
+    assert last(observations(down)).ready_micros == at(2)
+    assert last(observations([*down, node_status("n1", 7)])).ready_at_end
+
+
+def test_a_node_that_is_gone_is_not_ready_and_one_that_came_again_may_be() -> None:
+    """Each joining has a story of its own."""
+    gone = [joined("n1", 1), node_status("n1", 2), line("delete nodes", "n1", 5, code=200)]
+    assert not last(observations(gone)).ready_at_end
+    again = [*gone, joined("n1", 8), node_status("n1", 9)]
+    lives = node_lives(observations(again))["n1"]
+    assert [life.ready_at_end for life in lives] == [False, True]
+
+
+def test_what_the_watch_missed_changes_nothing_where_there_is_a_log() -> None:
+    """A watch that never heard of the failure, or of the node at all."""
+    log = [joined("n1", 1), node_status("n1", 2), node_status("n1", 5, ready=False)]
+    assert last(observations(log, seen(ready=True))) == last(observations(log))
+
+
+def test_without_a_log_the_watch_is_believed() -> None:
+    """It is all there is."""
+    assert last(observations(None, seen(ready=True))).ready_at_end
+    assert not last(observations(None, seen(ready=False))).ready_at_end

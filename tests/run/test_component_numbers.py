@@ -1,0 +1,94 @@
+"""What BigFleet says of itself becomes numbers; what nobody said stays unreadable."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from loaddriver.judge.gates import judge_gates
+from loaddriver.profile import Gate
+from loaddriver.run.scrape import components
+from loaddriver.substrates.base import Endpoint
+
+Scrape = Callable[..., Awaitable[dict[str, Any]]]
+OPERATOR = "# TYPE bigfleet_operator_session_reconnects counter\n"
+
+
+def shard(**actions: float) -> str:
+    """A shard's answer, with so many orders by kind."""
+    lines = [f'bigfleet_shard_actions_total{{kind="{kind}"}} {n}' for kind, n in actions.items()]
+    return "\n".join(["# TYPE bigfleet_shard_actions counter", *lines, ""])
+
+
+@pytest.fixture
+async def scrape() -> AsyncIterator[Scrape]:
+    """Scrapes roles that give these answers; one of None answers with an error."""
+    async with AsyncExitStack() as stack:
+
+        async def scraped(*answers: str | None) -> dict[str, Any]:
+            endpoints = []
+            for answer in answers:
+                server = TestServer(serving(answer))
+                await stack.enter_async_context(server)
+                endpoints.append(Endpoint("role", f"127.0.0.1:{server.port}", Path()))
+            return await components(endpoints)
+
+        yield scraped
+
+
+def serving(answer: str | None) -> web.Application:
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(text=answer or "", status=200 if answer is not None else 503)
+
+    application = web.Application()
+    application.router.add_get("/metrics", metrics)
+    return application
+
+
+def verdict(found: dict[str, Any], kind: str) -> tuple[str, float | None]:
+    limit = Gate(
+        name=kind,
+        metric=f"components.actions.{kind}",
+        op="<=",
+        limit=80,
+        unit="machines",
+        origin="Made up for a test.",
+    )
+    (result,) = judge_gates({"components": found}, [limit])
+    return result.verdict, result.value
+
+
+async def test_an_action_that_never_happened_is_none_and_a_misspelt_one_unreadable(
+    scrape: Scrape,
+) -> None:
+    """So a gate that limits an action holds where there was none."""
+    found = await scrape(shard(Bootstrap=12, Reclaim=0), OPERATOR)
+    assert verdict(found, "Reclaim") == ("pass", 0)
+    assert verdict(found, "Reclaims") == ("fail", None)
+
+
+async def test_the_actions_of_all_shards_add_up(scrape: Scrape) -> None:
+    """Each has a fleet of its own."""
+    found = await scrape(shard(Reclaim=50), shard(Reclaim=31))
+    assert verdict(found, "Reclaim") == ("fail", 81)
+
+
+async def test_without_the_answer_of_every_role_there_is_no_number(scrape: Scrape) -> None:
+    """Part of a sum would pass for the whole."""
+    found = await scrape(shard(Reclaim=0), None)
+    assert found == {}
+    assert verdict(found, "Reclaim") == ("fail", None)
+
+
+async def test_what_no_role_reports_was_not_measured(scrape: Scrape) -> None:
+    """A bare run has no shard, so nothing was short of nothing."""
+    found = await scrape(OPERATOR)
+    assert found["shortfallsAtEnd"] is None
+    assert found["sessionReconnects"] == 0
+    assert found["actions"] == {}

@@ -1,0 +1,66 @@
+"""A machine belongs to one run at a time, from its first part to its last."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from run_rig import finished_run, smoke, summary
+
+from loaddriver.__main__ import main
+from loaddriver.commands import bare, running
+from loaddriver.errors import ExitCode
+from loaddriver.report.results import BARE
+from loaddriver.substrates.runlock import Holder, MachineBusy, RunLock, machine_lock_path
+from loaddriver.substrates.runscope import RunScope
+
+OTHER = Holder(os.getpid(), "other", "2026-11-21T04:00:00+00:00")
+
+
+@pytest.fixture
+def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another run has this machine; where we may put results."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for module in (running, bare):
+        monkeypatch.setattr(module, "get_supplies", lambda _options: None)
+    RunLock.acquire(machine_lock_path(), OTHER)
+    return tmp_path / "results"
+
+
+@pytest.mark.parametrize("command", ["run", "hold"])
+def test_a_run_that_is_refused_leaves_no_folder(
+    taken: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert main([command, "smoke", "--results", str(taken)]) == ExitCode.INFRASTRUCTURE
+    assert "profile other" in capsys.readouterr().err
+    assert not taken.exists()
+
+
+def test_a_bare_run_that_is_refused_leaves_the_earlier_one_alone(
+    taken: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken.mkdir()
+    own = finished_run(taken / "smoke-1", smoke(), summary(), [])
+    (own / BARE).mkdir()
+    (own / BARE / "summary.json").write_text("{}")
+    assert main(["bare", str(own)]) == ExitCode.INFRASTRUCTURE
+    assert "profile other" in capsys.readouterr().err
+    assert (own / BARE / "summary.json").exists()
+
+
+async def test_between_two_parts_of_a_run_nobody_else_gets_the_machine(
+    tmp_path: Path, run_id: str
+) -> None:
+    path = tmp_path / "lock"
+    lock = RunLock.acquire(path, OTHER)
+    for part in (run_id, f"{run_id}-bare"):
+        scope = RunScope.within(lock, part, tmp_path / "logs")
+        with pytest.raises(MachineBusy):
+            RunLock.acquire(path, OTHER)
+        await scope.close()
+        with pytest.raises(MachineBusy):
+            RunLock.acquire(path, OTHER)
+    lock.release()
+    RunLock.acquire(path, OTHER).release()

@@ -1,0 +1,62 @@
+"""What BigFleet's roles say of themselves, read from what they really write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from loaddriver.run.scrape import shortfalls
+from loaddriver.substrates.base import Endpoint
+
+
+@asynccontextmanager
+async def telling(text: bytes) -> AsyncIterator[Endpoint]:
+    """A role that says this."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=text)
+
+    app = web.Application()
+    app.router.add_get("/metrics", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        yield Endpoint("shard-0", f"{host}:{port}", Path())
+    finally:
+        await runner.cleanup()
+
+
+def metrics(values: dict[str, float]) -> bytes:
+    """Exposition of the gauge, by cluster, beside others of alike names."""
+    registry = CollectorRegistry()
+    gauge = Gauge("bigfleet_shard_shortfalls", "needs", ["cluster"], registry=registry)
+    Gauge("bigfleet_shard_shortfalls_aged", "old ones", registry=registry).set(50)
+    for cluster, value in values.items():
+        gauge.labels(cluster).set(value)
+    return generate_latest(registry)
+
+
+@pytest.mark.parametrize(("values", "sum_of_them"), [({"a": 2, "b": 1}, 3), ({"a": 0}, 0)])
+async def test_the_shortfalls_of_all_clusters_are_summed(
+    values: dict[str, float], sum_of_them: int
+) -> None:
+    async with telling(metrics(values)) as shard:
+        assert await shortfalls(shard) == sum_of_them
+
+
+async def test_a_gauge_without_labels_is_read_too() -> None:
+    async with telling(b"# HELP x y\nbigfleet_shard_shortfalls 7.0\n") as shard:
+        assert await shortfalls(shard) == 7
+
+
+async def test_a_shard_that_does_not_say_has_not_said_zero() -> None:
+    async with telling(metrics({})) as shard:
+        assert await shortfalls(shard) is None
+    assert await shortfalls(Endpoint("shard-0", "127.0.0.1:1", Path())) is None

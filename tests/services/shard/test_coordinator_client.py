@@ -1,0 +1,101 @@
+"""The coordinator's client finds the leader, and finds it again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import pytest_asyncio
+from coordinator_rig import FakeCoordinator, FakeCoordinatorServicer, replica
+
+from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
+from bigfleet.api.v1alpha1.coordinator_pb2 import ShardReport
+from bigfleet.model.errors import Fenced, Unavailable
+
+
+class Replicas:
+    """Three replicas over one memory; `lead` says who leads."""
+
+    def __init__(self, decides: FakeCoordinator, addresses: list[str]) -> None:
+        self.decides, self.addresses = decides, addresses
+        self.servicers: list[FakeCoordinatorServicer] = []
+
+    def lead(self, leader: int | None, *, named: bool = True) -> None:
+        """All but the leader name it, or nobody when it is not known."""
+        for number, servicer in enumerate(self.servicers):
+            name = self.addresses[leader] if named and leader is not None else ""
+            servicer.leader = None if number == leader else name
+
+    def client(self, *addresses: str) -> GrpcCoordinator:
+        """A shard's client."""
+        return GrpcCoordinator(addresses or self.addresses)
+
+
+@pytest_asyncio.fixture
+async def replicas() -> AsyncIterator[Replicas]:
+    """The first one leads."""
+    decides = FakeCoordinator()
+    servicers = [FakeCoordinatorServicer(decides) for _ in range(3)]
+    async with replica(servicers[0]) as a, replica(servicers[1]) as b, replica(servicers[2]) as c:
+        made = Replicas(decides, [a, b, c])
+        made.servicers = servicers
+        made.lead(0)
+        yield made
+
+
+async def reports(client: GrpcCoordinator) -> int:
+    """The term of whoever answered a report."""
+    return (await client.report(ShardReport(shard_id="s-0"))).coordinator_term
+
+
+async def test_the_named_leader_is_asked_next_and_from_then_on(replicas: Replicas) -> None:
+    """Also one that is not in the shard's own list."""
+    replicas.lead(2)
+    async with closing(replicas.client(replicas.addresses[0])) as client:
+        assert await reports(client) == await reports(client) == 1
+    assert [s.calls for s in replicas.servicers] == [1, 0, 2]
+
+
+async def test_without_a_name_the_others_are_asked_in_turn(replicas: Replicas) -> None:
+    """The last one leads, and nobody else knows it."""
+    replicas.lead(2, named=False)
+    async with closing(replicas.client()) as client:
+        assert await reports(client) == 1
+    assert [s.calls for s in replicas.servicers] == [1, 1, 1]
+
+
+async def test_an_election_is_unavailable_and_over_when_someone_leads(replicas: Replicas) -> None:
+    """The error tells what each replica said."""
+    replicas.lead(None)
+    async with closing(replicas.client()) as client:
+        with pytest.raises(Unavailable, match="no coordinator leads") as told:
+            await reports(client)
+        assert all(address in str(told.value) for address in replicas.addresses)
+        replicas.lead(1)
+        assert await reports(client) == 1
+
+
+async def test_stale_is_final_whoever_else_could_be_asked(replicas: Replicas) -> None:
+    """FAILED_PRECONDITION is Fenced, and no other replica is asked for a nicer answer."""
+    replicas.decides.deposed_shards.add("s-0")
+    async with closing(replicas.client()) as client:
+        with pytest.raises(Fenced, match="replaced"):
+            await reports(client)
+    assert [s.calls for s in replicas.servicers] == [1, 0, 0]
+
+
+async def test_a_dead_leader_is_passed_over(replicas: Replicas) -> None:
+    """The leader that was known is gone; the next one is found in the same call."""
+    nobody = "127.0.0.1:1"
+    async with closing(replicas.client(nobody, *replicas.addresses)) as client:
+        assert await reports(client) == 1
+
+
+@asynccontextmanager
+async def closing(client: GrpcCoordinator) -> AsyncIterator[GrpcCoordinator]:
+    """`client`, closed at the end."""
+    try:
+        yield client
+    finally:
+        await client.close()

@@ -1,0 +1,79 @@
+"""What a shard tells the coordinator, and how much."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from bigfleet.engine.snapshot import Flavour, Fleet
+from bigfleet.model.domain import Domain
+from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.services.shard.coordination import report
+from bigfleet.services.shard.coordination.sightings import AGAIN_SECONDS, MOST, Sightings
+
+_FEW_BYTES = 240
+
+
+def big_fleet(types: int, machines: int) -> Fleet:
+    """So many machines of so many types in ten zones."""
+    flavours = [
+        Flavour(
+            labels={
+                "node.kubernetes.io/instance-type": f"m7i.{number}xlarge",
+                "topology.kubernetes.io/zone": f"europe-west-{number % 10}",
+            },
+            capacity_type=CapacityType.ON_DEMAND,
+            price_per_hour=1.0,
+            interruption_probability=0.0,
+            allocatable={"cpu": 4000},
+        )
+        for number in range(types)
+    ]
+    none = np.zeros(machines, np.int32)
+    return Fleet(
+        flavours=flavours,
+        clusters=(),
+        flavour=(np.arange(machines) % types).astype(np.int32),
+        state=np.full(machines, MachineState.IDLE, np.uint8),
+        cluster=none - 1,
+        wanted_by=none - 1,
+        priority=none,
+        interruption_bucket=none.astype(np.uint8),
+        reclamation_bucket=none.astype(np.uint8),
+        unused_since_seconds=none.astype(np.float64),
+        tie_break=np.arange(machines),
+    )
+
+
+def test_a_summary_is_small_and_adds_up_however_many_types_there_are() -> None:
+    """Some 240 bytes; what is not named apart is counted together."""
+    summary = report.summary(big_fleet(types=400, machines=100_000))
+    assert summary.ByteSize() <= _FEW_BYTES
+    assert summary.total_machines == summary.free_machines == 100_000
+    assert sum(summary.per_instance_type_counts.values()) == 100_000
+    assert sum(summary.per_zone_counts.values()) == 100_000
+
+
+def test_every_foreign_domain_is_told_in_portions_and_again_later() -> None:
+    """At most a thousand at once, the untold first; an undelivered portion is due again."""
+    seen = Counter({Domain("rack", f"{number}"): 3 for number in range(2500)})
+    owned, sightings = {Domain("rack", "0")}, Sightings()
+    assert len(sightings.due(seen, owned, 100.0)) == MOST
+    told: set[str] = set()
+    for _ in range(3):
+        portion = sightings.due(seen, owned, 100.0)
+        told |= {each.topology_value for each in portion}
+        sightings.told(portion, 1, 100.0)
+    assert len(told) == 2499
+    assert sightings.due(seen, owned, 100.0 + AGAIN_SECONDS - 1) == []
+    assert len(sightings.due(seen, owned, 100.0 + AGAIN_SECONDS)) == MOST
+
+
+def test_a_new_leader_hears_of_every_foreign_domain() -> None:
+    """It may not have what the old one was told."""
+    seen, sightings = Counter({Domain("rack", "a"): 1, Domain("rack", "b"): 1}), Sightings()
+    sightings.told(sightings.due(seen, set(), 0.0), 1, 0.0)
+    assert sightings.due(seen, set(), 1.0) == []
+    sightings.told([], 2, 1.0)
+    assert len(sightings.due(seen, set(), 1.0)) == 2

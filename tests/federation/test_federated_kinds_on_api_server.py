@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.install_federation import install_federation
@@ -206,3 +207,14 @@ async def test_a_federated_deployment_can_be_scaled_like_any_other(
         await client.patch(f"{path}/scale", {"spec": {"replicas": 7}})
         assert msgspec.json.decode(await client.get(path))["spec"]["replicas"] == 7
         await client.delete(path)
+
+
+async def test_the_guides_example_is_accepted_as_it_stands(kubeconfig: dict[str, Path]) -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "federated-hpa.yaml"
+    async with await KubeClient.from_kubeconfig(kubeconfig["admin"]) as client:
+        await install_federation(client)
+        paths = {"FederatedDeployment": DEPLOYMENTS}
+        for body in yaml.safe_load_all(guide.read_text()):
+            path = paths.get(body["kind"], AUTOSCALERS)
+            await _created(client, path, body)
+            await client.delete(f"{path}/{body['metadata']['name']}")

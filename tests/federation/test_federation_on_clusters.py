@@ -22,6 +22,8 @@ from federation_rig import (
     stays,
 )
 
+from bigfleet.api.install import GROUP_VERSION
+from bigfleet.commands import federated as commands
 from loaddriver.substrates.base import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -265,3 +267,41 @@ async def test_a_deleted_workload_leaves_no_parts_behind(federated: Fleet) -> No
         await federated.host.delete(path)
         await eventually(lambda: missing(federated.host, path), "it to be gone", 40)
         await federated.until_replicas(where, {})
+
+
+async def test_a_federated_replica_set_is_scaled_in_the_same_way(federated: Fleet) -> None:
+    async with place(federated, "replica-set") as where, federated.federation():
+        body = {**deployment(), "kind": "FederatedReplicaSet"}
+        path = f"{GROUP_VERSION}/namespaces/{where}/federatedreplicasets"
+        await federated.host.create(path, body)
+        ref = {"kind": "FederatedReplicaSet", "name": "web"}
+        await federated.host.create(autoscalers(where), autoscaler(2, 10, scaleTargetRef=ref))
+        await federated.until_shares(where, {"east": (1, 5), "west": (1, 5)})
+        hpa = await federated.hpa("west", where)
+        assert hpa is not None
+        assert hpa["spec"]["scaleTargetRef"]["kind"] == "ReplicaSet"
+        sets = f"/apis/apps/v1/namespaces/{where}/replicasets/web"
+
+        async def made() -> bool:
+            found = [await get(client, sets) for client in federated.members.values()]
+            return [each and each["spec"]["replicas"] for each in found] == [1, 1]
+
+        await eventually(made, "a ReplicaSet with one replica in each member", 40)
+
+
+async def test_a_person_joins_a_member_and_is_shown_what_each_has(
+    federated: Fleet, federated_clusters: dict[str, Cluster]
+) -> None:
+    admin = federated_clusters["host"].kubeconfigs["admin"]
+    await federated.leave("west")
+    member = federated_clusters["west"].kubeconfigs["bigfleet-federation"]
+    said = await commands.join(admin, "west", member, ["zone=west"])
+    assert "west is a member" in said
+    async with place(federated, "by-hand") as where, federated.federation():
+        selector = {"selector": {"matchLabels": {"zone": "west"}}}
+        await federated.host.create(autoscalers(where), autoscaler(2, 10, clusters=selector))
+        await federated.until_shares(where, {"west": (2, 10)})
+        await federated.until_condition(where, "InForce", "True")
+        shown = (await commands.status(admin, f"{where}/web", as_json=False)).splitlines()
+        assert shown[2].split()[:4] == ["west", "NotScaling", "2", "10"]
+        assert "TargetFound is False" in shown[3]

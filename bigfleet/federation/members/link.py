@@ -24,6 +24,7 @@ from bigfleet.federation.members.objects import (
     AUTOSCALER_LABEL,
     HPAS,
     MEMBER_PLURALS,
+    POD_LABEL,
     WORKLOAD_LABEL,
     Hpa,
     MemberWorkload,
@@ -140,7 +141,7 @@ class MemberLink:
                 self.state.put_workload(kind, change.item)
 
     async def _follow_pods(self, client: KubeClient, listed: asyncio.Event) -> None:
-        query = {"labelSelector": WORKLOAD_LABEL, "fieldSelector": "spec.nodeName="}
+        query = {"labelSelector": POD_LABEL, "fieldSelector": "spec.nodeName="}
         async for change in _changes(Watch(client, "/api/v1/pods", Pod, query)):
             if isinstance(change, Listed):
                 self.state.replace_pods(change.items)

@@ -9,9 +9,11 @@ import msgspec
 from bigfleet.federation.objects import Metadata
 from bigfleet.federation.shares import Share
 
-# On each HPA that is ours, and on each workload and its Pods.
+# On each HPA, each workload and each Pod that is ours. Pods have a label of their own, because a
+# Deployment's ReplicaSets get those of its Pods and shall not be taken for federated ones.
 AUTOSCALER_LABEL = "bigfleet.lucy.sh/federated-autoscaler"
 WORKLOAD_LABEL = "bigfleet.lucy.sh/federated-workload"
+POD_LABEL = "bigfleet.lucy.sh/federated-pod"
 # On each of our objects: what we last made of it, to be told from what it should be.
 CONTENT = "bigfleet.lucy.sh/content"
 # On an HPA: when it was last given something for its need; what its cluster has shown to place.
@@ -44,7 +46,7 @@ class WorkloadName(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The value of WORKLOAD_LABEL on it and on its Pods."""
+        """The value of WORKLOAD_LABEL on it, and of POD_LABEL on its Pods."""
         return f"{self.kind.lower()}.{self.name}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bigfleet.federation.members.objects import (
     MEMBER_PLURALS,
-    WORKLOAD_LABEL,
+    POD_LABEL,
     Hpa,
     MemberWorkload,
     Name,
@@ -136,7 +136,7 @@ class MemberState:
 
 
 def _owner(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.namespace, pod.metadata.labels.get(WORKLOAD_LABEL, "")
+    return pod.metadata.namespace, pod.metadata.labels.get(POD_LABEL, "")
 
 
 def _is_news(metadata: Metadata, known: Hpa | MemberWorkload | None) -> bool:

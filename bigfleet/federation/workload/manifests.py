@@ -10,6 +10,7 @@ import msgspec
 
 from bigfleet.federation.members.objects import (
     CONTENT,
+    POD_LABEL,
     WORKLOAD_LABEL,
     MemberWorkload,
     WorkloadName,
@@ -26,7 +27,7 @@ def body_of(workload: Workload, name: WorkloadName) -> dict[str, Any]:
     metadata = template.get("metadata") or {}
     spec = template["spec"]
     pods = spec["template"].setdefault("metadata", {})
-    pods["labels"] = {**(pods.get("labels") or {}), WORKLOAD_LABEL: name.label}
+    pods["labels"] = {**(pods.get("labels") or {}), POD_LABEL: name.label}
     labels = {**(metadata.get("labels") or {}), WORKLOAD_LABEL: name.label}
     annotations = {**(metadata.get("annotations") or {}), CONTENT: digest_of([labels, spec])}
     return {

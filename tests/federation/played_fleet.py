@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +26,15 @@ _CONDITIONS = ("AbleToScale", "ScalingActive")
 _CPU = {"type": "Resource", "resource": {"name": "cpu"}}
 
 
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """A merge patch, as far as these tests need it: null removes, and one level is merged."""
+    made = {**old, **new}
+    if "annotations" in new:
+        marks = {**(old.get("annotations") or {}), **new["annotations"]}
+        made["annotations"] = {key: value for key, value in marks.items() if value is not None}
+    return made
+
+
 class Died(BaseException):
     """The controller's process is gone."""
 
@@ -42,6 +50,7 @@ class Api:
         self.hpas: dict[str, dict[Name, Hpa]] = {name: {} for name in members}
         self.replicas: dict[str, tuple[int, int, bool]] = dict.fromkeys(members, (2, 2, False))
         self.requests = 0
+        self.now = 1_800_000_000.0
         self.dies_at: int | None = None
         self.does_it = False
         self.on_share: Callable[[str, Share | None], None] = lambda _, __: None
@@ -70,7 +79,7 @@ class Api:
         def do() -> bytes:
             found = dict(self.objects[path])
             for part, values in body.items():
-                found[part] = {**found.get(part, {}), **values}
+                found[part] = _merged(found.get(part, {}), values)
             return self.put(path, found)
 
         content: bytes = self.request(do)
@@ -150,7 +159,7 @@ def add(api: Api, name: str, minimum: int, maximum: int) -> None:
     metadata = {"name": name, "namespace": "n", "uid": name}
     path = Key(AUTOSCALERS, "n", name).path
     api.put(path, {"metadata": {**metadata, "finalizers": [FINALIZER]}, "spec": spec})
-    template = {"spec": {"selector": {}, "template": {}}}
+    template: dict[str, Any] = {"spec": {"selector": {}, "template": {}}}
     path = Key("federateddeployments", "n", name).path
     api.put(path, {"metadata": metadata, "spec": {"template": template}})
 
@@ -182,4 +191,4 @@ def controller(api: Api, cut_off: str = "") -> tuple[AutoscalerController, Host,
         for key in host.workloads:
             part = {"metadata": {"name": key.name, "namespace": "n"}, "spec": {"replicas": 2}}
             state.put_workload("Deployment", msgspec.convert(part, MemberWorkload))
-    return AutoscalerController(host, registry, time.time, 1.0), host, registry
+    return AutoscalerController(host, registry, lambda: api.now, 1.0), host, registry

@@ -43,7 +43,8 @@ async def _split() -> _Watched:
 
 
 def _spike(api: Api, member: str) -> None:
-    """The member's HPA is at its limit and wants twice as much; the others run two replicas."""
+    """Later a member's HPA is at its limit and wants twice as much; the others run two replicas."""
+    api.now += 1000.0
     for name, hpas in api.hpas.items():
         for hpa in hpas.values():
             high = hpa.spec.max_replicas

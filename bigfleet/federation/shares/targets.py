@@ -130,7 +130,8 @@ def _move_max(
             found.reasons[name] = Reason.NOT_PLACEABLE if blocked else Reason.NOT_NEEDED
         if taken[name]:
             found.reasons[name] = chosen.new.get(name, Reason.AT_LIMIT)
-            found.received.add(name)
+            if found.reasons[name] is not Reason.SPLIT:  # by which nobody was served
+                found.received.add(name)
 
 
 def _max_to_spare(member: Member, levels: Levels, at: At) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -133,7 +135,7 @@ class Host:
 
     async def tell(self, key: Key, metadata: Metadata, reason: str, message: str) -> None:
         """Write an Event about the object; one that cannot be written is only logged."""
-        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        moment = rfc3339(time.time())
         event = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -167,3 +169,8 @@ def _is_newer(known: Autoscaler | Workload | None, seen: Autoscaler | Workload) 
     if known is None or known.metadata.uid != seen.metadata.uid:
         return True
     return int(seen.metadata.resource_version or 0) > int(known.metadata.resource_version or 0)
+
+
+def rfc3339(seconds: float) -> str:
+    """Seconds since 1970 as Kubernetes writes moments, down to the whole second."""
+    return datetime.fromtimestamp(math.floor(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
 from bigfleet.api.kube.client import CONFLICT, NOT_FOUND, ApiError
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.federation.autoscaler import handing_back, report, writing
+from bigfleet.federation.autoscaler.carrying_out import Hands, Scene
 from bigfleet.federation.autoscaler.report import Findings
-from bigfleet.federation.autoscaler.views import DOUBT_SECONDS, Doubt, Memory, Seat, cautious, seat
-from bigfleet.federation.host import Host
-from bigfleet.federation.members.link import MemberLink
-from bigfleet.federation.members.objects import CONTENT, MEMBER_KINDS, Name, WorkloadName
+from bigfleet.federation.autoscaler.views import Memory, seat
+from bigfleet.federation.host import Host, rfc3339
+from bigfleet.federation.members.objects import MEMBER_KINDS, Name, WorkloadName
 from bigfleet.federation.members.registry import Registry
 from bigfleet.federation.objects import (
     AUTOSCALED_BY,
@@ -30,28 +26,13 @@ from bigfleet.federation.objects import (
 )
 from bigfleet.federation.pacing import Pacer
 from bigfleet.federation.selection import bounds, preferences_of, selected
-from bigfleet.federation.shares import At, Bounds, Member, Plan, Write, rebalance
+from bigfleet.federation.shares import At, Bounds, Plan, Write, rebalance
 from bigfleet.model.errors import InvalidInput, Unavailable
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _CONCURRENCY = 8
 _RETRY_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Scene:
-    """All that one pass works with."""
-
-    autoscaler: Autoscaler
-    target: WorkloadName
-    seats: list[Seat]
-    at: At
-    content: Mapping[str, Any]
-
-    @property
-    def members(self) -> list[Member]:
-        return [each.member for each in self.seats]
 
 
 class AutoscalerController:
@@ -64,6 +45,7 @@ class AutoscalerController:
         self._queue: WorkQueue[Key] = WorkQueue(self.look, _CONCURRENCY, self._refused)
         self._pacer: Pacer[Key] = Pacer(self._queue.add, gather_seconds)
         self._memories: dict[Key, Memory] = {}
+        self._hands = Hands(host, registry, now)
         self.soon = self._pacer.soon
 
     async def run(self) -> None:
@@ -102,7 +84,9 @@ class AutoscalerController:
                 return
             if FINALIZER not in autoscaler.metadata.finalizers:
                 await self._host.hold(key, autoscaler.metadata)
-            await self._pass(key)
+            # It may be gone after each answer that was waited for.
+            if (held := self._host.autoscalers.get(key)) is not None:
+                await self._pass(held)
 
     async def _hand_back(self, autoscaler: Autoscaler) -> None:
         try:
@@ -110,8 +94,7 @@ class AutoscalerController:
         except Unavailable:
             self._pacer.later(autoscaler.key, _RETRY_SECONDS)
 
-    async def _pass(self, key: Key) -> None:
-        autoscaler = self._host.autoscalers[key]
+    async def _pass(self, autoscaler: Autoscaler) -> None:
         findings = Findings(no_target=self._no_target(autoscaler))
         try:
             bounds_of = self._bounds(autoscaler)
@@ -122,12 +105,13 @@ class AutoscalerController:
         if not findings.not_accepted:
             findings.plan = rebalance(autoscaler.spec.wish, scene.members, scene.at)
             await self._claim(scene, findings.plan)
-            await self._carry_out(scene, findings)
+            await self._hands.carry_out(scene, findings)
         # What was written is seen by now, and a status may tell it.
-        await self._report(self._scene(self._host.autoscalers[key], bounds_of), findings)
+        if (latest := self._host.autoscalers.get(autoscaler.key)) is not None:
+            await self._report(self._scene(latest, bounds_of), findings)
         wakes = [findings.plan.wake_at] if findings.plan.wake_at is not None else []
         wakes += [self._now() + _RETRY_SECONDS] if findings.failures else []
-        self._pacer.later(key, min(wakes) - self._now() if wakes else None)
+        self._pacer.later(autoscaler.key, min(wakes) - self._now() if wakes else None)
 
     def _bounds(self, autoscaler: Autoscaler) -> dict[str, Bounds]:
         preferences = preferences_of(autoscaler)
@@ -170,11 +154,12 @@ class AutoscalerController:
             for name in ranked
         ]
         at = At(autoscaler.spec.rebalance.settings(), now)
-        return Scene(autoscaler, target, seats, at, writing.content_of(autoscaler, target))
+        content = writing.content_of(autoscaler, target)
+        return Scene(autoscaler, target, seats, at, content, memory)
 
     async def _claim(self, scene: Scene, plan: Plan) -> None:
         """Write the clusters onto the workload, which from now on leaves replicas alone."""
-        memory = self._memories[scene.autoscaler.key]
+        memory = scene.memory
         if memory.claimed != scene.autoscaler.target:
             await handing_back.release_others(self._host, self._registry, scene.autoscaler)
             memory.claimed = scene.autoscaler.target
@@ -189,89 +174,9 @@ class AutoscalerController:
         if names and any(workload.metadata.annotations.get(k) != v for k, v in marks.items()):
             await self._host.annotate(scene.autoscaler.target, marks)
 
-    async def _carry_out(self, scene: Scene, findings: Findings) -> None:
-        await self._repair_content(scene, findings)
-        if not findings.plan.writes:
-            return
-        lines = report.before_writing(scene.autoscaler, scene.seats, findings.plan.writes)
-        status = {"clusters": msgspec.to_builtins(lines)}
-        await self._host.set_status(scene.autoscaler.key, status)
-        marks = {s.member.name: writing.marks_of(s.hpa) for s in scene.seats}
-        for write in findings.plan.writes:
-            try:
-                await self._write(scene, write, marks)
-            except (ApiError, Unavailable) as error:
-                findings.failures.append(str(error))
-                metrics.federation_failures.labels(write.cluster).inc()
-                return
-            findings.done.append(write)
-            metrics.federation_moves.labels(write.reason).inc()
-
-    async def _write(self, scene: Scene, write: Write, marks: dict[str, dict[str, str]]) -> None:
-        link = self._registry.links.get(write.cluster)
-        if link is None:
-            raise Unavailable(f"member {write.cluster} left while it was to be written to")
-        memory = self._memories[scene.autoscaler.key]
-        share = cautious(write.before, write.after)
-        memory.doubts[write.cluster] = Doubt(share, write.after, self._now() + DOUBT_SECONDS)
-        try:
-            await self._send(scene, write, link, marks)
-        except ApiError as error:
-            if error.status < 500:  # refused: nothing was changed
-                memory.doubts.pop(write.cluster, None)
-            raise
-        memory.doubts.pop(write.cluster, None)
-
-    async def _send(
-        self, scene: Scene, write: Write, link: MemberLink, marks: dict[str, dict[str, str]]
-    ) -> None:
-        metadata = scene.autoscaler.metadata
-        name = Name(metadata.namespace, metadata.name)
-        if write.after is None:
-            await link.delete_hpa(name)
-            marks[write.cluster] = {}
-            self._memories[scene.autoscaler.key].given.pop(write.cluster, None)
-            return
-        kept = writing.marks_after(write, marks[write.cluster], _text(self._now()))
-        body = writing.hpa_body(scene.autoscaler, scene.content, write.after, kept)
-        await link.apply_hpa(name, body)
-        marks[write.cluster] = kept
-        self._note_given(scene, write.cluster)
-
-    async def _repair_content(self, scene: Scene, findings: Findings) -> None:
-        """HPAs whose metrics or behavior are not the user's any more get them back."""
-        for each in scene.seats:
-            name, hpa = each.member.name, each.hpa
-            if hpa is None or not each.member.reachable or not self._is_stale(scene, name, each):
-                continue
-            body = writing.hpa_body(
-                scene.autoscaler, scene.content, hpa.share, writing.marks_of(hpa)
-            )
-            try:
-                await self._registry.links[name].apply_hpa(hpa.name, body)
-            except (ApiError, Unavailable) as error:
-                findings.failures.append(str(error))
-                continue
-            self._note_given(scene, name)
-
-    def _note_given(self, scene: Scene, cluster: str) -> None:
-        """How the member's API server put what was applied, to notice when somebody changes it."""
-        metadata = scene.autoscaler.metadata
-        hpas = self._registry.links[cluster].state.hpas
-        hpa = hpas[Name(metadata.namespace, metadata.name)]
-        self._memories[scene.autoscaler.key].given[cluster] = hpa.given
-
-    def _is_stale(self, scene: Scene, name: str, each: Seat) -> bool:
-        assert each.hpa is not None
-        digest = each.hpa.metadata.annotations.get(CONTENT)
-        given = self._memories[scene.autoscaler.key].given
-        if digest != writing.digest_of(scene.content):
-            return True
-        return given.setdefault(name, each.hpa.given) != each.hpa.given
-
     async def _report(self, scene: Scene, findings: Findings) -> None:
         status = report.status_of(
-            scene.autoscaler, scene.seats, findings, scene.at, _text(self._now())
+            scene.autoscaler, scene.seats, findings, scene.at, rfc3339(self._now())
         )
         key = scene.autoscaler.key
         if status != scene.autoscaler.status:
@@ -291,8 +196,3 @@ def _event(write: Write) -> str:
     if write.before is None:
         return "ClusterAdded"
     return "ClusterLeft" if write.after is None else "ShareMoved"
-
-
-def _text(seconds: float) -> str:
-    whole = datetime.fromtimestamp(math.floor(seconds), UTC)
-    return whole.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 from bigfleet.api.kube.client import CONFLICT, NOT_FOUND, ApiError
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.federation.autoscaler.report import conditions
-from bigfleet.federation.host import Host
+from bigfleet.federation.host import Host, rfc3339
 from bigfleet.federation.members.link import MemberLink
 from bigfleet.federation.members.objects import CONTENT, MEMBER_KINDS, WorkloadName
 from bigfleet.federation.members.registry import Registry
@@ -123,12 +122,12 @@ class WorkloadController:
         failures: list[str] = []
         for cluster, replicas in placement.replicas.items():
             try:
-                await self._keep(key, workload, name, self._registry.links[cluster], replicas)
+                await self._keep(key, workload, name, self._link(cluster), replicas)
             except (ApiError, Unavailable) as error:
                 failures.append(f"cluster {cluster}: {error}")
         for cluster in placement.removed:
             try:
-                await self._registry.links[cluster].delete_workload(name)
+                await self._link(cluster).delete_workload(name)
             except (ApiError, Unavailable) as error:
                 failures.append(f"cluster {cluster}: {error}")
         return failures
@@ -149,10 +148,17 @@ class WorkloadController:
         )
         if not fresh:
             await link.apply_workload(name, body)
-            part = link.state.workloads[name]
-            self._given[memory] = manifests.given(part)
+            part = link.state.workloads.get(name)
+            if part is not None:
+                self._given[memory] = manifests.given(part)
         if part is not None and replicas is not None and part.replicas != replicas:
             await link.scale(name, replicas)
+
+    def _link(self, cluster: str) -> MemberLink:
+        link = self._registry.links.get(cluster)
+        if link is None:
+            raise Unavailable("left while it was to be written to")
+        return link
 
     async def _remove(self, key: Key, workload: Workload, name: WorkloadName) -> None:
         """Once the last part is gone, the federated object may go."""
@@ -196,7 +202,7 @@ class WorkloadController:
             conditions(
                 workload.status.conditions,
                 _conditions(workload, autoscaler, failures),
-                self._text(),
+                rfc3339(self._now()),
             ),
             lines,
         )
@@ -218,9 +224,6 @@ class WorkloadController:
         if part is not None:
             line |= {"replicas": part.status.replicas, "readyReplicas": part.status.ready_replicas}
         return line
-
-    def _text(self) -> str:
-        return datetime.fromtimestamp(int(self._now()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def _refused(self, key: Key, error: ApiError) -> None:
         # Who lost a race is told by its watch what to look at again.

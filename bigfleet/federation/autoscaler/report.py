@@ -142,15 +142,17 @@ def _conditions(
 ) -> dict[str, tuple[bool, str, str]]:
     refused, no_target = findings.not_accepted, findings.no_target
     away = [f"{s.member.name} {s.state.why_not}" for s in seats if _is_away(s)]
+    members = {s.member.name for s in seats}
+    unknown = [name for name in autoscaler.spec.clusters.names if name not in members]
     least, most = sum(s.min for s in shares), sum(s.max for s in shares)
     troubles = [*([refused] if refused else []), *findings.failures, *findings.plan.problems]
     return {
         "Accepted": (not refused, "NotAccepted" if refused else "Accepted", refused),
         "TargetFound": (not no_target, "NotFound" if no_target else "Found", no_target),
         "ClustersReachable": (
-            not away,
-            "Unreachable" if away else "AllAnswer",
-            "; ".join(away) and f"they keep their shares: {'; '.join(away)}",
+            not away and not unknown,
+            "Unreachable" if away else "NoMembers" if unknown else "AllAnswer",
+            _absent(away, unknown),
         ),
         "InForce": (
             not troubles and most == autoscaler.spec.max_replicas,
@@ -158,6 +160,12 @@ def _conditions(
             "; ".join(troubles) or f"the clusters' min sum up to {least}, their max to {most}",
         ),
     }
+
+
+def _absent(away: Sequence[str], unknown: Sequence[str]) -> str:
+    told = [f"they keep their shares: {'; '.join(away)}"] if away else []
+    told += [f"no member of the federation is called {', '.join(unknown)}"] if unknown else []
+    return "; ".join(told)
 
 
 def _is_away(seat: Seat) -> bool:

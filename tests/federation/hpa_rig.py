@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from cluster_rig import eventually
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -88,7 +89,15 @@ async def real_hpas(
 
 @asynccontextmanager
 async def _served(load: Load, folder: Path) -> AsyncIterator[int]:
-    app = web.Application()
+    transports: set[asyncio.Transport] = set()
+
+    @web.middleware
+    async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.transport is not None:
+            transports.add(request.transport)
+        return await handler(request)
+
+    app = web.Application(middlewares=[note])
     app.add_routes(
         [
             web.get(_GROUP, _discovery),
@@ -102,6 +111,10 @@ async def _served(load: Load, folder: Path) -> AsyncIterator[int]:
     try:
         yield runner.addresses[0][1]
     finally:
+        for (
+            transport
+        ) in transports:  # the API server keeps its connections, and TLS is slow to part
+            transport.abort()
         await runner.cleanup()
 
 

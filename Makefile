@@ -103,8 +103,9 @@ load: setup ## A thousand operators on one shard for MINUTES=10; a restart with 
 	@LOAD_MINUTES=$(or $(MINUTES),10) LOAD_MACHINES=100000 $(BIN)/pytest -q -s -m "load or not load" tests/load
 
 .PHONY: explore
-explore: setup ## Let the simulation look for broken rules, 750 seeds of faults
+explore: setup ## Look for broken rules: 750 seeds of faults, and a life of 10,000 cycles
 	@$(BIN)/python -m bigfleet.simulation explore
+	@$(BIN)/pytest -q -m soak tests/simulation
 
 PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto)
 .PHONY: stubs

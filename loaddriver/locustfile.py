@@ -91,7 +91,7 @@ class Tenant(FastHttpUser):
         """All users share connections: were each to open its own to every cluster, handshakes would
         cost more than the requests do, here and in the API servers.
         """
-        super().__init__(environment)  # type: ignore[no-untyped-call]  # published half typed
+        super().__init__(environment)
         Tenant.client_pool = self.client.client.clientpool
 
     @task

@@ -22,13 +22,13 @@ from loaddriver.profile import Profile, Settings
 GIBIBYTE = 2**30
 # One control plane at rest, and what each pod adds to its API server, etcd and caches.
 _CLUSTER_BYTES = int(0.9 * GIBIBYTE)
-_POD_BYTES = 60 * 1024
+_POD_BYTES = 240 * 1024
 # Audit lines, component logs and results, uncompressed.
 _RUN_DISK_BYTES = 200 * 2**20
 _POD_DISK_BYTES = 20 * 1024
 _START_SECONDS = 15
 # How fast pods bind on two cores, all clusters together, and in a cluster with cores of its own.
-_PODS_PER_SECOND_HERE = 150
+_PODS_PER_SECOND_HERE = 45
 _PODS_PER_SECOND_EACH = 30
 
 # The rented host that large runs are estimated for, and how many pods it carries without strain:

@@ -56,9 +56,10 @@ def _shape_lines(plan: Plan, settings: Settings) -> Iterator[str]:
     """What comes on top of the ramp, in the profile's order."""
     for number, burst in enumerate(settings.bursts):
         own = [w for w in plan.workloads if w.origin == f"burst-{number}"]
+        where = f" in {burst.cluster}" if burst.cluster else ""
         yield (
             f"  burst in the {burst.phase} at {burst.at_seconds:g} s for {burst.hold_seconds:g} s: "
-            f"{burst.pods} {burst.archetype} pods, {len(own)} objects"
+            f"{burst.pods} {burst.archetype} pods{where}, {len(own)} objects"
         )
     pods = plan.header.pods
     for number, step in enumerate(settings.demand_steps):

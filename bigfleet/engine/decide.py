@@ -13,7 +13,13 @@ from bigfleet.engine.decision import Action, ActionKind, Decision
 from bigfleet.engine.desk import Desk
 from bigfleet.engine.preempt import preempt
 from bigfleet.engine.rails import cap_reclaims
-from bigfleet.engine.reclaim import held_long_enough, release_order, releases, surplus
+from bigfleet.engine.reclaim import (
+    held_long_enough,
+    left_behind,
+    release_order,
+    releases,
+    surplus,
+)
 from bigfleet.engine.shelter import sheltered
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Settings
 from bigfleet.engine.soundness import refuse_unsound
@@ -56,7 +62,9 @@ def decide(
 def _ripe(desk: Desk) -> Flags:
     """Machines to be reclaimed though nobody waits for them."""
     spare, over = surplus(desk), held_long_enough(desk)
-    ripe: Flags = spare & over & ~sheltered(desk, spare, over)
+    left = left_behind(desk, spare)
+    staying = spare & ~left
+    ripe: Flags = left | (staying & over & ~sheltered(desk, staying, over))
     return ripe
 
 

@@ -19,8 +19,8 @@ _KEEPABLE = (MachineState.IDLE, MachineState.SPECULATIVE)
 
 
 class Taken(NamedTuple):
-    """Rows that a need takes from others: `gentle` ones nobody counts, the others are counted by
-    a need whose priority is `gap` lower.
+    """Rows that a need takes from others: `gentle` ones nobody counts, or they drain already; the
+    others are counted by a need whose priority is `gap` lower.
     """
 
     rows: Rows

@@ -7,12 +7,16 @@ one cluster, profile and size become one plain need whose `min_unit` is one whol
 fits on no machine keeps its Same requirement.
 
 Whether a gang folds depends on the machines there are now, and is decided anew each cycle.
+
+Plain needs that differ only in spread that they merely prefer ask for the same machines. Apart,
+each of them would round up to whole machines of its own, so they are served as one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -46,29 +50,47 @@ class _Class:
     size: Size
 
 
-def normalise(fleet: Fleet, demand: Demand) -> Demand:
-    """`demand` with every gang folded that some one serving machine could hold.
-
-    A folded need stands where the first of its gangs stood. Without Same needs the very same
-    Demand is returned.
+@dataclass(frozen=True)
+class Folding:
+    """`demand` in the shape in which it is served, and for each need that was asked for the index
+    of the one that serves it.
     """
-    if all(need.profile.same_key is None for need in demand.needs):
-        return demand
-    folder = _Folder(fleet)
+
+    demand: Demand
+    served_by: Sequence[int]
+
+
+def normalise(fleet: Fleet, demand: Demand) -> Demand:
+    """`demand` in the shape in which it is served."""
+    return fold(fleet, demand).demand
+
+
+def fold(fleet: Fleet, demand: Demand) -> Folding:
+    """`demand` with every gang folded that some one serving machine could hold, and with preferred
+    spread left out where that makes needs one.
+
+    A need that serves several stands where the first of them stood. Where there is nothing to fold,
+    the very same Demand is returned.
+    """
+    if all(need.profile.same_key is None and not _prefers(need) for need in demand.needs):
+        return Folding(demand, range(len(demand.needs)))
+    folder, alike = _Folder(fleet), _Alike(demand)
     needs: list[Need] = []
     clusters: list[int] = []
+    served_by: list[int] = []
     place: dict[tuple[int, tuple[str, str]], int] = {}
     for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True):
         kind = _Class(cluster, need.profile, tuple(sorted(need.aggregate.items())))
-        if folder.fits(kind):
-            need = folder.folded(kind)
-            at = place.setdefault((cluster, need.key), len(needs))
-            if at < len(needs):
-                needs[at] = _with_one_more(needs[at])
-                continue
-        needs.append(need)
-        clusters.append(cluster)
-    return replace(demand, needs=needs, cluster=np.array(clusters, np.int32))
+        served = folder.folded(kind) if folder.fits(kind) else alike.served(need, cluster)
+        at = place.setdefault((cluster, served.key), len(needs))
+        served_by.append(at)
+        if at < len(needs):
+            needs[at] = _joined(needs[at], served)
+        else:
+            needs.append(served)
+            clusters.append(cluster)
+    served_demand = replace(demand, needs=needs, cluster=np.array(clusters, np.int32))
+    return Folding(served_demand, served_by)
 
 
 def _folded(kind: _Class) -> Need:
@@ -102,9 +124,51 @@ def home_key(need: Need) -> str | None:
     return need.profile.same_key
 
 
-def _with_one_more(need: Need) -> Need:
-    one = need.min_unit
-    return replace(need, aggregate={r: a + one[r] for r, a in need.aggregate.items()})
+def _joined(one: Need, other: Need) -> Need:
+    amounts = {
+        name: one.aggregate.get(name, 0) + other.aggregate.get(name, 0)
+        for name in {**one.aggregate, **other.aggregate}
+    }
+    return replace(one, aggregate=amounts)
+
+
+def _prefers(need: Need) -> bool:
+    """Whether a plain need has spread that machines may break."""
+    profile_ = need.profile
+    return profile_.same_key is None and any(not term.hard for term in profile_.spread)
+
+
+class _Alike:
+    """Which needs are the same but for preferred spread, and have pods of one size: of several
+    sizes, the small ones would be counted in whole units of the largest.
+    """
+
+    def __init__(self, demand: Demand) -> None:
+        self._demand = demand
+        self._plain: dict[Profile, Profile] = {}
+
+    def served(self, need: Need, cluster: int) -> Need:
+        """`need` without preferred spread, unless its pods differ from those of its likes."""
+        if not _prefers(need) or len(self._sizes[self._place(need, cluster)]) > 1:
+            return need
+        return replace(need, profile=self._without_preferences(need.profile))
+
+    @cached_property
+    def _sizes(self) -> dict[tuple[int, Profile, str], set[Size]]:
+        sizes: dict[tuple[int, Profile, str], set[Size]] = {}
+        for need, cluster in zip(self._demand.needs, self._demand.cluster.tolist(), strict=True):
+            size = tuple(sorted(need.min_unit.items()))
+            sizes.setdefault(self._place(need, cluster), set()).add(size)
+        return sizes
+
+    def _place(self, need: Need, cluster: int) -> tuple[int, Profile, str]:
+        return cluster, self._without_preferences(need.profile), need.group
+
+    def _without_preferences(self, kind: Profile) -> Profile:
+        if kind not in self._plain:
+            hard = tuple(term for term in kind.spread if term.hard)
+            self._plain[kind] = replace(kind, spread=hard)
+        return self._plain[kind]
 
 
 class _Folder:

@@ -29,6 +29,30 @@ def held_long_enough(desk: Desk) -> Flags:
     return over
 
 
+def left_behind(desk: Desk, spare: Flags) -> Flags:
+    """Which of the machines `spare` a gang was served by before it became whole elsewhere.
+
+    Its members there hold the others to the old domain, which has no room for them: until they are
+    evicted, too, the gang hangs between two domains while its need counts as met.
+    """
+    fleet = desk.fleet
+    left = np.zeros(len(fleet), np.bool_)
+    rows = np.flatnonzero(spare & (fleet.wanted_by != NONE))
+    for index in np.unique(fleet.wanted_by[rows]).tolist():
+        if index in desk.homes and _at_work(desk, index):
+            label = desk.columns.label(str(desk.demand.needs[index].profile.same_key))
+            its = rows[fleet.wanted_by[rows] == index]
+            here = label.codes[fleet.flavour[its]] == label.values.index(desk.homes[index])
+            left[its[~here]] = True
+    return left
+
+
+def _at_work(desk: Desk, index: int) -> bool:
+    """Whether the need lacks nothing and all its machines can take pods."""
+    states = desk.fleet.state[desk.supply.held(index)]
+    return not desk.lacks(index) and bool((states == MachineState.CONFIGURED).all())
+
+
 def releases(desk: Desk) -> Rows:
     """Elastic machines to be given back to their seller, in release order: those idle and unwanted
     for longer than their hold, and failed ones. One that has been idle for an unknown time stays.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,8 +73,12 @@ class Fleet:
 
     def of_rows(self, kept: Flags) -> Fleet:
         """The fleet of those rows alone."""
-        columns = {n: c for n, c in vars(self).items() if isinstance(c, np.ndarray)}
-        return replace(self, **{name: column[kept] for name, column in columns.items()})
+        columns: dict[str, Any] = {
+            name: column[kept]
+            for name, column in vars(self).items()
+            if isinstance(column, np.ndarray)
+        }
+        return replace(self, **columns)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Which machines a need may have once somebody else's pods have left them.
 
-In this order: machines that drain already and that nobody waits for; excess machines; machines of
-needs of lower priority; of these last those whose interruption is PINNED. All but the first are
-CONFIGURED, in another cluster that has reported and whose operator can be told. (Its own cluster's
-machines a need counts anyway: there the scheduler decides between pods.)
+In this order: machines that drain already and that nobody waits for; excess machines; machines that
+drain for needs of lower priority; machines of needs of lower priority; of these last those whose
+interruption is PINNED. Those that do not drain yet are CONFIGURED, in another cluster that has
+reported and whose operator can be told. (Its own cluster's machines a need counts anyway: there the
+scheduler decides between pods.)
 
 An excess machine is anybody's once its hold is over and no gang may miss it; before, it is as much
 protected as it was by the need that it served.
@@ -18,18 +19,19 @@ import numpy as np
 from bigfleet.engine.desk import Desk
 from bigfleet.engine.snapshot import NONE, Bytes, Flags, Floats, Ints, Longs
 from bigfleet.engine.supply import Rows
-from bigfleet.engine.victims import scores
+from bigfleet.engine.victims import graces, scores
 from bigfleet.engine.wishes import Wish
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
 
-DRAINING, EXCESS, VICTIM, PINNED = range(4)
+DRAINING, EXCESS, COMING, VICTIM, PINNED = range(5)
 _ANYBODYS = np.iinfo(np.int64).min
 
 
 class Offers(NamedTuple):
     """Machines that one need may take: `rank` is the order in which they come into question
-    (equals share one), `gentle` those that nobody counts, `gap` how much lower their priority is.
+    (equals share one), `gentle` those that nobody counts, or that drain already, `gap` how much
+    lower their priority is.
     """
 
     rows: Rows
@@ -49,9 +51,8 @@ class Takeable:
         """`ripe` are the CONFIGURED machines that are to go in any case."""
         fleet, supply = desk.fleet, desk.supply
         self._desk = desk
-        claimed = supply.claimed_by != NONE
         open_ = np.isin(fleet.cluster, sorted(desk.demand.reported - desk.demand.unreachable))
-        drains = (fleet.state == MachineState.DRAINING) & ~claimed
+        drains = fleet.state == MachineState.DRAINING
         works = (fleet.state == MachineState.CONFIGURED) & open_
         rows = np.flatnonzero(drains | works)
         holder = supply.claimed_by[rows]
@@ -76,7 +77,8 @@ class Takeable:
         tier = np.where(self._holder == NONE, EXCESS, VICTIM)
         tier[self._interruption == penalty.PINNED] = PINNED
         tier[self._holder == NONE] = EXCESS
-        tier[desk.fleet.state[self._rows] == MachineState.DRAINING] = DRAINING
+        drains = desk.fleet.state[self._rows] == MachineState.DRAINING
+        tier[drains] = np.where(self._holder[drains] == NONE, DRAINING, COMING)
         return tier.astype(np.uint8)
 
     def _buckets(self, name: str) -> Longs:
@@ -103,13 +105,26 @@ class Takeable:
         promised = self._promised.get(wish.index, at[:0])
         at = np.concatenate((at, promised[promised >= lower]))
         rows = self._rows[at]
-        drains = self._tier[at] == DRAINING
+        drains = fleet.state[rows] == MachineState.DRAINING
         own = np.where(
             drains, desk.supply.kept_for[rows] == wish.index, fleet.cluster[rows] == wish.cluster
         )
         untouched = desk.supply.claimed_by[rows] == self._holder[at]
-        open_: Rows = at[wish.usable[fleet.flavour[rows]] & ~own & untouched]
+        in_time = (self._tier[at] != COMING) | self._drains_in_time(wish, at)
+        open_: Rows = at[wish.usable[fleet.flavour[rows]] & ~own & untouched & in_time]
         return open_
+
+    def _drains_in_time(self, wish: Wish, at: Rows) -> Flags:
+        """Whether machines that drain for lower needs do so as fast as this one may demand.
+
+        One that is more urgent by a whole band of grace must not wait for pods that were given
+        ten minutes.
+        """
+        served = self._desk.fleet.priority[self._rows[at]]
+        given = graces(np.maximum(self._priority[at] - served, 0))
+        demanded = graces(np.maximum(wish.need.profile.priority - served, 0))
+        in_time: Flags = given <= demanded
+        return in_time
 
     def _giving_way(self, start: int, stop: int) -> Rows:
         """Positions from `start` to `stop` of machines held by gangs that are not whole: one that
@@ -130,7 +145,7 @@ class Takeable:
         served = np.where(tier == EXCESS, fleet.priority[rows], self._priority[at])
         served[tier == DRAINING] = wish.need.profile.priority  # nobody has to leave any more
         gap = np.maximum(wish.need.profile.priority - served, 0)
-        score = np.where(tier >= VICTIM, self._scores(at, gap), 0.0)
+        score = np.where(tier >= VICTIM, self._scores(at, gap), np.where(tier == COMING, gap, 0.0))
         new = fleet.wanted_by[rows] != wish.index
         reluctance = wish.reluctance[fleet.flavour[rows]]
         keys = np.stack((-score, new, reluctance, tier))
@@ -148,7 +163,7 @@ def _priorities(desk: Desk, rows: Rows, holder: Ints, ripe: Flags) -> Longs:
     held = np.append(desk.priorities, 0)[holder]
     priority = np.where(holder == NONE, desk.fleet.priority[rows], held)
     drains = desk.fleet.state[rows] == MachineState.DRAINING
-    priority[drains | ((holder == NONE) & ripe[rows])] = _ANYBODYS
+    priority[(holder == NONE) & (drains | ripe[rows])] = _ANYBODYS
     return priority
 
 

@@ -91,11 +91,23 @@ class Cluster:
         return True
 
     def join(self, machine: Machine) -> None:
-        """The machine's Node is there and ready; again after a restart changes nothing."""
-        if machine.id not in self.nodes:
+        """The machine's Node is there and ready; again after a restart changes nothing.
+
+        A Node that the machine left behind is taken over as it is, cordoned or not.
+        """
+        if machine.id in self.nodes:
+            self.nodes[machine.id].dead = False
+        else:
             labels = kind_of(machine).labels_of(machine.id)
             self.nodes[machine.id] = Node(machine.id, labels, dict(machine.allocatable))
         self._changed.set()
+
+    def die(self, node: str) -> None:
+        """The machine is no more: what ran on it is lost, its Node stays and says so."""
+        if node in self.nodes:
+            self.nodes[node].dead = True
+            for pod in self.pods_on(node):
+                self._lose(pod)
 
     def leave(self, node: str) -> None:
         """The Node goes, and with it whatever still runs there."""

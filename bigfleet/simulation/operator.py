@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
+from bigfleet.controllers.operator.passage import Removal, passage
 from bigfleet.controllers.operator.rollup import Rollups
 from bigfleet.controllers.running import until_one_ends
 from bigfleet.model.machine import MachineState
@@ -20,8 +21,6 @@ from bigfleet.simulation.scheduler import Node
 ROLLUP_SECONDS, DEBOUNCE_SECONDS = 10.0, 0.1
 RECONNECT_SECONDS = 0.5
 EVICT_AGAIN_SECONDS = 2.0
-
-_LEFT = (MachineState.IDLE, MachineState.FAILED, MachineState.SPECULATIVE)
 
 
 class SimulatedOperator:
@@ -40,6 +39,8 @@ class SimulatedOperator:
         self._session: Session | None = None
         self._answers: dict[str, asyncio.Future[shard_pb2.Acknowledgement]] = {}
         self._deadlines: dict[Node, float] = {}
+        self._phases: dict[str, str] = {}
+        self._joining: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -69,10 +70,16 @@ class SimulatedOperator:
         self._say(rollup=rollup)
         return await answer
 
+    def regret(self, told: shard_pb2.RollUpTooLarge) -> None:
+        """As the real operator does."""
+        self._say(rollup_too_large=told)
+
     async def _serve(self, sessions: Sessions) -> None:
         hello = shard_pb2.Hello(cluster_id=self._cluster.name)
         self._sessions, session = sessions, sessions.open(hello)
         self._session = session
+        ours = sorted({*self._cluster.nodes, *self._phases})
+        self._say(inquiry=shard_pb2.Inquiry(machine_ids=ours))
         try:
             await until_one_ends(self._hear(session), self._rollups.send_over(self))
         finally:
@@ -95,10 +102,15 @@ class SimulatedOperator:
             self._say(bootstrap_response=self._blob(message.bootstrap_request))
         elif kind == "reclaim_instruction":
             self._reclaim(message.reclaim_instruction)
-        elif kind == "node_state_update" and int(message.node_state_update.state) in _LEFT:
-            self._forget(message.node_state_update.machine_id)
+        elif kind == "node_state_update":
+            update = message.node_state_update
+            self._hear_of(update.machine_id, MachineState(update.state))
 
     def _blob(self, request: shard_pb2.BootstrapRequest) -> shard_pb2.BootstrapBlobResponse:
+        self._joining.add(request.machine_id)
+        leftover = self._cluster.nodes.get(request.machine_id)
+        if leftover is not None and leftover.cordoned:
+            self._cluster.leave(leftover.name)
         if self._fate.strikes("bootstrap_refused"):
             return shard_pb2.BootstrapBlobResponse(
                 request_id=request.request_id, error="no credential now, as the seed has it"
@@ -140,10 +152,18 @@ class SimulatedOperator:
             await asyncio.sleep(EVICT_AGAIN_SECONDS)
         del self._deadlines[node]
 
-    def _forget(self, machine_id: str) -> None:
-        """The machine has left: its Node, if there still is one that we were emptying, goes too."""
+    def _hear_of(self, machine_id: str, state: MachineState) -> None:
+        """Keep or remove the machine's Node, by production's own rules."""
+        if state is not MachineState.IDLE:
+            self._joining.discard(machine_id)
+        joining = machine_id in self._joining
+        step = passage(self._phases.pop(machine_id, None), state, joining=joining)
+        if step.phase is not None:
+            self._phases[machine_id] = step.phase
         node = self._cluster.nodes.get(machine_id)
-        if node is not None and node.cordoned:
+        if node is None or step.removal is Removal.NONE:
+            return
+        if node.cordoned or step.removal is Removal.ANY:
             self._cluster.leave(machine_id)
 
     def _say(self, **message: Any) -> None:

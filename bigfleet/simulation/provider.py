@@ -26,7 +26,7 @@ NAME = "simulated"
 
 
 class SimulatedHosts:
-    """A `ports.host.Host`: machines boot into Clusters, and leave with their Nodes."""
+    """A `ports.host.Host`: machines boot into Clusters, and leave dead Nodes when they must go."""
 
     def __init__(self, clusters: Mapping[str, Cluster], fate: Fate) -> None:
         self._clusters, self._fate = clusters, fate
@@ -43,13 +43,13 @@ class SimulatedHosts:
         self._clusters[boot.machine.cluster].join(boot.machine)
 
     async def gone(self, machine: Machine) -> None:
-        """When the operator, or the host's end, has removed the Node."""
+        """When the operator has removed the Node."""
         await self._clusters[machine.cluster].left(machine.id)
         self._fate.fails("drain_failure", machine.id)
 
     async def power_off(self, machine: Machine) -> None:
-        """The Node is dead, and its controllers replace what ran on it."""
-        self._clusters[machine.cluster].leave(machine.id)
+        """The Node is dead, and controllers replace what ran on it."""
+        self._clusters[machine.cluster].die(machine.id)
 
     async def close(self) -> None:
         """Hosts keep running."""

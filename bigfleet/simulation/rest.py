@@ -43,10 +43,11 @@ def _useless_machines(world: World, cluster: Cluster) -> Iterator[str]:
         for machine in world.in_state(MachineState.CONFIGURED)
         if machine.cluster == cluster.name
     }
-    usable = {node.name for node in cluster.nodes.values() if not node.cordoned}
-    for name in sorted(serving ^ usable):
-        what = "CONFIGURED without a usable Node" if name in serving else "a Node for nothing"
-        yield f"at rest, {name} in {cluster.name} is {what}"
+    usable = {node.name for node in cluster.nodes.values() if node.usable}
+    for name in sorted(serving - usable):
+        yield f"at rest, {name} in {cluster.name} is CONFIGURED without a usable Node"
+    for name in sorted(cluster.nodes.keys() - serving):
+        yield f"at rest, {name} in {cluster.name} is a Node for nothing"
 
 
 def _unheard_demand(shard: Shard, cluster: Cluster) -> Iterator[str]:

@@ -12,6 +12,8 @@ from bigfleet.services.shard.thinking import Thought
 from bigfleet.simulation.cluster import Cluster
 from bigfleet.simulation.victims import Victims
 
+# A request that arrives after its shard was replaced is refused, and told, as it should be.
+_PROVOKED = frozenset({"incident: an order of a replaced shard"})
 _MAY_HAVE_NODE = BOUND | {MachineState.FAILED}
 
 
@@ -27,7 +29,9 @@ class Safety(logging.Handler):
         self._victims = Victims()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """An error of BigFleet's own is a violation."""
+        """An error of BigFleet's own is a violation, but for what the world itself provokes."""
+        if record.msg in _PROVOKED:
+            return
         cause = f": {record.exc_info[1]!r}" if record.exc_info else ""
         self._note(f"{record.getMessage()}{cause}")
 
@@ -42,8 +46,8 @@ class Safety(logging.Handler):
         """Machines and Nodes as they really are."""
         if len(truth) != expected:
             self._note(f"{expected} machines became {len(truth)}")
-        homes = Counter(name for cluster in clusters for name in cluster.nodes)
-        self._note_all(f"{n} has a Node in {k} clusters" for n, k in homes.items() if k > 1)
+        homes = Counter(node.name for c in clusters for node in c.nodes.values() if not node.dead)
+        self._note_all(f"{n} has Nodes in {k} clusters" for n, k in homes.items() if k > 1)
         for cluster in clusters:
             self._note_all(_strangers(cluster, truth))
 
@@ -58,8 +62,10 @@ class Safety(logging.Handler):
 
 
 def _strangers(cluster: Cluster, truth: Mapping[str, Machine]) -> Iterator[str]:
-    for name in cluster.nodes:
+    for name, node in cluster.nodes.items():
         machine = truth[name]
+        if node.dead:
+            continue
         if machine.cluster != cluster.name or machine.state not in _MAY_HAVE_NODE:
             where = f"{machine.state.name} in {machine.cluster or 'no cluster'}"
             yield f"cluster {cluster.name} has a Node of {name}, which is {where}"

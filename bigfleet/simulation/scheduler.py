@@ -12,12 +12,20 @@ from bigfleet.simulation.workload import Workload
 
 @dataclass(eq=False)
 class Node:
-    """A machine that has joined; `free` is what its pods leave, in units of `model.resources`."""
+    """A machine that has joined; `free` is what its pods leave, in units of `model.resources`. A
+    `dead` one has no machine behind it any more.
+    """
 
     name: str
     labels: Mapping[str, str]
     free: dict[str, int]
     cordoned: bool = False
+    dead: bool = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether pods may be bound to it."""
+        return not (self.cordoned or self.dead)
 
     def has_room(self, pod: Pod) -> bool:
         """Whether the pod's whole request is free here."""
@@ -96,7 +104,7 @@ class _Board:
             requirements = workload.demand.profile.requirements
             nodes = [n for n in self._nodes.values() if accepts(requirements, n.labels)]
             self._eligible[workload.name] = nodes
-        allowed = [node for node in nodes if not node.cordoned]
+        allowed = [node for node in nodes if node.usable]
         if workload.same_key and (homes := self._domains(workload, workload.same_key)):
             allowed = [n for n in allowed if n.labels.get(workload.same_key) in homes]
         for term in workload.spread:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-_POLL_SECONDS = 0.25
+_POLL_SECONDS = 0.5
 _CHUNK_BYTES = 1 << 20
 
 
@@ -27,7 +27,7 @@ class Tail:
         self.restarts = 0
 
     async def follow(self) -> None:
-        """Read what comes, four times a second, until cancelled."""
+        """Read what comes, twice a second, until cancelled."""
         while True:
             more = self.read()
             await asyncio.sleep(0 if more else _POLL_SECONDS)

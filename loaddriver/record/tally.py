@@ -59,6 +59,10 @@ class Tally:
         if waited is not None:
             self._withdrawn[waited[1]].append(max(0, at_micros - waited[0]) / 1e6)
 
+    def bound_of(self, step: str) -> int:
+        """How many pods of a step are bound."""
+        return len(self._bound.get(step, ()))
+
     def waits(self, now_micros: int, step: str | None = None) -> Waits:
         """All waits so far, or those of one step of the ramp."""
         unbound = _of_step(self._withdrawn, step)

@@ -18,6 +18,7 @@ from loaddriver.run.ramp import Move, RampView, Verdict, next_move
 from loaddriver.run.watchers import Watchers
 
 _LOOK_SECONDS = 0.25
+_P99_SECONDS = 1.0
 # Longer than the time from a deletion to its replacement's line in the audit log.
 _QUIET_SECONDS = 2.0
 _SETUP_SECONDS = 60.0
@@ -62,6 +63,7 @@ class Phases:
         self._released_at = 0.0
         self._soak_due_at: float | None = None
         self._trial: Trial | None = None
+        self._p99, self._p99_at, self._p99_step = 0.0, 0.0, ""
         self._troubles: dict[int, str] = {}
         self.course = Course()
 
@@ -148,21 +150,27 @@ class Phases:
     def _view(self) -> RampView:
         number = self.course.steps_released
         step = self._plan.steps[number]
-        waits = all_waits(self._watchers.tallies, now_micros(), str(number))
-        p99 = least(quantiles(waits.bound, waits.unbound).p99) or 0.0
-        bound = self._bound()
+        p99, bound = self._p99_of(str(number)), self._bound()
         return RampView(
             started_at=self._ramp_started,
             steps_released=number,
             last_released_at=self._released_at,
             last_step_sent=self._load.step_finished(number),
             last_step_pods=step.pods,
-            last_step_bound=len(waits.bound),
+            last_step_bound=sum(t.bound_of(str(number)) for t in self._watchers.tallies),
             last_step_p99_seconds=p99,
             backlog_pods=self._waiting(),
             last_step_trouble=self._trouble(step, bound, p99),
             step_before_trouble=self._troubles.get(number - 1, ""),
         )
+
+    def _p99_of(self, step: str) -> float:
+        """Of all the step's waits so far; every one of them is looked at, so not at each look."""
+        if step != self._p99_step or time.monotonic() - self._p99_at >= _P99_SECONDS:
+            self._p99_step, self._p99_at = step, time.monotonic()
+            waits = all_waits(self._watchers.tallies, now_micros(), step)
+            self._p99 = least(quantiles(waits.bound, waits.unbound).p99) or 0.0
+        return self._p99
 
     def _trouble(self, step: Step, bound: int, p99_seconds: float) -> str | None:
         """What is wrong with the step of a knee run; None while that cannot be said."""

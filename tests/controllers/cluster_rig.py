@@ -19,6 +19,7 @@ from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import (
     Acknowledgement,
     BootstrapBlobResponse,
+    Inquiry,
     OperatorMessage,
     ReclaimAck,
     ShardMessage,
@@ -136,6 +137,7 @@ class FakeShard(ShardServicer):
         self.rollups: asyncio.Queue[ClusterCapacityNeeds] = asyncio.Queue()
         self.blobs: asyncio.Queue[BootstrapBlobResponse] = asyncio.Queue()
         self.acks: asyncio.Queue[ReclaimAck] = asyncio.Queue()
+        self.inquiries: asyncio.Queue[Inquiry] = asyncio.Queue()
         self.rejected = ""
         self._outbox: asyncio.Queue[ShardMessage | None] = asyncio.Queue()
 
@@ -173,6 +175,8 @@ class FakeShard(ShardServicer):
                     self.blobs.put_nowait(message.bootstrap_response)
                 case "reclaim_ack":
                     self.acks.put_nowait(message.reclaim_ack)
+                case "inquiry":
+                    self.inquiries.put_nowait(message.inquiry)
 
 
 @asynccontextmanager

@@ -193,6 +193,66 @@ async def test_a_machine_joins_stays_and_leaves(kubeconfig: dict[str, Path]) -> 
         assert await get(client, "/api/v1/nodes/m-life") is None
 
 
+async def test_what_left_while_the_operator_was_away_leaves_nothing(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Each new session asks after every machine that has a Node or another object here; what it
+    then hears removes those objects, and the Nodes of nobody else.
+    """
+    upcoming = f"{GROUP_VERSION}/upcomingnodes/m-away"
+    async with await admin(kubeconfig) as client, fake_shard() as (shard, address):
+        await client.create("/api/v1/nodes", node("m-stranger"))
+        for name in ("m-away", "m-unwritten"):
+            await client.create("/api/v1/nodes", node(name, labels={MACHINE_LABEL: name}))
+        async with _operator(kubeconfig, address):
+            assert {"m-away", "m-unwritten"} <= {*(await shard.inquiries.get()).machine_ids}
+            shard.order(_update("m-away", MachineState.CONFIGURED))
+            await _until_phase(client, "m-away", "Ready")
+        async with _operator(kubeconfig, address):
+            asked = {*(await shard.inquiries.get()).machine_ids}
+            assert "m-stranger" not in asked
+            assert {"m-away", "m-unwritten"} <= asked
+            shard.order(_update("m-away", MachineState.IDLE))
+            shard.order(_update("m-unwritten", MachineState.SPECULATIVE))
+
+            async def gone() -> bool:
+                nodes = [await get(client, f"/api/v1/nodes/{m}") for m in ("m-away", "m-unwritten")]
+                return nodes == [None, None] and await get(client, upcoming) is None
+
+            await eventually(gone, "the Nodes and the UpcomingNode to go")
+        assert await get(client, "/api/v1/nodes/m-stranger") is not None
+        await client.delete("/api/v1/nodes/m-stranger")
+
+
+async def test_a_machine_that_joins_again_is_not_taken_for_one_that_left(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Idle is what it was before it got its new credential: late news of that harm neither the
+    credential nor the new Node.
+    """
+    account = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts/m-back"
+    async with (
+        await admin(kubeconfig) as client,
+        fake_shard() as (shard, address),
+        _operator(kubeconfig, address),
+    ):
+        shard.order(_update("m-back", MachineState.CONFIGURED))
+        await _until_phase(client, "m-back", "Ready")
+        order = BootstrapRequest(request_id="r-1", cluster_id="c", machine_id="m-back")
+        shard.order(ShardMessage(bootstrap_request=order))
+        assert (await shard.blobs.get()).error == ""
+        await client.create("/api/v1/nodes", node("m-back", labels={MACHINE_LABEL: "m-back"}))
+        shard.order(_update("m-back", MachineState.IDLE))
+        await _until_phase(client, "m-back", None)
+        assert await get(client, account) is not None
+        assert await get(client, "/api/v1/nodes/m-back") is not None
+        shard.order(_update("m-back", MachineState.CONFIGURED))
+        await _until_phase(client, "m-back", "Ready")
+        shard.order(_update("m-back", MachineState.SPECULATIVE))
+        await _until_phase(client, "m-back", None)
+        assert await get(client, "/api/v1/nodes/m-back") is None
+
+
 async def test_the_node_of_another_machine_is_left_alone(kubeconfig: dict[str, Path]) -> None:
     async with (
         await admin(kubeconfig) as client,

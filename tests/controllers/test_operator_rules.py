@@ -16,7 +16,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate
 from bigfleet.controllers.operator.acknowledge import rfc3339
 from bigfleet.controllers.operator.hints import hint_name, hint_object
 from bigfleet.controllers.operator.machines import MACHINE_LABEL, RECLAIM_DEADLINE, Node
-from bigfleet.controllers.operator.nodes import phase_after
+from bigfleet.controllers.operator.passage import Passage, Removal, passage, phase_after
 from bigfleet.controllers.operator.pods import PodOnNode, keeping
 from bigfleet.controllers.operator.session import backoff_seconds
 from bigfleet.model.machine import MachineState
@@ -45,6 +45,25 @@ def test_a_machine_that_comes_back_idle_has_left_and_one_never_joined_has_not(
     known: str | None, state: MachineState, phase: str | None
 ) -> None:
     assert phase_after(known, state) == phase
+
+
+@pytest.mark.parametrize(
+    ("known", "state", "joining", "expected"),
+    [
+        ("Ready", MachineState.SPECULATIVE, False, Passage(None, True, Removal.ANY)),
+        ("Ready", MachineState.IDLE, False, Passage(None, True, Removal.ANY)),
+        ("Draining", MachineState.IDLE, True, Passage(None, False, Removal.RECLAIMED)),
+        (None, MachineState.IDLE, False, Passage(None, False, Removal.RECLAIMED)),
+        (None, MachineState.SPECULATIVE, True, Passage(None, True, Removal.ANY)),
+        ("Registered", MachineState.FAILED, True, Passage("Failed", True, Removal.ANY)),
+        ("Registered", MachineState.CONFIGURED, True, Passage("Ready", True, Removal.NONE)),
+        ("Ready", MachineState.DRAINING, False, Passage("Draining", False, Removal.NONE)),
+    ],
+)
+def test_a_machine_that_may_be_joining_keeps_its_credential_and_its_new_node(
+    known: str | None, state: MachineState, joining: bool, expected: Passage
+) -> None:
+    assert passage(known, state, joining=joining) == expected
 
 
 @given(st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))

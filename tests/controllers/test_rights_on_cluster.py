@@ -17,13 +17,13 @@ from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
 pytestmark = pytest.mark.cluster
 
 
-async def _settled(_: str) -> None:
+async def _expected(_: str) -> None:
     return
 
 
 async def _join(client: KubeClient, machine_id: str) -> tuple[KubeClient, dict[str, Any]]:
     """The machine's own client, made of nothing but its blob, and the blob."""
-    bootstrap = Bootstrap(client, Credentials(client), client.server, client.ca_pem, _settled)
+    bootstrap = Bootstrap(client, Credentials(client), client.server, client.ca_pem, _expected)
     request = BootstrapRequest(request_id="r", cluster_id="c", machine_id=machine_id)
     response = await bootstrap.answer(request)
     assert response.error == ""
@@ -117,7 +117,7 @@ async def test_a_request_without_a_machine_is_answered_with_a_reason(
     kubeconfig: dict[str, Path],
 ) -> None:
     async with await KubeClient.from_kubeconfig(kubeconfig["bigfleet-operator"]) as operator:
-        bootstrap = Bootstrap(operator, Credentials(operator), "", "", _settled)
+        bootstrap = Bootstrap(operator, Credentials(operator), "", "", _expected)
         response = await bootstrap.answer(BootstrapRequest(request_id="r"))
         assert "names no machine" in response.error
         response = await bootstrap.answer(BootstrapRequest(request_id="r", machine_id="Not/Legal"))

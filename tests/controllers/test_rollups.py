@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
-from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement
+from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
 from bigfleet.controllers.operator.ledger import CapacityRequest, Ledger
 from bigfleet.controllers.operator.rollup import Rollups
 
@@ -33,6 +33,9 @@ class _Shard:
     async def deliver(self, rollup: ClusterCapacityNeeds) -> Acknowledgement:
         self.received.put_nowait(rollup)
         return Acknowledgement(echo=str(rollup.timestamp_unix_nanos), rejected=self.rejected)
+
+    def regret(self, told: RollUpTooLarge) -> None:
+        raise AssertionError(told)
 
     async def next(self, seconds: float = 60) -> ClusterCapacityNeeds:
         async with asyncio.timeout(seconds):

@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 # As little as has every phase; so few pods miss the profile's gate on their number.
 TINY = (
     "smoke",
-    *("--set", "podsPerCluster=40", "--set", "ramp.steps=1"),
-    *("--set", "soak.seconds=2", "--set", "soak.churnPodsPerSecond=2"),
+    *("--set", "podsPerCluster=40", "--set", "ramp.steps=1", "--set", "ramp.stepSeconds=1"),
+    *("--set", "soak.seconds=1", "--set", "soak.churnPodsPerSecond=4"),
 )
 
 

@@ -29,8 +29,22 @@ class Giving:
             and host.claimed_by == NONE
             and host.cluster in self.open
         ]
-        self.spare = sorted(spare, key=lambda host: (not self.due(host), release_order(host)))
-        self.ripe = [h for h in self.spare if self.due(h) and not self.sheltered(h)]
+        self.left = [host for host in spare if self.left_behind(host)]
+        rest = [host for host in spare if host not in self.left]
+        self.spare = sorted(rest, key=lambda host: (not self.due(host), release_order(host)))
+        due = [host for host in self.spare if self.due(host) and not self.sheltered(host)]
+        self.ripe = sorted([*due, *self.left], key=release_order)
+
+    def left_behind(self, host: Host) -> bool:
+        """Whether the gang it last served is whole and at work in another domain now."""
+        home = self.oracle.homes.get(host.wanted_by)
+        if home is None:
+            return False
+        key = str(self.oracle.demand.needs[host.wanted_by].profile.same_key)
+        held = self.oracle.held(host.wanted_by)
+        at_work = all(h.state is MachineState.CONFIGURED for h in held)
+        lacking = any(self.oracle.missing.get(host.wanted_by, {}).values())
+        return at_work and not lacking and host.labels.get(key) != home
 
     def due(self, host: Host) -> bool:
         """Whether the machine's hold is over."""

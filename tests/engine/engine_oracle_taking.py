@@ -27,7 +27,7 @@ class Taking:
         self.holders = {
             host.row: host.claimed_by
             for host in oracle.hosts
-            if (host.state is MachineState.DRAINING and host.claimed_by == NONE)
+            if host.state is MachineState.DRAINING
             or (host.state is MachineState.CONFIGURED and host.cluster in open_)
         }
         kept = [h for h in oracle.hosts if h.state in _FREE and h.kept_for != NONE]
@@ -66,8 +66,11 @@ class Taking:
         if self.holders.get(host.row, math.nan) != host.claimed_by or not suitable(host, need):
             return False
         if host.state is MachineState.DRAINING:
-            return host.kept_for != index
-        if host.cluster == cluster:
+            if host.kept_for == index or not self.in_time(host, index):
+                return False
+            if host.claimed_by == NONE:
+                return True
+        elif host.cluster == cluster:
             return False
         if host.claimed_by == NONE:
             promised = host.wanted_by == index
@@ -104,9 +107,19 @@ class Taking:
             oracle.serve(index)
             self.stirred = True
 
+    def in_time(self, host: Host, index: int) -> bool:
+        """Whether what drains for another need does so as fast as this one may demand."""
+        if host.claimed_by == NONE:
+            return True
+        given, demanded = (
+            grace(max(self.oracle.demand.needs[each].profile.priority - host.priority, 0))
+            for each in (host.claimed_by, index)
+        )
+        return given <= demanded
+
     def gentle(self, host: Host) -> bool:
-        """Whether nobody counts it."""
-        return host.claimed_by == NONE
+        """Whether nobody counts it, or its pods have to leave already."""
+        return host.claimed_by == NONE or host.state is MachineState.DRAINING
 
     def take(self, index: int, offers: list[Host]) -> None:
         """Take as few and as harmless machines as possible."""
@@ -115,6 +128,7 @@ class Taking:
         places = {tier: place for place, tier in enumerate(sorted({*tiers.values()}))}
         held = oracle.held(index)
         holders = {host.row: host.claimed_by for host in offers}
+        gentle = {host.row for host in offers if self.gentle(host)}
         picked = oracle.pick(
             index,
             held,
@@ -124,8 +138,7 @@ class Taking:
             lambda _: 0.0,
         )
         oracle.taken[index] = [
-            (host, holders[host.row] == NONE, self.gap(host, holders[host.row], index))
-            for host in picked
+            (host, host.row in gentle, self.gap(host, holders[host.row], index)) for host in picked
         ]
         losers = {holders[host.row] for host in picked} - {NONE}
         for loser in losers:
@@ -133,16 +146,21 @@ class Taking:
         self.robbed |= losers
 
     def tier(self, host: Host, index: int) -> tuple[object, ...]:
-        """Draining, excess, used, used by the pinned; last resorts; promised; best victim."""
+        """Draining, excess, draining for another, used, used by the pinned; last resorts; promised;
+        best victim.
+        """
         need = self.oracle.demand.needs[index]
         new = host.wanted_by != index
         reluctance = last_resort(host, need)
-        if self.gentle(host):
-            return host.state is not MachineState.DRAINING, reluctance, new, 0.0
+        drains = host.state is MachineState.DRAINING
+        if host.claimed_by == NONE:
+            return 0 if drains else 1, reluctance, new, 0.0
+        if drains:
+            return 2, reluctance, new, -float(self.gap(host, host.claimed_by, index))
         loser = self.oracle.demand.needs[host.claimed_by].profile
         pinned = loser.interruption_bucket == penalty.PINNED
         score = self.score(host, index)
-        return 3 if pinned else 2, reluctance, new, -score
+        return 4 if pinned else 3, reluctance, new, -score
 
     def score(self, host: Host, index: int) -> float:
         """How good a victim it is."""
@@ -160,7 +178,7 @@ class Taking:
     def gap(self, host: Host, holder: int, index: int) -> int:
         """By how much the need outranks what the machine serves, or last served."""
         own = self.oracle.demand.needs[index].profile.priority
-        if host.state is MachineState.DRAINING:
+        if host.state is MachineState.DRAINING and holder == NONE:
             return 0
         other = host.priority
         if holder != NONE:

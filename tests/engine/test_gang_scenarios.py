@@ -286,3 +286,25 @@ def test_sheltered_machines_may_be_taken_by_higher_priorities_only() -> None:
         needs.sort(key=lambda need: -need[1].profile.priority)
         story = Story([replace(s, wanted_by=NONE) for s in specs], *needs)
         assert story.cycle(DONE) == orders
+
+
+def test_what_a_gang_left_behind_goes_at_once_although_another_gang_is_at_home_there() -> None:
+    """A gang of two grew to four, for which its rack has no room; where it is whole now, its bound
+    members hold back the others until they are evicted. No shelter, no hold.
+    """
+    settled = at_work("a", 4, wanted_by=0)
+    left = [
+        replace(spec, name=f"a-old{n}", wanted_by=1, idle_since=NOW)
+        for n, spec in enumerate(settled[:2])
+    ]
+    specs = [*settled, *left, *rack("b", 4)]
+    story = Story(
+        specs,
+        gang("east", 4, "settled"),
+        gang("east", 4, "grown"),
+        settings=Settings(reclaim_hold_seconds=3600.0, reclaim_cap_fraction=1.0),
+    )
+    assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2", "Bootstrap b3"]
+    assert story.cycle() == []
+    story.arrive()
+    assert story.cycle() == ["Reclaim a-old0", "Reclaim a-old1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from engine_rig import (
     EVENLY_BY_ZONE,
     IN_FLIGHT,
@@ -20,10 +21,10 @@ from engine_rig import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.engine.normalise import normalise
+from bigfleet.engine.normalise import fold, normalise
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need, Operator
+from bigfleet.model.need import Need, Operator, Spread
 
 IN_RACK = {RACK: "r1"}
 
@@ -149,3 +150,32 @@ def test_claimed_machines_hold_every_folded_gang_whole(
             assert sum(machines[row] // one for row in rows) * one >= need.aggregate["cpu"]
     assert all(a.need != NONE for a in decision.actions)
     assert (fleet.state == MachineState.IDLE).all()
+
+
+SOFTLY, TIGHTLY = Spread("zone", 2, False), Spread("rack", 1, False)
+
+
+def test_needs_that_differ_only_in_preferred_spread_are_served_as_one() -> None:
+    """Three times half a machine is two machines, not three; a hard spread stays apart."""
+    alike = [("east", need_of(2, unit=1, spread=spread)) for spread in ((), (SOFTLY,), (TIGHTLY,))]
+    others = [
+        ("east", need_of(2, unit=1, spread=EVENLY_BY_ZONE)),
+        ("east", need_of(2, unit=1, reclamation=9)),
+        ("west", need_of(2, unit=1, spread=(SOFTLY,))),
+    ]
+    fleet = fleet_of([idle(f"m{n}") for n in range(9)])
+    folding = fold(fleet, demand_of(fleet, [*alike, *others]))
+    assert [need.aggregate["cpu"] for need in folding.demand.needs] == [6, 2, 2, 2]
+    assert [*folding.served_by] == [0, 0, 0, 1, 2, 3]
+    decision = checked(fleet, folding.demand)
+    assert np.bincount(decision.claimed_by[decision.claimed_by != NONE])[0] == 2
+
+
+def test_pods_of_several_sizes_stay_apart_whatever_spread_they_prefer() -> None:
+    """Small ones would be counted in whole units of the largest."""
+    needs = [("east", need_of(8, unit=2)), ("east", need_of(8, unit=3, spread=(SOFTLY,)))]
+    fleet = fleet_of([idle(f"m{n}") for n in range(9)])
+    demand = demand_of(fleet, needs)
+    folding = fold(fleet, demand)
+    assert folding.demand.needs == demand.needs
+    assert [*folding.served_by] == [0, 1]

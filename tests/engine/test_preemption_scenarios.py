@@ -114,6 +114,44 @@ def test_a_higher_priority_may_have_what_is_kept_for_a_lower_one() -> None:
     assert story.short() == {1: {"cpu": 4}}
 
 
+@pytest.mark.parametrize(("urgency", "orders"), [(60, []), (CRITICAL, ["Preempt m1"])])
+def test_what_drains_for_a_lower_priority_is_taken_over_before_anyone_is_evicted(
+    urgency: int, orders: list[str]
+) -> None:
+    """`m0` drains for priority 50 when a higher one comes. It takes `m0` over, and who serves 55
+    notices nothing. Only where it may demand a shorter grace than the pods on `m0` were given, does
+    it evict anew; then 55 takes `m0` over.
+    """
+    served, middle = batch(4, priority=55), ("west", need_of(4, priority=50))
+    specs = [configured("m0", wanted_by=2), configured("m1", wanted_by=0)]
+    lowest = batch(4)
+    story = Story(specs, served, middle, lowest)
+    assert story.cycle() == ["Preempt m0"]
+    urgent = "west", need_of(4, priority=urgency)
+    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    story.demand = demand_of(story.fleet, [urgent, served, middle, lowest])
+    assert story.cycle() == orders
+    assert [*story.short()] == [2, 3]
+    assert story.cycle() == []
+    story.arrive()
+    assert "Bootstrap m0" in story.cycle()
+
+
+def test_of_what_drains_for_lower_priorities_the_lowest_gives_way() -> None:
+    """Who loses it looks for another one, lower still."""
+    specs = [configured(f"m{n}") for n in range(3)]
+    lower, middle = ("west", need_of(4, priority=40)), ("west", need_of(4, priority=50))
+    lowest = batch(12)
+    story = Story(specs, middle, lower, lowest)
+    assert story.cycle() == ["Preempt m0", "Preempt m1"]
+    urgent = "west", need_of(4, priority=60)
+    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    story.demand = demand_of(story.fleet, [urgent, middle, lower, lowest])
+    assert story.cycle() == ["Preempt m2"]
+    assert [action.need for action in story.decision.actions] == [2]
+    assert story.decision.claimed_by.tolist() == [1, 0, 2]
+
+
 # Excess before eviction
 
 

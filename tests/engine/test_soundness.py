@@ -10,13 +10,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from engine_random import random_carry, random_case
-from engine_rig import NOW, SETTINGS, checked, configured, demand_of, fleet_of, idle, need_of, same
+from engine_rig import (
+    NOW,
+    RACK,
+    SETTINGS,
+    checked,
+    configured,
+    demand_of,
+    fleet_of,
+    idle,
+    need_of,
+    same,
+)
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from bigfleet.engine.assign import domain_supply
 from bigfleet.engine.carry import Carry
 from bigfleet.engine.decide import decide
+from bigfleet.engine.desk import Desk
 from bigfleet.engine.snapshot import Demand, Fleet, Settings, VictimWeights
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType
@@ -213,3 +226,16 @@ def test_very_many_profiles_are_only_more_of_the_same() -> None:
     needs = [("east", need_of(4, priority=-n)) for n in range(2_000)]
     decision = decide(fleet, demand_of(fleet, needs), Carry(), Settings(), NOW)
     assert ([a.need for a in decision.actions], len(decision.shortfalls)) == ([*range(5)], 1_995)
+
+
+def test_a_gangs_domains_are_weighed_by_flavour_not_by_machine() -> None:
+    """However many machines there are, a gang's choice looks at their kinds only."""
+    specs = [idle(f"i{n}", labels={RACK: f"r{n % 3}"}) for n in range(900)]
+    fleet = fleet_of(specs)
+    demand = demand_of(fleet, [("east", need_of(40, same(), group="g"))])
+    desk = Desk(fleet, demand, Carry(), Settings(), NOW)
+    wish = desk.wishes.of(0)
+    assert wish is not None
+    supply = domain_supply(desk, wish)
+    assert {len(column) for column in vars(supply).values()} == {3}
+    assert supply.acquirable.tolist() == [300, 300, 300]

@@ -92,6 +92,10 @@ class StandIn(CapacityProviderServicer):
         machine.host.ref = f"host of {machine.id}"
         return self._done("create", machine)
 
+    async def Get(self, request: wire.MachineRef, _: Context) -> wire.Machine:
+        """One machine."""
+        return self.machines[request.id]
+
     async def List(self, request: wire.ListFilter, _: Context) -> wire.MachineList:
         """Everything, or what changed since."""
         revision = str(self._revision).encode()

@@ -68,7 +68,7 @@ def test_a_plan_can_be_read_in_a_terminal(name: str) -> None:
     assert text.count("burst in the") == len(profile.settings.bursts)
     assert text.count("demand times") == len(profile.settings.demand_steps)
     for archetype in {workload.archetype for workload in plan.workloads}:
-        assert f"  {archetype} " in text
+        assert f" {archetype} " in text
 
 
 def test_a_demand_step_is_told_with_the_pods_before_and_after_it() -> None:

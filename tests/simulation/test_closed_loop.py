@@ -127,7 +127,6 @@ def test_scattered_racks_do_not_set_gangs_in_motion() -> None:
             world.clusters["east"].apply(pods(f"gang-{number}", 2 + number % 3, "4", same_key=RACK))
         await asyncio.sleep(60)
         quiet_from = len(world.cycles)
-        print("PENDING", pending(world), world.cycles[-1])
         await churn(world, 60)
         assert acted(world, quiet_from) == 0
 
@@ -299,14 +298,18 @@ def test_interruption_penalty_routes_demand(penalty: str, goes_to: str) -> None:
     play(plan(fleet), scene)
 
 
-def test_a_long_life_leaks_nothing() -> None:
-    """600 cycles of churn, scaling and losses: as many machines as at the start, none failed, none
-    in between.
+_LONG = pytest.param(10_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])
+
+
+@pytest.mark.parametrize("cycles", [600, _LONG])
+def test_a_long_life_leaks_nothing(cycles: int) -> None:
+    """Churn, scaling and losses all along: then as many machines as at the start, none failed, none
+    in between, and nobody remembers what is over.
     """
 
     async def scene(world: World) -> None:
         draw = random.Random(3)
-        for round_ in range(60):
+        for round_ in range(cycles // 10):
             for cluster in world.clusters.values():
                 replicas = draw.randint(0, 40)
                 cluster.apply(pods("web", replicas))
@@ -315,10 +318,13 @@ def test_a_long_life_leaks_nothing() -> None:
                 await world.provider.lose(at_work[0].id)
             await asyncio.sleep(10)
         assert await world.comes_to_rest(60, 600)
-        assert len(world.cycles) >= 600
+        assert len(world.cycles) >= cycles
         left = census(world)
         assert sum(left.values()) == 40
         assert left.keys() <= {"SPECULATIVE", "CONFIGURED"}
+        assert world.shard is not None
+        cycle = world.shard.cycle
+        assert (len(cycle.orders), len(cycle.evictions)) == (0, 0)
 
     fleet = machines(40, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
     holds = {"idle_hold_seconds": {CapacityType.SPOT: 20.0}}

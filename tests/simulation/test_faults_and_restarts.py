@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from simulation_rig import bound, census, golden, machines, pending, plan, play, pods
 
 from bigfleet.engine.decision import ActionKind
-from bigfleet.model.machine import MachineState
+from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.simulation.faults import Delays
 from bigfleet.simulation.world import World
 
@@ -117,3 +118,65 @@ def test_what_stays_away_is_believed_in_the_end() -> None:
         assert len(world.shard.inventory if world.shard else ()) == 2
 
     play(plan(machines(24)), scene)
+
+
+async def _alone(world: World, seconds: float) -> None:
+    """The operator is away for so long."""
+    operator = world.operators["east"]
+    operator.online = False
+    operator.hang_up()
+    await asyncio.sleep(seconds)
+    operator.online = True
+
+
+@pytest.mark.parametrize("shard_dies_too", [False, True])
+def test_a_machine_that_leaves_unseen_leaves_no_node(shard_dies_too: bool) -> None:
+    """Lost to the market while its cluster's operator was away, and while the shard was: when they
+    speak again the dead Node goes, and no other.
+    """
+
+    async def scene(world: World) -> None:
+        cluster = world.clusters["east"]
+        cluster.apply(pods("web", 12))
+        await asyncio.sleep(60)
+        assert len(cluster.nodes) == 3
+        if shard_dies_too:
+            await world.kill_shard()
+        away = asyncio.create_task(_alone(world, 30))
+        await asyncio.sleep(1)
+        await world.provider.lose("s-001")
+        assert cluster.nodes["s-001"].dead
+        cluster.apply(pods("web", 8))
+        await away
+        if shard_dies_too:
+            world.start_shard()
+        await asyncio.sleep(30)
+        assert {node.name for node in cluster.nodes.values() if node.dead} == set()
+        assert (len(cluster.nodes), pending(world)) == (2, 0)
+
+    fleet = machines(6, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
+    play(plan(fleet), scene)
+
+
+def test_a_drain_that_ends_unseen_leaves_no_node() -> None:
+    """A budget keeps a pod until the grace ends, while the operator is away; the dead Node goes
+    when it is back.
+    """
+
+    async def scene(world: World) -> None:
+        cluster = world.clusters["east"]
+        for name in ("a", "b"):
+            cluster.apply(pods(name, 4, "2", max_unavailable=0))
+        await asyncio.sleep(30)
+        for name in ("a", "b"):
+            cluster.apply(pods(name, 3, "2", max_unavailable=0))
+        await until_told(world, "drain-sent")
+        away = asyncio.create_task(_alone(world, 120))
+        await asyncio.sleep(60)
+        assert census(world) == {"IDLE": 1, "CONFIGURED": 3}
+        assert [node.dead for node in cluster.nodes.values()].count(True) == 1
+        await away
+        await asyncio.sleep(30)
+        assert (len(cluster.nodes), pending(world)) == (3, 0)
+
+    play(plan(machines(4), engine={"voluntary_grace_seconds": 20}), scene)

@@ -1,1 +1,1 @@
-"""How a shard reaches its coordinator."""
+"""How others reach the coordinator."""

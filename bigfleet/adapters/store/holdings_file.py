@@ -84,5 +84,5 @@ def _holdings(content: _Content) -> Holdings:
         clusters=frozenset(content.clusters),
         slices={QuotaKey(s.provider, s.region): s.machines for s in content.slices},
         leaving={number: Domain(*each) for number, each in content.leaving.items()},
-        answered={number: Answered(*ended) for number, *ended in content.answered},
+        answered={number: Answered(outcome, why) for number, outcome, why in content.answered},
     )

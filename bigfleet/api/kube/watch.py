@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -239,13 +240,17 @@ async def _lines(
 
 
 async def _gather(response: aiohttp.ClientResponse, seconds: float) -> None:
-    """Let more come in without being woken for each piece of it."""
+    """Let more come in without being woken for each piece of it.
+
+    The kernel holds it back: a paused transport would still be woken for every TLS record.
+    """
     transport = response.connection.transport if response.connection else None
-    if not isinstance(transport, asyncio.ReadTransport):
+    if transport is None or transport.is_closing():
         return  # it has ended
-    transport.pause_reading()
+    connection: socket.socket = transport.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _PLENTY_BYTES)
     try:
         await asyncio.sleep(seconds)
     finally:
         if not transport.is_closing():
-            transport.resume_reading()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)

@@ -30,6 +30,7 @@ class OperatorMessage(_message.Message):
     BOOTSTRAP_RESPONSE_FIELD_NUMBER: _builtins.int
     RECLAIM_ACK_FIELD_NUMBER: _builtins.int
     ROLLUP_TOO_LARGE_FIELD_NUMBER: _builtins.int
+    INQUIRY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -40,6 +41,8 @@ class OperatorMessage(_message.Message):
     def reclaim_ack(self) -> Global___ReclaimAck: ...
     @_builtins.property
     def rollup_too_large(self) -> Global___RollUpTooLarge: ...
+    @_builtins.property
+    def inquiry(self) -> Global___Inquiry: ...
     def __init__(
         self,
         *,
@@ -48,12 +51,13 @@ class OperatorMessage(_message.Message):
         bootstrap_response: Global___BootstrapBlobResponse | None = ...,
         reclaim_ack: Global___ReclaimAck | None = ...,
         rollup_too_large: Global___RollUpTooLarge | None = ...,
+        inquiry: Global___Inquiry | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "hello", b"hello", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup", "rollup_too_large", b"rollup_too_large"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "hello", b"hello", "inquiry", b"inquiry", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup", "rollup_too_large", b"rollup_too_large"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "hello", b"hello", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup", "rollup_too_large", b"rollup_too_large"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "hello", b"hello", "inquiry", b"inquiry", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup", "rollup_too_large", b"rollup_too_large"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "rollup", "bootstrap_response", "reclaim_ack", "rollup_too_large"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "rollup", "bootstrap_response", "reclaim_ack", "rollup_too_large", "inquiry"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -204,6 +208,31 @@ class Acknowledgement(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Acknowledgement: _TypeAlias = Acknowledgement  # noqa: Y015
+
+@_typing.final
+class Inquiry(_message.Message):
+    """The machines of which this cluster has Nodes or other objects. Each is answered by a
+    NodeStateUpdate as soon as the shard knows the machine and nothing is being ordered of it: one
+    that left the cluster while its operator was away is told of so. A newer inquiry replaces this.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MACHINE_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        machine_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_ids", b"machine_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Inquiry: _TypeAlias = Inquiry  # noqa: Y015
 
 @_typing.final
 class BootstrapRequest(_message.Message):

@@ -76,8 +76,9 @@ class Credentials:
 class Bootstrap:
     """Answers the shard's requests for blobs.
 
-    Machines find the API server at `api_server` and trust `ca_pem`. `settled` waits until what the
-    shard said of a machine before has been carried out here, such as removing its last credential.
+    Machines find the API server at `api_server` and trust `ca_pem`. `expect` is told of a
+    machine that is about to join, and returns once what the shard said of it before has been
+    carried out here, such as removing its last credential.
     """
 
     def __init__(
@@ -86,10 +87,10 @@ class Bootstrap:
         credentials: Credentials,
         api_server: str,
         ca_pem: str,
-        settled: Callable[[str], Awaitable[None]],
+        expect: Callable[[str], Awaitable[None]],
     ) -> None:
         self._client, self._credentials = client, credentials
-        self._api_server, self._ca_pem, self._settled = api_server, ca_pem, settled
+        self._api_server, self._ca_pem, self._expect = api_server, ca_pem, expect
 
     async def answer(self, request: BootstrapRequest) -> BootstrapBlobResponse:
         """The blob, or a sentence why this cluster cannot take the machine now."""
@@ -98,7 +99,7 @@ class Bootstrap:
             response.error = "the request names no machine, so no credential can be bound to it"
             return response
         try:
-            await self._settled(request.machine_id)
+            await self._expect(request.machine_id)
             await self._remove_leftover(request.machine_id)
             response.user_data = await self._blob(request.machine_id)
             response.ttl_seconds = TOKEN_SECONDS

@@ -46,6 +46,12 @@ class Node(msgspec.Struct):
             return None
 
 
+class Nodes(msgspec.Struct):
+    """A list of Nodes."""
+
+    items: list[Node]
+
+
 def node_path(name: str) -> str:
     """Where the Node lives."""
     return f"/api/v1/nodes/{name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from bigfleet.api.kube.client import APPLY_PATCH, CONFLICT, NOT_FOUND, ApiError,
 from bigfleet.api.v1alpha1.shard_pb2 import NodeStateUpdate
 from bigfleet.controllers.operator.acknowledge import rfc3339
 from bigfleet.controllers.operator.bootstrap import Credentials
-from bigfleet.controllers.operator.machines import Node, node_path
+from bigfleet.controllers.operator.machines import MACHINE_LABEL, Node, Nodes, node_path
+from bigfleet.controllers.operator.passage import Removal, passage
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
@@ -24,27 +25,7 @@ _CONCURRENCY = 16
 _UPCOMING = f"{GROUP_VERSION}/upcomingnodes"
 _APPLY = {"fieldManager": "bigfleet-operator", "force": "true"}
 
-_PHASES: Mapping[MachineState, str] = {
-    MachineState.CREATING: "Provisioning",
-    MachineState.IDLE: "Launched",
-    MachineState.CONFIGURING: "Registered",
-    MachineState.CONFIGURED: "Ready",
-    MachineState.DRAINING: "Draining",
-    MachineState.FAILED: "Failed",
-}
 _STATES = frozenset(int(state) for state in MachineState)
-_NOT_JOINED = ("Provisioning", "Launched")
-
-
-def phase_after(known: str | None, state: MachineState) -> str | None:
-    """The UpcomingNode's next phase; None when the machine has left and the object goes.
-
-    An idle machine is one that has just been made for us, or one that has come back from us; which
-    of them, only the phase before can tell.
-    """
-    if state is MachineState.IDLE and known not in _NOT_JOINED:
-        return None
-    return _PHASES.get(state)
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -83,8 +64,8 @@ class NodeStates:
         self._client, self._credentials, self._now = client, credentials, now
         self._latest: dict[str, NodeStateUpdate] = {}
         self._known: dict[str, _Known] = {}
+        self._joining: set[str] = set()
         self._queue: WorkQueue[str] = WorkQueue(self._carry_out, _CONCURRENCY, self._refused)
-        self.settled = self._queue.settled
         self.run = self._queue.run
 
     async def load(self) -> None:
@@ -93,6 +74,18 @@ class NodeStates:
         for node in found.items:
             status = node.status
             self._known[node.metadata.name] = _Known(status.phase, status.provisioning_start_time)
+
+    async def ours(self) -> list[str]:
+        """The machines of which there are objects here, whatever has become of them."""
+        found = await self._client.get("/api/v1/nodes", {"labelSelector": MACHINE_LABEL})
+        nodes = msgspec.json.decode(found, type=Nodes).items
+        labels = (node.metadata.labels or {} for node in nodes)
+        return sorted({*self._known, *(each.get(MACHINE_LABEL, "") for each in labels)} - {""})
+
+    async def expect(self, machine_id: str) -> None:
+        """A machine is about to join: return once what was said of it before is carried out."""
+        await self._queue.settled(machine_id)
+        self._joining.add(machine_id)
 
     def offer(self, update: NodeStateUpdate) -> None:
         """Carry out `update` soon, unless a newer one for its machine comes first."""
@@ -108,17 +101,18 @@ class NodeStates:
         if update is None:
             return
         known, state = self._known.get(machine_id), MachineState(update.state)
-        phase = phase_after(known.phase if known else None, state)
-        # It may be about to join: then neither its credential nor its new Node must go.
-        maybe_joining = known is None and state is MachineState.IDLE
-        if phase in (None, "Ready", "Failed") and not maybe_joining:
+        if state is not MachineState.IDLE:
+            self._joining.discard(machine_id)
+        joining = machine_id in self._joining
+        step = passage(known.phase if known else None, state, joining=joining)
+        if step.revokes:
             await self._credentials.revoke(machine_id)
-        if phase in (None, "Failed"):
-            await self._remove_node(update, only_reclaimed=maybe_joining)
-        if phase is None:
+        if step.removal is not Removal.NONE:
+            await self._remove_node(update, only_reclaimed=step.removal is Removal.RECLAIMED)
+        if step.phase is None:
             await self._forget(machine_id)
         else:
-            await self._write(update, phase)
+            await self._write(update, step.phase)
         if self._latest.get(machine_id) is update:
             del self._latest[machine_id]
 

@@ -12,7 +12,7 @@ import msgspec
 from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import ReclaimAck, ReclaimInstruction
 from bigfleet.controllers.operator.evicting import Evictor
-from bigfleet.controllers.operator.machines import RECLAIM_DEADLINE, Node, node_path
+from bigfleet.controllers.operator.machines import RECLAIM_DEADLINE, Node, Nodes, node_path
 from bigfleet.controllers.operator.nodes import delete_node
 from bigfleet.controllers.operator.pods import PodOnNode, keeping
 from bigfleet.observe import metrics
@@ -23,10 +23,6 @@ _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.25, 2.0
 
 class _Pods(msgspec.Struct):
     items: list[PodOnNode]
-
-
-class _Nodes(msgspec.Struct):
-    items: list[Node]
 
 
 class Reclaims:
@@ -56,7 +52,7 @@ class Reclaims:
 
     async def resume(self) -> None:
         """Go on with what an earlier operator began; past its grace it is not ours any more."""
-        nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=_Nodes)
+        nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=Nodes)
         for node in nodes.items:
             deadline = node.reclaim_deadline
             if deadline is not None and deadline > self._now():
@@ -115,7 +111,7 @@ class Reclaims:
                 if not left:
                     await delete_node(self._client, node)
                     return
-                await self._evict(left, self._deadlines[name])
+                await self._evict(left, self._deadlines[node.metadata.uid])
             except (ApiError, *NO_ANSWER) as error:
                 _LOG.warning("emptying node %s goes on: %s", name, str(error) or repr(error))
                 wait = _LAST_LOOK_SECONDS

@@ -8,12 +8,14 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bigfleet.api.identity import Identity
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import (
     BootstrapRequest,
+    Inquiry,
     OperatorMessage,
     ReclaimInstruction,
     ShardMessage,
@@ -81,7 +83,7 @@ class Operator:
             self._credentials,
             settings.api_server_for_machines or client.server,
             client.ca_pem if settings.ca_pem_for_machines is None else settings.ca_pem_for_machines,
-            self._nodes.settled,
+            self._nodes.expect,
         )
         self._reclaims = Reclaims(client, time.time)
         self._hints = Hints(client)
@@ -130,7 +132,16 @@ class Operator:
 
     async def send_rollups(self, session: Session) -> None:
         """Speak for the cluster while `session` is open."""
-        await self._rollups.send_over(session)
+        inquiring = asyncio.create_task(self._until_done("our Nodes", partial(self._ask, session)))
+        try:
+            await self._rollups.send_over(session)
+        finally:
+            inquiring.cancel()
+
+    async def _ask(self, session: Session) -> None:
+        """What has become of our machines? While we were away nobody could tell us."""
+        inquiry = Inquiry(machine_ids=await self._nodes.ours())
+        session.send(OperatorMessage(inquiry=inquiry))
 
     def handle(self, message: ShardMessage, session: Session) -> None:
         """Take on what the shard orders; answers go over `session`."""

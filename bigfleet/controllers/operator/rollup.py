@@ -10,7 +10,7 @@ from typing import Protocol
 
 from bigfleet.api.transport import MOST_ROLLUP_BYTES
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
-from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement
+from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
 from bigfleet.controllers.operator.ledger import Ledger
 from bigfleet.observe import metrics
 
@@ -22,7 +22,7 @@ class Shard(Protocol):
 
     async def deliver(self, rollup: ClusterCapacityNeeds) -> Acknowledgement: ...
 
-    def regret(self, timestamp_unix_nanos: int, size: int, most: int) -> None: ...
+    def regret(self, told: RollUpTooLarge) -> None: ...
 
 
 class Rollups:
@@ -89,7 +89,10 @@ class Rollups:
             size,
             MOST_ROLLUP_BYTES,
         )
-        shard.regret(timestamp_unix_nanos, size, MOST_ROLLUP_BYTES)
+        told = RollUpTooLarge(
+            timestamp_unix_nanos=timestamp_unix_nanos, bytes=size, most_bytes=MOST_ROLLUP_BYTES
+        )
+        shard.regret(told)
 
     def build(self) -> ClusterCapacityNeeds:
         """The demand as it is now, under a timestamp later than every one before."""

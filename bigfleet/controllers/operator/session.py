@@ -54,11 +54,8 @@ class Session:
         hello = Hello(cluster_id=cluster_id, protocol_version=PROTOCOL_VERSION)
         return await self._ask(OperatorMessage(hello=hello), cluster_id)
 
-    def regret(self, timestamp_unix_nanos: int, size: int, most: int) -> None:
-        """Tell the shard of a roll-up that is too large to be sent; its answer is not awaited."""
-        told = RollUpTooLarge(
-            timestamp_unix_nanos=timestamp_unix_nanos, bytes=size, most_bytes=most
-        )
+    def regret(self, told: RollUpTooLarge) -> None:
+        """Tell the shard of a roll-up that cannot be sent; its answer is not awaited."""
         self.send(OperatorMessage(rollup_too_large=told))
 
     def answer(self, acknowledgement: Acknowledgement) -> None:
@@ -121,7 +118,8 @@ class Dialer:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         identity: Identity | None = None,
     ) -> None:
-        self._addresses, self._cluster_id, self._duties = list(addresses), cluster_id, duties
+        self._addresses = list(dict.fromkeys(addresses))
+        self._cluster_id, self._duties = cluster_id, duties
         self._identity = identity
         self._random, self._sleep = random, sleep
         self._problem = "not dialled yet"

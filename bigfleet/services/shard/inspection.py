@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-
-import numpy as np
 
 from bigfleet.api import codec
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.engine.decision import ActionKind
 from bigfleet.engine.explain import Counted, Explainer, Explanation
-from bigfleet.engine.normalise import normalise
+from bigfleet.engine.normalise import fold
 from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
@@ -37,15 +34,10 @@ def _wanted(thought: Thought, request: wire.InspectNeedsRequest) -> set[NeedKey]
     """Keys as served. An asked need is looked up as reported, and then as what serves it."""
     served = {key for key in thought.keys if _meets(key, request)}
     asked, names = thought.view.asked, thought.view.fleet.clusters
-    reported = (
-        (need, cluster, NeedKey(names[cluster], *need.key))
-        for need, cluster in zip(asked.needs, asked.cluster.tolist(), strict=True)
-    )
-    for need, cluster, key in reported:
-        if _meets(key, request) and key not in served:
-            alone = replace(asked, needs=(need,), cluster=np.array([cluster], np.int32))
-            (folded,) = normalise(thought.view.fleet, alone).needs
-            served.add(NeedKey(key.cluster, *folded.key))
+    served_by = fold(thought.view.fleet, asked).served_by
+    for need, cluster, at in zip(asked.needs, asked.cluster.tolist(), served_by, strict=True):
+        if _meets(NeedKey(names[cluster], *need.key), request):
+            served.add(thought.keys[at])
     return served
 
 

@@ -23,9 +23,6 @@ from bigfleet.services.shard.territory import Territory
 from bigfleet.services.shard.views import MachineView, Transition
 from bigfleet.services.shard.wants import Wants
 
-# To evict pods from a machine that another shard then gets would help nobody here.
-_NEVER_A_VICTIM = 2**31 - 1
-
 
 class Inventory:
     """Mirror of the provider's machines. `clusters` is shared with the needs table.
@@ -108,7 +105,8 @@ class Inventory:
         kept = np.zeros(len(self), np.bool_)
         rows = self._ids.rows(list(ids))
         kept[rows[rows != NONE]] = True
-        gone = [(self._view(int(row)), self._row_is_mine(row)) for row in np.flatnonzero(~kept)]
+        lost = np.flatnonzero(~kept).tolist()
+        gone = [(self._view(row), self._row_is_mine(row)) for row in lost]
         if gone:
             self._ids.keep(kept)
             self._columns.keep(kept)
@@ -148,14 +146,15 @@ class Inventory:
             tie_break=self._ids.ranks[rows],
             **columns.copies(rows),
         )
-        guests = self._territory.guests(columns, self._domains, self._clusters.values)[rows]
-        fleet.priority[guests] = _NEVER_A_VICTIM
         wanted = columns.need[rows].copy()
         for place, order in self._under_way(orders):
             if fleet.state[place] in order.starts_from:
                 overlay.show(fleet, place, order, self._cluster_number(order.cluster))
                 key = order.need_key
                 wanted[place] = NONE if key is None else self._needs.number(key)
+        overlay.protect(
+            fleet, self._territory.guests(columns, self._domains, self._clusters.values)[rows]
+        )
         fleet = replace(fleet, clusters=tuple(self._clusters.values))
         if hidden is not None and (gone := hidden(fleet)).any():
             fleet, wanted = fleet.of_rows(~gone), wanted[~gone]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from bigfleet.engine.decision import ActionKind
 from bigfleet.model.machine import BOUND, TRANSITIONS, Machine, MachineState
@@ -72,6 +73,7 @@ class Reconciler:
         if complete:
             self._revision = listing.revision
         self._orders.listing_applied(number)
+        self._sessions.answer_inquiries(partial(updates.of_asked, self._inventory, self._orders))
 
     def doubt(self) -> None:
         """A machine is not what it was thought to be: list everything at the next refresh."""

@@ -36,6 +36,8 @@ class Session:
         self.cluster = cluster
         self.outbox = Outbox()
         self.ending: Ending | None = None
+        # Machines that the operator asks about and that nothing could be said of yet.
+        self.asked: set[str] = set()
         self._numbers = numbers
         self._blobs: dict[str, asyncio.Future[bytes]] = {}
         self._acks: dict[str, asyncio.Future[int]] = {}

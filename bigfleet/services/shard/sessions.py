@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.model.errors import InvalidInput
 from bigfleet.observe import metrics
+from bigfleet.services.shard.identities import acceptable
 from bigfleet.services.shard.session import Ending, Session
 
 _log = logging.getLogger(__name__)
 # As long as a Kubernetes name.
 MAX_CLUSTER_ID = 253
+
+# As many machines as one cluster can hold.
+MAX_ASKED = 100_000
 
 # Takes a roll-up of the named cluster; returns "" or why it is not in force.
 TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], str]
@@ -21,6 +25,9 @@ TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], str]
 MissRollUp = Callable[[str, shard_pb2.RollUpTooLarge], str]
 # What a cluster's operator must hear first: the state of every machine bound to it.
 Replay = Callable[[str], Iterator[shard_pb2.ShardMessage]]
+
+# What the operator of a cluster is told of a machine; None when that cannot be said yet.
+TellOf = Callable[[str, str], Sequence[shard_pb2.ShardMessage] | None]
 
 
 def check(hello: shard_pb2.Hello) -> str:
@@ -102,7 +109,7 @@ class Sessions:
     def receive(self, session: Session, message: shard_pb2.OperatorMessage) -> None:
         """Handle what an operator says after its Hello; what this version cannot know is ignored.
 
-        InvalidInput when the operator greets twice.
+        InvalidInput when the operator greets twice, or asks about more machines than there can be.
         """
         kind = message.WhichOneof("message")
         if kind == "rollup":
@@ -113,8 +120,20 @@ class Sessions:
             session.take_bootstrap(message.bootstrap_response)
         elif kind == "reclaim_ack":
             session.take_reclaim_ack(message.reclaim_ack)
+        elif kind == "inquiry":
+            session.asked = _asked(message.inquiry)
         elif kind == "hello":
             raise InvalidInput("Hello", message.hello.cluster_id, "comes once, as first message")
+
+    def answer_inquiries(self, tell_of: TellOf) -> None:
+        """Tell each operator what can be said now of the machines that it asks about."""
+        for session in self._by_cluster.values():
+            for machine_id in sorted(session.asked):
+                news = tell_of(session.cluster, machine_id)
+                if news is not None:
+                    session.asked.discard(machine_id)
+                for message in news or ():
+                    session.outbox.put(message, message.node_state_update.supersedes_key)
 
     def _answer(
         self, cluster: str, rollup: capacity_pb2.ClusterCapacityNeeds
@@ -131,3 +150,10 @@ class Sessions:
             echo=echo, coordinator_term=self.term(), shard_epoch=self._epoch, rejected=rejected
         )
         return shard_pb2.ShardMessage(ack=ack)
+
+
+def _asked(inquiry: shard_pb2.Inquiry) -> set[str]:
+    if len(inquiry.machine_ids) > MAX_ASKED:
+        cure = f"are more than the {MAX_ASKED} that a cluster can hold"
+        raise InvalidInput("Inquiry: machine_ids", len(inquiry.machine_ids), cure)
+    return {machine_id for machine_id in inquiry.machine_ids if acceptable(machine_id)}

@@ -55,7 +55,8 @@ class Territory:
         by_domain = self._of_domains.flags(self._owned, domains)[columns.flavour]
         by_cluster = self._of_clusters.flags(self._owned, clusters)[columns.cluster]
         mine: Flags = np.where(columns.cluster == NONE, by_domain, by_cluster)
-        return mine & (columns.state != 0)
+        mine &= columns.state != 0
+        return mine
 
     def guests(self, columns: Columns, domains: Sequence[Domain], clusters: Sequence[str]) -> Flags:
         """Machines at work for this shard that will be another's as soon as they are drained."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
 from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.inventory import Inventory
+from bigfleet.services.shard.orders import Orders
 from bigfleet.services.shard.views import MachineView, Transition
 
 
@@ -32,6 +34,25 @@ def of_transition(
         yield transition.former_cluster, of_vanished(transition, name)
     else:
         yield transition.former_cluster, of_machine(view, name, transition.former_cluster)
+
+
+def of_asked(
+    inventory: Inventory, orders: Orders, cluster: str, machine_id: str
+) -> Sequence[shard_pb2.ShardMessage] | None:
+    """What `cluster`, which asks, must yet hear of a machine: nothing of its own ones, which it is
+    told of anyway. None while that is open: for a machine that is unknown here, and for one of
+    which something is being ordered.
+
+    One that is at work elsewhere, or being made, has left as surely as a given-back one.
+    """
+    view = inventory.view(machine_id)
+    if view is None or orders.of(machine_id) is not None:
+        return None
+    if view.cluster == cluster:
+        return ()
+    if view.cluster or view.state is MachineState.CREATING:
+        view = replace(view, state=MachineState.SPECULATIVE)
+    return (of_machine(view, inventory.provider_name, cluster),)
 
 
 def of_machine(view: MachineView, provider_name: str, cluster: str) -> shard_pb2.ShardMessage:

@@ -156,11 +156,16 @@ class FakeCoordinatorServicer(CoordinatorServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "election")
 
 
+def servicer(decides: FakeCoordinator) -> FakeCoordinatorServicer:
+    """One that leads. Calls that shards do not make are not implemented."""
+    return FakeCoordinatorServicer(decides)  # type: ignore[abstract]
+
+
 @asynccontextmanager
-async def replica(servicer: FakeCoordinatorServicer) -> AsyncIterator[str]:
-    """The address at which `servicer` answers."""
+async def replica(serves: FakeCoordinatorServicer) -> AsyncIterator[str]:
+    """The address at which it answers."""
     server = transport.server()
-    add_CoordinatorServicer_to_server(servicer, server)
+    add_CoordinatorServicer_to_server(serves, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

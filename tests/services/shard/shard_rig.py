@@ -123,7 +123,8 @@ class SessionClient:
     async def leave(self) -> None:
         """Hang up."""
         self._call.cancel()
-        await asyncio.wait([self._hearing])
+        _, hanging = await asyncio.wait([self._hearing], timeout=DEADLINE_SECONDS)
+        assert not hanging, self._hearing.get_stack()
 
     async def _hear(self) -> None:
         try:
@@ -219,6 +220,12 @@ async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
         while not condition():  # noqa: ASYNC110  the other side has no event to wait for
             await asyncio.sleep(0.01)
+
+
+def short(rig: Rig) -> bool:
+    """Whether the last decision left any need short."""
+    latest = rig.shard.cycle.latest
+    return latest is not None and bool(latest.decision.shortfalls)
 
 
 def states(provider_orders: Sequence[tuple[str, str, Any]]) -> list[tuple[str, str]]:

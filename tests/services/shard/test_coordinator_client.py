@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
-from coordinator_rig import FakeCoordinator, FakeCoordinatorServicer, replica
+from coordinator_rig import FakeCoordinator, FakeCoordinatorServicer, replica, servicer
 
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.api.v1alpha1.coordinator_pb2 import ShardReport
@@ -23,9 +23,9 @@ class Replicas:
 
     def lead(self, leader: int | None, *, named: bool = True) -> None:
         """All but the leader name it, or nobody when it is not known."""
-        for number, servicer in enumerate(self.servicers):
+        for number, each in enumerate(self.servicers):
             name = self.addresses[leader] if named and leader is not None else ""
-            servicer.leader = None if number == leader else name
+            each.leader = None if number == leader else name
 
     def client(self, *addresses: str) -> GrpcCoordinator:
         """A shard's client."""
@@ -36,10 +36,10 @@ class Replicas:
 async def replicas() -> AsyncIterator[Replicas]:
     """The first one leads."""
     decides = FakeCoordinator()
-    servicers = [FakeCoordinatorServicer(decides) for _ in range(3)]
-    async with replica(servicers[0]) as a, replica(servicers[1]) as b, replica(servicers[2]) as c:
+    one, two, three = servicer(decides), servicer(decides), servicer(decides)
+    async with replica(one) as a, replica(two) as b, replica(three) as c:
         made = Replicas(decides, [a, b, c])
-        made.servicers = servicers
+        made.servicers = [one, two, three]
         made.lead(0)
         yield made
 

@@ -38,7 +38,7 @@ def request(number: int) -> CapacityRequest:
             {
                 "key": "node.kubernetes.io/instance-type",
                 "operator": "In",
-                "values": [f"m6i.{2 ** (kind % 6)}xlarge"],
+                "values": [f"m6i.{1 + kind}xlarge"],
             }
         ],
     }
@@ -70,11 +70,10 @@ class Duties:
         self.sessions = 0
         self.accepted = 0
         aggregate = SimpleNamespace(version=0, wire=lambda: self.needs)
-        self.ledger: Any = SimpleNamespace(
-            aggregate=aggregate, changed=asyncio.Event(), listed=asyncio.Event()
-        )
-        self.ledger.listed.set()
-        self.rollups = Rollups("east", self.ledger, 60, 0.01, self._count)
+        self._changed, listed = asyncio.Event(), asyncio.Event()
+        listed.set()
+        ledger: Any = SimpleNamespace(aggregate=aggregate, changed=self._changed, listed=listed)
+        self.rollups = Rollups("east", ledger, 60, 0.01, self._count)
 
     def _count(self, _: int) -> None:
         self.accepted += 1
@@ -90,7 +89,7 @@ class Duties:
     def demand(self, *needs: capacity_pb2.CapacityNeed) -> None:
         """Another demand from now on."""
         self.needs = list(needs)
-        self.ledger.changed.set()
+        self._changed.set()
 
 
 async def operating(rig: Rig, duties: Duties) -> asyncio.Task[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from coordinator_rig import rack
 from hypothesis import given
@@ -12,18 +14,22 @@ from bigfleet.ports.holdings import Holdings, Mark, QuotaKey
 from bigfleet.services.shard.coordination.instructions import REMEMBERED, Draft, give_up, take
 
 _ACK = wire.InstructAck
-_ASSIGN = {"assign_domain": wire.AssignDomain(topology_key=rack("a").key, topology_value="a")}
-_UNASSIGN = {"unassign_domain": wire.UnassignDomain(topology_key=rack("a").key, topology_value="a")}
+_ASSIGN: dict[str, Any] = {
+    "assign_domain": wire.AssignDomain(topology_key=rack("a").key, topology_value="a")
+}
+_UNASSIGN: dict[str, Any] = {
+    "unassign_domain": wire.UnassignDomain(topology_key=rack("a").key, topology_value="a")
+}
 
 
 def instruction(
-    term: int, sequence: int, number: str = "", **what: object
+    term: int, sequence: int, number: str = "", **what: Any
 ) -> wire.CoordinatorInstruction:
     return wire.CoordinatorInstruction(
         coordinator_term=term,
         sequence_number=sequence,
         instruction_id=number or f"{term}-{sequence}",
-        **what,  # type: ignore[arg-type]  # one field of the oneof
+        **what,
     )
 
 
@@ -86,7 +92,7 @@ def test_what_is_not_owned_is_given_up_at_once() -> None:
         {},
     ],
 )
-def test_what_cannot_be_carried_out_is_never_accepted(what: dict[str, object]) -> None:
+def test_what_cannot_be_carried_out_is_never_accepted(what: dict[str, Any]) -> None:
     """It is refused with the reason, and no newer instruction is barred by it."""
     draft = Draft(Holdings())
     (answer,) = take(draft, instruction(1, 1, **what))

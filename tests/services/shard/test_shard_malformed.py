@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import grpc
 import malformed
@@ -126,10 +129,27 @@ class Absurd:
         return wire.MachineList(machines=[sound, *nonsense])
 
 
+class Constant:
+    """Lists one sound machine and `records`."""
+
+    def __init__(self, *records: wire.Machine) -> None:
+        self._records = records
+        self.listings = 0
+
+    async def list(self, *_: object) -> wire.MachineList:
+        """Everything, every time."""
+        self.listings += 1
+        sound = codec.machine_to_wire(machine("sound"), "constant")
+        return wire.MachineList(machines=[*self._records, sound])
+
+
+Servicer = TypeVar("Servicer", Absurd, Constant)
+
+
 @asynccontextmanager
-async def absurd(seed: int) -> AsyncIterator[tuple[Absurd, str]]:
-    """Such a provider, and its address."""
-    server, servicer = transport.server(), Absurd(seed)
+async def provider_of(servicer: Servicer) -> AsyncIterator[tuple[Servicer, str]]:
+    """A provider that only lists, and its address."""
+    server = transport.server()
     listing = grpc.unary_unary_rpc_method_handler(
         servicer.list, wire.ListFilter.FromString, wire.MachineList.SerializeToString
     )
@@ -149,7 +169,7 @@ async def test_no_machine_record_harms_the_shard(tmp_path: Path, seed: int) -> N
     """Records that cannot be right are refused one by one, and the sound ones among them count."""
     before = failures()
     async with (
-        absurd(seed) as (provider, address),
+        provider_of(Absurd(seed)) as (provider, address),
         shard(GrpcProvider(address), tmp_path, cycle_seconds=0.01) as rig,
     ):
         operator = await rig.operator()
@@ -157,6 +177,118 @@ async def test_no_machine_record_harms_the_shard(tmp_path: Path, seed: int) -> N
         await eventually(lambda: provider.listings > 40)
         assert rig.shard.inventory.state("sound") is _S.IDLE
     assert failures() == before
+
+
+_BYTES = str(2**62)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"price_per_hour": math.nan}, "price_per_hour"),
+        ({"price_per_hour": -1.0}, "price_per_hour"),
+        ({"interruption_probability": math.inf}, "interruption_probability"),
+        ({"state": 999}, "state"),
+        ({"capacity_type": 999}, "capacity_type"),
+        ({"resources": wire.Resources(resources={"cpu": "-4", "memory": "1Gi"})}, "cpu"),
+        ({"resources": wire.Resources(resources={"cpu": "4", "memory": _BYTES})}, "memory"),
+        ({"allocatable": wire.Resources(resources={"cpu": "NaN"})}, "cpu"),
+        ({"id": "x" * 37}, "id is not 1 to 36"),
+        ({"id": "sound", "state": 8}, "listed twice"),
+    ],
+    ids=lambda case: case if isinstance(case, str) else "",
+)
+async def test_a_machine_that_cannot_be_is_refused_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: dict[str, Any], words: str
+) -> None:
+    """Alone: whoever is listed with it counts, and the log says which machine and what of it."""
+    record = codec.machine_to_wire(machine("bad"), "constant")
+    record.MergeFrom(wire.Machine(**fault))
+    listed = Constant(codec.machine_to_wire(machine("sound"), "constant"), record)
+    name = record.id
+    before = failures()
+    async with (
+        provider_of(listed) as (provider, address),
+        shard(GrpcProvider(address), tmp_path) as rig,
+    ):
+        await eventually(lambda: provider.listings > 2)
+        assert rig.shard.inventory.state("sound") is _S.IDLE
+        assert len(rig.shard.inventory) == 1
+    refusals = {str(getattr(each, "why", "")) for each in caplog.records}
+    assert any(words in why and name[:30] in why for why in refusals), refusals
+    assert failures() == before
+
+
+def _bad_need(**fields: Any) -> capacity_pb2.CapacityNeed:
+    message = codec.need_to_wire(need())
+    for name, value in fields.items():
+        message.ClearField(name)  # type: ignore[arg-type]
+        message.MergeFrom(capacity_pb2.CapacityNeed(**{name: value}))
+    return message
+
+
+@pytest.mark.parametrize(
+    ("faulty", "words"),
+    [
+        (_bad_need(aggregate_resources={}), "ask for nothing"),
+        (_bad_need(aggregate_resources={"cpu": "0"}), "ask for nothing"),
+        (_bad_need(aggregate_resources={"cpu": "-1"}), "aggregate_resources"),
+        (_bad_need(aggregate_resources={"cpu": "NaN"}), "aggregate_resources"),
+        (_bad_need(aggregate_resources={"memory": "9" * 30}), "aggregate_resources"),
+        (_bad_need(min_unit={"memory": "-1Gi"}), "min_unit"),
+        (_bad_need(interruption_penalty_bucket=28), "interruption_penalty_bucket"),
+        (_bad_need(requirements=[{"key": "zone", "operator": 999}]), "operator of zone"),
+        (codec.need_to_wire(need()), "repeats the profile and group"),
+    ],
+    ids=lambda case: case.replace(" ", "-") if isinstance(case, str) else "",
+)
+async def test_a_need_that_cannot_be_is_refused_by_name(
+    tmp_path: Path, faulty: capacity_pb2.CapacityNeed, words: str
+) -> None:
+    """With its roll-up, and the last good one stays in force."""
+    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        await still_works(rig, operator, "m-1")
+        said = await tell(operator, codec.need_to_wire(need()), faulty)
+        assert "cluster east, need 1" in said
+        assert words in said
+        assert len(rig.shard.needs) == 1
+
+
+async def test_the_largest_need_that_can_be_written_is_only_short(tmp_path: Path) -> None:
+    """2^62 bytes are a number like any other: what there is serves it, and the rest is lacking."""
+    before = failures()
+    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        vast = _bad_need(aggregate_resources={"memory": _BYTES}, min_unit={})
+        assert await tell(operator, vast) == ""
+        await operator.hears_state("m-1", _S.CONFIGURED)
+    assert failures() == before
+
+
+async def test_a_hundred_thousand_profiles_end_at_most_their_session(tmp_path: Path) -> None:
+    """Far more than a message may hold: the shard goes on, and so does the next session."""
+    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    async with shard(provider, tmp_path) as rig:
+        flood = rollup("east")
+        flood.needs.extend(codec.need_to_wire(need(priority=n)) for n in range(100_000))
+        operator = await rig.operator()
+        await operator.say(rollup=flood)
+        echo = str(flood.timestamp_unix_nanos)
+        refused = asyncio.create_task(operator.hears(lambda m: m.ack.echo == echo))
+        ended = asyncio.create_task(operator.ends())
+        await asyncio.wait((refused, ended), return_when=asyncio.FIRST_COMPLETED)
+        if refused.done():
+            assert "100000 needs are more than" in refused.result().ack.rejected
+        else:
+            assert ended.result()[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        for waiting in (refused, ended):
+            waiting.cancel()
+        await asyncio.wait((refused, ended))
+        again = await rig.operator()
+        await still_works(rig, again, "m-1")
 
 
 async def test_a_machine_listed_twice_is_what_it_was_first(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest_asyncio
-from coordinator_rig import FakeCoordinator, FakeCoordinatorServicer, replica
-from shard_rig import Rig, SessionClient, eventually, need, shard
+from coordinator_rig import FakeCoordinator, replica, servicer
+from shard_rig import Rig, SessionClient, eventually, need, shard, short
 
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.adapters.host.instant import InstantHost
@@ -140,7 +140,7 @@ async def open_world(home: Path) -> AsyncIterator[World]:
     decides = FakeCoordinator()
     async with (
         provider_role.serving(settings, InstantHost()) as provider,
-        replica(FakeCoordinatorServicer(decides)) as coordinator,
+        replica(servicer(decides)) as coordinator,
     ):
         made = World(f"127.0.0.1:{provider.port}", coordinator, decides, home)
         try:
@@ -199,4 +199,4 @@ async def test_a_rack_moves_under_load_and_is_never_two_shards(world: World) -> 
     assert world.shards[first].shard.inventory.is_mine(bound.id)
     for rig in world.shards.values():
         assert rig.shard.actuation.fenced == ""
-        assert not rig.shard.cycle.latest.decision.shortfalls
+        assert not short(rig)

@@ -22,10 +22,10 @@ class Estate:
     def __init__(self, store: HoldingsStore) -> None:
         """BigFleetError when what was kept is damaged."""
         self._store = store
-        self._unsaved = False
         self.version = 0
         self.held = Holdings()
-        self._adopt(store.load())
+        self._saved = store.load()
+        self._adopt(self._saved)
 
     @property
     def domains(self) -> Collection[Domain]:
@@ -42,18 +42,21 @@ class Estate:
         disk; then nothing has changed.
         """
         self._store.save(held)
-        self._unsaved = False
+        self._saved = held
         self._adopt(held)
 
     def add_cluster(self, cluster: str) -> None:
         """Serve `cluster` for good; `save` makes it durable. Until then the coordinator knows."""
         if cluster not in self.held.clusters:
             self._adopt(replace(self.held, clusters=self.held.clusters | {cluster}))
-            self._unsaved = True
+
+    def is_kept(self, cluster: str) -> bool:
+        """Whether the next life of this shard will know that it serves `cluster`."""
+        return cluster in self._saved.clusters
 
     def save(self) -> None:
         """Write down what is not on the disk yet; what fails is tried again at the next call."""
-        if self._unsaved:
+        if self.held is not self._saved:
             try:
                 self.change(self.held)
             except BigFleetError as error:

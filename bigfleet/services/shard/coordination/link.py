@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.model.errors import Fenced, InvalidInput, Unavailable
+from bigfleet.model.errors import BigFleetError, Fenced
 from bigfleet.observe import metrics
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.services.shard.coordination.estate import Estate
@@ -71,12 +71,12 @@ class Link:
         report.instruction_acks.extend(answers)
         try:
             ack = await self._coordinator.report(report)
-        except (Unavailable, InvalidInput) as error:
-            self._missed(str(error))
         except Fenced as error:
             metrics.shard_incidents.labels("fenced-by-coordinator").inc()
             self._missed(str(error))
             self._fence(f"fenced by the coordinator: {error}")
+        except BigFleetError as error:
+            self._missed(str(error))
         else:
             self._take(report, answers, ack)
 

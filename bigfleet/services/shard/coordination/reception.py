@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from bigfleet.api.v1alpha1.shard_pb2 import Redirect
-from bigfleet.model.errors import BigFleetError, Fenced, InvalidInput, Unavailable
+from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.services.shard.coordination.estate import Estate
+
+_TOGETHER_SECONDS = 0.05
 
 
 class Reception:
@@ -34,10 +37,11 @@ class Reception:
             return None
         try:
             owner = await self._coordinator.resolve(cluster, self._shard_id)
-        except (Unavailable, InvalidInput, Fenced) as error:
+        except BigFleetError as error:
             raise _unresolved(cluster, error) from None
         if owner.shard_id == self._shard_id:
             self._estate.add_cluster(cluster)
+            await self._keep(cluster)
             return None
         if not owner.shard_address:
             raise Unavailable(
@@ -45,6 +49,12 @@ class Reception:
                 "known; it tells it with its next report"
             )
         return Redirect(shard_id=owner.shard_id, address=owner.shard_address)
+
+    async def _keep(self, cluster: str) -> None:
+        """Clusters that come at the same time are written down together."""
+        await asyncio.sleep(_TOGETHER_SECONDS)
+        if not self._estate.is_kept(cluster):
+            self._estate.save()
 
 
 def _unresolved(cluster: str, error: BigFleetError) -> Unavailable:

@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from bigfleet.api import handshakes
-from bigfleet.commands import certs, conformance, coordinator, fleet, shard, why
+from bigfleet.commands import (
+    certs,
+    conformance,
+    coordinator,
+    federation,
+    fedhpa,
+    fleet,
+    shard,
+    why,
+)
 from bigfleet.commands.flags import (
     addresses,
     identity_flag,
@@ -131,6 +140,8 @@ def _parser() -> argparse.ArgumentParser:
     _pod_controller_flags(
         roles.add_parser("pod-controller", help="writes a CapacityRequest for every Pod")
     )
+    federation.add(roles)
+    fedhpa.add(roles)
     why.add(roles)
     fleet.add(roles)
     certs.add(roles)

@@ -46,6 +46,8 @@ def to_metadata(need: Need) -> dict[str, str]:
 
 def from_metadata(cluster: str, metadata: Mapping[str, str]) -> Assignment | None:
     """The assignment a machine of `cluster` carries; None when it has none or it is damaged."""
+    if not metadata:
+        return None
     try:
         made = Assignment(
             NeedKey(cluster, metadata[_NEED], metadata[_GROUP]),

@@ -25,6 +25,8 @@ def of_transition(
     """Whom a transition concerns, and what to tell them: the cluster that the machine is in, and
     one that it has left.
     """
+    if transition.cluster == transition.former_cluster == "":
+        return
     view, name = inventory.view(transition.machine_id), inventory.provider_name
     if view is not None and transition.cluster:
         yield transition.cluster, of_machine(view, name, transition.cluster)

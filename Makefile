@@ -102,12 +102,17 @@ conformance: setup ## Hold the provider that comes with BigFleet to its contract
 load: setup ## A thousand operators on one shard for MINUTES=10; a restart with 100,000 machines
 	@LOAD_MINUTES=$(or $(MINUTES),10) LOAD_MACHINES=100000 $(BIN)/pytest -q -s -m "load or not load" tests/load
 
+.PHONY: failover
+failover: setup ## Kill and pause the leading coordinator 100 times and time it (ROUNDS=n)
+	@ROUNDS=$(or $(ROUNDS),100) QUIET_SECONDS=$(or $(QUIET_SECONDS),120) \
+	  $(BIN)/pytest -q -m failover tests/failover
+
 .PHONY: explore
 explore: setup ## Look for broken rules: 750 seeds of faults, and a life of 10,000 cycles
 	@$(BIN)/python -m bigfleet.simulation explore
 	@$(BIN)/pytest -q -m soak tests/simulation
 
-PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto)
+PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto bigfleet/adapters/coordination/etcdrpc/*.proto)
 .PHONY: stubs
 stubs: setup ## Generate the wire stubs again after a .proto changed
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. \

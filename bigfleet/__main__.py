@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from bigfleet.api import handshakes
-from bigfleet.commands import certs, conformance, shard, why
+from bigfleet.commands import (
+    certs,
+    conformance,
+    coordinator,
+    federation,
+    fedhpa,
+    fleet,
+    shard,
+    why,
+)
 from bigfleet.commands.flags import (
     addresses,
     identity_flag,
@@ -126,11 +135,15 @@ def _parser() -> argparse.ArgumentParser:
     roles = parser.add_subparsers(dest="role", required=True, metavar="ROLE")
     _provider_flags(roles.add_parser("provider", help="the kwok-backed capacity provider"))
     shard.add(roles)
+    coordinator.add(roles)
     _operator_flags(roles.add_parser("operator", help="speaks for one cluster to its shard"))
     _pod_controller_flags(
         roles.add_parser("pod-controller", help="writes a CapacityRequest for every Pod")
     )
+    federation.add(roles)
+    fedhpa.add(roles)
     why.add(roles)
+    fleet.add(roles)
     certs.add(roles)
     conformance.add(roles)
     return parser

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,33 +82,51 @@ class _LoopThread:
         self._loop.close()
 
 
+StartClusters = Callable[[Sequence[str]], dict[str, Cluster]]
+
+
 @pytest.fixture(scope="session")
-def cluster(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One real control plane for many tests, with BigFleet's resources in it."""
+def start_clusters(
+    binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StartClusters]:
+    """Starts real control planes, by names that nobody else uses; they end with the session."""
     logs = tmp_path_factory.mktemp("cluster-logs")
     scope = RunScope.open(f"shared-{os.getpid()}", "tests", logs, logs / "lock")
     loop = _LoopThread()
 
-    async def start() -> tuple[LocalSubstrate, Cluster]:
-        substrate = LocalSubstrate(
-            scope.run_id, scope.data_directory, logs, binaries, dict(os.environ)
-        )
-        try:
-            [cluster] = await substrate.start_clusters(["c"])
-            async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as admin:
-                await install(admin)
-        except BaseException:
-            await substrate.stop()
-            raise
-        return substrate, cluster
+    async def substrate() -> LocalSubstrate:
+        return LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, dict(os.environ))
+
+    shared = loop.run(substrate())
+
+    def start(names: Sequence[str]) -> dict[str, Cluster]:
+        return {cluster.name: cluster for cluster in loop.run(shared.start_clusters(names))}
 
     try:
-        substrate, started = loop.run(start())
-        yield started
-        loop.run(substrate.stop())
+        yield start
     finally:
+        loop.run(shared.stop())
         loop.close()
         asyncio.run(scope.close())
+
+
+@pytest.fixture(scope="session")
+def cluster(start_clusters: StartClusters) -> Cluster:
+    """One real control plane for many tests, with BigFleet's resources in it."""
+    started = start_clusters(["c"])["c"]
+
+    async def prepare() -> None:
+        async with await KubeClient.from_kubeconfig(started.kubeconfigs["admin"]) as admin:
+            await install(admin)
+
+    asyncio.run(prepare())
+    return started
+
+
+@pytest.fixture(scope="session")
+def federated_clusters(start_clusters: StartClusters) -> dict[str, Cluster]:
+    """The federation's own control plane and two members."""
+    return start_clusters(["host", "east", "west"])
 
 
 @pytest.fixture

@@ -80,7 +80,8 @@ _SERVICES: Mapping[str, Mapping[str, Rule]] = {
         "SnapshotSave": _ADMIN,
         "JoinRaftCluster": _REPLICA,
         "LeaveRaftCluster": _REPLICA,
-        "ListShards": _READ,
+        # A new leader asks the one before it for a sign of life.
+        "ListShards": Rule(_READ.roles | {"coordinator"}),
         "ListDomainAssignments": _READ,
         "ListClusterAssignments": _READ,
         "ListQuotas": _READ,

@@ -52,10 +52,10 @@ async def install(client: KubeClient, deadline_seconds: float = _DEADLINE_SECOND
     try:
         async with asyncio.timeout(deadline_seconds):
             for manifest in _documents():
-                await _apply(client, manifest)
+                await apply(client, manifest)
             waiting_for = "BigFleet's resource kinds to be served"
             for path in sorted(CRDS.glob("*.yaml")):
-                await _until(lambda kind=path.stem: _served(client, kind))  # type: ignore[misc]
+                await until(lambda kind=path.stem: served(client, kind))  # type: ignore[misc]
             waiting_for = "the admission policy of joining machines to be in force"
             await _until_policy_in_force(client)
     except TimeoutError:
@@ -70,7 +70,8 @@ def _documents() -> Iterator[dict[str, Any]]:
         yield from yaml.safe_load_all(path.read_text())
 
 
-async def _apply(client: KubeClient, manifest: dict[str, Any]) -> None:
+async def apply(client: KubeClient, manifest: dict[str, Any]) -> None:
+    """Apply one object server-side, and again until the API server is able to answer."""
     metadata = manifest["metadata"]
     collection = _COLLECTIONS[manifest["kind"]].format(namespace=metadata.get("namespace"))
     path = f"{collection}/{metadata['name']}"
@@ -79,10 +80,11 @@ async def _apply(client: KubeClient, manifest: dict[str, Any]) -> None:
         await client.patch(path, manifest, APPLY_PATCH, _APPLY)
         return True
 
-    await _until(attempt)
+    await until(attempt)
 
 
-async def _until(attempt: Callable[[], Awaitable[bool]]) -> None:
+async def until(attempt: Callable[[], Awaitable[bool]]) -> None:
+    """Repeat `attempt` until it succeeds; passing failures are no matter, refusals are raised."""
     while True:
         try:
             if await attempt():
@@ -93,7 +95,8 @@ async def _until(attempt: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _served(client: KubeClient, plural: str) -> bool:
+async def served(client: KubeClient, plural: str) -> bool:
+    """Whether the kind is served by now."""
     try:
         await client.get(f"{GROUP_VERSION}/{plural}", {"limit": "1"})
     except ApiError as error:
@@ -120,8 +123,8 @@ async def _until_policy_in_force(client: KubeClient) -> None:
     try:
         access = BearerAccess(client.server, client.ca_pem, await request_token(client, name))
         async with KubeClient.with_token(access) as machine:
-            await _until(lambda: _allowed(machine, name))
-            await _until(lambda: _denied(machine, f"not-{name}"))
+            await until(lambda: _allowed(machine, name))
+            await until(lambda: _denied(machine, f"not-{name}"))
     finally:
         await client.delete(f"{accounts}/{name}")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 from cryptography import x509
@@ -23,6 +24,7 @@ from bigfleet.api.identity import AUTHORITY, CERTIFICATE, KEY, Identity, Name
 from bigfleet.model.errors import InvalidInput
 
 AUTHORITY_VALID = timedelta(days=3650)
+_LOOPBACK = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 _SERVERS = ("shard", "coordinator", "provider")
 _AUTHORITY_DIRECTORY, _AUTHORITY_KEY = "authority", "ca.key"
 
@@ -89,6 +91,9 @@ def _issue(
     alternatives: list[x509.GeneralName] = [x509.UniformResourceIdentifier(str(name))]
     if name.role in _SERVERS:
         alternatives.append(x509.DNSName(f"{name.role}.bigfleet.internal"))
+    if name.role == "coordinator":
+        # etcd members check each other's host; a test fleet's are on one machine.
+        alternatives += [x509.DNSName("localhost"), *(x509.IPAddress(each) for each in _LOOPBACK)]
     leaf, key = authority.issue(f"bigfleet {name.role}", alternatives, validity)
     identity = Identity(directory_of(out, name))
     _write(identity.directory / AUTHORITY, trusted)

@@ -36,7 +36,7 @@ class RenewedChannel(grpc.aio.Channel):
         """Close what is open, old connections at once."""
         for task, old in list(self._retiring.items()):
             task.cancel()
-            await old.close()
+            await old.close(None)
         await self._channel.close(grace)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:

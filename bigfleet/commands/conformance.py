@@ -164,7 +164,7 @@ async def _connected(
     async with transport.channel(target, identity, "provider") as channel:
         subject = Subject(CapacityProviderStub(channel), cluster, bounds)
         try:
-            await subject.list(max_results=1)
+            await subject.listed(max_results=1)
         except grpc.aio.AioRpcError as error:
             said = await explained(error, target, identity, "provider")
             raise Unavailable(f"the provider at {target} cannot be checked: {said}") from None

@@ -10,7 +10,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiohttp import web
@@ -115,10 +115,15 @@ class ServedCluster:
             return web.json_response({**_LIST, "metadata": metadata, "items": items})
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        seen = int(request.query.get("resourceVersion") or 0)
+        with suppress(ConnectionResetError):  # who watches may die, and is made to
+            await self._watch(response, int(request.query.get("resourceVersion") or 0))
+        return response
+
+    async def _watch(self, response: web.StreamResponse, seen: int) -> None:
         while True:
             async with self._changed:
-                await self._changed.wait_for(lambda seen=seen: len(self._events) > seen)
+                while len(self._events) == seen:
+                    await self._changed.wait()
                 news = self._events[seen:]
             for event in news:
                 await response.write(json.dumps(event).encode() + b"\n")

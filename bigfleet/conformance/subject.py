@@ -56,14 +56,14 @@ class Subject:
         """The machine now."""
         return await self.stub.Get(wire.MachineRef(id=machine), timeout=CALL_SECONDS)
 
-    async def list(self, **selection: object) -> wire.MachineList:
+    async def listed(self, **selection: object) -> wire.MachineList:
         """What a List with these fields answers."""
         request = wire.ListFilter(**selection)  # type: ignore[arg-type]
         return await self.stub.List(request, timeout=CALL_SECONDS)
 
     async def speculative(self) -> list[str]:
         """The ids of the machines that checks may use, sorted."""
-        listed = await self.list(states=[wire.SPECULATIVE])
+        listed = await self.listed(states=[wire.SPECULATIVE])
         return sorted(m.id for m in listed.machines if m.capacity_type in ELASTIC)
 
     async def require_machines(self) -> int:
@@ -110,8 +110,8 @@ class Subject:
     async def drained(self, caller: Caller, machine: str) -> wire.Machine:
         """The CONFIGURED machine taken to IDLE, its Node deleted first as an operator does."""
         await self.cluster.remove(machine)
-        await caller.drain(machine, grace_seconds=1)
-        return await self.reaches(machine, wire.IDLE, within=1 + self.bounds.drain)
+        await caller.drain(machine, grace_seconds=0)
+        return await self.reaches(machine, wire.IDLE, within=self.bounds.drain)
 
     @asynccontextmanager
     async def unused(self, number: int = 0) -> AsyncIterator[str]:

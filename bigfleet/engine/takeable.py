@@ -110,9 +110,9 @@ class Takeable:
             drains, desk.supply.kept_for[rows] == wish.index, fleet.cluster[rows] == wish.cluster
         )
         untouched = desk.supply.claimed_by[rows] == self._holder[at]
-        in_time = (self._tier[at] != COMING) | self._drains_in_time(wish, at)
-        open_: Rows = at[wish.usable[fleet.flavour[rows]] & ~own & untouched & in_time]
-        return open_
+        open_: Rows = at[wish.usable[fleet.flavour[rows]] & ~own & untouched]
+        coming = self._tier[open_] == COMING
+        return open_[~coming | self._drains_in_time(wish, open_)] if coming.any() else open_
 
     def _drains_in_time(self, wish: Wish, at: Rows) -> Flags:
         """Whether machines that drain for lower needs do so as fast as this one may demand.

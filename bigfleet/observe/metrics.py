@@ -99,6 +99,28 @@ shard_redirects = _counter(
 provider_fenced = _counter(
     "bigfleet_provider_fenced_total", "Orders refused because their shard has been replaced"
 )
+
+coordinator_raft_term = _gauge("bigfleet_coordinator_raft_term", "The term of the etcd cluster")
+coordinator_leads = _gauge("bigfleet_coordinator_leads", "1 while this replica leads")
+coordinator_elections = _counter(
+    "bigfleet_coordinator_elections_total",
+    "Times that this replica took over, by what its predecessor was doing then; `well` is a fault",
+    "predecessor",
+)
+coordinator_etcd_restarts = _counter(
+    "bigfleet_coordinator_etcd_restarts_total", "Times that the etcd member had to be started again"
+)
+coordinator_commits = _counter("bigfleet_coordinator_commits_total", "Transactions", "outcome")
+coordinator_commit_seconds = _histogram(
+    "bigfleet_coordinator_commit_duration_seconds", "Transactions, etcd's answer included"
+)
+coordinator_instructions = _counter(
+    "bigfleet_coordinator_instructions_total", "Orders put into answers to shards"
+)
+coordinator_incidents = _counter(
+    "bigfleet_coordinator_incidents_total", "What should not be, seen in shards' reports", "kind"
+)
+
 provider_transitions = _counter(
     "bigfleet_provider_transitions_total", "Machine transitions completed", "event"
 )
@@ -138,6 +160,18 @@ pod_controller_not_carried = _counter(
     "field",
 )
 
+federation_pass_seconds = _histogram(
+    "bigfleet_federation_pass_duration_seconds", "One look at one federated HPA"
+)
+federation_moves = _counter(
+    "bigfleet_federation_moves_total", "Shares of federated HPAs changed in members", "reason"
+)
+federation_failures = _counter(
+    "bigfleet_federation_failures_total", "Writes into members that failed", "member"
+)
+federation_reachable = _gauge(
+    "bigfleet_federation_member_reachable", "1 while the member answers", "member"
+)
 identity_expires = _gauge(
     "bigfleet_identity_expires_timestamp_seconds", "When the certificate in use expires", "name"
 )

@@ -45,11 +45,11 @@ class Shop:
     async def boot(self, machine: wire.Machine, blob: bytes) -> None:
         """Return once the machine's Node is Ready. Here we play the machine ourselves."""
         facts = json.loads(blob)
-        nodes, ready = f"{facts['apiServer']}/api/v1/nodes", ("Ready", "True")
+        nodes, ready, seen = f"{facts['apiServer']}/api/v1/nodes", ("Ready", "True"), []
         headers = {"Authorization": f"Bearer {facts['token']}"}
+        node = {"kind": "Node", "metadata": {"name": machine.id}}
         async with asyncio.timeout(300), aiohttp.ClientSession(headers=headers) as http:
-            await http.post(nodes, json={"kind": "Node", "metadata": {"name": machine.id}})
-            seen = []
+            (await http.post(nodes, json=node)).close()
             while ready not in seen:
                 await asyncio.sleep(0.1)
                 async with http.get(f"{nodes}/{machine.id}") as answer:

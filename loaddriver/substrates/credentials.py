@@ -48,6 +48,7 @@ IDENTITIES = (
             "kwok",
             "bigfleet-operator",
             "bigfleet-pod-controller",
+            "bigfleet-federation",
             "load-driver",
             "recorder",
             "fake-host",

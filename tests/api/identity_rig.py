@@ -66,7 +66,7 @@ class Shard(ShardServicer):
 async def serving(own: Identity | None) -> AsyncIterator[str]:
     """The address of a server with both services."""
     server = transport.server(own)
-    add_CapacityProviderServicer_to_server(Provider(), server)
+    add_CapacityProviderServicer_to_server(Provider(), server)  # type: ignore[abstract]
     add_ShardServicer_to_server(Shard(), server)
     port = transport.listen(server, "127.0.0.1:0", own)
     await server.start()

@@ -23,6 +23,18 @@ from bigfleet.api import handshakes
 from bigfleet.api.identity import Identity
 
 EXPIRED = timedelta(minutes=-1)
+MACHINE = {
+    "id": "m-0",
+    "state": "SPECULATIVE",
+    "instance_type": "large",
+    "zone": "a",
+    "rack": "r",
+    "capacity_type": "ON_DEMAND",
+    "price_per_hour": 0.1,
+    "interruption_probability": 0.0,
+    "resources": {"cpu": "1", "memory": "1Gi", "pods": "10"},
+    "labels": {},
+}
 
 
 @dataclass
@@ -59,7 +71,7 @@ def free_port() -> int:
 @asynccontextmanager
 async def provider(folder: Path) -> AsyncIterator[Running]:
     own = identity(folder, "provider", "kwok").directory
-    (folder / "inventory.jsonl").write_text("")
+    (folder / "inventory.jsonl").write_text(json.dumps(MACHINE))
     listen, observe = (f"127.0.0.1:{free_port()}" for _ in range(2))
     running = Running(listen, f"http://{observe}", folder / "log")
     command = [sys.executable, "-m", "bigfleet", "provider", "--identity", str(own)]
@@ -75,7 +87,8 @@ async def provider(folder: Path) -> AsyncIterator[Running]:
                 await asyncio.sleep(0.05)
         yield running
     finally:
-        process.terminate()
+        if process.returncode is None:
+            process.terminate()
         await process.wait()
 
 

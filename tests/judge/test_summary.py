@@ -154,7 +154,8 @@ def test_pods_of_one_object_are_one_draw_everywhere() -> None:
 
     few, many = run(2), run(400)
     for made, number in ((few, AtLeast), (many, float)):
-        for part in (made, made.ramp, *made.placement.values(), *made.archetypes.values()):
+        parts: list[Any] = [*made.placement.values(), *made.archetypes.values()]
+        for part in (made, made.ramp, *parts):
             assert isinstance(part.bind_latency_seconds.p50, number)
             assert isinstance(part.bind_latency_seconds.p99, number)
         assert isinstance(made.hops_seconds["scheduled"].p99, number)

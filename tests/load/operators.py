@@ -90,7 +90,7 @@ class Operator:
         """Until cancelled; a session that ends is counted and not opened again."""
         cluster = f"cluster-{self._number:04d}"
         async with transport.channel(address) as channel:
-            call = ShardStub(channel).Session(None)  # type: ignore[arg-type]  # written to below
+            call = ShardStub(channel).Session(None)  # written to below
             try:
                 async with asyncio.TaskGroup() as both:
                     both.create_task(self._hear(call))

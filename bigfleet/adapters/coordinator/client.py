@@ -48,7 +48,7 @@ class Replicas:
         return self._target
 
     async def ask(
-        self, call: Callable[[CoordinatorStub], Awaitable[_Answer]], patience_seconds: float = 0.0
+        self, call: Callable[[Any], Awaitable[_Answer]], patience_seconds: float = 0.0
     ) -> _Answer:
         """The leader's answer. Each replica is asked once at most, the last leader first, and then
         whom that one names; all again until the patience is at its end.
@@ -65,7 +65,7 @@ class Replicas:
                     raise Unavailable(await self._explained(nobody.asked)) from None
             await asyncio.sleep(_ROUND_SECONDS)
 
-    async def _round(self, call: Callable[[CoordinatorStub], Awaitable[_Answer]]) -> _Answer:
+    async def _round(self, call: Callable[[Any], Awaitable[_Answer]]) -> _Answer:
         asked: Asked = {}
         while self._target not in asked:
             try:
@@ -98,7 +98,7 @@ class Replicas:
         others = [each for each in self._addresses if each not in asked]
         return (others or self._addresses)[0]
 
-    def _stub(self, address: str) -> CoordinatorStub:
+    def _stub(self, address: str) -> Any:
         if address not in self._channels:
             self._channels[address] = transport.channel(address, self._identity, _ROLE)
         return CoordinatorStub(self._channels[address])
@@ -151,7 +151,7 @@ class LeaderClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _invoke(self, stub: CoordinatorStub, method: str, request: Any) -> Any:
+    async def _invoke(self, stub: Any, method: str, request: Any) -> Any:
         call = getattr(stub, method)(request, timeout=self._call_seconds)
         streamed = isinstance(call, grpc.aio.UnaryStreamCall)
         answer = [message async for message in call] if streamed else await call

@@ -98,6 +98,13 @@ class KubeClient:
         return cls(configuration)
 
     @classmethod
+    async def from_kubeconfig_content(cls, content: Mapping[str, Any]) -> KubeClient:
+        """The current context of a kubeconfig that was read already."""
+        configuration = Configuration()
+        await config.load_kube_config_from_dict(content, client_configuration=configuration)
+        return cls(configuration)
+
+    @classmethod
     def in_cluster(cls) -> KubeClient:
         """The ServiceAccount of the pod that this process runs in."""
         configuration = Configuration()

@@ -918,10 +918,13 @@ class ShardRegistryEntry(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     REGISTERED_AT_UNIX_NS_FIELD_NUMBER: _builtins.int
     LAST_HEARTBEAT_UNIX_NS_FIELD_NUMBER: _builtins.int
+    LEAVING_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     address: _builtins.str
     registered_at_unix_ns: _builtins.int
     last_heartbeat_unix_ns: _builtins.int
+    leaving: _builtins.bool
+    """It is being removed, and still has to release what it owns."""
     def __init__(
         self,
         *,
@@ -929,10 +932,11 @@ class ShardRegistryEntry(_message.Message):
         address: _builtins.str = ...,
         registered_at_unix_ns: _builtins.int = ...,
         last_heartbeat_unix_ns: _builtins.int = ...,
+        leaving: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "last_heartbeat_unix_ns", b"last_heartbeat_unix_ns", "registered_at_unix_ns", b"registered_at_unix_ns", "shard_id", b"shard_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "last_heartbeat_unix_ns", b"last_heartbeat_unix_ns", "leaving", b"leaving", "registered_at_unix_ns", b"registered_at_unix_ns", "shard_id", b"shard_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -945,19 +949,27 @@ class DomainAssignment(_message.Message):
     TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
     TOPOLOGY_VALUE_FIELD_NUMBER: _builtins.int
     SHARD_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    MOVES_TO_FIELD_NUMBER: _builtins.int
     topology_key: _builtins.str
     topology_value: _builtins.str
     shard_id: _builtins.str
+    state: _builtins.str
+    """owned: the shard acts on it; assigning, releasing: it may, until it has answered."""
+    moves_to: _builtins.str
+    """While it is being released: the shard that gets it next."""
     def __init__(
         self,
         *,
         topology_key: _builtins.str = ...,
         topology_value: _builtins.str = ...,
         shard_id: _builtins.str = ...,
+        state: _builtins.str = ...,
+        moves_to: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["shard_id", b"shard_id", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moves_to", b"moves_to", "shard_id", b"shard_id", "state", b"state", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -69,7 +69,7 @@ async def _crash(subject: Subject) -> None:
 
 async def _answers(subject: Subject) -> bool:
     try:
-        await subject.list(max_results=1)
+        await subject.listed(max_results=1)
     except grpc.aio.AioRpcError as error:
         return error.code() is not grpc.StatusCode.UNAVAILABLE
     return True

@@ -116,6 +116,6 @@ async def reads(subject: Subject) -> str:
         await shard.create(machine, sequence=5)
         for _ in range(10):
             await subject.get(machine)
-            await subject.list()
+            await subject.listed()
         await shard.create(machine, sequence=6)
     return "20 reads between sequence 5 and 6"

@@ -97,5 +97,5 @@ async def machines_apart(subject: Subject) -> str:
 
 async def _read(subject: Subject) -> None:
     while True:
-        await subject.list()
+        await subject.listed()
         await asyncio.sleep(0.005)

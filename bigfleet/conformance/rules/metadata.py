@@ -25,7 +25,7 @@ async def echoed(subject: Subject) -> str:
     async with subject.idle(shard) as machine:
         await subject.configure(shard, machine, _METADATA)
         got = await subject.reaches(machine, wire.CONFIGURED)
-        listed = {m.id: m for m in (await subject.list()).machines}
+        listed = {m.id: m for m in (await subject.listed()).machines}
         for call, echo in (("Get", got), ("List", listed[machine])):
             same = dict(echo.shard_metadata) == _METADATA
             wrong = sorted(k for k in _METADATA if echo.shard_metadata.get(k) != _METADATA[k])

@@ -20,7 +20,7 @@ _UNKNOWN_STATE = 99
 )
 async def well_formed(subject: Subject) -> str:
     """All of a full listing."""
-    machines = (await subject.list()).machines
+    machines = (await subject.listed()).machines
     for machine in machines:
         named = machine.id and machine.instance_type and machine.zone
         known = machine.state and machine.capacity_type and machine.resources.resources
@@ -57,12 +57,12 @@ async def unknown_ids(subject: Subject) -> str:
 async def states_select(subject: Subject) -> str:
     """One IDLE machine among others, then a state from the future."""
     async with subject.idle(subject.caller()) as machine:
-        listed = (await subject.list(states=[wire.IDLE])).machines
+        listed = (await subject.listed(states=[wire.IDLE])).machines
         expect(machine in {m.id for m in listed}, f"List(IDLE) lacks {machine}, which is IDLE")
         strangers = {m.id: state_name(m.state) for m in listed if m.state != wire.IDLE}
         expect(not strangers, f"List(IDLE) holds {strangers}")
     try:
-        unknown = len((await subject.list(states=[_UNKNOWN_STATE])).machines)
+        unknown = len((await subject.listed(states=[_UNKNOWN_STATE])).machines)
     except grpc.aio.AioRpcError as error:
         invalid = error.code() is grpc.StatusCode.INVALID_ARGUMENT
         expect(invalid, f"List of an unknown state: {error.code().name}")
@@ -77,10 +77,10 @@ async def states_select(subject: Subject) -> str:
 )
 async def answers_are_bounded(subject: Subject) -> str:
     """One machine, then all others."""
-    everything = {m.id for m in (await subject.list()).machines}
-    first = await subject.list(max_results=1)
+    everything = {m.id for m in (await subject.listed()).machines}
+    first = await subject.listed(max_results=1)
     expect(len(first.machines) == 1, f"{len(first.machines)} machines for max_results 1")
-    rest = await subject.list(since_revision=first.revision)
+    rest = await subject.listed(since_revision=first.revision)
     missing = everything - {m.id for m in (*first.machines, *rest.machines)}
     expect(not missing, f"listing on from the first machine leaves out {sorted(missing)[:5]}")
     return f"1 + {len(rest.machines)} of {len(everything)} machines"
@@ -94,14 +94,14 @@ async def answers_are_bounded(subject: Subject) -> str:
 async def changes_since_a_revision(subject: Subject) -> str:
     """A machine that is bought after the revision, and revisions of nobody's."""
     async with subject.unused() as machine:
-        before = await subject.list()
+        before = await subject.listed()
         await subject.caller().create(machine)
         await subject.reaches(machine, wire.IDLE)
-        changed = await subject.list(since_revision=before.revision)
+        changed = await subject.listed(since_revision=before.revision)
         seen = {m.id: m.state for m in changed.machines}
         expect(seen.get(machine) == wire.IDLE, f"{machine} became IDLE and is not in the answer")
-    whole = {m.id for m in (await subject.list()).machines}
+    whole = {m.id for m in (await subject.listed()).machines}
     for strange in (b"nonsense", b"\xff:1", before.revision + b"0000"):
-        answer = {m.id for m in (await subject.list(since_revision=strange)).machines}
+        answer = {m.id for m in (await subject.listed(since_revision=strange)).machines}
         expect(answer == whole, f"since {strange!r}: {len(answer)} of {len(whole)} machines")
     return f"{len(seen)} of {len(whole)} machines after one change"

@@ -29,8 +29,8 @@ from bigfleet.controllers.operator.pods import PodOnNode
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
-_AT_ONCE = 16
-_OF_ONE_OWNER = 4
+_AT_ONCE = 64
+_OF_ONE_OWNER = 16
 _REFUSED = "refused"
 
 

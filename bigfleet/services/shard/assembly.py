@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 from bigfleet.engine.decide import decide
@@ -76,9 +76,8 @@ def assemble(
     sessions = _sessions(epoch, rollups, needs, hints, inventory)
     reconciler = Reconciler(provider, inventory, orders, sessions, journal, clock)
     fences = Fences(settings.shard_id, epoch)
-    execution = Execution(
-        provider, sessions, inventory, orders, reconciler, evictions, fences, journal
-    )
+    acting = (provider, sessions, inventory, orders, reconciler, evictions, fences, journal)
+    execution = Execution(*acting)
     actuation = _actuation(settings, execution, reconciler, clock, woken)
     cycle = Cycle(
         decide=decide,
@@ -97,13 +96,17 @@ def assemble(
         slices=lambda: estate.held.slices if estate else {},
     )
     machines = MachineInspection(inventory, orders, evictions, journal)
-    coordination = None
-    if ties and estate:
-        reporter = Reporter(settings, epoch, clock, estate, inventory, cycle)
-        coordination = coordinate(ties, reporter, actuation, sessions, orders)
-        link = coordination.link
-        sessions.term = lambda: link.term
-    return Shard(epoch, sessions, inventory, needs, cycle, actuation, machines, coordination)
+    shard = Shard(epoch, sessions, inventory, needs, cycle, actuation, machines)
+    if ties is None or estate is None:
+        return shard
+    reporter = Reporter(settings, epoch, clock, estate, inventory, cycle)
+    return _tied(shard, coordinate(ties, reporter, actuation, sessions, orders))
+
+
+def _tied(shard: Shard, coordination: Coordination) -> Shard:
+    link = coordination.link
+    shard.sessions.term = lambda: link.term
+    return replace(shard, coordination=coordination)
 
 
 def _sessions(

@@ -1,0 +1,1 @@
+"""The few calls of etcd's gRPC interface that the coordinator makes."""

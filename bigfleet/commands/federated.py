@@ -1,0 +1,148 @@
+"""What `bigfleet fedhpa` does once its flags are read."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.install_federation import install_federation
+from bigfleet.api.kube.client import (
+    APPLY_PATCH,
+    NO_ANSWER,
+    NOT_FOUND,
+    ApiError,
+    KubeClient,
+)
+from bigfleet.controllers.running import connect
+from bigfleet.federation.members.registry import SECRETS, member_secret
+from bigfleet.federation.objects import AUTOSCALERS, Autoscaler, ClusterStatus
+from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
+
+_APPLY = {"fieldManager": "bigfleet-join", "force": "true"}
+_COLUMNS = ("CLUSTER", "STATE", "MIN", "MAX", "CURRENT", "DESIRED", "PLACED", "LAST MOVE")
+
+
+class _Autoscalers(msgspec.Struct):
+    items: list[Autoscaler]
+
+
+async def status(kubeconfig: Path | None, name: str, as_json: bool) -> str:
+    """The federated HPAs called NAMESPACE[/NAME], all for "", as text or as their JSON.
+
+    UnknownObject when there is none, Unavailable when the API server does not answer.
+    """
+    namespace, _, short = name.partition("/")
+    where = f"/namespaces/{namespace}" if namespace else ""
+    query = {"fieldSelector": f"metadata.name={short}"} if short else {}
+    async with await connect(kubeconfig) as client:
+        content = await _ask(client, f"{GROUP_VERSION}{where}/{AUTOSCALERS}", query)
+    found = msgspec.json.decode(content, type=_Autoscalers).items
+    if not found:
+        raise UnknownObject(f"{client.server} has no federated HPA {name}".rstrip())
+    if as_json:
+        return json.dumps(json.loads(content)["items"], indent=2)
+    return "\n\n".join("\n".join(lines(each)) for each in found)
+
+
+async def _ask(client: KubeClient, path: str, query: dict[str, str]) -> bytes:
+    try:
+        return await client.get(path, query)
+    except ApiError as error:
+        if error.status == NOT_FOUND:
+            cure = "run `bigfleet fedhpa install` with its administrator's kubeconfig"
+            raise UnknownObject(f"{client.server} knows no federated HPAs; {cure}") from None
+        raise BigFleetError(f"{client.server}: {error}") from None
+    except NO_ANSWER as error:
+        raise Unavailable(f"{client.server}: {str(error) or repr(error)}") from None
+
+
+def lines(autoscaler: Autoscaler) -> Iterator[str]:
+    """What a person wants to know of one federated HPA."""
+    metadata, spec, found = autoscaler.metadata, autoscaler.spec, autoscaler.status
+    ref = spec.scale_target_ref
+    yield (
+        f"{metadata.namespace}/{metadata.name} scales {ref.kind} {ref.name} "
+        f"between {spec.min_replicas} and {spec.max_replicas}: "
+        f"{found.current_replicas or 0} run, {found.desired_replicas or 0} are desired"
+    )
+    rows = [_COLUMNS, *(_row(each) for each in found.clusters)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"  {'  '.join(cells)}".rstrip()
+    for condition in found.conditions:
+        if condition.status != "True":
+            yield f"  {condition.type} is {condition.status}: {condition.message}"
+
+
+def _row(line: ClusterStatus) -> tuple[str, ...]:
+    move = line.last_move or {}
+    told = f"{move['change']}: {move['reason']} ({move['time']})" if move else "-"
+    numbers = (
+        line.min_replicas,
+        line.max_replicas,
+        line.current_replicas,
+        line.desired_replicas,
+        line.placed_replicas,
+    )
+    shown = ("-" if number is None else str(number) for number in numbers)
+    return (line.name, line.state, *shown, told)
+
+
+async def make_host(kubeconfig: Path | None) -> str:
+    """Put the federated kinds and the federation's rights into an API server."""
+    async with await connect(kubeconfig) as client:
+        await install_federation(client)
+        return f"{client.server} can hold federated objects; now join members"
+
+
+async def join(kubeconfig: Path | None, name: str, member: Path, labels: Sequence[str]) -> str:
+    """Keep the member's kubeconfig as a Secret. InvalidInput when it is not fit for that."""
+    secret = member_secret(name, complete(member), dict(_label(each) for each in labels))
+    async with await connect(kubeconfig) as client:
+        try:
+            await client.patch(f"{SECRETS}/{name}", secret, APPLY_PATCH, _APPLY)
+        except ApiError as error:
+            raise BigFleetError(f"{client.server}: {error}") from None
+        return f"{name} is a member of the federation at {client.server}"
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise InvalidInput("--label", text, "is not KEY=VALUE")
+    return key, value
+
+
+def complete(path: Path) -> str:
+    """The kubeconfig with all files that it names put into it.
+
+    Certificates, keys and tokens become part of the text; a command that fetches a token cannot.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+        parts = [each["cluster"] for each in content["clusters"]]
+        parts += [each["user"] for each in content["users"]]
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise InvalidInput("--member", str(path), f"is no kubeconfig: {error}") from None
+    for part in parts:
+        _take_in(part, path.parent)
+    return yaml.safe_dump(content)
+
+
+def _take_in(part: dict[str, Any], folder: Path) -> None:
+    if "exec" in part:
+        cure = "has a user with a command; give it a token or a certificate"
+        raise InvalidInput("--member", str(folder), cure)
+    for key in ("certificate-authority", "client-certificate", "client-key"):
+        if file := part.pop(key, None):
+            part[f"{key}-data"] = base64.b64encode((folder / file).read_bytes()).decode()
+    if file := part.pop("tokenFile", None):
+        part["token"] = (folder / file).read_text().strip()

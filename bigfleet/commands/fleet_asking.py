@@ -1,0 +1,153 @@
+"""Questions to the coordinator's leader, its answers, and the changes that people order."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+from bigfleet.adapters.coordinator.client import LeaderClient
+from bigfleet.api.identity import Identity
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.commands import fleet_views as views
+from bigfleet.model.errors import InvalidInput
+
+_LISTS: Mapping[str, tuple[str, Message]] = {
+    "shards": ("ListShards", wire.ListShardsRequest()),
+    "reports": ("ListShardReports", wire.ListShardReportsRequest()),
+    "domains": ("ListDomainAssignments", wire.ListDomainAssignmentsRequest()),
+    "clusters": ("ListClusterAssignments", wire.ListClusterAssignmentsRequest()),
+    "quotas": ("ListQuotas", wire.ListQuotasRequest()),
+    "providers": ("ListProviders", wire.ListProvidersRequest()),
+}
+_NEEDED: Mapping[str, Sequence[str]] = {
+    "status": ("shards", "reports", "domains", "clusters"),
+    "shards": ("shards", "reports", "domains", "clusters"),
+    "domains": ("domains",),
+    "clusters": ("clusters",),
+    "quotas": ("quotas",),
+    "shortfalls": ("reports",),
+    "providers": ("providers",),
+}
+
+
+async def view(replicas: Sequence[str], identity: Identity | None, action: str, output: str) -> str:
+    """What `bigfleet fleet ACTION` prints. Unavailable when no replica leads."""
+    async with LeaderClient(replicas, identity) as client:
+        found = {}
+        for name in _NEEDED[action]:
+            method, request = _LISTS[name]
+            found[name] = _rows(await client.call(method, request))
+        if output == "json":
+            return _json(client, found)
+        return "\n".join(_text(action, client, found))
+
+
+def _rows(answer: Message) -> list[Any]:
+    """Every list has one field, its rows; an empty list has none set."""
+    return [row for _, rows in answer.ListFields() for row in rows]
+
+
+def _json(client: LeaderClient, found: Mapping[str, Sequence[Message]]) -> str:
+    def plain(message: Message) -> dict[str, Any]:
+        return MessageToDict(message, preserving_proto_field_name=True)
+
+    data = {name: [plain(row) for row in rows] for name, rows in found.items()}
+    return json.dumps({"leader": client.leader, "term": client.term, **data}, indent=2)
+
+
+def _text(action: str, client: LeaderClient, found: Mapping[str, Sequence[Any]]) -> list[str]:
+    now = time.time()
+    match action:
+        case "status":
+            return views.status(client.leader, client.term, views.Lists(**found), now)
+        case "shards":
+            return views.shard_lines(views.Lists(**found), now)
+        case "shortfalls":
+            return views.shortfalls(found["reports"])
+        case _:
+            show: Callable[[Sequence[Any]], list[str]] = getattr(views, action)
+            return show(found[action])
+
+
+async def change(
+    replicas: Sequence[str], identity: Identity | None, action: str, flags: argparse.Namespace
+) -> str:
+    """Order it and say what was accepted. BigFleetError in the coordinator's words if refused."""
+    method, request, said = _ORDERS[action](flags)
+    async with LeaderClient(replicas, identity) as client:
+        await client.call(method, request)
+    return said
+
+
+def _assign(flags: argparse.Namespace) -> tuple[str, Message, str]:
+    key, value = _domain(flags.domain)
+    request = wire.AssignDomainRequest(topology_key=key, topology_value=value, shard_id=flags.shard)
+    said = f"accepted: {flags.domain} goes to {flags.shard} once its present shard has released it"
+    return "AssignDomain", request, said
+
+
+def _unassign(flags: argparse.Namespace) -> tuple[str, Message, str]:
+    key, value = _domain(flags.domain)
+    request = wire.UnassignDomainRequest(topology_key=key, topology_value=value)
+    said = f"accepted: {flags.domain} is being released; the shard with the least gets it next"
+    return "UnassignDomain", request, said
+
+
+def _remove(flags: argparse.Namespace) -> tuple[str, Message, str]:
+    said = f"accepted: {flags.shard} goes; `fleet shards` lists it until it has released all"
+    return "RemoveShard", wire.RemoveShardRequest(shard_id=flags.shard), said
+
+
+def _quota(flags: argparse.Namespace) -> tuple[str, Message, str]:
+    shares = {}
+    for part in flags.shares:
+        shard, equals, machines = part.rpartition("=")
+        if not (shard and equals and machines.isdecimal()):
+            raise InvalidInput("set-quota", part, "is not SHARD=MACHINES, a whole number >= 0")
+        shares[shard] = int(machines)
+    quota = wire.QuotaAllocation(provider=flags.provider, region=flags.region, per_shard=shares)
+    said = f"accepted: at most {sum(shares.values()):,} machines of {flags.provider} there"
+    return "SetQuota", wire.SetQuotaRequest(quota=quota), said
+
+
+def _leave(flags: argparse.Namespace) -> tuple[str, Message, str]:
+    request = wire.LeaveRaftClusterRequest(node_id=flags.replica)
+    return "LeaveRaftCluster", request, f"replica {flags.replica} is out; stop its process"
+
+
+_ORDERS: Mapping[str, Callable[[argparse.Namespace], tuple[str, Message, str]]] = {
+    "assign-domain": _assign,
+    "unassign-domain": _unassign,
+    "remove-shard": _remove,
+    "set-quota": _quota,
+    "leave": _leave,
+}
+
+
+def _domain(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidInput("domain", text, "is not KEY=VALUE, as in topology.bigfleet/rack=r1")
+    return key, value
+
+
+async def save(replicas: Sequence[str], identity: Identity | None, file: Path) -> str:
+    """Write a snapshot; the file appears only when it is whole."""
+    async with LeaderClient(replicas, identity, call_seconds=60.0) as client:
+        messages = await client.call("SnapshotSave", wire.SnapshotSaveRequest())
+    draft = file.with_name(f".{file.name}.new")
+    with draft.open("wb") as out:
+        out.write(messages[0].meta_json + b"\n")
+        out.writelines(message.data for message in messages[1:])
+        out.flush()
+        os.fsync(out.fileno())
+    draft.rename(file)
+    return f"saved {json.loads(messages[0].meta_json)['rows']:,} rows to {file}"

@@ -1,0 +1,168 @@
+"""What the coordinator knows, as lines for people. Pure: messages and the time in, lines out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.commands.tables import ago, count, table
+
+_NANOS = 1_000_000_000
+# Several missed reports, at the two seconds between them.
+_SILENT_SECONDS = 10.0
+_UNNAMED = "(none)"
+
+
+def state_of(shard: wire.ShardRegistryEntry, now_seconds: float) -> str:
+    """In a word or two."""
+    if shard.leaving:
+        return "leaving"
+    if not shard.last_heartbeat_unix_ns:
+        return "not heard"
+    return "silent" if _silence(shard, now_seconds) > _SILENT_SECONDS else "live"
+
+
+def _silence(shard: wire.ShardRegistryEntry, now_seconds: float) -> float:
+    return max(0.0, now_seconds - shard.last_heartbeat_unix_ns / _NANOS)
+
+
+@dataclass(frozen=True)
+class Lists:
+    """What the coordinator lists, by its kind."""
+
+    shards: Sequence[wire.ShardRegistryEntry]
+    reports: Sequence[wire.ShardReportSnapshot]
+    domains: Sequence[wire.DomainAssignment]
+    clusters: Sequence[wire.ClusterAssignment]
+
+
+def shard_lines(lists: Lists, now_seconds: float) -> list[str]:
+    """One line for each shard."""
+    said = {report.shard_id: report for report in lists.reports}
+    owned = Counter(domain.shard_id for domain in lists.domains)
+    served = Counter(cluster.shard_id for cluster in lists.clusters)
+    rows = []
+    for entry in lists.shards:
+        report = said.get(entry.shard_id, wire.ShardReportSnapshot())
+        heard = entry.last_heartbeat_unix_ns
+        rows.append(
+            (
+                entry.shard_id,
+                state_of(entry, now_seconds),
+                f"{ago(_silence(entry, now_seconds))} ago" if heard else "never",
+                report.summary.total_machines,
+                report.summary.free_machines,
+                owned[entry.shard_id],
+                served[entry.shard_id],
+                entry.address,
+            )
+        )
+    heads = ("SHARD", "STATE", "HEARD", "MACHINES", "FREE", "DOMAINS", "CLUSTERS", "ADDRESS")
+    return table(heads, rows)
+
+
+def domains(entries: Sequence[wire.DomainAssignment]) -> list[str]:
+    """One line for each domain."""
+    rows = [
+        (
+            entry.topology_value or _UNNAMED,
+            entry.shard_id,
+            entry.state + (f", then to {entry.moves_to}" if entry.moves_to else ""),
+            entry.topology_key or _UNNAMED,
+        )
+        for entry in entries
+    ]
+    return table(("DOMAIN", "SHARD", "STATE", "KEY"), rows)
+
+
+def clusters(entries: Sequence[wire.ClusterAssignment]) -> list[str]:
+    """One line for each cluster."""
+    return table(("CLUSTER", "SHARD"), [(entry.cluster_id, entry.shard_id) for entry in entries])
+
+
+def quotas(entries: Sequence[wire.QuotaAllocation]) -> list[str]:
+    """One line for each shard's part; shards that are not named may buy nothing there."""
+    rows = [
+        (entry.provider, entry.region or _UNNAMED, shard, machines)
+        for entry in entries
+        for shard, machines in sorted(entry.per_shard.items()) or [("(no shard)", 0)]
+    ]
+    return table(("PROVIDER", "REGION", "SHARD", "MACHINES"), rows)
+
+
+def providers(entries: Sequence[wire.ProviderEntry]) -> list[str]:
+    """One line for each provider."""
+    rows = [(entry.name, entry.region or _UNNAMED, entry.address) for entry in entries]
+    return table(("PROVIDER", "REGION", "ADDRESS"), rows)
+
+
+def shortfalls(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:
+    """The oldest and most important first; why each exists stands below it."""
+    found = [(report.shard_id, each) for report in reports for each in report.shortfalls]
+    found.sort(key=lambda pair: (-pair[1].priority, -pair[1].age_cycles, pair[0]))
+    rows = [
+        (
+            each.cluster_id,
+            each.profile_fingerprint[:12],
+            shard,
+            each.priority,
+            each.needs,
+            each.age_cycles,
+            _amounts(each),
+        )
+        for shard, each in found
+    ]
+    heads = ("CLUSTER", "PROFILE", "SHARD", "PRIORITY", "NEEDS", "CYCLES", "LACKS")
+    first, *lines = table(heads, rows)
+    told = [
+        line
+        for text, (_, each) in zip(lines, found, strict=True)
+        for line in (text, *([f"    {each.reason}"] if each.reason else []))
+    ]
+    hidden = sum(report.shortfalls_left_out for report in reports)
+    return [first, *told, *([f"and {hidden:,} more that did not fit into reports"] * bool(hidden))]
+
+
+def _amounts(each: wire.Shortfall) -> str:
+    return ", ".join(f"{name} {much}" for name, much in sorted(each.deficit.resources.items()))
+
+
+def status(leader: str, term: int, lists: Lists, now_seconds: float) -> list[str]:
+    """The fleet on one screen; trouble comes last, one line each."""
+    states = Counter(state_of(entry, now_seconds) for entry in lists.shards)
+    machines = sum(report.summary.total_machines for report in lists.reports)
+    free = sum(report.summary.free_machines for report in lists.reports)
+    by_state = Counter(domain.state for domain in lists.domains)
+    short = [each for report in lists.reports for each in report.shortfalls]
+    hidden = sum(report.shortfalls_left_out for report in lists.reports)
+    lines = [
+        f"coordinator  {leader} leads in term {term}",
+        f"shards       {count(len(lists.shards), 'shard')}{_parts(states)}",
+        f"machines     {machines:,}, of which {free:,} free",
+        f"domains      {count(len(lists.domains), 'domain')}{_parts(by_state)}",
+        f"clusters     {count(len(lists.clusters), 'cluster')}",
+        f"shortfalls   {count(len(short) + hidden, 'profile')}{_oldest(short)}",
+    ]
+    return [*lines, *_trouble(lists.shards, now_seconds)]
+
+
+def _parts(counts: Counter[str]) -> str:
+    named = ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items()))
+    return f": {named}" if named else ""
+
+
+def _oldest(short: Sequence[wire.Shortfall]) -> str:
+    oldest = max((each.age_cycles for each in short), default=0)
+    return f", the oldest for {count(oldest, 'cycle')}" if short else ""
+
+
+def _trouble(entries: Sequence[wire.ShardRegistryEntry], now_seconds: float) -> Iterator[str]:
+    for entry in entries:
+        match state_of(entry, now_seconds):
+            case "silent":
+                silence = ago(_silence(entry, now_seconds))
+                yield f"trouble      shard {entry.shard_id} has not reported for {silence}"
+            case "not heard":
+                yield f"trouble      shard {entry.shard_id} has not reported to this leader"

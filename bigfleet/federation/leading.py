@@ -1,0 +1,136 @@
+"""At most one federation process decides: it holds a Lease, and stops before that can be taken.
+
+Clocks of different machines are not compared: who waits for the Lease counts from when it saw the
+holder's last renewal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from bigfleet.api.install_federation import FEDERATION_NAMESPACE
+from bigfleet.api.kube.client import CONFLICT, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.model.errors import BigFleetError
+
+_LOG = logging.getLogger(__name__)
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{FEDERATION_NAMESPACE}/leases"
+_NAME = "bigfleet-federation"
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str = ""
+    renew_time: str = ""
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+
+
+class Leadership:
+    """The Lease as one process sees it. `monotonic` is a clock in seconds that only goes forward.
+
+    The holder renews every third of `lasts_seconds`, and stops at two thirds without success;
+    others take over after the whole.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        identity: str,
+        monotonic: Callable[[], float],
+        lasts_seconds: float,
+    ) -> None:
+        self._client, self._identity, self._monotonic = client, identity, monotonic
+        self._lasts_seconds = lasts_seconds
+        self._seen: tuple[str, str] = ("", "")
+        self._seen_at = monotonic()
+        self._renewed_at = -lasts_seconds
+
+    async def acquire(self) -> None:
+        """Wait until this process holds the Lease."""
+        waiting_for = ""
+        while not await self._try():
+            if self._seen[0] != waiting_for:
+                waiting_for = self._seen[0]
+                _LOG.info("stands by: %s decides", waiting_for or "nobody that answers")
+            await asyncio.sleep(self._lasts_seconds / 3)
+
+    async def keep(self) -> None:
+        """Renew until that fails for too long, or another has it."""
+        while self._monotonic() - self._renewed_at < 2 * self._lasts_seconds / 3:
+            await asyncio.sleep(self._lasts_seconds / 6)
+            asked_at = self._monotonic()
+            if asked_at - self._renewed_at >= self._lasts_seconds / 3:
+                await self._try()
+                if self._seen[0] not in ("", self._identity):
+                    break
+        _LOG.warning("lost the Lease %s; decides nothing more", _NAME)
+
+    async def _try(self) -> bool:
+        """Take or renew it, if it may be; anything that goes wrong is a no."""
+        try:
+            async with asyncio.timeout(self._lasts_seconds / 6):
+                return await self._take()
+        except ApiError as error:
+            if error.status == 403:
+                raise BigFleetError(f"{error}; see `bigfleet fedhpa install`") from None
+            if error.status != CONFLICT:
+                _LOG.warning("the Lease %s: %s", _NAME, error)
+        except NO_ANSWER as error:
+            _LOG.warning("the Lease %s: %s", _NAME, str(error) or repr(error))
+        return False
+
+    async def _take(self) -> bool:
+        asked_at = self._monotonic()
+        found = await self._read()
+        if found is None:
+            await self._client.create(_LEASES, self._body(None))
+        elif not self._is_free(found):
+            return False
+        else:
+            body = self._body(found.metadata.resource_version)
+            await self._client.replace(f"{_LEASES}/{_NAME}", body)
+        self._seen, self._renewed_at = (self._identity, ""), asked_at
+        return True
+
+    async def _read(self) -> _Lease | None:
+        try:
+            return msgspec.json.decode(await self._client.get(f"{_LEASES}/{_NAME}"), type=_Lease)
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+
+    def _is_free(self, found: _Lease) -> bool:
+        seen = (found.spec.holder_identity, found.spec.renew_time)
+        if seen[0] == self._identity:
+            return True
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, self._monotonic()
+        return not seen[0] or self._monotonic() - self._seen_at >= self._lasts_seconds
+
+    def _body(self, version: str | None) -> dict[str, Any]:
+        metadata = {"name": _NAME, "namespace": FEDERATION_NAMESPACE}
+        if version is not None:
+            metadata["resourceVersion"] = version
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata,
+            "spec": {
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": max(1, int(self._lasts_seconds)),
+                "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            },
+        }

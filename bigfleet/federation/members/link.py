@@ -1,0 +1,212 @@
+"""The connection to one member: its watches, whether it answers, and writes into it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import msgspec
+from kubernetes.aio.config import ConfigException
+
+from bigfleet.api.kube.client import (
+    APPLY_PATCH,
+    NO_ANSWER,
+    NOT_FOUND,
+    ApiError,
+    KubeClient,
+)
+from bigfleet.api.kube.watch import Changed, Listed, Watch
+from bigfleet.controllers.running import until_one_ends
+from bigfleet.federation.members.objects import (
+    AUTOSCALER_LABEL,
+    HPAS,
+    MEMBER_PLURALS,
+    POD_LABEL,
+    WORKLOAD_LABEL,
+    Hpa,
+    MemberWorkload,
+    Name,
+    Pod,
+    WorkloadName,
+    hpa_path,
+)
+from bigfleet.federation.members.state import MemberState
+from bigfleet.federation.objects import FIELD_MANAGER
+from bigfleet.model.errors import InvalidInput, Unavailable
+
+_LOG = logging.getLogger(__name__)
+_APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
+_PROBE_SECONDS, _PROBE_DEADLINE_SECONDS, _FAILURES_ALLOWED = 3.0, 3.0, 1
+_WRITE_DEADLINE_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+class MemberLink:
+    """One member of the federation; `state` follows it while `run` runs."""
+
+    def __init__(self, state: MemberState, kubeconfig: Mapping[str, Any]) -> None:
+        self.state, self.kubeconfig = state, kubeconfig
+        self._client: KubeClient | None = None
+        self._doubted = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow the member until cancelled, through any outage of it."""
+        while True:
+            try:
+                async with await KubeClient.from_kubeconfig_content(self.kubeconfig) as client:
+                    why = await self._wait_for_answer(client)
+                    self._client = client
+                    why = await self._follow(client)
+            except (ConfigException, InvalidInput, TypeError, ValueError) as error:
+                why = f"its kubeconfig or its objects are unusable: {error}"
+            except (ApiError, *NO_ANSWER) as error:
+                why = f"does not answer: {str(error) or repr(error)}"
+            finally:
+                self._client = None
+            self.state.lost(why)
+            _LOG.warning("member %s: %s", self.state.name, why)
+            await asyncio.sleep(_PROBE_SECONDS)
+
+    def doubt(self) -> None:
+        """A write got no answer: connect and list again before anything else is decided."""
+        self._doubted.set()
+
+    async def _wait_for_answer(self, client: KubeClient) -> str:
+        while why := await _probe(client):
+            self.state.lost(why)
+            await asyncio.sleep(_PROBE_SECONDS)
+        return ""
+
+    async def _follow(self, client: KubeClient) -> str:
+        """Follow everything; returns why it ended."""
+        self._doubted.clear()
+        ended: list[str] = []
+        listed = [asyncio.Event() for _ in range(4)]
+        state = self.state
+
+        async def announce() -> None:
+            for each in listed:
+                await each.wait()
+            state.found()
+            await self._doubted.wait()
+            ended.append("a write got no answer")
+
+        await until_one_ends(
+            announce(),
+            self._probe_on(client, ended),
+            self._follow_hpas(client, listed[0]),
+            self._follow_workloads(client, "Deployment", listed[1]),
+            self._follow_workloads(client, "ReplicaSet", listed[2]),
+            self._follow_pods(client, listed[3]),
+        )
+        return ended[0]
+
+    async def _probe_on(self, client: KubeClient, ended: list[str]) -> None:
+        failures = 0
+        while True:
+            await asyncio.sleep(_PROBE_SECONDS)
+            why = await _probe(client)
+            failures = failures + 1 if why else 0
+            if failures > _FAILURES_ALLOWED:
+                ended.append(why)
+                return
+
+    async def _follow_hpas(self, client: KubeClient, listed: asyncio.Event) -> None:
+        watch = Watch(client, HPAS, Hpa, {"labelSelector": AUTOSCALER_LABEL})
+        async for change in _changes(watch):
+            if isinstance(change, Listed):
+                self.state.replace_hpas(change.items)
+                listed.set()
+            elif change.deleted:
+                self.state.drop_hpa(change.item.name, change.item.metadata.uid)
+            else:
+                self.state.put_hpa(change.item)
+
+    async def _follow_workloads(self, client: KubeClient, kind: str, listed: asyncio.Event) -> None:
+        path = f"/apis/apps/v1/{MEMBER_PLURALS[kind]}"
+        watch = Watch(client, path, MemberWorkload, {"labelSelector": WORKLOAD_LABEL})
+        async for change in _changes(watch):
+            if isinstance(change, Listed):
+                self.state.replace_workloads(kind, change.items)
+                listed.set()
+            elif change.deleted:
+                metadata = change.item.metadata
+                name = WorkloadName(kind, metadata.namespace, metadata.name)
+                self.state.drop_workload(name, metadata.uid)
+            else:
+                self.state.put_workload(kind, change.item)
+
+    async def _follow_pods(self, client: KubeClient, listed: asyncio.Event) -> None:
+        query = {"labelSelector": POD_LABEL, "fieldSelector": "spec.nodeName="}
+        async for change in _changes(Watch(client, "/api/v1/pods", Pod, query)):
+            if isinstance(change, Listed):
+                self.state.replace_pods(change.items)
+                listed.set()
+            else:
+                self.state.see_pod(change.item, placed=change.deleted)
+
+    async def apply_hpa(self, name: Name, body: Mapping[str, Any]) -> None:
+        """Make the HPA what `body` says. Unavailable when nobody knows whether it was done."""
+        content = await self._write(lambda c: c.patch(hpa_path(name), body, APPLY_PATCH, _APPLY))
+        self.state.put_hpa(msgspec.json.decode(content, type=Hpa))
+
+    async def delete_hpa(self, name: Name) -> None:
+        """Remove the HPA; harmless if it is gone."""
+        await self._delete(hpa_path(name))
+        self.state.drop_hpa(name)
+
+    async def apply_workload(self, name: WorkloadName, body: Mapping[str, Any]) -> None:
+        """Make the workload what `body` says, which leaves replicas as they are."""
+        content = await self._write(lambda c: c.patch(name.path, body, APPLY_PATCH, _APPLY))
+        self.state.put_workload(name.kind, msgspec.json.decode(content, type=MemberWorkload))
+
+    async def scale(self, name: WorkloadName, replicas: int) -> None:
+        """Set the workload's replicas."""
+        body = {"spec": {"replicas": replicas}}
+        await self._write(lambda c: c.patch(f"{name.path}/scale", body))
+
+    async def delete_workload(self, name: WorkloadName) -> None:
+        """Remove the workload and its Pods; harmless if it is gone."""
+        await self._delete(name.path, {"propagationPolicy": "Background"})
+        self.state.drop_workload(name)
+
+    async def _delete(self, path: str, options: Any = None) -> None:
+        try:
+            await self._write(lambda c: c.delete(path, options))
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+
+    async def _write(self, request: Callable[[KubeClient], Any]) -> bytes:
+        client = self._client
+        if client is None or not self.state.reachable:
+            raise Unavailable(f"member {self.state.name}: {self.state.why_not}")
+        try:
+            async with asyncio.timeout(_WRITE_DEADLINE_SECONDS):
+                content: bytes = await request(client)
+                return content
+        except NO_ANSWER as error:
+            why = f"a write got no answer: {str(error) or repr(error)}"
+            self.state.lost(why)
+            self.doubt()
+            raise Unavailable(f"member {self.state.name}: {why}") from error
+
+
+async def _changes(watch: Watch[T]) -> AsyncGenerator[Listed[T] | Changed[T], None]:
+    async with aclosing(watch.follow()) as changes:
+        async for change in changes:
+            yield change
+
+
+async def _probe(client: KubeClient) -> str:
+    """Why the member's API server is of no use now; "" when it is."""
+    try:
+        async with asyncio.timeout(_PROBE_DEADLINE_SECONDS):
+            await client.get("/readyz")
+    except (ApiError, *NO_ANSWER) as error:
+        return f"does not answer: {str(error) or repr(error)}"
+    return ""

@@ -1,0 +1,125 @@
+"""The federation as a role: one process beside the federation's API server."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bigfleet.api.kube.client import KubeClient
+from bigfleet.controllers.running import connect, until_one_ends, until_stopped
+from bigfleet.federation.autoscaler.controller import AutoscalerController
+from bigfleet.federation.host import Host
+from bigfleet.federation.leading import Leadership
+from bigfleet.federation.members.objects import MEMBER_KINDS, Name, WorkloadName
+from bigfleet.federation.members.registry import Registry
+from bigfleet.federation.members.state import Listeners
+from bigfleet.federation.objects import Key
+from bigfleet.federation.workload.controller import WorkloadController
+from bigfleet.observe import health
+
+_PLURALS = {kind: plural for plural, kind in MEMBER_KINDS.items()}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`kubeconfig` is the federation's own API server's; without it, that of the pod's cluster.
+
+    Changes within `gather_seconds` are looked at once. Of several processes one decides, the one
+    that holds a Lease of `lease_seconds`; `identity` tells them apart.
+    """
+
+    kubeconfig: Path | None
+    observe_port: int
+    observe_host: str = "127.0.0.1"
+    gather_seconds: float = 1.0
+    lease_seconds: float = 12.0
+    identity: str = field(default_factory=lambda: f"{socket.gethostname()}-{secrets.token_hex(4)}")
+
+
+class Federation:
+    """All parts, and who hears of what."""
+
+    def __init__(self, client: KubeClient, gather_seconds: float) -> None:
+        self._client = client
+        self.host = Host(client)
+        self.registry = Registry(
+            Listeners(self._hpa_changed, self._part_changed, self._reach_changed)
+        )
+        self.autoscalers = AutoscalerController(self.host, self.registry, time.time, gather_seconds)
+        self.workloads = WorkloadController(self.host, self.registry, time.time, gather_seconds)
+        self.host.on_autoscaler = self._autoscaler_changed
+        self.host.on_workload = self._workload_changed
+
+    def not_ready(self) -> str:
+        """Why nothing is decided yet; "" once it is."""
+        if not self.host.listed:
+            return "the federated objects are not listed yet"
+        if not self.registry.listed.is_set():
+            return "the members are not listed yet"
+        return ""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self.host.follow())
+            loops.create_task(self.registry.follow(self._client))
+            loops.create_task(self.autoscalers.run())
+            loops.create_task(self.workloads.run())
+
+    def _hpa_changed(self, name: Name) -> None:
+        self.autoscalers.hpa_changed(name)
+
+    def _part_changed(self, name: WorkloadName) -> None:
+        self.workloads.part_changed(name)
+        self.autoscalers.workload_changed(Key(_PLURALS[name.kind], name.namespace, name.name))
+
+    def _reach_changed(self) -> None:
+        self.workloads.reach_changed()
+        self.autoscalers.reach_changed()
+
+    def _autoscaler_changed(self, key: Key) -> None:
+        self.autoscalers.soon(key)
+        if (autoscaler := self.host.autoscalers.get(key)) is not None:
+            self.workloads.soon(autoscaler.target)
+
+    def _workload_changed(self, key: Key) -> None:
+        self.workloads.soon(key)
+        self.autoscalers.workload_changed(key)
+
+
+class Term:
+    """One process's part: it stands by, decides while it holds the Lease, stands by again."""
+
+    def __init__(self, client: KubeClient, settings: Settings) -> None:
+        self._client, self._gather_seconds = client, settings.gather_seconds
+        self._leadership = Leadership(
+            client, settings.identity, time.monotonic, settings.lease_seconds
+        )
+        self._federation: Federation | None = None
+
+    def not_ready(self) -> str:
+        """Why nothing is decided although it should be; "" for one that stands by, too."""
+        return self._federation.not_ready() if self._federation else ""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._leadership.acquire()
+            self._federation = Federation(self._client, self._gather_seconds)
+            await until_one_ends(self._federation.run(), self._leadership.keep())
+            self._federation = None
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set. InvalidInput when there is no access to the API server."""
+    async with await connect(settings.kubeconfig) as client:
+        term = Term(client, settings)
+        observer = await health.serve(settings.observe_host, settings.observe_port, term.not_ready)
+        try:
+            await until_stopped(stop, term.run())
+        finally:
+            await observer.cleanup()

@@ -1,0 +1,255 @@
+"""Keeps a federated workload's parts in the clusters; leaves replicas to an active autoscaler."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from bigfleet.api.kube.client import CONFLICT, NOT_FOUND, ApiError
+from bigfleet.controllers.work_queue import WorkQueue
+from bigfleet.federation.autoscaler.report import conditions
+from bigfleet.federation.host import Host, rfc3339
+from bigfleet.federation.members.link import MemberLink
+from bigfleet.federation.members.objects import CONTENT, MEMBER_KINDS, WorkloadName
+from bigfleet.federation.members.registry import Registry
+from bigfleet.federation.objects import (
+    AUTOSCALERS,
+    FINALIZER,
+    Autoscaler,
+    Key,
+    Workload,
+    WorkloadStatus,
+)
+from bigfleet.federation.pacing import Pacer
+from bigfleet.federation.selection import bounds, selected
+from bigfleet.federation.shares import Bounds
+from bigfleet.federation.workload import manifests
+from bigfleet.federation.workload.placement import Place, Placement, divided, listed
+from bigfleet.model.errors import Unavailable
+
+_LOG = logging.getLogger(__name__)
+_CONCURRENCY = 8
+_RETRY_SECONDS = 5.0
+_PLURALS = {kind: plural for plural, kind in MEMBER_KINDS.items()}
+
+
+class WorkloadController:
+    """Makes, corrects, scales and removes the parts. `now` is in seconds since 1970."""
+
+    def __init__(
+        self, host: Host, registry: Registry, now: Callable[[], float], gather_seconds: float
+    ) -> None:
+        self._host, self._registry, self._now = host, registry, now
+        self._queue: WorkQueue[Key] = WorkQueue(self.look, _CONCURRENCY, self._refused)
+        self._pacer: Pacer[Key] = Pacer(self._queue.add, gather_seconds)
+        self._given: dict[tuple[Key, str], str] = {}
+        self.soon = self._pacer.soon
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            await self._queue.run()
+        finally:
+            self._pacer.close()
+
+    def part_changed(self, name: WorkloadName) -> None:
+        """A part in a member is not what it was."""
+        self.soon(Key(_PLURALS[name.kind], name.namespace, name.name))
+
+    def reach_changed(self) -> None:
+        """A member came, went, was lost or returned."""
+        for key in self._host.workloads:
+            self.soon(key)
+
+    async def look(self, key: Key) -> None:
+        """One pass."""
+        workload = self._host.workloads.get(key)
+        if workload is None or not (self._host.listed and self._registry.judged):
+            return
+        name = WorkloadName(MEMBER_KINDS[key.plural], key.namespace, key.name)
+        if workload.metadata.deletion_timestamp is not None:
+            try:
+                await self._remove(key, workload, name)
+            except Unavailable:
+                self._pacer.later(key, _RETRY_SECONDS)
+            return
+        if FINALIZER not in workload.metadata.finalizers:
+            await self._host.hold(key, workload.metadata)
+        autoscaler = self._autoscaler(workload)
+        places = self._places(workload, name, autoscaler)
+        if autoscaler is not None:
+            least = autoscaler.spec.min_replicas
+            placement = listed(workload.listed_clusters, least, places)
+        else:
+            placement = divided(workload.spec.replicas, places)
+        failures = await self._carry_out(key, workload, name, placement)
+        await self._report(key, name, placement, autoscaler, failures)
+        self._pacer.later(key, _RETRY_SECONDS if failures else None)
+
+    def _autoscaler(self, workload: Workload) -> Autoscaler | None:
+        """Who scales it now: an autoscaler that vanished has no say any more."""
+        by = workload.autoscaled_by
+        key = Key(AUTOSCALERS, workload.metadata.namespace, by)
+        return self._host.autoscalers.get(key) if by else None
+
+    def _places(
+        self, workload: Workload, name: WorkloadName, autoscaler: Autoscaler | None
+    ) -> list[Place]:
+        chosen = selected(workload.spec.clusters, self._registry.labels)
+        members = self._registry.members
+        places = []
+        for cluster in [*chosen, *sorted(set(members) - set(chosen))]:
+            part = members[cluster].workloads.get(name)
+            limits = Bounds() if autoscaler else bounds(workload.spec.preferences, cluster)
+            places.append(
+                Place(
+                    cluster,
+                    limits,
+                    cluster in chosen,
+                    members[cluster].reachable,
+                    part.replicas if part else None,
+                    part.status.ready_replicas if part and members[cluster].reachable else 0,
+                )
+            )
+        return places
+
+    async def _carry_out(
+        self, key: Key, workload: Workload, name: WorkloadName, placement: Placement
+    ) -> list[str]:
+        failures: list[str] = []
+        for cluster, replicas in placement.replicas.items():
+            try:
+                await self._keep(key, workload, name, self._link(cluster), replicas)
+            except (ApiError, Unavailable) as error:
+                failures.append(f"cluster {cluster}: {error}")
+        for cluster in placement.removed:
+            try:
+                await self._link(cluster).delete_workload(name)
+            except (ApiError, Unavailable) as error:
+                failures.append(f"cluster {cluster}: {error}")
+        return failures
+
+    async def _keep(
+        self,
+        key: Key,
+        workload: Workload,
+        name: WorkloadName,
+        link: MemberLink,
+        replicas: int | None,
+    ) -> None:
+        part, memory = link.state.workloads.get(name), (key, link.state.name)
+        body = manifests.body_of(workload, name)
+        fresh = part is not None and (
+            part.metadata.annotations.get(CONTENT) == body["metadata"]["annotations"][CONTENT]
+            and self._given.setdefault(memory, manifests.given(part)) == manifests.given(part)
+        )
+        if not fresh:
+            await link.apply_workload(name, body)
+            part = link.state.workloads.get(name)
+            if part is not None:
+                self._given[memory] = manifests.given(part)
+        if part is not None and replicas is not None and part.replicas != replicas:
+            await link.scale(name, replicas)
+
+    def _link(self, cluster: str) -> MemberLink:
+        link = self._registry.links.get(cluster)
+        if link is None:
+            raise Unavailable("left while it was to be written to")
+        return link
+
+    async def _remove(self, key: Key, workload: Workload, name: WorkloadName) -> None:
+        """Once the last part is gone, the federated object may go."""
+        if FINALIZER not in workload.metadata.finalizers:
+            return
+        waiting = []
+        for cluster, link in self._registry.links.items():
+            if link.state.reachable and name in link.state.workloads:
+                await link.delete_workload(name)
+            elif not link.state.reachable and self._may_be_in(workload, link, name):
+                waiting.append(cluster)
+        if waiting:
+            sentence = f"waits for {', '.join(waiting)} to answer, where it still runs"
+            await self._host.tell(key, workload.metadata, "WaitingForMembers", sentence)
+            return
+        await self._host.let_go(key, workload.metadata)
+
+    def _may_be_in(self, workload: Workload, link: MemberLink, name: WorkloadName) -> bool:
+        known = {line["name"] for line in workload.status.clusters}
+        return name in link.state.workloads or (
+            not link.state.was_seen and link.state.name in known
+        )
+
+    async def _report(
+        self,
+        key: Key,
+        name: WorkloadName,
+        placement: Placement,
+        autoscaler: Autoscaler | None,
+        failures: Sequence[str],
+    ) -> None:
+        workload = self._host.workloads.get(key)
+        if workload is None:
+            return
+        lines = [self._line(cluster, name, placement) for cluster in self._registry.links]
+        lines = [line for line in lines if line]
+        status = WorkloadStatus(
+            workload.metadata.generation,
+            sum(line.get("replicas", 0) for line in lines),
+            sum(line.get("readyReplicas", 0) for line in lines),
+            conditions(
+                workload.status.conditions,
+                _conditions(workload, autoscaler, failures),
+                rfc3339(self._now()),
+            ),
+            lines,
+        )
+        if status != workload.status:
+            await self._host.set_status(key, _whole(status))
+
+    def _line(self, cluster: str, name: WorkloadName, placement: Placement) -> dict[str, Any]:
+        state = self._registry.links[cluster].state
+        part = state.workloads.get(name)
+        if part is None and cluster not in placement.replicas:
+            return {}
+        where = "InPlace" if part else "Missing"
+        if part and state.reachable and cluster not in placement.replicas:
+            where = "Leaving"
+        line: dict[str, Any] = {
+            "name": cluster,
+            "state": where if state.reachable else "Unreachable",
+        }
+        if part is not None:
+            line |= {"replicas": part.status.replicas, "readyReplicas": part.status.ready_replicas}
+        return line
+
+    def _refused(self, key: Key, error: ApiError) -> None:
+        # Who lost a race is told by its watch what to look at again.
+        level = logging.INFO if error.status in (CONFLICT, NOT_FOUND) else logging.WARNING
+        _LOG.log(level, "%s/%s: %s", key.namespace, key.name, error)
+
+
+def _whole(status: WorkloadStatus) -> dict[str, Any]:
+    """With the zeros: a merge patch leaves what it does not name as it is."""
+    found: dict[str, Any] = msgspec.to_builtins(status)
+    return {"replicas": 0, "readyReplicas": 0, "conditions": [], "clusters": [], **found}
+
+
+def _conditions(
+    workload: Workload, autoscaler: Autoscaler | None, failures: Sequence[str]
+) -> dict[str, tuple[bool, str, str]]:
+    overridden = (
+        f"FederatedHorizontalPodAutoscaler {workload.autoscaled_by} decides; this object's own "
+        f"replicas, clusters and preferences do not count. Clusters: "
+        f"{', '.join(workload.listed_clusters)}"
+    )
+    return {
+        "Autoscaled": (
+            autoscaler is not None,
+            "Overridden" if autoscaler else "OwnReplicas",
+            overridden if autoscaler else "",
+        ),
+        "InPlace": (not failures, "Failed" if failures else "AllWritten", "; ".join(failures)),
+    }

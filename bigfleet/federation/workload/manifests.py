@@ -1,0 +1,53 @@
+"""The Deployment or ReplicaSet that a cluster shall have. Pure."""
+
+from __future__ import annotations
+
+import copy
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from bigfleet.federation.members.objects import (
+    CONTENT,
+    POD_LABEL,
+    WORKLOAD_LABEL,
+    MemberWorkload,
+    WorkloadName,
+)
+from bigfleet.federation.objects import Workload
+
+
+def body_of(workload: Workload, name: WorkloadName) -> dict[str, Any]:
+    """The whole object as it is applied: never with replicas, so that these are nobody's to lose.
+
+    Whoever applies a field owns it, and leaving it out later would reset it.
+    """
+    template = copy.deepcopy(workload.spec.template)
+    metadata = template.get("metadata") or {}
+    spec = template["spec"]
+    pods = spec["template"].setdefault("metadata", {})
+    pods["labels"] = {**(pods.get("labels") or {}), POD_LABEL: name.label}
+    labels = {**(metadata.get("labels") or {}), WORKLOAD_LABEL: name.label}
+    annotations = {**(metadata.get("annotations") or {}), CONTENT: digest_of([labels, spec])}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": name.kind,
+        "metadata": {
+            "name": name.name,
+            "namespace": name.namespace,
+            "labels": labels,
+            "annotations": annotations,
+        },
+        "spec": spec,
+    }
+
+
+def digest_of(content: Any) -> str:
+    """A short name of a content."""
+    return blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=8).hexdigest()
+
+
+def given(part: MemberWorkload) -> str:
+    """What a cluster has, but for the replicas: to notice when somebody else changes it."""
+    return digest_of({key: value for key, value in part.spec.items() if key != "replicas"})

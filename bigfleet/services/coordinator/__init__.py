@@ -1,0 +1,1 @@
+"""The coordinator: keeps the shards apart, and never decides provisioning."""

@@ -1,0 +1,95 @@
+"""What callers send, checked before use: every refusal names object, field and cure. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.errors import InvalidInput
+
+MOST_SHORTFALLS = 100
+MOST_UNOWNED = 1000
+MOST_PROVIDERS = 200
+MOST_ACKS = 1000
+# A name is part of a key in the store and of a line on somebody's screen.
+_LONGEST_NAME = 253
+_LARGEST_SUMMARY_BYTES = 64 * 1024
+
+
+def name(what: str, value: str) -> None:
+    """InvalidInput unless `value` can be the name of something."""
+    if not value:
+        raise InvalidInput(what, value, "is empty")
+    if len(value) > _LONGEST_NAME:
+        raise InvalidInput(what, f"{value[:20]}...", f"is longer than {_LONGEST_NAME} characters")
+    if not value.isprintable() or value != value.strip():
+        raise InvalidInput(what, value, "has characters that cannot be printed, or outer spaces")
+
+
+def address(what: str, value: str) -> None:
+    """InvalidInput unless `value` is HOST:PORT."""
+    host, _, port = value.rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 65536):
+        raise InvalidInput(what, value, "is not HOST:PORT")
+
+
+def domain(topology_key: str, topology_value: str) -> tuple[str, str]:
+    """The domain's name; both parts may be empty together, for machines without any domain."""
+    if topology_key or topology_value:
+        name("topology_key", topology_key)
+        name("topology_value", topology_value)
+    return topology_key, topology_value
+
+
+def report(message: wire.ShardReport) -> None:
+    """InvalidInput for a report that cannot be right."""
+    name("shard_id", message.shard_id)
+    who = f"shard {message.shard_id}"
+    address(f"{who}: shard_address", message.shard_address)
+    if message.shard_epoch < 1:
+        raise InvalidInput(f"{who}: shard_epoch", message.shard_epoch, "is not > 0")
+    _at_most(f"{who}: shortfalls", len(message.shortfalls), MOST_SHORTFALLS)
+    _at_most(f"{who}: unowned_domains", len(message.unowned_domains), MOST_UNOWNED)
+    _at_most(f"{who}: providers", len(message.providers), MOST_PROVIDERS)
+    _at_most(f"{who}: instruction_acks", len(message.instruction_acks), MOST_ACKS)
+    summary_bytes = message.summary.ByteSize()
+    _at_most(f"{who}: bytes of summary", summary_bytes, _LARGEST_SUMMARY_BYTES)
+    _counts(who, message)
+    for seen in message.unowned_domains:
+        domain(seen.topology_key, seen.topology_value)
+    for provider in message.providers:
+        name(f"{who}: provider name", provider.name)
+        if provider.region:
+            name(f"{who}: provider {provider.name}: region", provider.region)
+        address(f"{who}: provider {provider.name}: address", provider.address)
+
+
+def _counts(who: str, message: wire.ShardReport) -> None:
+    summary = message.summary
+    _not_negative(f"{who}: owned_domains", [message.owned_domains])
+    _not_negative(f"{who}: shortfalls_left_out", [message.shortfalls_left_out])
+    _not_negative(f"{who}: summary", [summary.total_machines, summary.free_machines])
+    _not_negative(f"{who}: summary by type", summary.per_instance_type_counts.values())
+    _not_negative(f"{who}: summary by zone", summary.per_zone_counts.values())
+    _not_negative(f"{who}: machines", (seen.machines for seen in message.unowned_domains))
+
+
+def quota(message: wire.QuotaAllocation) -> None:
+    """InvalidInput for an allocation that cannot be meant."""
+    name("quota.provider", message.provider)
+    if message.region:
+        name("quota.region", message.region)
+    for shard, machines in message.per_shard.items():
+        name("quota.per_shard", shard)
+        _not_negative(f"quota.per_shard[{shard}]", [machines])
+
+
+def _not_negative(what: str, counts: Iterable[int]) -> None:
+    for count in counts:
+        if count < 0:
+            raise InvalidInput(what, count, "is negative")
+
+
+def _at_most(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise InvalidInput(what, count, f"is more than the {most} that a report may carry")

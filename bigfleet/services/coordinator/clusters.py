@@ -1,0 +1,44 @@
+"""Which shard serves a cluster. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from bigfleet.model.errors import InvalidInput, UnknownObject
+from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.rows import Cluster, RowChanges, put
+
+
+def serving(registry: Registry, cluster: str, asking: str, live: Iterable[str]) -> Cluster:
+    """The cluster's row, as it is or as it is to become: the first shard that asks keeps it.
+
+    A shard that is being removed gets no new clusters: the live one with the fewest does.
+    `asking` "" only looks. UnknownObject for a cluster that nobody serves, or a shard that has
+    never reported.
+    """
+    row = registry.clusters.get(cluster)
+    if row is not None:
+        return row
+    if not asking:
+        raise UnknownObject(f"cluster {cluster} is not served by any shard yet")
+    shard = registry.shards.get(asking)
+    if shard is None:
+        raise UnknownObject(f"shard {asking} has never reported; a shard reports, then asks")
+    if not (shard.leaving or shard.removed):
+        return Cluster(cluster, asking)
+    others = sorted((registry.load(each).clusters, each) for each in live if each != asking)
+    if not others:
+        raise InvalidInput("asking_shard_id", asking, "is being removed, and no other shard lives")
+    return Cluster(cluster, others[0][1])
+
+
+def left_behind(registry: Registry, shard: str, limit: int) -> RowChanges:
+    """Up to `limit` clusters of a shard that leaves, free for whoever is asked next."""
+    held = (c for c in registry.clusters.values() if c.shard == shard)
+    return {cluster.key: None for cluster in islice(held, limit)}
+
+
+def bound(registry: Registry, row: Cluster) -> RowChanges:
+    """Changes that make it so; none when it is."""
+    return {} if registry.clusters.get(row.id) == row else put(row)

@@ -1,0 +1,64 @@
+"""How a topology domain passes from shard to shard: the one table of it.
+
+At no time may two shards act on one domain. A shard may act once it has accepted an order to take
+it (it may have, from the moment that order was given), until it has accepted one to release it. So
+a domain is free again only after that acceptance, or when its shard is gone for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from bigfleet.model.errors import IllegalTransition
+
+
+class DomainState(Enum):
+    """Where a domain stands; a free one has no row in the store."""
+
+    FREE = "free"
+    ASSIGNING = "assigning"
+    OWNED = "owned"
+    RELEASING = "releasing"
+
+
+class DomainEvent(Enum):
+    """What can happen to a domain, in words that fit into a sentence."""
+
+    GIVE = "giving it to a shard"
+    TAKEN = "its shard's acceptance"
+    RELEASE = "an order to release it"
+    RELEASED = "its release"
+    OWNER_GONE = "its shard's removal"
+    REPEAT = "asking its shard again"
+
+
+_S, _E = DomainState, DomainEvent
+
+TRANSITIONS: Mapping[tuple[DomainState, DomainEvent], DomainState] = {
+    (_S.FREE, _E.GIVE): _S.ASSIGNING,
+    (_S.ASSIGNING, _E.TAKEN): _S.OWNED,
+    # The shard may have accepted without our having heard of it.
+    (_S.ASSIGNING, _E.RELEASE): _S.RELEASING,
+    (_S.OWNED, _E.RELEASE): _S.RELEASING,
+    (_S.RELEASING, _E.RELEASE): _S.RELEASING,
+    (_S.RELEASING, _E.RELEASED): _S.FREE,
+    (_S.ASSIGNING, _E.OWNER_GONE): _S.FREE,
+    (_S.OWNED, _E.OWNER_GONE): _S.FREE,
+    (_S.RELEASING, _E.OWNER_GONE): _S.FREE,
+    # After a restore nobody knows what the shards hold.
+    (_S.ASSIGNING, _E.REPEAT): _S.ASSIGNING,
+    (_S.OWNED, _E.REPEAT): _S.ASSIGNING,
+    (_S.RELEASING, _E.REPEAT): _S.RELEASING,
+}
+
+
+def next_state(name: tuple[str, str], state: DomainState, event: DomainEvent) -> DomainState:
+    """The state after `event`; IllegalTransition names the domain, its state and the event."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        allowed = ", ".join(e.value for s, e in TRANSITIONS if s is state)
+        raise IllegalTransition(
+            f"domain {'='.join(name)}", state.value, event.value, f"possible: {allowed}"
+        ) from None

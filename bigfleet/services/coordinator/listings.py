@@ -1,0 +1,66 @@
+"""The leader's tables as wire messages, in a defined order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.errors import UnknownObject
+from bigfleet.services.coordinator.reign import Reign
+
+_NO_REPORT_YET = 0
+
+
+def shards(reign: Reign) -> Iterator[wire.ShardRegistryEntry]:
+    """By id; a heartbeat of 0 means that this leader has not heard of the shard."""
+    for row in sorted(reign.registry.known_shards(), key=lambda row: row.id):
+        heard = reign.reports.of(row.id)
+        yield wire.ShardRegistryEntry(
+            shard_id=row.id,
+            address=row.address,
+            registered_at_unix_ns=row.registered_at_unix_ns,
+            last_heartbeat_unix_ns=(
+                heard.snapshot.received_at_unix_ns if heard else _NO_REPORT_YET
+            ),
+            leaving=row.leaving,
+        )
+
+
+def domains(reign: Reign) -> Iterator[wire.DomainAssignment]:
+    """By topology key and value."""
+    for name, row in sorted(reign.registry.domains.items()):
+        yield wire.DomainAssignment(
+            topology_key=name[0],
+            topology_value=name[1],
+            shard_id=row.shard,
+            state=row.state.value,
+            moves_to=row.to,
+        )
+
+
+def clusters(reign: Reign) -> Iterator[wire.ClusterAssignment]:
+    """By cluster."""
+    for row in sorted(reign.registry.clusters.values(), key=lambda row: row.id):
+        yield wire.ClusterAssignment(cluster_id=row.id, shard_id=row.shard)
+
+
+def quotas(reign: Reign) -> Iterator[wire.QuotaAllocation]:
+    """By provider and region."""
+    for (provider, region), row in sorted(reign.registry.quotas.items()):
+        yield wire.QuotaAllocation(provider=provider, region=region, per_shard=row.per_shard)
+
+
+def providers(reign: Reign) -> Iterator[wire.ProviderEntry]:
+    """By name and region."""
+    for _, row in sorted(reign.registry.providers.items()):
+        yield wire.ProviderEntry(name=row.name, address=row.address, region=row.region)
+
+
+def reports(reign: Reign, shard_id: str) -> Iterator[wire.ShardReportSnapshot]:
+    """By shard; "" is every shard. UnknownObject for one that never reported."""
+    if shard_id and shard_id not in reign.registry.shards:
+        raise UnknownObject(f"no shard {shard_id}; `bigfleet fleet shards` lists them")
+    for row in sorted(reign.registry.known_shards(), key=lambda row: row.id):
+        heard = reign.reports.of(row.id)
+        if heard is not None and shard_id in ("", row.id):
+            yield heard.snapshot

@@ -1,0 +1,79 @@
+"""Every replica keeps all rows in memory, so that a new leader has nothing to read first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import msgspec
+
+from bigfleet.model.errors import BigFleetError, Unavailable
+from bigfleet.ports.coordination import LEADER_KEY, Changes, CoordinationStore
+from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.rows import Leader, RowChanges, decode, leader_decoder
+
+_LOG = logging.getLogger(__name__)
+_AGAIN_SECONDS = 0.1
+# Decoded at a time, some milliseconds: calls are answered in between.
+_PIECE = 500
+
+
+class Mirror:
+    """What the store holds, up to `revision`. Complete once `reached` has returned."""
+
+    def __init__(self, store: CoordinationStore) -> None:
+        self._store = store
+        self.registry = Registry()
+        self.leader: Leader | None = None
+        self.revision = -1
+        self._moved = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow the store until cancelled. BigFleetError for a row that cannot be read."""
+        while True:
+            try:
+                await self._follow()
+            except Unavailable as error:
+                _LOG.debug("following again: %s", error)
+                await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def reached(self, revision: int) -> None:
+        """Wait until everything up to this revision is in the registry."""
+        while self.revision < revision:
+            await self._moved.wait()
+
+    async def _follow(self) -> None:
+        async for followed in self._store.follow():
+            registry = Registry() if followed.whole else self.registry
+            for piece in _pieces(followed.changes):
+                registry.apply(self._rows(piece))
+                await asyncio.sleep(0)
+            self.registry, self.revision = registry, followed.revision
+            self._moved.set()
+            self._moved = asyncio.Event()
+
+    def _rows(self, changes: Changes) -> RowChanges:
+        rows: RowChanges = {}
+        for key, value in changes.items():
+            try:
+                if key == LEADER_KEY:
+                    self.leader = leader_decoder.decode(value) if value else None
+                elif value is None:
+                    rows[key] = None
+                elif (row := decode(key, value)) is not None:
+                    rows[key] = row
+            except msgspec.MsgspecError as error:
+                raise BigFleetError(
+                    f"row {key!r} of the coordinator's store cannot be read: {error}; restore a "
+                    "snapshot (`bigfleet fleet restore`)"
+                ) from None
+        return rows
+
+
+def _pieces(changes: Changes) -> Iterator[Changes]:
+    items = list(changes.items())
+    for start in range(0, len(items), _PIECE):
+        yield dict(items[start : start + _PIECE])
+    if not items:
+        yield {}

@@ -1,0 +1,112 @@
+"""All rows in memory, and what is looked up often. Changes only by `apply`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from bigfleet.services.coordinator.domain_lifecycle import DomainState
+from bigfleet.services.coordinator.rows import (
+    Cluster,
+    Domain,
+    DomainName,
+    Provider,
+    Quota,
+    Row,
+    Shard,
+    TermBase,
+)
+
+
+@dataclass(slots=True)
+class Load:
+    """What a shard has been given."""
+
+    machines: int = 0
+    domains: int = 0
+    clusters: int = 0
+
+
+class Registry:
+    """Tables by name; only rows that were committed are in them."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        self.shards: dict[str, Shard] = {}
+        self.clusters: dict[str, Cluster] = {}
+        self.domains: dict[DomainName, Domain] = {}
+        self.quotas: dict[tuple[str, str], Quota] = {}
+        self.providers: dict[tuple[str, str], Provider] = {}
+        self.term_base = 0
+        self._loads: defaultdict[str, Load] = defaultdict(Load)
+        # By shard, then by order: domains whose shard has not yet done what it was told.
+        self._unsettled: defaultdict[str, dict[str, Domain]] = defaultdict(dict)
+
+    def apply(self, changes: Mapping[str, Row | None]) -> None:
+        """Take over committed changes; None removes."""
+        for key, row in changes.items():
+            old = self.rows.pop(key, None)
+            if old is not None:
+                self._take_out(old)
+            if row is not None:
+                self.rows[key] = row
+                self._put_in(row)
+
+    def load(self, shard: str) -> Load:
+        """What this shard has been given so far."""
+        return self._loads.get(shard) or Load()
+
+    def unsettled(self, shard: str) -> Mapping[str, Domain]:
+        """By order: the domains that this shard has yet to take or to release."""
+        return self._unsettled.get(shard, {})
+
+    def domains_of(self, shard: str) -> Iterator[Domain]:
+        """Its domains in any state."""
+        return (domain for domain in self.domains.values() if domain.shard == shard)
+
+    def known_shards(self) -> Iterator[Shard]:
+        """Those that have not been removed."""
+        return (shard for shard in self.shards.values() if not shard.removed)
+
+    def _put_in(self, row: Row) -> None:
+        match row:
+            case Domain():
+                self.domains[row.name] = row
+                self._count(row, 1)
+                if row.state is not DomainState.OWNED:
+                    self._unsettled[row.shard][row.order] = row
+            case Cluster():
+                self.clusters[row.id] = row
+                self._loads[row.shard].clusters += 1
+            case Shard():
+                self.shards[row.id] = row
+            case Quota():
+                self.quotas[row.provider, row.region] = row
+            case Provider():
+                self.providers[row.name, row.region] = row
+            case TermBase():
+                self.term_base = row.term
+
+    def _take_out(self, row: Row) -> None:
+        match row:
+            case Domain():
+                del self.domains[row.name]
+                self._count(row, -1)
+                self._unsettled[row.shard].pop(row.order, None)
+            case Cluster():
+                del self.clusters[row.id]
+                self._loads[row.shard].clusters -= 1
+            case Shard():
+                del self.shards[row.id]
+            case Quota():
+                del self.quotas[row.provider, row.region]
+            case Provider():
+                del self.providers[row.name, row.region]
+            case TermBase():
+                self.term_base = 0
+
+    def _count(self, domain: Domain, sign: int) -> None:
+        load = self._loads[domain.shard]
+        load.domains += sign
+        load.machines += sign * domain.machines

@@ -1,0 +1,138 @@
+"""A coordinator replica as a process: its etcd member, its part in leading, its calls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from bigfleet.adapters.coordination.etcd_store import EtcdStore
+from bigfleet.api import transport
+from bigfleet.api.v1alpha1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
+from bigfleet.model.errors import Unavailable
+from bigfleet.observe import health
+from bigfleet.services.coordinator.admission import ask_for_admission
+from bigfleet.services.coordinator.desk import Desk, drop_orphans
+from bigfleet.services.coordinator.keeper import Keeper
+from bigfleet.services.coordinator.leadership import Leadership, Replica
+from bigfleet.services.coordinator.membership import Membership
+from bigfleet.services.coordinator.servicer import CoordinatorService
+from bigfleet.services.coordinator.settings import Settings
+from bigfleet.services.coordinator.succession import Succession
+
+_LOG = logging.getLogger(__name__)
+# Whoever calls, calls another replica next.
+_STOP_GRACE_SECONDS = 0.2
+_CHORES_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A replica that answers on `port`. `work` ends only when it cannot go on."""
+
+    port: int
+    leadership: Leadership
+    work: asyncio.Task[None]
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set, then hand over and close.
+
+    Raises InvalidInput for settings that cannot work, Unavailable when etcd cannot run here or an
+    address is taken, BigFleetError when the stored state cannot be read.
+    """
+    async with serving(settings) as serves:
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait((stopped, serves.work), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+        if serves.work.done():
+            serves.work.result()
+        await serves.leadership.resign()
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncIterator[Serving]:
+    """A replica that serves inside the `async with`."""
+    async with AsyncExitStack() as closing:
+        store = EtcdStore(settings.member().socket)
+        closing.push_async_callback(store.close)
+        keeper = Keeper(settings.member())
+        server = transport.server(settings.identity)
+        address = f"{settings.listen_host}:{settings.listen_port}"
+        port = transport.listen(server, address, settings.identity)
+        replica = Replica(settings.node_id, settings.advertised or f"{settings.listen_host}:{port}")
+        succession = Succession(settings.identity)
+        leadership = Leadership(replica, store, keeper.pulse, succession)
+        scheme = "https" if settings.identity else "http"
+        membership = Membership(store, settings.node_id, scheme)
+        service = CoordinatorService(
+            leadership, Desk(settings.expected_shards), membership, lambda: keeper.health
+        )
+        add_CoordinatorServicer_to_server(service, server)
+        observed = await _observe(settings, leadership)
+        closing.push_async_callback(observed.cleanup)
+        if settings.join:
+            await ask_for_admission(settings)
+        closing.push_async_callback(keeper.stop)
+        work = asyncio.create_task(_work(keeper, leadership, membership))
+        closing.push_async_callback(_end, work)
+        await server.start()
+        closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
+        _log_start(settings, port)
+        yield Serving(port, leadership, work)
+
+
+async def _work(keeper: Keeper, leadership: Leadership, membership: Membership) -> None:
+    """All that goes on by itself; the first part to fail ends the replica."""
+    parts = [
+        asyncio.create_task(part)
+        for part in (keeper.run(), leadership.run(), _chores(leadership, membership))
+    ]
+    try:
+        done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        for part in done:
+            part.result()
+    finally:
+        for part in parts:
+            part.cancel()
+        await asyncio.wait(parts)
+
+
+async def _chores(leadership: Leadership, membership: Membership) -> None:
+    """What a leader sees to in passing."""
+    while True:
+        await asyncio.sleep(_CHORES_SECONDS)
+        reign = leadership.reign
+        if reign is not None:
+            with contextlib.suppress(Unavailable):
+                await membership.promote_learners()
+                await drop_orphans(reign)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def _observe(settings: Settings, leadership: Leadership) -> web.AppRunner:
+    def not_ready() -> str:
+        return "" if leadership.leader is not None else "no leader known"
+
+    try:
+        return await health.serve(settings.observe_host, settings.observe_port, not_ready)
+    except OSError as error:
+        address = f"{settings.observe_host}:{settings.observe_port}"
+        raise Unavailable(f"cannot serve health on {address}: {error}") from None
+
+
+def _log_start(settings: Settings, port: int) -> None:
+    replicas: Sequence[str] = sorted(settings.peers)
+    fields = {"replica": settings.node_id, "port": port, "replicas": replicas}
+    _LOG.info("serving", extra=fields)

@@ -1,0 +1,85 @@
+"""Which shards there are, and which of their reports count. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.errors import Fenced, InvalidInput, UnknownObject
+from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.rows import Provider, RowChanges, Shard, put
+
+
+def registered(registry: Registry, report: wire.ShardReport, now_unix_ns: int) -> RowChanges:
+    """What a report changes of its shard's row: a shard registers itself.
+
+    Fenced for a process that has been replaced, or a shard that was removed; InvalidInput when two
+    processes claim to be one start of one shard.
+    """
+    row = registry.shards.get(report.shard_id)
+    if row is None:
+        fresh = Shard(report.shard_id, report.shard_address, report.shard_epoch, now_unix_ns)
+        return put(fresh)
+    _refuse_stale(row, report)
+    if (row.epoch, row.address) == (report.shard_epoch, report.shard_address):
+        return {}
+    if row.epoch == report.shard_epoch:
+        what = f"shard {row.id}: shard_address"
+        cure = f"is not {row.address}, whence epoch {row.epoch} reported before; do two processes "
+        raise InvalidInput(what, report.shard_address, cure + "share one state directory?")
+    fresh = msgspec.structs.replace(row, epoch=report.shard_epoch, address=report.shard_address)
+    return put(fresh)
+
+
+def _refuse_stale(row: Shard, report: wire.ShardReport) -> None:
+    if row.removed:
+        raise Fenced(
+            f"shard {row.id} was removed from the fleet and must not act; to use its host again, "
+            "start a shard with another id and an empty state directory"
+        )
+    if report.shard_epoch < row.epoch:
+        raise Fenced(
+            f"shard {row.id}: epoch {row.epoch} has reported already; epoch {report.shard_epoch} "
+            "has been replaced and must stop"
+        )
+
+
+def providers_seen(registry: Registry, report: wire.ShardReport, live: Iterable[str]) -> RowChanges:
+    """Providers that a report brings or corrects.
+
+    Where two shards disagree, the one that named the provider first is believed as long as it
+    lives; otherwise each report would overwrite the other's.
+    """
+    changes: RowChanges = {}
+    believed = set(live) - {report.shard_id}
+    for entry in report.providers:
+        known = registry.providers.get((entry.name, entry.region))
+        row = Provider(entry.name, entry.address, entry.region, report.shard_id)
+        if known != row and (known is None or known.reported_by not in believed):
+            changes[row.key] = row
+    return changes
+
+
+def leaving(registry: Registry, shard_id: str) -> RowChanges:
+    """Ask a live shard to give everything up. UnknownObject for one that never reported."""
+    row = _known(registry, shard_id)
+    if row.leaving or row.removed:
+        return {}
+    return put(msgspec.structs.replace(row, leaving=True))
+
+
+def removed(registry: Registry, shard_id: str) -> RowChanges:
+    """Bar a shard for good: it holds nothing any more, or cannot act."""
+    row = _known(registry, shard_id)
+    if row.removed:
+        return {}
+    return put(msgspec.structs.replace(row, leaving=False, removed=True))
+
+
+def _known(registry: Registry, shard_id: str) -> Shard:
+    row = registry.shards.get(shard_id)
+    if row is None:
+        raise UnknownObject(f"no shard {shard_id}; `fleet shards` lists them")
+    return row

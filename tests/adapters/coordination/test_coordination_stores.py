@@ -1,0 +1,136 @@
+"""One contract for every coordination store: the real one on etcd, the one in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from bigfleet.adapters.coordination.etcd_member import EtcdMember, MemberSettings
+from bigfleet.adapters.coordination.etcd_store import EtcdStore
+from bigfleet.adapters.coordination.memory import MemoryCluster
+from bigfleet.model.errors import Unavailable
+from bigfleet.ports.coordination import LEADER_KEY, CoordinationStore, Deposed, Followed
+from controlplane.request import Binaries
+
+_DEADLINE_SECONDS = 30.0
+
+
+async def on_etcd(etcd: Path) -> AsyncIterator[CoordinationStore]:
+    directory = Path(tempfile.mkdtemp(prefix="bf-"))
+    settings = MemberSettings("a", etcd, directory, {})
+    member, store = await EtcdMember.start(settings), EtcdStore(settings.socket)
+    try:
+        yield store
+    finally:
+        await store.close()
+        await member.stop()
+        shutil.rmtree(directory)
+
+
+@pytest_asyncio.fixture(params=["memory", "etcd"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[CoordinationStore]:
+    """A store whose only member leads."""
+    if request.param == "memory":
+        cluster = MemoryCluster(["a"])
+        cluster.elect("a")
+        yield cluster.store("a")
+        return
+    binaries: Binaries = request.getfixturevalue("binaries")
+    async for store in on_etcd(binaries.etcd):
+        await leading(store)
+        yield store
+
+
+async def leading(store: CoordinationStore) -> None:
+    async with asyncio.timeout(_DEADLINE_SECONDS):
+        while True:
+            try:
+                if (await store.standing()).leads:
+                    return
+            except Unavailable:
+                pass
+            await asyncio.sleep(0.02)
+
+
+async def claimed(store: CoordinationStore, row: bytes) -> int:
+    _, revision = await store.holder()
+    return await store.claim(row, revision)
+
+
+async def take(following: AsyncIterator[Followed]) -> Followed:
+    return await asyncio.wait_for(anext(following), _DEADLINE_SECONDS)
+
+
+async def test_a_commit_under_the_newest_claim_is_followed_by_all(
+    store: CoordinationStore,
+) -> None:
+    """Followers get all rows first, then every change in order."""
+    revision = await claimed(store, b"one")
+    await store.commit(revision, {"x": b"1", "y": b"2"})
+    following = store.follow()
+    whole = await take(following)
+    assert whole.whole
+    assert whole.changes == {LEADER_KEY: b"one", "x": b"1", "y": b"2"}
+    await store.commit(revision, {"x": None, "z": b"3"})
+    news = await take(following)
+    assert (news.whole, news.changes) == (False, {"x": None, "z": b"3"})
+    assert news.revision > whole.revision
+
+
+async def test_a_write_of_a_deposed_leader_leaves_no_trace(store: CoordinationStore) -> None:
+    """Every commit compares the claim: none passes once there is a newer one."""
+    old = await claimed(store, b"one")
+    await claimed(store, b"two")
+    with pytest.raises(Deposed):
+        await store.commit(old, {"x": b"1"})
+    whole = await take(store.follow())
+    assert whole.changes == {LEADER_KEY: b"two"}
+
+
+async def test_of_two_claims_on_one_revision_the_second_fails(store: CoordinationStore) -> None:
+    _, revision = await store.holder()
+    await store.claim(b"one", revision)
+    with pytest.raises(Deposed):
+        await store.claim(b"two", revision)
+    assert (await store.holder())[0] == b"one"
+
+
+async def test_a_claim_comes_back_in_the_order_of_all_changes(store: CoordinationStore) -> None:
+    """Whoever has seen its own claim come back has seen everything before it."""
+    first = await claimed(store, b"one")
+    following = store.follow()
+    await take(following)
+    await store.commit(first, {"x": b"1"})
+    second = await claimed(store, b"two")
+    seen: dict[str, bytes | None] = {}
+    revision = 0
+    while revision < second:
+        news = await take(following)
+        seen, revision = {**seen, **news.changes}, news.revision
+    assert list(seen.items()) == [("x", b"1"), (LEADER_KEY, b"two")]
+
+
+async def test_the_only_member_is_listed_and_leads(store: CoordinationStore) -> None:
+    standing = await store.standing()
+    [member] = await store.members()
+    assert (member.name, member.learner) == ("a", False)
+    assert standing.leads
+    assert standing.member_id == member.id
+    assert standing.term > 0
+
+
+async def test_more_rows_than_a_page_are_read_as_of_one_moment(binaries: Binaries) -> None:
+    async for store in on_etcd(binaries.etcd):
+        await leading(store)
+        revision = await claimed(store, b"one")
+        for start in range(0, 5000, 1000):
+            rows = {f"row/{n:05}": b"x" * 100 for n in range(start, start + 1000)}
+            await store.commit(revision, rows)
+        whole = await take(store.follow())
+        assert len(whole.changes) == 5001

@@ -1,0 +1,167 @@
+"""Replicas that die, come, go and are told to end: real processes, real etcd."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import shutil
+import signal
+import socket
+import ssl
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from replicas_rig import Replicas, running, wait_until
+from shard_stand_in import ShardStandIn
+
+from bigfleet.adapters.coordinator.client import LeaderClient
+from bigfleet.api.identity import Identity, Name
+from bigfleet.api.issuing import issue
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.errors import BigFleetError, Unavailable
+from controlplane.request import Binaries
+
+pytestmark = pytest.mark.timeout(150)
+_PATIENCE_SECONDS = 30.0
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """Short enough for sockets in it."""
+    path = Path(tempfile.mkdtemp(prefix="bf-"))
+    yield path
+    shutil.rmtree(path)
+
+
+async def shards_of(client: LeaderClient) -> list[str]:
+    answer = await client.call("ListShards", wire.ListShardsRequest(), _PATIENCE_SECONDS)
+    return [row.shard_id for row in answer.shards]
+
+
+def test_etcd_dies_with_its_coordinator_even_by_kill(binaries: Binaries, directory: Path) -> None:
+    """No member is left that could lead for nobody."""
+    with running(binaries.etcd, directory, ["a"]) as replicas:
+        replica = replicas.by_id["a"]
+        etcd = replica.etcd()
+        tether = etcd.parent()
+        replica.send(signal.SIGKILL)
+        assert tether is not None
+        psutil.wait_procs([etcd, tether], timeout=10)
+        assert not etcd.is_running()
+        assert not tether.is_running()
+
+
+def test_etcd_dies_with_its_tether_and_is_started_again(
+    binaries: Binaries, directory: Path
+) -> None:
+    with running(binaries.etcd, directory, ["a"]) as replicas:
+        replica = replicas.by_id["a"]
+        first = replica.etcd()
+        tether = first.parent()
+        assert tether is not None
+        tether.kill()
+        psutil.wait_procs([first], timeout=10)
+        assert not first.is_running()
+
+        def another() -> bool:
+            try:
+                return replica.etcd().pid != first.pid
+            except StopIteration:
+                return False
+
+        wait_until(another, "etcd runs again")
+        assert replica.metric("bigfleet_coordinator_etcd_restarts_total") == 1
+
+
+def test_a_replica_that_is_told_to_end_ends_cleanly(binaries: Binaries, directory: Path) -> None:
+    """Leadership is handed over first, and that is no election without a fault."""
+    with running(binaries.etcd, directory) as replicas:
+        [leader] = [r for r in replicas.by_id.values() if r.metric("bigfleet_coordinator_leads ")]
+        leader.end()
+        assert leader.exit_status == 0, leader.words()
+        others = [r for r in replicas.by_id.values() if r is not leader]
+        name = 'bigfleet_coordinator_elections_total{predecessor="resigned"}'
+        wait_until(lambda: sum(r.metric(name) for r in others) == 1, "a successor")
+        assert (
+            sum(
+                r.metric('bigfleet_coordinator_elections_total{predecessor="well"}') for r in others
+            )
+            == 0
+        )
+
+
+async def test_a_replica_joins_gets_a_vote_and_leaves(binaries: Binaries, directory: Path) -> None:
+    """One becomes three and two again; what was written stays."""
+    with running(binaries.etcd, directory, ["a"]) as replicas:
+        first = replicas.by_id["a"]
+        async with LeaderClient([first.address]) as client:
+            await ShardStandIn("s1").tell(client, _PATIENCE_SECONDS)
+        for name in ("b", "c"):
+            replicas.add(name, "--join", first.address)
+            await asyncio.to_thread(replicas.start)
+        async with LeaderClient(replicas.addresses()) as client:
+            # Three votes bear the loss of one; two would not.
+            await asyncio.to_thread(
+                wait_until,
+                lambda: first.words().count("replica has a vote now") == 2,
+                "three votes, which bear the loss of one; two would not",
+            )
+            first.send(signal.SIGKILL)
+            assert await shards_of(client) == ["s1"]
+            request = wire.LeaveRaftClusterRequest(node_id="a")
+            await client.call("LeaveRaftCluster", request, _PATIENCE_SECONDS)
+            with pytest.raises(BigFleetError, match="no replica a"):
+                await client.call("LeaveRaftCluster", request, _PATIENCE_SECONDS)
+            assert await shards_of(client) == ["s1"]
+
+
+def test_a_replica_whose_peer_port_is_taken_says_so(binaries: Binaries, directory: Path) -> None:
+    """It gives up with etcd's own words instead of trying for ever."""
+    replicas = Replicas(binaries.etcd, directory, ["a"])
+    replica = replicas.by_id["a"]
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", replicas.peer_port("a")))
+        stranger.listen()
+        replica.start()
+        wait_until(lambda: replica.exit_status is not None, "it gives up")
+    assert replica.exit_status == 1
+    assert "address already in use" in replica.words()
+
+
+async def test_replicas_with_identities_admit_their_like_alone(
+    binaries: Binaries, directory: Path
+) -> None:
+    """Raft and calls go by TLS; a shard's certificate opens a call of a shard, and no member."""
+    names = [*(Name("coordinator", each) for each in "abc"), Name("shard", "s1"), Name("readonly")]
+    made = issue(directory / "ids", names, timedelta(days=1))
+    paths = {name.id: each.directory for name, each in made.items() if name.role == "coordinator"}
+    with running(binaries.etcd, directory, identities=paths) as replicas:
+        addresses = replicas.addresses()
+        async with LeaderClient(addresses, made[Name("shard", "s1")]) as client:
+            await ShardStandIn("s1").tell(client, _PATIENCE_SECONDS)
+            with pytest.raises(Unavailable, match="may not call"):
+                await client.call("RemoveShard", wire.RemoveShardRequest(shard_id="s1"), 0.0)
+        async with LeaderClient(addresses, made[Name("readonly")]) as client:
+            assert await shards_of(client) == ["s1"]
+        shard = made[Name("shard", "s1")]
+        for who, welcome in ((shard, False), (made[Name("coordinator", "b")], True)):
+            port = replicas.peer_port("a")
+            assert await asyncio.to_thread(peer_port_answers, port, who) is welcome
+
+
+def peer_port_answers(port: int, identity: Identity) -> bool:
+    """Whether the Raft port answers a question to somebody with this identity."""
+    context = ssl.create_default_context(cafile=str(identity.directory / "ca.crt"))
+    context.load_cert_chain(identity.directory / "tls.crt", identity.directory / "tls.key")
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=5)
+    try:
+        connection.request("GET", "/members")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()

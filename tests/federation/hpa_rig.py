@@ -1,0 +1,203 @@
+"""Real HPA controllers in the members, and a resource metrics API that tells them of a load.
+
+kube-controller-manager runs its own HPA controller against the member's API server; the metrics
+API behind it is played here, so that a test can say how much CPU the target's Pods use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from cluster_rig import eventually
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from bigfleet.api.kube.client import KubeClient
+from controlplane.request import Binaries
+from loaddriver.substrates.base import Cluster
+
+_GROUP = "/apis/metrics.k8s.io/v1beta1"
+_SERVICES = "/api/v1/namespaces/default/services"
+_API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+_NAME = "v1beta1.metrics.k8s.io"
+
+
+class Load:
+    """The cores that a member's Pods use together: each takes an equal part, up to `most`."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self.cores = 0.1
+        self.most = 10.0
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """PodMetrics of the Pods that the HPA asks about."""
+        where = request.match_info["namespace"]
+        query = {"labelSelector": request.query.get("labelSelector", "")}
+        content = await self._client.get(f"/api/v1/namespaces/{where}/pods", query)
+        pods = [p for p in msgspec.json.decode(content)["items"] if _runs(p)]
+        each = min(self.most, self.cores / len(pods)) if pods else 0.0
+        items = [_metrics(pod["metadata"], each) for pod in pods]
+        body = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": items}
+        return web.json_response({**body, "metadata": {}})
+
+
+def _runs(pod: dict[str, Any]) -> bool:
+    return pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+def _metrics(metadata: dict[str, Any], cores: float) -> dict[str, Any]:
+    moment = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    usage = {"cpu": f"{int(cores * 1000)}m", "memory": "10Mi"}
+    return {
+        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+        "timestamp": moment,
+        "window": "15s",
+        "containers": [{"name": "c", "usage": usage}],
+    }
+
+
+async def _discovery(_: web.Request) -> web.Response:
+    pods = {"name": "pods", "namespaced": True, "kind": "PodMetrics", "verbs": ["get", "list"]}
+    body = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "metrics.k8s.io/v1beta1"}
+    return web.json_response({**body, "resources": [{**pods, "singularName": ""}]})
+
+
+@asynccontextmanager
+async def real_hpas(
+    client: KubeClient, cluster: Cluster, binaries: Binaries, folder: Path
+) -> AsyncIterator[Load]:
+    """The member's HPAs are acted upon until the end, by what the yielded load says."""
+    load = Load(client)
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(_served(load, folder))
+        await stack.enter_async_context(_registered(client, port))
+        await stack.enter_async_context(_controller(cluster, binaries, folder))
+        yield load
+
+
+@asynccontextmanager
+async def _served(load: Load, folder: Path) -> AsyncIterator[int]:
+    transports: set[asyncio.Transport] = set()
+
+    @web.middleware
+    async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.transport is not None:
+            transports.add(request.transport)
+        return await handler(request)
+
+    app = web.Application(middlewares=[note])
+    app.add_routes(
+        [
+            web.get(_GROUP, _discovery),
+            web.get(f"{_GROUP}/namespaces/{{namespace}}/pods", load.answer),
+        ]
+    )
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=_certificate(folder))
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        for (
+            transport
+        ) in transports:  # the API server keeps its connections, and TLS is slow to part
+            transport.abort()
+        await runner.cleanup()
+
+
+def _certificate(folder: Path) -> ssl.SSLContext:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / f"{id(key)}.pem"
+    secret = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    path.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    return context
+
+
+@asynccontextmanager
+async def _registered(client: KubeClient, port: int) -> AsyncIterator[None]:
+    service = {"name": "metrics", "namespace": "default"}
+    await client.create(
+        _SERVICES,
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": service,
+            "spec": {"type": "ExternalName", "externalName": "localhost"},
+        },
+    )
+    group, version = "metrics.k8s.io", "v1beta1"
+    spec = {
+        "group": group,
+        "version": version,
+        "groupPriorityMinimum": 100,
+        "versionPriority": 100,
+        "insecureSkipTLSVerify": True,
+        "service": {**service, "port": port},
+    }
+    body = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
+    await client.create(_API_SERVICES, {**body, "metadata": {"name": _NAME}, "spec": spec})
+
+    async def available() -> bool:
+        found = msgspec.json.decode(await client.get(f"{_API_SERVICES}/{_NAME}"))
+        conditions = found.get("status", {}).get("conditions", [])
+        return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
+
+    try:
+        await eventually(available, "the metrics API to be available", 30)
+        yield
+    finally:
+        await client.delete(f"{_API_SERVICES}/{_NAME}")
+        await client.delete(f"{_SERVICES}/metrics")
+
+
+@asynccontextmanager
+async def _controller(cluster: Cluster, binaries: Binaries, folder: Path) -> AsyncIterator[None]:
+    command = [
+        str(binaries.kube_controller_manager),
+        f"--kubeconfig={cluster.kubeconfigs['admin']}",
+        "--controllers=horizontal-pod-autoscaler-controller",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--horizontal-pod-autoscaler-sync-period=2s",
+        "--horizontal-pod-autoscaler-downscale-stabilization=5s",
+        "--horizontal-pod-autoscaler-cpu-initialization-period=0s",
+        "--horizontal-pod-autoscaler-initial-readiness-delay=0s",
+    ]
+    with (folder / f"{cluster.name}-hpa.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            process.terminate()
+            await process.wait()

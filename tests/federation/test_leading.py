@@ -1,0 +1,74 @@
+"""At most one process holds the Lease, on a real API server and a clock of our own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from bigfleet.api.install_federation import install_federation
+from bigfleet.api.kube.client import ApiError, KubeClient
+from bigfleet.federation.leading import Leadership
+
+pytestmark = pytest.mark.cluster
+
+LASTS_SECONDS = 6.0
+_LEASE = "/apis/coordination.k8s.io/v1/namespaces/bigfleet-federation/leases/bigfleet-federation"
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def _client_without_lease(kubeconfig: dict[str, Path]) -> KubeClient:
+    client = await KubeClient.from_kubeconfig(kubeconfig["admin"])
+    await install_federation(client)
+    with contextlib.suppress(ApiError):
+        await client.delete(_LEASE)
+    return client
+
+
+async def _gets_it(leadership: Leadership) -> bool:
+    try:
+        async with asyncio.timeout(1.5):
+            await leadership.acquire()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def test_a_second_gets_the_lease_only_when_it_saw_no_renewal_for_long(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with await _client_without_lease(kubeconfig) as client:
+        clock = _Clock()
+        first = Leadership(client, "first", clock, LASTS_SECONDS)
+        second = Leadership(client, "second", clock, LASTS_SECONDS)
+        assert await _gets_it(first)
+        assert not await _gets_it(second)
+        clock.now += 5.9
+        assert not await _gets_it(second)
+        assert await _gets_it(first), "its own it may renew at any time"
+        clock.now += 5.9
+        assert not await _gets_it(second), "the renewal was seen just now"
+        clock.now += 6.1
+        assert await _gets_it(second)
+        assert not await _gets_it(first)
+
+
+async def test_who_cannot_renew_stops_before_another_may_begin(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with await _client_without_lease(kubeconfig) as client:
+        clock = _Clock()
+        holder = Leadership(client, "holder", clock, LASTS_SECONDS)
+        assert await _gets_it(holder)
+        clock.now += 2 * LASTS_SECONDS / 3
+        async with asyncio.timeout(1.0):
+            await holder.keep()

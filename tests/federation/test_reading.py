@@ -1,0 +1,105 @@
+"""What an HPA's status means for the rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bigfleet.federation.autoscaler.reading import active_since, report_of
+from bigfleet.federation.members.objects import Hpa
+
+_WORKS = [
+    {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale"},
+    {
+        "type": "ScalingActive",
+        "status": "True",
+        "reason": "ValidMetricFound",
+        "lastTransitionTime": "2026-01-01T00:01:00Z",
+    },
+]
+_TOO_MANY = {"type": "ScalingLimited", "status": "True", "reason": "TooManyReplicas"}
+
+
+def _hpa(
+    metrics: list[dict[str, Any]], current: list[dict[str, Any]], *conditions: dict[str, Any]
+) -> Hpa:
+    body = {
+        "metadata": {"name": "web", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"minReplicas": 1, "maxReplicas": 5, "metrics": metrics},
+        "status": {
+            "currentReplicas": 5,
+            "desiredReplicas": 5,
+            "currentMetrics": current,
+            "conditions": [*_WORKS, *conditions],
+        },
+    }
+    return msgspec.json.decode(msgspec.json.encode(body), type=Hpa)
+
+
+def _cpu(**target: Any) -> dict[str, Any]:
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+def _seen(**current: Any) -> dict[str, Any]:
+    return {"type": "Resource", "resource": {"name": "cpu", "current": current}}
+
+
+@pytest.mark.parametrize(
+    ("target", "current", "usage"),
+    [
+        ({"averageUtilization": 50}, {"averageUtilization": 150}, 3.0),
+        ({"averageValue": "200m"}, {"averageValue": "500m"}, 2.5),
+        ({"averageValue": "1"}, {"averageValue": "250m"}, 0.25),
+    ],
+)
+def test_usage_is_the_observed_over_the_target(
+    target: dict[str, Any], current: dict[str, Any], usage: float
+) -> None:
+    report = report_of(_hpa([_cpu(**target)], [_seen(**current)]), 0)
+    assert report is not None
+    assert report.usage == usage
+
+
+def test_of_several_metrics_the_most_demanding_counts() -> None:
+    hpa = _hpa(
+        [_cpu(averageUtilization=50), _cpu(averageValue="1")],
+        [_seen(averageUtilization=25), _seen(averageValue="2")],
+    )
+    report = report_of(hpa, 0)
+    assert report is not None
+    assert report.usage == 2.0
+
+
+def test_more_is_wanted_only_where_max_holds_it_down() -> None:
+    cpu, seen = [_cpu(averageUtilization=50)], [_seen(averageUtilization=150)]
+    limited, free = report_of(_hpa(cpu, seen, _TOO_MANY), 0), report_of(_hpa(cpu, seen), 0)
+    assert limited is not None
+    assert free is not None
+    assert (limited.wanted, free.wanted) == (15, 5)
+
+
+def test_without_a_usable_metric_it_wants_at_least_one_more() -> None:
+    report = report_of(_hpa([], [], _TOO_MANY), 0)
+    assert report is not None
+    assert report.wanted == 6
+
+
+def test_pods_without_a_node_are_not_placed() -> None:
+    report = report_of(_hpa([], []), 2)
+    assert report is not None
+    assert (report.current, report.placed) == (5, 3)
+
+
+@pytest.mark.parametrize("condition", ["AbleToScale", "ScalingActive"])
+def test_an_hpa_without_target_or_metrics_says_nothing(condition: str) -> None:
+    hpa = _hpa([], [])
+    for each in hpa.status.conditions or ():
+        if each.type == condition:
+            each.status = "False"
+    assert report_of(hpa, 0) is None
+
+
+def test_it_counts_as_fresh_from_when_it_began_to_scale() -> None:
+    assert active_since(_hpa([], [])) == 1767225660.0

@@ -1,0 +1,279 @@
+"""The whole coordinator, one replica on its real etcd, through its real calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+import pytest_asyncio
+from shard_stand_in import ShardStandIn, many_shortfalls
+
+from bigfleet.__main__ import main
+from bigfleet.adapters.coordinator.client import LEADER_TRAILER, LeaderClient, trailer
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.api.v1alpha1.coordinator_pb2_grpc import CoordinatorStub
+from bigfleet.commands.fleet_asking import view
+from bigfleet.model.errors import BigFleetError, Fenced, InvalidInput, Unavailable, UnknownObject
+from bigfleet.services.coordinator import role
+from bigfleet.services.coordinator.settings import Settings
+from controlplane.request import Binaries
+
+RACK = "topology.bigfleet/rack"
+_DEADLINE_SECONDS = 60.0
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """Short enough for sockets in it."""
+    path = Path(tempfile.mkdtemp(prefix="bf-"))
+    yield path
+    shutil.rmtree(path)
+
+
+def settings(binaries: Binaries, directory: Path, expected_shards: int = 1) -> Settings:
+    return Settings("a", 0, 0, directory / "a", binaries.etcd, {}, expected_shards=expected_shards)
+
+
+@asynccontextmanager
+async def coordinator(told: Settings) -> AsyncIterator[LeaderClient]:
+    async with (
+        role.serving(told) as serves,
+        LeaderClient([f"127.0.0.1:{serves.port}"]) as client,
+    ):
+        await client.call("ListShards", wire.ListShardsRequest(), _DEADLINE_SECONDS)
+        yield client
+        await serves.leadership.resign()
+
+
+@pytest_asyncio.fixture
+async def client(binaries: Binaries, directory: Path) -> AsyncIterator[LeaderClient]:
+    """Of a coordinator that leads."""
+    async with coordinator(settings(binaries, directory)) as client:
+        yield client
+
+
+async def domains_of(client: LeaderClient) -> dict[str, tuple[str, str]]:
+    answer = await client.call("ListDomainAssignments", wire.ListDomainAssignmentsRequest())
+    return {row.topology_value: (row.shard_id, row.state) for row in answer.assignments}
+
+
+async def told_until_refused(shard: ShardStandIn, client: LeaderClient) -> None:
+    """Report after report; it takes a few until the shard has given up everything."""
+    for _ in range(10):
+        await shard.tell(client)
+
+
+async def test_domains_reach_shards_and_move_between_them(client: LeaderClient) -> None:
+    """Report, order, answer: given, confirmed, released, given on."""
+    one, two = ShardStandIn("s1"), ShardStandIn("s2", port=7781)
+    for shard in (one, two):
+        await shard.tell(client)
+    one.sees = two.sees = {(RACK, "r1"): 10, (RACK, "r2"): 10}
+    await one.tell(client)
+    await two.tell(client)
+    await one.tell(client)
+    await two.tell(client)
+    owned = await domains_of(client)
+    assert sorted(owned.values()) == [("s1", "owned"), ("s2", "owned")]
+    assert len(one.owns) == len(two.owns) == 1
+    [(_, value)] = one.owns
+    await client.call(
+        "AssignDomain",
+        wire.AssignDomainRequest(topology_key=RACK, topology_value=value, shard_id="s2"),
+    )
+    assert (await domains_of(client))[value] == ("s1", "releasing")
+    await two.tell(client)
+    assert len(two.owns) == 1, "not before the first shard has released it"
+    for shard in (one, one, two, two):
+        await shard.tell(client)
+    assert (await domains_of(client))[value] == ("s2", "owned")
+    assert (len(one.owns), len(two.owns)) == (0, 2)
+
+
+async def test_nothing_is_given_before_the_expected_shards_are_there(
+    binaries: Binaries, directory: Path
+) -> None:
+    """Or the first shard of a fleet that starts would get everything."""
+    async with coordinator(settings(binaries, directory, expected_shards=2)) as client:
+        one, two = ShardStandIn("s1"), ShardStandIn("s2", port=7781)
+        one.sees = {(RACK, "r1"): 10}
+        await one.tell(client)
+        assert await domains_of(client) == {}
+        await two.tell(client)
+        await one.tell(client)
+        assert len(await domains_of(client)) == 1
+
+
+async def test_all_is_there_after_a_restart_and_terms_go_on(
+    binaries: Binaries, directory: Path
+) -> None:
+    told, one = settings(binaries, directory), ShardStandIn("s1")
+    one.sees = {(RACK, "r1"): 10}
+    async with coordinator(told) as client:
+        await one.tell(client)
+        await one.tell(client)
+        request = wire.ResolveClusterRequest(cluster_id="c", asking_shard_id="s1")
+        first = await client.call("ResolveCluster", request)
+    async with coordinator(told) as client:
+        assert await domains_of(client) == {"r1": ("s1", "owned")}
+        request = wire.ResolveClusterRequest(cluster_id="c")
+        again = await client.call("ResolveCluster", request)
+        assert (again.shard_id, again.shard_address) == ("s1", one.address)
+        assert again.coordinator_term > first.coordinator_term
+        ack = await one.tell(client)
+        assert list(ack.instructions) == []
+
+
+async def test_refusals_carry_the_right_code_and_words(client: LeaderClient) -> None:
+    """FAILED_PRECONDITION is for what is stale, and for nothing else."""
+    await ShardStandIn("s1", epoch=3).tell(client)
+    with pytest.raises(Fenced, match="epoch 3 has reported"):
+        await ShardStandIn("s1", epoch=2).tell(client)
+    broken = ShardStandIn("s1", epoch=3).report()
+    broken.shortfalls.extend(many_shortfalls(101))
+    with pytest.raises(BigFleetError, match="101 is more than the 100"):
+        await client.call("ReportShard", broken)
+    request = wire.AssignDomainRequest(topology_key="k", topology_value="v", shard_id="s9")
+    with pytest.raises(UnknownObject, match="no shard s9"):
+        await client.call("AssignDomain", request)
+    with pytest.raises(BigFleetError, match="only replica"):
+        await client.call("LeaveRaftCluster", wire.LeaveRaftClusterRequest(node_id="a"))
+
+
+async def test_a_quota_is_told_once_and_again_to_a_new_start(client: LeaderClient) -> None:
+    one = ShardStandIn("s1")
+    await one.tell(client)
+    quota = wire.QuotaAllocation(provider="kwok", region="r", per_shard={"s1": 5})
+    await client.call("SetQuota", wire.SetQuotaRequest(quota=quota))
+    await one.tell(client)
+    assert one.slices == {("kwok", "r"): 5}
+    assert list((await one.tell(client)).instructions) == []
+    fresh = ShardStandIn("s1", epoch=2)
+    await fresh.tell(client)
+    assert fresh.slices == {("kwok", "r"): 5}
+
+
+async def test_a_shard_that_obeyed_a_later_term_is_told_nothing(client: LeaderClient) -> None:
+    """This coordinator's state is not the newest there was: it must give nothing away."""
+    ahead = ShardStandIn("s1")
+    ahead.seen = (10_000, 1)
+    ahead.sees = {(RACK, "r1"): 1}
+    ack = await ahead.tell(client)
+    assert (ack.acknowledged, list(ack.instructions)) == (True, [])
+    assert await domains_of(client) == {}
+
+
+async def test_a_live_shard_is_removed_by_releasing_what_it_has(client: LeaderClient) -> None:
+    one = ShardStandIn("s1")
+    one.sees = {(RACK, "r1"): 1}
+    await one.tell(client)
+    await one.tell(client)
+    await client.call("RemoveShard", wire.RemoveShardRequest(shard_id="s1"))
+    one.sees = {}
+    with pytest.raises(Fenced, match="was removed"):
+        await told_until_refused(one, client)
+    assert one.owns == set()
+    assert await domains_of(client) == {}
+
+
+async def test_a_replica_that_does_not_lead_says_who_does(
+    binaries: Binaries, directory: Path
+) -> None:
+    """UNAVAILABLE with the trailer, which is empty while no leader is known."""
+    async with (
+        role.serving(settings(binaries, directory)) as serves,
+        grpc.aio.insecure_channel(f"127.0.0.1:{serves.port}") as channel,
+    ):
+        stub: Any = CoordinatorStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.ListShards(wire.ListShardsRequest())
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert trailer(caught.value.trailing_metadata(), LEADER_TRAILER) == ""
+
+
+async def test_a_saved_fleet_is_restored_and_its_shards_confirm(
+    binaries: Binaries, directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`fleet save`, then `fleet restore` into an empty directory, and on with it."""
+    one, file = ShardStandIn("s1"), directory / "saved"
+    one.sees = {(RACK, "r1"): 10}
+    async with coordinator(settings(binaries, directory)) as client:
+        await one.tell(client)
+        ack = await one.tell(client)
+        save = ["fleet", "save", str(file), "--coordinator", client.leader, "--insecure"]
+        assert await asyncio.to_thread(run_command, save) == 0
+    restored = directory / "restored"
+    restore = ["fleet", "restore", str(file), "--state", str(restored), "--insecure"]
+    replica = ["--node-id", "a", "--etcd", str(binaries.etcd)]
+    assert await asyncio.to_thread(run_command, [*restore, *replica]) == 0
+    assert await asyncio.to_thread(run_command, [*restore, *replica]) == 2
+    told = Settings("a", 0, 0, restored, binaries.etcd, {})
+    async with coordinator(told) as client:
+        assert await domains_of(client) == {"r1": ("s1", "assigning")}
+        fresh = await one.tell(client)
+        assert fresh.coordinator_term > ack.coordinator_term + 1000
+        await one.tell(client)
+        assert await domains_of(client) == {"r1": ("s1", "owned")}
+    capsys.readouterr()
+
+
+def run_command(arguments: list[str]) -> int:
+    """In a process of its own: the command has an event loop and signals of its own."""
+    command = [sys.executable, "-m", "bigfleet", *arguments]
+    return subprocess.run(command, check=False, timeout=60).returncode
+
+
+async def test_people_see_the_fleet_in_80_columns(client: LeaderClient) -> None:
+    """Every view, as text and as JSON; no line is wider than a terminal."""
+    one = ShardStandIn("shard-1")
+    one.sees = {(RACK, f"r{n}"): 10 for n in range(3)}
+    one.shortfalls = many_shortfalls(3)
+    await one.tell(client)
+    await one.tell(client)
+    request = wire.ResolveClusterRequest(cluster_id="cluster-1", asking_shard_id="shard-1")
+    await client.call("ResolveCluster", request)
+    quota = wire.QuotaAllocation(provider="kwok", region="r", per_shard={"shard-1": 5})
+    await client.call("SetQuota", wire.SetQuotaRequest(quota=quota))
+    expected = {
+        "status": "leads in term",
+        "shards": "live",
+        "domains": "owned",
+        "clusters": "cluster-1",
+        "quotas": "kwok",
+        "shortfalls": "higher priorities",
+        "providers": "127.0.0.1:7770",
+    }
+    for action, said in expected.items():
+        text = await view([client.leader], None, action, "text")
+        assert said in text, text
+        assert max(map(len, text.splitlines())) <= 80, text
+        assert json.loads(await view([client.leader], None, action, "json"))["term"] > 0
+
+
+async def test_nobody_there_is_said_in_a_sentence() -> None:
+    async with LeaderClient(["127.0.0.1:1"]) as client:
+        with pytest.raises(Unavailable, match=r"no coordinator leads: 127\.0\.0\.1:1"):
+            await client.call("ListShards", wire.ListShardsRequest(), patience_seconds=0.2)
+
+
+def test_an_etcd_that_is_none_is_refused_at_once(directory: Path) -> None:
+    with pytest.raises(InvalidInput, match="--etcd"):
+        Settings("a", 0, 0, directory, directory / "missing", {})
+
+
+def test_the_command_line_names_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--listen", "127.0.0.1:0", "--observe", "127.0.0.1:0", "--state", "/tmp/x"]
+    more = ["--etcd", sys.executable, "--node-id", "a", "--insecure"]
+    peers = ["--peers", "b=127.0.0.1:1"]
+    assert main(["coordinator", *flags, *more, *peers]) == 2
+    assert "does not name this replica" in capsys.readouterr().err

@@ -1,0 +1,182 @@
+"""Rules of the coordinator that need no store: who is believed, who is refused, and why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from shard_stand_in import ShardStandIn, many_shortfalls
+
+from bigfleet.adapters.coordination.etcd_member import MemberSettings, command_line
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.errors import Fenced, InvalidInput, UnknownObject
+from bigfleet.services.coordinator import checks, clusters, quotas, shards, snapshot
+from bigfleet.services.coordinator.domain_lifecycle import DomainState
+from bigfleet.services.coordinator.instructions import pending
+from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.rows import Cluster, Domain, Quota, Shard, TermBase, put
+
+
+def known(*rows: Shard | Cluster | Domain | Quota) -> Registry:
+    registry = Registry()
+    registry.apply(put(*rows))
+    return registry
+
+
+def shard(name: str, epoch: int = 1, **more: bool) -> Shard:
+    return Shard(name, "127.0.0.1:7780", epoch, 0, **more)
+
+
+def test_an_unknown_shard_registers_itself() -> None:
+    registry = Registry()
+    registry.apply(shards.registered(registry, ShardStandIn("s1", epoch=4).report(), 99))
+    assert registry.shards["s1"] == Shard("s1", "127.0.0.1:7780", 4, 99)
+
+
+def test_a_report_of_an_earlier_start_is_stale() -> None:
+    """A zombie is refused; its successor is named."""
+    with pytest.raises(Fenced, match="epoch 5 has reported already; epoch 4"):
+        shards.registered(known(shard("s1", 5)), ShardStandIn("s1", epoch=4).report(), 0)
+
+
+def test_a_removed_shard_is_stale_for_ever() -> None:
+    registry = known(shard("s1", removed=True))
+    with pytest.raises(Fenced, match="was removed"):
+        shards.registered(registry, ShardStandIn("s1", epoch=9).report(), 0)
+
+
+def test_two_processes_with_one_epoch_are_told_apart_by_address() -> None:
+    registry = known(shard("s1"))
+    with pytest.raises(InvalidInput, match="share one state directory"):
+        shards.registered(registry, ShardStandIn("s1", port=9999).report(), 0)
+
+
+def test_a_provider_is_what_the_first_live_shard_says() -> None:
+    """Otherwise two shards that disagree would overwrite each other with every report."""
+    registry = known(shard("s1"), shard("s2"))
+    registry.apply(shards.providers_seen(registry, ShardStandIn("s1").report(), ["s1", "s2"]))
+    other = ShardStandIn("s2").report()
+    other.providers[0].address = "10.0.0.1:1"
+    assert shards.providers_seen(registry, other, ["s1", "s2"]) == {}
+    registry.apply(shards.providers_seen(registry, other, ["s2"]))
+    assert registry.providers["kwok", "r"].address == "10.0.0.1:1"
+
+
+def test_the_first_shard_that_asks_keeps_a_cluster() -> None:
+    registry = known(shard("s1"), shard("s2"))
+    registry.apply(clusters.bound(registry, clusters.serving(registry, "c", "s1", [])))
+    assert clusters.serving(registry, "c", "s2", []).shard == "s1"
+    assert clusters.serving(registry, "c", "", []).shard == "s1"
+
+
+def test_a_cluster_of_nobody_stays_so_when_one_only_looks() -> None:
+    with pytest.raises(UnknownObject, match="not served by any shard"):
+        clusters.serving(known(shard("s1")), "c", "", ["s1"])
+
+
+def test_a_shard_that_leaves_gets_no_new_clusters() -> None:
+    registry = known(shard("s1", leaving=True), shard("s2"), shard("s3"), Cluster("x", "s2"))
+    assert clusters.serving(registry, "c", "s1", ["s1", "s2", "s3"]).shard == "s3"
+
+
+def test_a_quota_reaches_every_shard_and_means_none_for_those_it_does_not_name() -> None:
+    registry = known(shard("s1"), shard("s2"))
+    quota = wire.QuotaAllocation(provider="kwok", region="r", per_shard={"s1": 5})
+    registry.apply(quotas.replaced(registry, quota, "1-1"))
+    for name, machines in (("s1", 5), ("s2", 0)):
+        [told] = pending(registry, name, (), ())
+        assert told.quota_slice.machines == machines
+        assert pending(registry, name, {told.instruction_id}, ()) == []
+
+
+def test_a_quota_for_a_shard_that_never_reported_is_refused() -> None:
+    quota = wire.QuotaAllocation(provider="kwok", per_shard={"s7": 5})
+    with pytest.raises(UnknownObject, match="shard s7"):
+        quotas.replaced(known(shard("s1")), quota, "1-1")
+
+
+def test_a_sound_report_passes_and_its_summary_is_small() -> None:
+    """About 240 bytes for a shard's summary: 200 shards stay below 50 KB."""
+    report = ShardStandIn("s1").report()
+    report.shortfalls.extend(many_shortfalls(100))
+    checks.report(report)
+    assert report.summary.ByteSize() <= 240
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda r: r.ClearField("shard_id"), "shard_id: '' is empty"),
+        (lambda r: setattr(r, "shard_address", "nowhere"), "'nowhere' is not HOST:PORT"),
+        (lambda r: setattr(r, "shard_epoch", 0), "shard_epoch: 0 is not > 0"),
+        (lambda r: r.shortfalls.extend(many_shortfalls(101)), "101 is more than the 100"),
+        (lambda r: setattr(r.summary, "free_machines", -1), "-1 is negative"),
+        (lambda r: r.unowned_domains.add(topology_key="k"), "topology_value: '' is empty"),
+        (lambda r: r.providers.add(name="p\n", address="h:1"), "cannot be printed"),
+    ],
+)
+def test_an_impossible_report_is_refused_with_the_field_named(
+    spoil: Callable[[wire.ShardReport], None], said: str
+) -> None:
+    report = ShardStandIn("s1").report()
+    spoil(report)
+    with pytest.raises(InvalidInput, match=said):
+        checks.report(report)
+
+
+def test_a_snapshot_comes_back_with_every_domain_to_be_confirmed() -> None:
+    """Terms go on above all that shards may have seen, so that they obey again."""
+    owned = Domain("k", "v", "s1", DomainState.OWNED, "7-1", machines=3)
+    registry = known(shard("s1"), Cluster("c", "s1"), owned)
+    data = snapshot.data_of(registry.rows)
+    content = b"".join((_line(snapshot.meta_of(data, 7, 0)), data))
+    _, rows = snapshot.restored("f", content)
+    again = Registry()
+    again.apply(dict(rows))
+    assert again.domains["k", "v"].state is DomainState.ASSIGNING
+    assert again.domains["k", "v"].order != "7-1"
+    assert again.term_base > 7
+    assert (again.shards, again.clusters) == (registry.shards, registry.clusters)
+    assert isinstance(rows["term-base"], TermBase)
+
+
+def _line(meta: snapshot.Meta) -> bytes:
+    return msgspec.json.encode(meta) + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda c: c[:-3], "damaged or cut off"),
+        (lambda c: c.replace(b"s1", b"s2", 1), "damaged or cut off"),
+        (lambda _: b"something else\n", "is no snapshot"),
+        (lambda c: c.replace(b"snapshot/1", b"snapshot/9"), "only bigfleet-coordinator"),
+    ],
+)
+def test_a_file_that_is_no_whole_snapshot_is_refused(
+    spoil: Callable[[bytes], bytes], said: str
+) -> None:
+    data = snapshot.data_of(known(shard("s1")).rows)
+    content = _line(snapshot.meta_of(data, 7, 0)) + data
+    with pytest.raises(InvalidInput, match=said):
+        snapshot.restored("f", spoil(content))
+
+
+def test_peers_off_loopback_need_an_identity(tmp_path: Path) -> None:
+    """Who reaches an unguarded etcd peer port can write anything into the fleet's state."""
+    with pytest.raises(InvalidInput, match="need --identity"):
+        MemberSettings("a", Path(sys.executable), tmp_path, {"a": "10.1.2.3:2380"})
+
+
+def test_a_state_path_too_long_for_a_socket_is_refused_with_the_surplus(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="bytes shorter"):
+        MemberSettings("a", Path(sys.executable), tmp_path / ("x" * 120), {})
+
+
+def test_a_lone_replica_opens_no_port_at_all(tmp_path: Path) -> None:
+    line = " ".join(command_line(MemberSettings("a", Path(sys.executable), tmp_path, {})))
+    assert "http://" not in line
+    assert "127.0.0.1" not in line

@@ -1,0 +1,276 @@
+"""A domain belongs to one shard at a time, whatever is lost, repeated or crashes on the way."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shard_stand_in import ShardStandIn
+
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.errors import IllegalTransition, InvalidInput, UnknownObject
+from bigfleet.services.coordinator import acknowledgements, departures, domains, shards
+from bigfleet.services.coordinator.domain_lifecycle import (
+    TRANSITIONS,
+    DomainEvent,
+    DomainState,
+    next_state,
+)
+from bigfleet.services.coordinator.instructions import pending
+from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.rows import RowChanges, Shard, put
+
+RACK = "topology.bigfleet/rack"
+
+
+def registry_with(*names: str) -> Registry:
+    registry = Registry()
+    registry.apply(put(*(Shard(name, "127.0.0.1:1", 1, 0) for name in names)))
+    return registry
+
+
+class Orders:
+    """Order ids, none twice."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def __call__(self) -> str:
+        return f"1-{next(self._numbers)}"
+
+
+def state_of(registry: Registry, value: str) -> tuple[str, str]:
+    domain = registry.domains[RACK, value]
+    return domain.shard, domain.state.value
+
+
+def report_of(registry: Registry, shard: str, *accepted: str) -> wire.ShardReport:
+    acks = [
+        wire.InstructAck(instruction_id=order, outcome=wire.InstructAck.ACCEPTED)
+        for order in accepted
+    ]
+    owned = sum(d.state is DomainState.OWNED for d in registry.domains_of(shard))
+    return wire.ShardReport(shard_id=shard, instruction_acks=acks, owned_domains=owned)
+
+
+def settle(registry: Registry, shard: str, order: Orders) -> None:
+    """The shard does all that it is told."""
+    told = [each.instruction_id for each in pending(registry, shard, (), ())]
+    registry.apply(acknowledgements.settled(registry, report_of(registry, shard, *told), order))
+
+
+def test_unowned_domains_go_to_the_shard_with_the_fewest_machines() -> None:
+    """Largest first, so that shards end up with about the same; the same answer every time."""
+    registry, order = registry_with("s1", "s2"), Orders()
+    seen = [(RACK, "r1", 10), (RACK, "r2", 40), (RACK, "r3", 30), (RACK, "r4", 25)]
+    registry.apply(domains.give(registry, ["s1", "s2"], seen, order))
+    owners = {value: domain.shard for (_, value), domain in registry.domains.items()}
+    assert owners == {"r2": "s1", "r3": "s2", "r4": "s2", "r1": "s1"}
+    assert registry.load("s1").machines == 50
+    assert registry.load("s2").machines == 55
+
+
+def test_a_domain_that_somebody_has_is_not_given_again() -> None:
+    """A report that came late still calls it unowned."""
+    registry, order = registry_with("s1", "s2"), Orders()
+    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
+    assert domains.give(registry, ["s2"], [(RACK, "r1", 1)], order) == {}
+
+
+def test_a_domain_seen_twice_in_one_report_is_given_once() -> None:
+    registry = registry_with("s1", "s2")
+    changes = domains.give(registry, ["s1", "s2"], [(RACK, "r1", 1), (RACK, "r1", 1)], Orders())
+    assert len(changes) == 1
+
+
+def test_a_moved_domain_is_given_only_after_its_release() -> None:
+    """The new shard is told nothing before the old one has accepted the release."""
+    registry, order = registry_with("s1", "s2"), Orders()
+    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
+    settle(registry, "s1", order)
+    assert state_of(registry, "r1") == ("s1", "owned")
+    registry.apply(domains.move(registry, (RACK, "r1"), "s2", order))
+    assert state_of(registry, "r1") == ("s1", "releasing")
+    assert pending(registry, "s2", (), ()) == []
+    settle(registry, "s1", order)
+    assert state_of(registry, "r1") == ("s2", "assigning")
+    settle(registry, "s2", order)
+    assert state_of(registry, "r1") == ("s2", "owned")
+
+
+def test_an_order_keeps_its_id_until_it_is_answered() -> None:
+    """Also when its destination changes: the shard may be carrying it out already."""
+    registry, order = registry_with("s1", "s2", "s3"), Orders()
+    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
+    registry.apply(domains.move(registry, (RACK, "r1"), "s2", order))
+    first = [each.instruction_id for each in pending(registry, "s1", (), ())]
+    registry.apply(domains.move(registry, (RACK, "r1"), "s3", order))
+    assert [each.instruction_id for each in pending(registry, "s1", (), ())] == first
+    settle(registry, "s1", order)
+    assert state_of(registry, "r1") == ("s3", "assigning")
+
+
+def test_an_answer_to_a_superseded_order_changes_nothing() -> None:
+    registry, order = registry_with("s1"), Orders()
+    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
+    old = registry.domains[RACK, "r1"].order
+    registry.apply(domains.release(registry, (RACK, "r1"), order))
+    late = report_of(registry, "s1", old)
+    assert acknowledgements.settled(registry, late, order) == {}
+
+
+def test_a_stale_order_is_repeated_and_a_failed_one_is_ordered_anew() -> None:
+    """A shard answers the same order the same way for ever, unless it never looked at it."""
+    registry, order = registry_with("s1"), Orders()
+    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
+    [told] = pending(registry, "s1", (), ())
+
+    def after(outcome: wire.InstructAck.Outcome.ValueType) -> list[str]:
+        answer = wire.InstructAck(instruction_id=told.instruction_id, outcome=outcome)
+        report = wire.ShardReport(shard_id="s1", instruction_acks=[answer])
+        registry.apply(acknowledgements.settled(registry, report, order))
+        return [each.instruction_id for each in pending(registry, "s1", (), ())]
+
+    assert after(wire.InstructAck.REJECTED_STALE) == [told.instruction_id]
+    [fresh] = after(wire.InstructAck.FAILED)
+    assert fresh != told.instruction_id
+
+
+def test_a_domain_does_not_go_to_a_shard_that_left_while_it_waited() -> None:
+    registry, order = registry_with("s1", "s2"), Orders()
+    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
+    registry.apply(domains.move(registry, (RACK, "r1"), "s2", order))
+    registry.apply(shards.removed(registry, "s2"))
+    settle(registry, "s1", order)
+    assert (RACK, "r1") not in registry.domains
+
+
+def test_a_live_shard_leaves_only_after_it_has_released_everything() -> None:
+    registry, order = registry_with("s1", "s2"), Orders()
+    seen = [(RACK, f"r{n}", 1) for n in range(5)]
+    registry.apply(domains.give(registry, ["s1"], seen, order))
+    settle(registry, "s1", order)
+    registry.apply(shards.leaving(registry, "s1"))
+    registry.apply(departures.step(registry, "s1", 3, order))
+    settle(registry, "s1", order)
+    registry.apply(departures.step(registry, "s1", 3, order))
+    assert departures.step(registry, "s1", 3, order) == {}, "two releases are not answered yet"
+    settle(registry, "s1", order)
+    registry.apply(departures.step(registry, "s1", 3, order))
+    assert registry.shards["s1"].removed
+    assert not registry.domains
+
+
+def test_what_a_removed_shard_had_is_freed_in_pieces() -> None:
+    registry, order = registry_with("s1", "s2"), Orders()
+    registry.apply(domains.give(registry, ["s1"], [(RACK, f"r{n}", 1) for n in range(5)], order))
+    registry.apply(shards.removed(registry, "s1"))
+    while batch := departures.orphaned(registry, 2, order):
+        assert len(batch) <= 2
+        registry.apply(batch)
+    assert not registry.domains
+
+
+def test_a_shard_that_forgot_its_domains_is_reminded_of_them() -> None:
+    """It came back with an empty state directory; nobody else has been given them."""
+    registry, order = registry_with("s1"), Orders()
+    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1), (RACK, "r2", 1)], order))
+    settle(registry, "s1", order)
+    empty = wire.ShardReport(shard_id="s1", owned_domains=0)
+    reminded = pending(registry, "s1", (), acknowledgements.forgotten(registry, empty, ()))
+    assert sorted(each.assign_domain.topology_value for each in reminded) == ["r1", "r2"]
+    done = [each.instruction_id for each in reminded]
+    assert acknowledgements.forgotten(registry, empty, done) == []
+    whole = wire.ShardReport(shard_id="s1", owned_domains=2)
+    assert acknowledgements.forgotten(registry, whole, ()) == []
+
+
+def test_moving_to_an_unknown_or_leaving_shard_is_refused_by_name() -> None:
+    registry, order = registry_with("s1", "s2"), Orders()
+    with pytest.raises(UnknownObject, match="no shard s9"):
+        domains.move(registry, (RACK, "r1"), "s9", order)
+    registry.apply(shards.leaving(registry, "s2"))
+    with pytest.raises(InvalidInput, match="being removed"):
+        domains.move(registry, (RACK, "r1"), "s2", order)
+    with pytest.raises(UnknownObject, match="not assigned"):
+        domains.release(registry, (RACK, "r1"), order)
+
+
+def test_an_illegal_move_names_domain_state_and_event() -> None:
+    with pytest.raises(IllegalTransition, match=r"rack=r1 is owned: its release is not possible"):
+        next_state((RACK, "r1"), DomainState.OWNED, DomainEvent.RELEASED)
+
+
+def test_only_a_free_domain_can_be_given_and_only_an_answer_or_a_death_frees_one() -> None:
+    """The safety of the whole table in one sentence."""
+    gives = [state for state, event in TRANSITIONS if event is DomainEvent.GIVE]
+    assert gives == [DomainState.FREE]
+    frees = {event for (_, event), after in TRANSITIONS.items() if after is DomainState.FREE}
+    assert frees == {DomainEvent.RELEASED, DomainEvent.OWNER_GONE}
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["give", "move", "release", "report", "report", "report", "lose"]),
+        st.sampled_from(["s1", "s2", "s3"]),
+        st.sampled_from(["r1", "r2"]),
+    ),
+    max_size=60,
+)
+
+
+class Fleet:
+    """Three shards and the coordinator's decisions about them."""
+
+    def __init__(self) -> None:
+        self.registry, self.order = registry_with("s1", "s2", "s3"), Orders()
+        self.shards = {name: ShardStandIn(name) for name in ("s1", "s2", "s3")}
+        self._sequence = count(1)
+
+    def do(self, action: str, name: str, value: str) -> None:
+        """One step; what cannot be done now is left out."""
+        domain = (RACK, value)
+        match action:
+            case "give":
+                self._apply(domains.give(self.registry, [name], [(RACK, value, 1)], self.order))
+            case "move":
+                self._apply(domains.move(self.registry, domain, name, self.order))
+            case "release" if domain in self.registry.domains:
+                self._apply(domains.release(self.registry, domain, self.order))
+            case "report" | "lose":
+                self.exchange(name, lost=action == "lose")
+
+    def exchange(self, name: str, lost: bool) -> None:
+        """A report, and an answer that may be lost."""
+        shard = self.shards[name]
+        self._apply(acknowledgements.settled(self.registry, shard.report(), self.order))
+        orders = pending(self.registry, name, (), ())
+        for each in orders:
+            each.coordinator_term, each.sequence_number = 1, next(self._sequence)
+        if not lost:
+            shard.obey(wire.ReportAck(instructions=orders))
+
+    def acting(self, value: str) -> list[str]:
+        """Who acts on a domain."""
+        return [name for name, shard in self.shards.items() if (RACK, value) in shard.owns]
+
+    def _apply(self, changes: RowChanges) -> None:
+        self.registry.apply(changes)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_no_two_shards_ever_act_on_one_domain(steps: list[tuple[str, str, str]]) -> None:
+    """Orders and answers may be lost or repeated at any step; then all settles."""
+    fleet = Fleet()
+    for step in steps:
+        fleet.do(*step)
+        assert max(len(fleet.acting("r1")), len(fleet.acting("r2"))) <= 1
+    for _ in range(4):
+        for name in fleet.shards:
+            fleet.exchange(name, lost=False)
+    for (_, value), row in fleet.registry.domains.items():
+        assert row.state is DomainState.OWNED
+        assert fleet.acting(value) == [row.shard]

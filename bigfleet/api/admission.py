@@ -56,6 +56,8 @@ def _asking_shard(message: Any) -> str:
 _ADMIN = Rule(frozenset({"admin"}))
 _READ = Rule(frozenset({"admin", "readonly"}))
 _REPLICA = Rule(frozenset({"admin", "coordinator"}))
+# Replicas look at each other, to tell an election with a fault from one without.
+_FLEET_READ = Rule(frozenset({"admin", "coordinator", "readonly"}))
 _PROVIDER_ORDER = Rule(frozenset({"admin", "shard"}), "shard", _shard)
 _PROVIDER_READ = Rule(frozenset({"admin", "readonly", "shard"}))
 
@@ -82,11 +84,11 @@ _SERVICES: Mapping[str, Mapping[str, Rule]] = {
         "LeaveRaftCluster": _REPLICA,
         # A new leader asks the one before it for a sign of life.
         "ListShards": Rule(_READ.roles | {"coordinator"}),
-        "ListDomainAssignments": _READ,
-        "ListClusterAssignments": _READ,
-        "ListQuotas": _READ,
-        "ListProviders": _READ,
-        "ListShardReports": _READ,
+        "ListDomainAssignments": _FLEET_READ,
+        "ListClusterAssignments": _FLEET_READ,
+        "ListQuotas": _FLEET_READ,
+        "ListProviders": _FLEET_READ,
+        "ListShardReports": _FLEET_READ,
     },
 }
 TABLE: Admits = {

@@ -7,6 +7,7 @@ whole with InvalidInput, so that its receiver keeps the last good one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
@@ -157,11 +158,17 @@ def machine_from_wire(message: provider.Machine) -> Machine:
     return machine
 
 
-def _capacity(message: provider.Resources, where: str) -> dict[str, int]:
+def _capacity(message: provider.Resources, where: str) -> Mapping[str, int]:
     try:
-        return resources.parse_capacity(message.resources)
+        return _amounts_in(message.SerializeToString())
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error.what}", error.value, error.cure) from None
+
+
+@lru_cache(maxsize=4096)
+def _amounts_in(wire_bytes: bytes) -> Mapping[str, int]:
+    """What machines have; a fleet of 100,000 has some dozen sizes of them."""
+    return resources.parse_capacity(provider.Resources.FromString(wire_bytes).resources)
 
 
 def machine_to_wire(machine: Machine, provider_name: str) -> provider.Machine:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from functools import lru_cache
 
 from bigfleet.model.errors import InvalidInput
 
@@ -43,8 +42,6 @@ def _units_per_one(resource: str) -> Decimal:
     return Decimal(1) / 1024 if is_bytes(resource) else Decimal(1000)
 
 
-# Fleets have a few sizes of machines: a listing of 100,000 says the same some dozen times over.
-@lru_cache(maxsize=8192)
 def parse(resource: str, quantity: str, *, round_up: bool, limit: int = MAX_MACHINE_UNITS) -> int:
     """`quantity` in this module's units; InvalidInput when malformed, negative or above `limit`."""
     match = _QUANTITY.fullmatch(quantity)

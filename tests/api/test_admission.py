@@ -35,6 +35,15 @@ def test_read_only_reads_and_nothing_else(method: str) -> None:
     assert ("readonly" in TABLE[method].roles) == reads
 
 
+def test_replicas_of_the_coordinator_read_each_other_and_join() -> None:
+    """What a replica asks of another at an election is not refused, and it can order nothing."""
+    own = {
+        method.rpartition("/")[2] for method, rule in TABLE.items() if "coordinator" in rule.roles
+    }
+    assert {"ListShards", "JoinRaftCluster", "LeaveRaftCluster"} <= own
+    assert not own & {"AssignDomain", "SetQuota", "RemoveShard", "Create", "Session"}
+
+
 async def test_a_shard_gives_orders_as_itself_only(tmp_path: Path) -> None:
     """A shard cannot raise another's marks: an order names the shard that the certificate names."""
     one = identity(tmp_path, "shard", "one")

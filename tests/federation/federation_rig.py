@@ -44,7 +44,7 @@ class Line:
         self._target = port
         self._whole = True
         self._ends: set[asyncio.StreamWriter] = set()
-        self._pumps: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[Any]] = set()
         self.port = 0
 
     async def start(self) -> None:
@@ -54,7 +54,7 @@ class Line:
     async def stop(self) -> None:
         self.cut()
         self._server.close()
-        await asyncio.gather(*self._pumps, return_exceptions=True)
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     def cut(self) -> None:
         """End all connections, and accept no more."""
@@ -66,18 +66,19 @@ class Line:
         self._whole = True
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._whole:
-            writer.transport.abort()
-            return
+        if (task := asyncio.current_task()) is not None:
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
         there_reader, there = await asyncio.open_connection("127.0.0.1", self._target)
         self._ends |= {writer, there}
-        both = [self._pump(reader, there), self._pump(there_reader, writer)]
-        tasks = [asyncio.create_task(each) for each in both]
-        self._pumps.update(tasks)
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        pumps = (self._pump(reader, there), self._pump(there_reader, writer))
+        tasks = [asyncio.create_task(each) for each in pumps]
+        if self._whole:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for end in (writer, there):
             end.transport.abort()
             self._ends.discard(end)
+        await asyncio.gather(*tasks)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Handler
 from cluster_rig import eventually
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -30,6 +29,7 @@ from loaddriver.substrates.base import Cluster
 _GROUP = "/apis/metrics.k8s.io/v1beta1"
 _SERVICES = "/api/v1/namespaces/default/services"
 _API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+_HANDSHAKE_SECONDS = 0.3
 _NAME = "v1beta1.metrics.k8s.io"
 
 
@@ -89,15 +89,7 @@ async def real_hpas(
 
 @asynccontextmanager
 async def _served(load: Load, folder: Path) -> AsyncIterator[int]:
-    transports: set[asyncio.Transport] = set()
-
-    @web.middleware
-    async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.transport is not None:
-            transports.add(request.transport)
-        return await handler(request)
-
-    app = web.Application(middlewares=[note])
+    app = web.Application()
     app.add_routes(
         [
             web.get(_GROUP, _discovery),
@@ -111,10 +103,12 @@ async def _served(load: Load, folder: Path) -> AsyncIterator[int]:
     try:
         yield runner.addresses[0][1]
     finally:
-        for (
-            transport
-        ) in transports:  # the API server keeps its connections, and TLS is slow to part
-            transport.abort()
+        await site.stop()
+        await asyncio.sleep(_HANDSHAKE_SECONDS)  # those under way are nobody's to close
+        for connection in runner.server.connections if runner.server else ():
+            # The API server keeps them, and TLS parts slowly.
+            if connection.transport is not None:
+                connection.transport.abort()
         await runner.cleanup()
 
 

@@ -173,3 +173,16 @@ def test_an_answer_that_was_lost_is_counted_both_ways() -> None:
     b.believed, b.reachable = Share(1, 10), False
     sim.cluster("a").load = 50.0
     assert sim.run(3600.0) == 0
+
+
+def test_nobody_has_to_go_because_another_cannot_be_reached() -> None:
+    """The user lowers max, and what an absent cluster keeps leaves less than others must have."""
+    sim = settled((5, 13), {"a": (1, 8), "b": (4, 5)})
+    sim.cluster("b").bounds = Bounds(4)
+    sim.cluster("a").reachable = False
+    sim.wish = Wish(5, 10)
+    sim.run(600.0)
+    assert sim.shares() == {"a": Share(1, 8), "b": Share(4, 4)}
+    sim.cluster("a").reachable = True
+    sim.run(600.0)
+    assert sum(share.max for share in sim.shares().values()) == 10

@@ -29,11 +29,13 @@ def choose(wish: Wish, members: Sequence[Member], at: At, free: int) -> Chosen:
     """`wish` is what the reachable clusters have to keep, `free` the max that nobody needs."""
     able = [m for m in members if m.reachable and m.selected and m.bounds.most >= m.bounds.floor]
     late = any(m.held for m in members)
-    base, problems = _base(wish, able, free, late)
-    kept = _within_max(wish, [m for m in able if m.held or m.name in base], base)
+    # While a cluster is away, what it is counted for may be too much: nobody has to go for that.
+    whole = all(m.reachable or m.held is None for m in members)
+    base, problems = _base(wish, able, free, late, whole)
+    kept = [m for m in able if m.held or m.name in base]
+    kept = _within_max(wish, kept, base) if whole else kept
     opening = closing = None
     if at.settings.dynamic and all(m.held for m in kept):
-        whole = all(m.reachable or m.held is None for m in members)
         closing = _closing(wish, kept, base, at) if whole else None
         opening = _opening(wish, kept, able, at, free) if closing is None else None
     stays = tuple(m for m in able if (m in kept and m is not closing) or m is opening)
@@ -46,7 +48,9 @@ def choose(wish: Wish, members: Sequence[Member], at: At, free: int) -> Chosen:
     return Chosen(stays, new, left, tuple(problems))
 
 
-def _base(wish: Wish, able: Sequence[Member], free: int, late: bool) -> tuple[set[str], list[str]]:
+def _base(
+    wish: Wish, able: Sequence[Member], free: int, late: bool, whole: bool
+) -> tuple[set[str], list[str]]:
     """The base, and which preferences cannot be met."""
     base: set[str] = set()
     problems: list[str] = []
@@ -54,7 +58,7 @@ def _base(wish: Wish, able: Sequence[Member], free: int, late: bool) -> tuple[se
     for member in able:
         if member.bounds.least < 1:
             continue
-        if spent + member.bounds.least > wish.max:
+        if spent + member.bounds.least > wish.max and (whole or member.held is None):
             least = member.bounds.least
             problems.append(
                 f"cluster {member.name}: preferred minReplicas {least} exceeds what is left of "

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+import grpc.aio
 from aiohttp import web
 
 from bigfleet.adapters.clock.system import SystemClock
@@ -89,17 +90,7 @@ async def serving(
         shard = assemble(settings, provider, clock, journal, epoch, evictions, ties)
         observed = await _observe(settings, shard.cycle.not_ready)
         closing.push_async_callback(observed.cleanup)
-        server = transport.server(settings.identity)
-        reception = shard.coordination.reception if shard.coordination else None
-        add_ShardServicer_to_server(SessionServicer(shard.sessions, reception), server)
-        reading = ShardReadServicer(shard.cycle, shard.machines)
-        add_ShardReadServicer_to_server(reading, server)
-        address = f"{settings.listen_host}:{settings.listen_port}"
-        port = transport.listen(server, address, settings.identity)
-        if shard.coordination:
-            shard.coordination.reporter.address = (
-                settings.advertised or f"{settings.listen_host}:{port}"
-            )
+        server, port = _server(settings, shard)
         work = asyncio.create_task(shard.run())
         closing.push_async_callback(_end, work)
         await server.start()
@@ -107,6 +98,19 @@ async def serving(
         closing.callback(shard.sessions.close_all)
         _log.info("serving", extra={"shard": settings.shard_id, "epoch": epoch, "port": port})
         yield Serving(port, shard, work)
+
+
+def _server(settings: Settings, shard: Shard) -> tuple[grpc.aio.Server, int]:
+    server = transport.server(settings.identity)
+    reception = shard.coordination.reception if shard.coordination else None
+    add_ShardServicer_to_server(SessionServicer(shard.sessions, reception), server)
+    add_ShardReadServicer_to_server(ShardReadServicer(shard.cycle, shard.machines), server)
+    address = f"{settings.listen_host}:{settings.listen_port}"
+    port = transport.listen(server, address, settings.identity)
+    if shard.coordination:
+        reached_at = settings.advertised or f"{settings.listen_host}:{port}"
+        shard.coordination.reporter.address = reached_at
+    return server, port
 
 
 def _coordinator(settings: Settings) -> Coordinator | None:

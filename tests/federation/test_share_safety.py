@@ -64,10 +64,13 @@ def test_many_histories_keep_the_invariants_at_each_write() -> None:
 
 
 def _exact(sim: SimFleet) -> bool:
+    """Both sums; where min = max nothing can be exchanged, and preferences may have to wait."""
     shares = sim.shares()
     able = sum(min(sim.cluster(n).bounds.most, sim.wish.max) for n in shares)
     floors = sum(sim.cluster(n).bounds.floor for n in shares)
     most, least = sum(s.max for s in shares.values()), sum(s.min for s in shares.values())
+    if sim.wish.min == sim.wish.max:
+        return most <= sim.wish.max and least >= min(sim.wish.min, able)
     return most == min(sim.wish.max, able) and least == max(floors, min(sim.wish.min, able))
 
 

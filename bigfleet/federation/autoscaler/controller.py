@@ -181,6 +181,8 @@ class AutoscalerController:
         key = scene.autoscaler.key
         if status != scene.autoscaler.status:
             await self._host.set_status(key, msgspec.to_builtins(status))
+            if status.conditions != scene.autoscaler.status.conditions:
+                self._host.on_workload(scene.autoscaler.target)  # it may have waited for a claim
         for write in findings.done:
             sentence = f"cluster {write.cluster}: {report.change(write)}: {write.reason}"
             _LOG.info("%s/%s: %s", key.namespace, key.name, sentence)

@@ -78,7 +78,14 @@ class WorkloadController:
             return
         if FINALIZER not in workload.metadata.finalizers:
             await self._host.hold(key, workload.metadata)
+        # It may have been claimed, or be gone, since.
+        if (held := self._host.workloads.get(key)) is not None:
+            await self._place(key, held, name)
+
+    async def _place(self, key: Key, workload: Workload, name: WorkloadName) -> None:
         autoscaler = self._autoscaler(workload)
+        if autoscaler is None and self._will_be_claimed(key):
+            return  # else its own replicas would be placed first; the claim will be heard of
         places = self._places(workload, name, autoscaler)
         if autoscaler is not None:
             least = autoscaler.spec.min_replicas
@@ -94,6 +101,19 @@ class WorkloadController:
         by = workload.autoscaled_by
         key = Key(AUTOSCALERS, workload.metadata.namespace, by)
         return self._host.autoscalers.get(key) if by else None
+
+    def _will_be_claimed(self, key: Key) -> bool:
+        """Whether an autoscaler waits for this workload, or has not been looked at yet."""
+        for name in self._host.scaling(key):
+            each = self._host.autoscalers.get(name)
+            if each is None or each.metadata.deletion_timestamp is not None:
+                continue
+            refused = any(
+                c.type == "Accepted" and c.status == "False" for c in each.status.conditions
+            )
+            if not refused and (each.status.clusters or not each.status.conditions):
+                return True
+        return False
 
     def _places(
         self, workload: Workload, name: WorkloadName, autoscaler: Autoscaler | None

@@ -1,0 +1,63 @@
+"""A workload leaves its replicas to an autoscaler that is there first, if that one acts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from played_fleet import Api, add, controller
+
+from bigfleet.federation.objects import AUTOSCALED_BY, AUTOSCALERS, Key
+from bigfleet.federation.workload.controller import WorkloadController
+
+KEY = Key("federateddeployments", "n", "web")
+AUTOSCALER = Key(AUTOSCALERS, "n", "web")
+_REFUSED = {
+    "type": "Accepted",
+    "status": "False",
+    "reason": "NotAccepted",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+async def _requests(status: dict[str, Any], **metadata: Any) -> int:
+    """The requests that one look at an unclaimed workload makes."""
+    api = Api(["a"])
+    add(api, "web", 1, 5)
+    api.objects[AUTOSCALER.path]["status"] = status
+    api.objects[AUTOSCALER.path]["metadata"] |= metadata
+    _, host, registry = controller(api)
+    looker = WorkloadController(host, registry, lambda: api.now, 1.0)
+    await looker.look(KEY)
+    return api.requests
+
+
+async def test_it_waits_for_an_autoscaler_that_was_not_looked_at_yet() -> None:
+    waiting = await _requests({})
+    assert waiting == 1, "the finalizer, and nothing else"
+
+
+async def test_it_waits_for_an_autoscaler_that_has_shares_and_will_claim_it() -> None:
+    assert await _requests({"clusters": [{"name": "a"}], "conditions": []}) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "metadata"),
+    [
+        ({"clusters": [{"name": "a"}], "conditions": [_REFUSED]}, {}),
+        ({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+    ],
+)
+async def test_it_does_not_wait_for_one_that_is_refused_or_goes(
+    status: dict[str, Any], metadata: dict[str, Any]
+) -> None:
+    assert await _requests(status, **metadata) > 1
+
+
+async def test_once_claimed_it_names_its_autoscaler() -> None:
+    api = Api(["a"])
+    add(api, "web", 1, 5)
+    looker, _, _ = controller(api)
+    await looker.look(AUTOSCALER)
+    assert api.objects[KEY.path]["metadata"]["annotations"][AUTOSCALED_BY] == "web"

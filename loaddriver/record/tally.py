@@ -36,6 +36,10 @@ class Tally:
         """Pods that exist and have no node."""
         return len(self._waiting)
 
+    def waiting_since_before(self, micros: int) -> int:
+        """How many pods have come before that moment and have no node."""
+        return sum(since < micros for since, _ in self._waiting.values())
+
     def created(self, uid: str, at_micros: int, step: str) -> None:
         """A pod came."""
         self.created_total += 1

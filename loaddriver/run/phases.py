@@ -160,6 +160,7 @@ class Phases:
             last_step_bound=sum(t.bound_of(str(number)) for t in self._watchers.tallies),
             last_step_p99_seconds=p99,
             backlog_pods=self._waiting(),
+            stuck_pods=self._stuck(),
             last_step_trouble=self._trouble(step, bound, p99),
             step_before_trouble=self._troubles.get(number - 1, ""),
         )
@@ -190,6 +191,10 @@ class Phases:
     def _waiting(self) -> int:
         """Pods that no controller has made yet wait as well."""
         return max(self._backlog(), self.course.pods_asked - self._bound())
+
+    def _stuck(self) -> int:
+        since = now_micros() - int(2e6 * self._ramp.max_step_p99_seconds)
+        return sum(tally.waiting_since_before(since) for tally in self._watchers.tallies)
 
     def _backlog(self) -> int:
         return sum(tally.backlog for tally in self._watchers.tallies)

@@ -12,6 +12,7 @@ from loaddriver.load import LoadProcess, LoadProgress
 from loaddriver.load_files import endpoint
 from loaddriver.record.recorder import Observations
 from loaddriver.run.anchoring import Anchoring
+from loaddriver.run.collecting import old_objects_left_alone
 from loaddriver.run.guarding import guarded
 from loaddriver.run.phases import Course, Phases
 from loaddriver.run.prepared import Prepared
@@ -66,12 +67,13 @@ class Playing:
         )
         self.course = phases.course
         try:
-            await guarded(
-                phases.play(),
-                self.watchers.failed(),
-                self._anchoring.failed(),
-                self._auditor.watch(),
-            )
+            with old_objects_left_alone():
+                await guarded(
+                    phases.play(),
+                    self.watchers.failed(),
+                    self._anchoring.failed(),
+                    self._auditor.watch(),
+                )
         finally:
             self._self_audit = self._auditor.end()
         self._place.supervisor.expect_exit(_LOCUST)

@@ -21,9 +21,10 @@ class RampView:
 
     `last_step_*` speak of the step released last: whether all its requests were sent, how many of
     its pods were planned and bound, and the p99 of create -> bind over all of them, unbound ones
-    counted with the time they have waited so far. For a knee, `last_step_trouble` says why it was
-    not kept up with ("" if it was, None while that is open), `step_before_trouble` the same of the
-    one before it.
+    counted with the time they have waited so far. `stuck_pods` of the backlog have waited for twice
+    as long as a step's slowest may: no pace helps them. For a knee, `last_step_trouble` says why it
+    was not kept up with ("" if it was, None while that is open), `step_before_trouble` the same of
+    the one before it.
     """
 
     started_at: float
@@ -34,6 +35,7 @@ class RampView:
     last_step_bound: int
     last_step_p99_seconds: float
     backlog_pods: int
+    stuck_pods: int = 0
     last_step_trouble: str | None = None
     step_before_trouble: str = ""
 
@@ -119,9 +121,9 @@ def _still_binding(ramp: Ramp, view: RampView) -> str:
     if not view.last_step_sent:
         return "the step is still being sent"
     last = view.steps_released == ramp.steps
-    if last and view.last_step_bound < view.last_step_pods:
+    if last and view.last_step_bound + view.stuck_pods < view.last_step_pods:
         return _state(view)
-    allowed = 0 if last else ramp.max_backlog_pods
+    allowed = view.stuck_pods if last else ramp.max_backlog_pods
     if view.backlog_pods > allowed:
         return f"{view.backlog_pods} pods wait, {allowed} may"
     return ""

@@ -150,3 +150,12 @@ def test_hold_never_releases_into_a_backlog(view: RampView, now: float) -> None:
     if next_move(ramp(), view, now).move is Move.RELEASE:
         assert view.backlog_pods <= 5
         assert view.last_step_sent
+
+
+def test_the_last_step_is_over_when_only_pods_wait_that_no_pace_helps() -> None:
+    """A gang that hangs between two racks must not hold the ramp until its budget is spent."""
+    hanging = replace(BOUND_WELL, steps_released=3, last_step_bound=47, backlog_pods=3)
+    assert next_move(ramp(), hanging, 50).move is Move.WAIT
+    assert next_move(ramp(), replace(hanging, stuck_pods=3), 50).move is Move.DONE
+    one_more = replace(hanging, stuck_pods=3, backlog_pods=4)
+    assert next_move(ramp(), one_more, 50).move is Move.WAIT

@@ -81,7 +81,8 @@ class Archetype(Record, frozen=True, kw_only=True):
     Pods of Jobs end after `runSeconds`; those of others, which never end by themselves, are deleted
     in the soak so that they live `meanLifetimeSeconds` on average, if that is given.
     `preempts: false` forbids kube-scheduler to remove pods of lower priority for them
-    (`preemptionPolicy: Never`), so that who makes room is BigFleet alone.
+    (`preemptionPolicy: Never`), so that who makes room is BigFleet alone. No workload has more than
+    `mostReplicas`: few pods in many small objects know more of a percentile than in few large ones.
     """
 
     name: DnsLabel
@@ -99,6 +100,7 @@ class Archetype(Record, frozen=True, kw_only=True):
     mean_lifetime_seconds: Annotated[float, msgspec.Meta(gt=0)] | None = None
     disruption_budget: DisruptionBudget | None = None
     preempts: bool = True
+    most_replicas: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class Pricing(Record, frozen=True, kw_only=True):

@@ -28,7 +28,8 @@ _RUN_DISK_BYTES = 200 * 2**20
 _POD_DISK_BYTES = 20 * 1024
 _START_SECONDS = 15
 # How fast pods bind on two cores, all clusters together, and in a cluster with cores of its own.
-_PODS_PER_SECOND_HERE = 45
+# Each pod that is there makes the next one dearer: beyond so many, by as much again.
+_PODS_PER_SECOND_HERE, _PODS_THAT_HALVE_IT = 70, 50_000
 _PODS_PER_SECOND_EACH = 30
 
 # The rented host that large runs are estimated for, and how many pods it carries without strain:
@@ -72,7 +73,7 @@ def disk_bytes(settings: Settings) -> int:
 
 def ramp_seconds(settings: Settings) -> float:
     """The time the ramp is expected to take: its steps, or binding if that is slower."""
-    rate = _PODS_PER_SECOND_HERE
+    rate = _PODS_PER_SECOND_HERE / (1 + settings.pods / _PODS_THAT_HALVE_IT)
     if settings.pods > _HOST_PODS:
         rate = max(rate, settings.clusters * _PODS_PER_SECOND_EACH)
     return max(settings.phase_seconds("ramp"), settings.pods / rate)

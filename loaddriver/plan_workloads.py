@@ -168,7 +168,9 @@ def _replicas(archetype: Archetype, random: Random) -> int:
     weights = [weight for weight, _, _ in _REPLICA_BANDS]
     _, least, most = random.choices(_REPLICA_BANDS, weights)[0]
     drawn = random.randint(least, most)
-    return min(drawn, _MOST_STATEFUL_REPLICAS) if archetype.kind == "StatefulSet" else drawn
+    if archetype.kind == "StatefulSet":
+        drawn = min(drawn, _MOST_STATEFUL_REPLICAS)
+    return min(drawn, archetype.most_replicas or drawn)
 
 
 def _named(drafts: list[Draft], cluster: int, ramp: Ramp) -> Iterator[Workload]:

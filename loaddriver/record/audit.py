@@ -67,7 +67,7 @@ class Binding:
 @dataclass(frozen=True, slots=True)
 class Removal:
     """A request by `writer` to delete or evict a Pod, which was granted. It names no UID: names are
-    used again over time.
+    used again over time. The moment is when a deletion was received, when an eviction was answered.
     """
 
     name: Name
@@ -195,8 +195,10 @@ class AuditReader:
         self._listener.bound(ref.uid or self._pod_uids.get(name, ""), at)
 
     def _pod_removed(self, line: AuditLine, ref: ObjectRef) -> None:
-        name, at = (ref.namespace, ref.name), micros(line.request_received_timestamp)
         evicts = ref.subresource == "eviction"
+        # A budget makes an eviction wait inside the server, for seconds: the pod goes at its end.
+        moment = line.stage_timestamp if evicts else line.request_received_timestamp
+        name, at = (ref.namespace, ref.name), micros(moment)
         self.stamps.removals.append(Removal(name, at, line.user.username, evicts))
         self._listener.removed(self._pod_uids.get(name, ""), at)
 

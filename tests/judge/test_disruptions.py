@@ -18,8 +18,8 @@ REPLICA_SETS = "system:serviceaccount:kube-system:replicaset-controller"
 
 
 def pods(number: int) -> list[PodRow]:
-    """Bound from second 1 on."""
-    return [row(f"u{n}", 0, 1) for n in range(number)]
+    """Of one workload, bound from second 1 on."""
+    return [row(f"u{n}", 0, 1, workload="web") for n in range(number)]
 
 
 def removal(pod: int, seconds: float, by: str = OPERATOR) -> Removal:
@@ -70,7 +70,7 @@ def test_a_pod_without_a_node_loses_no_place() -> None:
 
 def test_a_budget_is_kept_while_enough_pods_stay_bound() -> None:
     """Two of four may go; those who replaced them make room for the next."""
-    replaced = [row(f"u{n}", 5, 6) for n in (4, 5)]
+    replaced = [row(f"u{n}", 5, 6, workload="web") for n in (4, 5)]
     ends = [removal(0, 3), removal(1, 4), removal(2, 7), removal(3, 8)]
     section = judged([*pods(4), *replaced], ends, floor=2)
     assert section.budgets == Budgets(count=1, touched=1, breached=0, least_to_spare=0)

@@ -166,7 +166,12 @@ class Fleet:
             raise AssertionError(f"{await self.replicas(where)}, not {wanted}: {status}") from None
 
     async def scale(self, member: str, where: str, replicas: int) -> None:
-        """As the member's HPA would."""
+        """As the member's HPA would, which waits until there is something to scale."""
+
+        async def there() -> bool:
+            return await self.part(member, where) is not None
+
+        await eventually(there, f"a deployment in {member}", 40)
         path = f"/apis/apps/v1/namespaces/{where}/deployments/web/scale"
         await self.members[member].patch(path, {"spec": {"replicas": replicas}})
 

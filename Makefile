@@ -108,7 +108,7 @@ failover: setup ## Kill and pause the leading coordinator 100 times and time it 
 	  $(BIN)/pytest -q -m failover tests/failover
 
 .PHONY: explore
-explore: setup ## Look for broken rules: 750 seeds of faults, and a life of 10,000 cycles
+explore: setup ## Look for broken rules: 850 seeds of faults, and a life of 10,000 cycles
 	@$(BIN)/python -m bigfleet.simulation explore
 	@$(BIN)/pytest -q -m soak tests/simulation
 

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from bigfleet.simulation.explorer import Outcome, explore
 
 # Some 140 cycles each: more than 100,000 in all.
-_SEEDS = 750
+_SEEDS = 850
 _REPLAY = "python -m bigfleet.simulation replay"
 
 

@@ -32,7 +32,12 @@ class SimulatedOperator:
         self.online = True
         self._cluster, self._fate, self._clock, self._connect = cluster, fate, clock, connect
         self._rollups = Rollups(
-            cluster.name, cluster.ledger, ROLLUP_SECONDS, DEBOUNCE_SECONDS, lambda _: None
+            cluster.name,
+            cluster.ledger,
+            ROLLUP_SECONDS,
+            DEBOUNCE_SECONDS,
+            lambda *_: None,
+            clock.unix_seconds,
         )
         self._last_sent = capacity_pb2.ClusterCapacityNeeds()
         self._sessions: Sessions | None = None

@@ -75,6 +75,7 @@ class Operator:
             settings.rollup_seconds,
             settings.debounce_seconds,
             self._acknowledger.accepted,
+            time.monotonic,
         )
         self._credentials = Credentials(client)
         self._nodes = NodeStates(client, self._credentials, time.time)

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from aiohttp import web
-
 from bigfleet.adapters.coordination.etcd_store import EtcdStore
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
@@ -76,7 +74,9 @@ async def serving(settings: Settings) -> AsyncIterator[Serving]:
             leadership, Desk(settings.expected_shards), membership, lambda: keeper.health
         )
         add_CoordinatorServicer_to_server(service, server)
-        observed = await _observe(settings, leadership)
+        observed = await health.serve(
+            settings.observe_host, settings.observe_port, leadership.not_ready
+        )
         closing.push_async_callback(observed.cleanup)
         if settings.join:
             await ask_for_admission(settings)
@@ -119,17 +119,6 @@ async def _chores(leadership: Leadership, membership: Membership) -> None:
 async def _end(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
-
-
-async def _observe(settings: Settings, leadership: Leadership) -> web.AppRunner:
-    def not_ready() -> str:
-        return "" if leadership.leader is not None else "no leader known"
-
-    try:
-        return await health.serve(settings.observe_host, settings.observe_port, not_ready)
-    except OSError as error:
-        address = f"{settings.observe_host}:{settings.observe_port}"
-        raise Unavailable(f"cannot serve health on {address}: {error}") from None
 
 
 def _log_start(settings: Settings, port: int) -> None:

@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import grpc.aio
-from aiohttp import web
 
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
@@ -20,7 +19,6 @@ from bigfleet.adapters.store.holdings_file import HoldingsFile
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.shard_pb2_grpc import add_ShardServicer_to_server
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import add_ShardReadServicer_to_server
-from bigfleet.model.errors import Unavailable
 from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordinator import Coordinator
@@ -88,7 +86,9 @@ async def serving(
         evictions = EvictionFile(settings.state_directory)
         journal.begin(settings.shard_id, epoch)
         shard = assemble(settings, provider, clock, journal, epoch, evictions, ties)
-        observed = await _observe(settings, shard.cycle.not_ready)
+        observed = await health.serve(
+            settings.observe_host, settings.observe_port, shard.cycle.not_ready
+        )
         closing.push_async_callback(observed.cleanup)
         server, port = _server(settings, shard)
         work = asyncio.create_task(shard.run())
@@ -121,11 +121,3 @@ def _coordinator(settings: Settings) -> Coordinator | None:
 async def _end(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
-
-
-async def _observe(settings: Settings, not_ready: health.NotReady) -> web.AppRunner:
-    try:
-        return await health.serve(settings.observe_host, settings.observe_port, not_ready)
-    except OSError as error:
-        address = f"{settings.observe_host}:{settings.observe_port}"
-        raise Unavailable(f"shard: cannot serve health on {address}: {error}") from None

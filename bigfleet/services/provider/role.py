@@ -20,6 +20,7 @@ from bigfleet.services.provider.machinery import Machinery
 from bigfleet.services.provider.servicer import ProviderServicer
 from bigfleet.services.provider.settings import Settings
 from bigfleet.services.provider.store import Store
+from bigfleet.tasks import stopped_or_failed
 
 _log = logging.getLogger(__name__)
 # Calls are answered in milliseconds; one that is not is repeated by its shard.
@@ -41,13 +42,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     address is taken or the disk refuses writes.
     """
     async with serving(settings, host_for(settings)) as provider:
-        stopped = asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait((stopped, provider.broken), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopped.cancel()
-        if provider.broken.done():
-            provider.broken.result()
+        await stopped_or_failed(stop, provider.broken)
 
 
 def host_for(settings: Settings) -> Host:

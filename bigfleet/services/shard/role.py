@@ -30,6 +30,7 @@ from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.read_servicer import ShardReadServicer
 from bigfleet.services.shard.servicer import SessionServicer
 from bigfleet.services.shard.settings import Settings
+from bigfleet.tasks import end, stopped_or_failed
 
 _log = logging.getLogger(__name__)
 # Operators dial again by themselves; nothing is gained by waiting for them.
@@ -53,13 +54,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """
     provider = GrpcProvider(settings.provider_address, settings.identity)
     async with serving(settings, provider, SystemClock(), _coordinator(settings)) as serves:
-        stopped = asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait((stopped, serves.work), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopped.cancel()
-        if serves.work.done():
-            serves.work.result()
+        await stopped_or_failed(stop, serves.work)
 
 
 @asynccontextmanager
@@ -92,7 +87,7 @@ async def serving(
         closing.push_async_callback(observed.cleanup)
         server, port = _server(settings, shard)
         work = asyncio.create_task(shard.run())
-        closing.push_async_callback(_end, work)
+        closing.push_async_callback(end, work)
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         closing.callback(shard.sessions.close_all)
@@ -116,8 +111,3 @@ def _server(settings: Settings, shard: Shard) -> tuple[grpc.aio.Server, int]:
 def _coordinator(settings: Settings) -> Coordinator | None:
     addresses = settings.coordinator_addresses
     return GrpcCoordinator(addresses, settings.identity) if addresses else None
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])

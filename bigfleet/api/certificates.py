@@ -18,6 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _BACKDATED = timedelta(hours=1)
 
 PrivateKey = ec.EllipticCurvePrivateKey
+SERVER, CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,15 @@ class Authority:
         return Authority(builder.sign(key, hashes.SHA256()), key)
 
     def issue(
-        self, name: str, alternatives: Sequence[x509.GeneralName], validity: timedelta
+        self,
+        name: str,
+        alternatives: Sequence[x509.GeneralName],
+        validity: timedelta,
+        uses: Sequence[x509.ObjectIdentifier] = (SERVER, CLIENT),
     ) -> tuple[x509.Certificate, PrivateKey]:
-        """A leaf for servers and clients, and its new key. A negative validity makes an expired
-        one.
-        """
+        """A leaf for `uses`, and its new key. A negative validity makes an expired one."""
         key = ec.generate_private_key(ec.SECP256R1())
         signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
-        uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = (
             _builder(_name(name), self.certificate.subject, key, validity)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from bigfleet.commands.flags import address, identity_flag, identity_of, server_flags
+from bigfleet.commands.flags import address, addresses, identity_flag, identity_of, server_flags
 
 Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -24,7 +24,7 @@ def add(roles: Any) -> None:
     )
     role.add_argument(
         "--join",
-        type=_list,
+        type=addresses,
         default=(),
         metavar="HOST:PORT,...",
         help="coordinators that let this replica in, if it was not there from the beginning",
@@ -84,10 +84,3 @@ def _peers(text: str) -> Mapping[str, str]:
         address(where)
         peers[name] = where
     return peers
-
-
-def _list(text: str) -> tuple[str, ...]:
-    addresses = tuple(text.split(","))
-    for each in addresses:
-        address(each)
-    return addresses

@@ -20,7 +20,8 @@ from bigfleet.api.kube.client import (
     ApiError,
     KubeClient,
 )
-from bigfleet.controllers.running import connect
+from bigfleet.commands.tables import aligned
+from bigfleet.controllers.access import connect
 from bigfleet.federation.members.registry import SECRETS, member_secret
 from bigfleet.federation.objects import AUTOSCALERS, Autoscaler, ClusterStatus
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
@@ -72,11 +73,8 @@ def lines(autoscaler: Autoscaler) -> Iterator[str]:
         f"between {spec.min_replicas} and {spec.max_replicas}: "
         f"{found.current_replicas or 0} run, {found.desired_replicas or 0} are desired"
     )
-    rows = [_COLUMNS, *(_row(each) for each in found.clusters)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield f"  {'  '.join(cells)}".rstrip()
+    for line in aligned(_COLUMNS, [_row(each) for each in found.clusters]):
+        yield f"  {line}"
     for condition in found.conditions:
         if condition.status != "True":
             yield f"  {condition.type} is {condition.status}: {condition.message}"

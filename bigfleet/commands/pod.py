@@ -10,9 +10,9 @@ import msgspec
 
 from bigfleet.api.install import GANG_MEMBERS, GROUP_VERSION
 from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.controllers.access import connect
 from bigfleet.controllers.operator.demand import RequestSpec, demand_of
 from bigfleet.controllers.pod_controller.pods import POD_UID_LABEL
-from bigfleet.controllers.running import connect
 from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
 
 

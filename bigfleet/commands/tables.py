@@ -8,14 +8,16 @@ Cell = str | int
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """Aligned columns, numbers to the right; just a sentence when there is nothing."""
-    if not rows:
-        return ["(none)"]
+    """Aligned columns; just a sentence when there is nothing."""
+    return aligned(heads, rows) if rows else ["(none)"]
+
+
+def aligned(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """A line of heads and one a row, in columns as wide as they must be, numbers to the right."""
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
     right = [all(isinstance(row[i], int) for row in rows) for i in range(len(heads))]
-    lines = [heads, *texts]
-    return [_line(cells, widths, right) for cells in lines]
+    return [_line(cells, widths, right) for cells in (heads, *texts)]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:

@@ -11,19 +11,19 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from bigfleet.api import certificates
+from bigfleet.api.certificates import Authority, PrivateKey, certificate_pem, key_pem
 
 # Longer than any run; certificates end with the data directory anyway.
 _VALIDITY = timedelta(days=30)
-# A clock that is stepped back a little must not make a run fail.
-_BACKDATED = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -82,20 +82,18 @@ class Tokens:
 def issue(directory: Path, cluster: str, api_server: str) -> Credentials:
     """Write all credentials of one cluster; `api_server` is the URL that kubeconfigs name."""
     tokens = issue_tokens(directory)
-    ca_key, ca = _authority(cluster)
-    serving_key, serving = _serving_certificate(ca_key, ca)
+    authority = Authority.create(f"scaletest {cluster}", _VALIDITY)
+    serving, serving_key = _serving_certificate(authority)
     account_key = ec.generate_private_key(ec.SECP256R1())
-    ca_path = _write(directory / "ca.crt", _pem(ca))
+    ca_path = _write(directory / "ca.crt", certificate_pem(authority.certificate))
     return Credentials(
         ca_certificate=ca_path,
-        serving_certificate=_write(directory / "serving.crt", _pem(serving)),
-        serving_key=_write(directory / "serving.key", _private_pem(serving_key)),
+        serving_certificate=_write(directory / "serving.crt", certificate_pem(serving)),
+        serving_key=_write(directory / "serving.key", key_pem(serving_key)),
         service_account_public_key=_write(
             directory / "service-account.pub", _public_pem(account_key)
         ),
-        service_account_private_key=_write(
-            directory / "service-account.key", _private_pem(account_key)
-        ),
+        service_account_private_key=_write(directory / "service-account.key", key_pem(account_key)),
         token_file=tokens.file,
         tokens=tokens.by_role,
         kubeconfigs=write_kubeconfigs(directory, cluster, api_server, ca_path, tokens),
@@ -122,74 +120,13 @@ def write_kubeconfigs(
     }
 
 
-def _authority(cluster: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = _name(f"scaletest {cluster}")
-    usage = _key_usage(key_cert_sign=True, crl_sign=True)
-    builder = (
-        _builder(name, name, key)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
-    )
-    return key, builder.sign(key, hashes.SHA256())
-
-
-def _serving_certificate(
-    ca_key: ec.EllipticCurvePrivateKey, ca: x509.Certificate
-) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
-    key = ec.generate_private_key(ec.SECP256R1())
+def _serving_certificate(authority: Authority) -> tuple[x509.Certificate, PrivateKey]:
     names = [
         x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
         x509.DNSName("localhost"),
         x509.DNSName("kubernetes.default.svc"),
     ]
-    builder = (
-        _builder(_name("localhost"), ca.subject, key)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(digital_signature=True), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
-        )
-    )
-    return key, builder.sign(ca_key, hashes.SHA256())
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BACKDATED)
-        .not_valid_after(now + _VALIDITY)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _key_usage(
-    *, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False
-) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        key_cert_sign=key_cert_sign,
-        crl_sign=crl_sign,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    return authority.issue("localhost", names, _VALIDITY, [certificates.SERVER])
 
 
 def _token_lines(tokens: Mapping[str, str]) -> bytes:
@@ -215,19 +152,7 @@ def kubeconfig(cluster: str, api_server: str, authority: Mapping[str, str], toke
     ).encode()
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-
-
-def _public_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _public_pem(key: PrivateKey) -> bytes:
     return key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )

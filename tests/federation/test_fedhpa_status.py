@@ -63,6 +63,13 @@ def test_each_cluster_is_a_line_with_its_last_move_and_why() -> None:
     assert shown[3].split()[:6] == ["cloud", "Unreachable", "1", "10", "-", "-"]
 
 
+def test_without_clusters_only_the_heads_are_shown() -> None:
+    bare = msgspec.convert(_BODY | {"status": {}}, Autoscaler)
+    assert list(lines(bare))[1:] == [
+        "  CLUSTER  STATE  MIN  MAX  CURRENT  DESIRED  PLACED  LAST MOVE"
+    ]
+
+
 def test_only_what_is_not_well_is_said_beneath() -> None:
     assert list(lines(msgspec.convert(_BODY, Autoscaler)))[-1] == (
         "  ClustersReachable is False: they keep their shares: cloud does not answer"

@@ -11,6 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from bigfleet.api import certificates
 from loaddriver.substrates.credentials import Credentials, issue
 
 SERVER = "https://127.0.0.1:40001"
@@ -41,6 +42,12 @@ def test_the_serving_certificate_is_signed_by_the_authority_for_loopback(
     client = ssl.create_default_context(cafile=issued.ca_certificate)
     client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
     handshake(client, server)
+
+
+def test_the_serving_certificate_is_good_for_serving_alone(issued: Credentials) -> None:
+    serving = x509.load_pem_x509_certificate(issued.serving_certificate.read_bytes())
+    uses = serving.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(uses) == [certificates.SERVER]
 
 
 def test_the_authority_keeps_no_key_on_disk(issued: Credentials) -> None:

@@ -106,6 +106,7 @@ def test_a_need_orders_once(seed: int) -> None:
 @hypothesis_settings(max_examples=40, deadline=None)
 @given(SEEDS)
 @example(1373)
+@example(2045592803)
 def test_no_deficit_is_preempted_twice(seed: int) -> None:
     """While what was ordered is under way, nobody's pods are evicted any more, and a need that was
     covered orders nothing, except what the reclaim cap kept back or a skew did not allow before.

@@ -136,7 +136,6 @@ class Oracle:
 
     def serve_where(self, index: int, inside: Callable[[Host], bool], spares: bool) -> None:
         """Credit, then acquire, among some machines; spare what neighbours want, or do not."""
-        need = self.demand.needs[index]
         self.recount(index)
         missing = self.missing[index]
         ours = [host for host in self.creditable(index) if inside(host)]

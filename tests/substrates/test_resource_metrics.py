@@ -32,7 +32,9 @@ AT_ONCE = {
 async def measured(binaries: Binaries, scope: RunScope) -> AsyncIterator[Cluster]:
     """A cluster with resource metrics."""
     if binaries.metrics_server is None:
-        pytest.skip(f"no {METRICS_SERVER}: run `python -m controlplane get --also {METRICS_SERVER}`")
+        pytest.skip(
+            f"no {METRICS_SERVER}: run `python -m controlplane get --also {METRICS_SERVER}`"
+        )
     settings = ControlPlaneSettings(resource_metrics=True)
     logs = scope.data_directory / "logs"
     substrate = LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, {}, settings)

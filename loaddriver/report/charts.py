@@ -148,7 +148,10 @@ class _Canvas:
             back = [f"V{_n(self._y(y))}H{_n(self._x(x))}" for x, y in reversed(each.low)]
             end = f"H{_n(self._x(each.high[-1][0]))}" if each.high else ""
             outline = f"{self._path(each.high)}{end}{''.join(back)}Z"
-            yield Markup('<path class="fill edged t{}" d="{}"/>').format(each.tone, outline)
+            yield Markup('<path class="fill t{}" d="{}"/>').format(each.tone, outline)
+            for edge in (each.low, each.high):
+                path = self._path(edge)
+                yield Markup('<path class="edge t{}" d="{}"/>').format(each.tone, path)
 
     def _lines(self) -> Iterator[Markup]:
         for line in sorted(self._chart.lines, key=lambda line: -line.tone):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from federated_rig import BEGAN, busier, course, record, share_write
 
-from loaddriver.federated.record import REACHED_AGAIN, Event, FederationRecord
+from loaddriver.federated.record import FEDERATION_UP, REACHED_AGAIN, Event, FederationRecord
 from loaddriver.judge.federation.following import episodes
 from loaddriver.judge.federation.section import FederationSection, Sources, federation_section
 from loaddriver.judge.federation.sums import breaches
@@ -94,6 +94,13 @@ def test_a_healing_ends_with_the_first_pass_that_reached_the_cluster() -> None:
     healed = section(played, [], statuses).healed
     assert healed is not None
     assert (healed.cluster, healed.seconds, healed.sums_off) == ("c3", 3, 0)
+
+
+def test_a_recovery_ends_with_the_first_pass_after_the_federation_came_back() -> None:
+    played = replace(record(course(), lambda _: STEADY), events=[Event(BEGAN + 20, FEDERATION_UP)])
+    statuses = [FederatedStatus(round((BEGAN + at) * 1e6), {}) for at in (15, 24, 30)]
+    assert section(played, [], statuses).recovered_seconds == 4
+    assert section(played, [], statuses[:1]).recovered_seconds is None
 
 
 def test_a_cluster_that_is_never_reached_again_has_no_healing_to_show() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from loaddriver.federated.course import Span
-from loaddriver.federated.record import REACHED_AGAIN, FederationRecord
+from loaddriver.federated.record import FEDERATION_UP, REACHED_AGAIN, FederationRecord
 from loaddriver.judge.federation import series
 from loaddriver.judge.federation.following import Episode, episodes, replica_seconds
 from loaddriver.judge.federation.series import ClusterSeries
@@ -68,7 +68,8 @@ class Healing(_Part, frozen=True, kw_only=True):
 class FederationSection(_Part, frozen=True, kw_only=True):
     """A federated HPA: `max_breaches` and `min_breaches` of so many `observed_writes` left a sum
     that the user does not allow. `under_share` and `over_share` are of the replica-seconds that the
-    load needed.
+    load needed. `recovered_seconds` is from the federation's API server's return to the first pass,
+    null where it was never down or never came to one.
     """
 
     min_replicas: int
@@ -89,6 +90,7 @@ class FederationSection(_Part, frozen=True, kw_only=True):
     moves: int
     moves_per_minute: float
     most_moves_in_a_minute: int
+    recovered_seconds: float | None
     healed: Healing | None
     phases: dict[str, Phase]
     clusters: dict[str, ClusterSeries]
@@ -139,6 +141,7 @@ def federation_section(sources: Sources) -> FederationSection:
         moves=len(moves),
         moves_per_minute=round(len(moves) / (end / 60), 2),
         most_moves_in_a_minute=_most_within(moves, _MINUTE),
+        recovered_seconds=_recovered_seconds(sources),
         healed=_healed(sources),
         phases=phases,
         clusters=series.by_cluster(record, sources.writes),
@@ -205,6 +208,15 @@ def _most_within(moments: Sequence[int], length: int) -> int:
 def _most_ready(record: FederationRecord, clusters: Sequence[str]) -> int:
     sums = (sum(s.ready[name] for name in clusters) for s in record.samples)
     return max(sums, default=0)
+
+
+def _recovered_seconds(sources: Sources) -> float | None:
+    """After the last outage of the course."""
+    events = [event for event in sources.record.events if event.what == FEDERATION_UP]
+    since = round(events[-1].at * 1e6) if events else 0
+    passes = (status.at_micros for status in sources.statuses if status.at_micros > since)
+    first = next(passes, None)
+    return None if not events or first is None else round((first - since) / 1e6, 2)
 
 
 def _healed(sources: Sources) -> Healing | None:

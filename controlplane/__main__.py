@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from controlplane.checksums import CHECKSUMS_FILE, add_checksums, fetch_published_sums
 from controlplane.errors import BinaryError, RequestError
 from controlplane.locate import Found, locate
-from controlplane.pins import KIND_MODULE, wanted_modules, wanted_node_modules
+from controlplane.pins import (
+    KIND_MODULE,
+    OPTIONAL_MODULES,
+    wanted_modules,
+    wanted_node_modules,
+)
 from controlplane.request import Request, request_from
 from controlplane.resolve import resolve
 
@@ -24,7 +29,8 @@ kube-scheduler, etcd and kwok, each in the version this project pins.
 
 commands:
   get    print where they are; what is missing is downloaded if its checksum
-         is pinned, else built from source with Go (8 to 10 min on 2 cores)
+         is pinned, else built from source with Go (8 to 10 min on 2 cores);
+         --also metrics-server adds what profiles with resource metrics need
   where  print where they are; get nothing (exit code 6 if any is missing)
   pin    ask the release hosts for the checksums they publish and add them to
          checksums.json (for maintainers: look at the difference, commit it)
@@ -51,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cache=options.cache,
             kubernetes_version=options.kubernetes_version,
         )
-        return _COMMANDS[options.command](request)
+        return _COMMANDS[options.command](request, options.also)
     except RequestError as error:
         _say(f"error: {error}")
         return USAGE_ERROR
@@ -79,6 +85,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kubernetes-version", metavar="1.X.Y", help="another Kubernetes than the pinned one"
     )
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        choices=tuple(OPTIONAL_MODULES),
+        help="what only some profiles need, and a run of those gets by itself",
+    )
     return parser
 
 
@@ -86,8 +99,8 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _get(request: Request) -> int:
-    binaries = resolve(request, _say)
+def _get(request: Request, also: Sequence[str]) -> int:
+    binaries = resolve(request, _say, also)
     _print_table(
         {
             name: Found(path, binaries.versions[name], binaries.origin[name])
@@ -97,12 +110,14 @@ def _get(request: Request) -> int:
     return 0
 
 
-def _where(request: Request) -> int:
-    found = locate(request, _say)
+def _where(request: Request, also: Sequence[str]) -> int:
+    wanted = wanted_modules(request.kubernetes_version)
+    modules = (*wanted, *(OPTIONAL_MODULES[name] for name in also))
+    found = locate(request, _say, modules)
     _print_table(found)
     missing = [
         f"{name} {module.version}"
-        for module in wanted_modules(request.kubernetes_version)
+        for module in modules
         for name in module.components
         if name not in found
     ]
@@ -111,9 +126,10 @@ def _where(request: Request) -> int:
     return INFRASTRUCTURE_FAILED if missing else 0
 
 
-def _pin(request: Request) -> int:
+def _pin(request: Request, _: Sequence[str]) -> int:
     version = request.kubernetes_version
-    modules = (*wanted_modules(version), *wanted_node_modules(version), KIND_MODULE)
+    pinned = (*wanted_modules(version), *OPTIONAL_MODULES.values())
+    modules = (*pinned, *wanted_node_modules(version), KIND_MODULE)
     sums = fetch_published_sums(modules, request.release_base_urls, _say)
     add_checksums(sums)
     _say(f"pinned {len(sums)} checksums in {CHECKSUMS_FILE}")

@@ -148,6 +148,22 @@ _KWOK = Module(
     usual_build_time="1 to 2 min",
 )
 
+METRICS_SERVER = "metrics-server"
+_METRICS_SERVER = Module(
+    name=METRICS_SERVER,
+    version="0.9.0",
+    packages=MappingProxyType({METRICS_SERVER: "sigs.k8s.io/metrics-server/cmd/metrics-server"}),
+    release=Release(
+        base_url="https://github.com/kubernetes-sigs/metrics-server/releases/download",
+        file_path="v{version}/metrics-server-linux-{architecture}",
+        checksum_path=None,
+        archive_member=None,
+    ),
+    space=_space(module_cache=500, build_cache=700, scratch=300, output=70),
+    usual_build_time="2 to 3 min",
+    version_package="k8s.io/client-go/pkg/version",
+)
+
 _NODE = replace(
     _KUBERNETES,
     packages=MappingProxyType(
@@ -202,7 +218,9 @@ KIND_MODULE = Module(
 PINNED_MODULES = (_KUBERNETES, _ETCD, _KWOK)
 # What a kind node image holds besides a control plane.
 NODE_MODULES = (_NODE, _COREDNS, _PAUSE)
-ALL_MODULES = (*PINNED_MODULES, *NODE_MODULES, KIND_MODULE)
+# What only some runs need, by component: nobody gets it who does not ask for it.
+OPTIONAL_MODULES: Mapping[str, Module] = MappingProxyType({METRICS_SERVER: _METRICS_SERVER})
+ALL_MODULES = (*PINNED_MODULES, *OPTIONAL_MODULES.values(), *NODE_MODULES, KIND_MODULE)
 COMPONENTS = tuple(name for module in PINNED_MODULES for name in module.components)
 RELEASE_BASE_URLS: Mapping[str, str] = MappingProxyType(
     {module.name: module.release.base_url for module in ALL_MODULES}

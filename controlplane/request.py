@@ -9,7 +9,13 @@ from pathlib import Path
 
 from controlplane.checksums import shipped_checksums
 from controlplane.errors import RequestError
-from controlplane.pins import COMPONENTS, RELEASE_BASE_URLS, Platform, platform_named
+from controlplane.pins import (
+    COMPONENTS,
+    METRICS_SERVER,
+    RELEASE_BASE_URLS,
+    Platform,
+    platform_named,
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Binaries:
-    """A whole control plane. versions and origin are keyed by component name.
+    """A whole control plane, and the optional components that were asked for (else None).
+    versions and origin are keyed by component name.
 
     An origin is a phrase for people: "cache", "built from source", "found in DIR", ...
     """
@@ -52,10 +59,11 @@ class Binaries:
     kwok: Path
     versions: dict[str, str]
     origin: dict[str, str]
+    metrics_server: Path | None = None
 
     @property
     def paths(self) -> dict[str, Path]:
-        """By component name, in the order of COMPONENTS."""
+        """By component name, in the order of COMPONENTS; then the optional ones."""
         paths = (
             self.kube_apiserver,
             self.kube_controller_manager,
@@ -63,7 +71,8 @@ class Binaries:
             self.etcd,
             self.kwok,
         )
-        return dict(zip(COMPONENTS, paths, strict=True))
+        optional = {METRICS_SERVER: self.metrics_server} if self.metrics_server else {}
+        return {**dict(zip(COMPONENTS, paths, strict=True)), **optional}
 
 
 def default_cache_directory(environment: Mapping[str, str]) -> Path:

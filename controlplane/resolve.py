@@ -8,7 +8,7 @@ from pathlib import Path
 from controlplane.build import build
 from controlplane.errors import BinaryError
 from controlplane.locate import Found, cached, locate, require_compatible, stated_version
-from controlplane.pins import Module, wanted_modules
+from controlplane.pins import METRICS_SERVER, OPTIONAL_MODULES, Module, wanted_modules
 from controlplane.release import Releases
 from controlplane.request import Binaries, Request
 from controlplane.storage import (
@@ -20,13 +20,16 @@ from controlplane.storage import (
 )
 
 
-def resolve(request: Request, progress: Callable[[str], None]) -> Binaries:
-    """A control plane's five binaries, fetched or built if they are not there yet.
+def resolve(
+    request: Request, progress: Callable[[str], None], optional: Sequence[str] = ()
+) -> Binaries:
+    """A control plane's five binaries and the named optional ones, fetched or built if they are
+    not there yet.
 
     Blocks and raises as `obtain` does; RequestError also for parts too far apart to work together.
     """
     modules = wanted_modules(request.kubernetes_version)
-    found = obtain(modules, request, progress)
+    found = obtain([*modules, *(OPTIONAL_MODULES[name] for name in optional)], request, progress)
     require_compatible([(name, found[name].version) for name in modules[0].components])
     return _binaries(found)
 
@@ -118,4 +121,5 @@ def _binaries(found: dict[str, Found]) -> Binaries:
         kwok=found["kwok"].path,
         versions={name: here.version for name, here in found.items()},
         origin={name: here.origin for name, here in found.items()},
+        metrics_server=found[METRICS_SERVER].path if METRICS_SERVER in found else None,
     )

@@ -75,7 +75,8 @@ def _hold(flags: argparse.Namespace) -> ExitCode:
     options = run_options(flags)
     prepared = prepare(options)
     prepared.preflight().raise_refusals()
-    supplies = get_supplies(options)
+    metrics = prepared.profile.settings.resource_metrics
+    supplies = get_supplies(options, resource_metrics=metrics)
     with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
         folder = create(options.results, f"up-{options.profile}")
         part = Part(prepared, folder, folder.name)

@@ -51,6 +51,28 @@ def fleet_inventory(profile: Profile, demand: Demand) -> tuple[SeedMachine, ...]
     return tuple(machines)
 
 
+def on_premise_machines(profile: Profile) -> tuple[SeedMachine, ...]:
+    """What the federation's cluster on premise owns, which is no part of BigFleet's fleet."""
+    federation = profile.settings.federation
+    if federation is None:
+        return ()
+    archetype = profile.catalog.archetype(federation.archetype)
+    size, zone = archetype.sizes[0], archetype.zones[0]
+    kind = size.instance_types[0]
+    machine = _machine(
+        number=0,
+        supply_class="idle",
+        instance_type=kind,
+        zone=zone,
+        rack=f"{zone}-on-premise",
+        shape=machine_shape(archetype, size, profile.catalog.pricing),
+        pricing=profile.catalog.pricing,
+    )
+    count = federation.on_premise.machines
+    names = [f"on-premise-{number}" for number in range(count)]
+    return tuple(msgspec.structs.replace(machine, id=name) for name in names)
+
+
 def save_inventory(machines: Sequence[SeedMachine], path: Path) -> None:
     """Writes the provider's seed file: JSON lines, one machine each."""
     path.write_bytes(msgspec.json.Encoder().encode_lines(machines))

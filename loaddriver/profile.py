@@ -14,9 +14,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from loaddriver.catalog import Catalog, Count, NotNegative, Share, load_catalog
+from loaddriver.catalog import Catalog, Count, NotNegative, load_catalog
 from loaddriver.errors import ProfileError
+from loaddriver.profile_bigfleet import Bigfleet
 from loaddriver.profile_checks import setting_problems
+from loaddriver.profile_federation import Federation
 from loaddriver.profile_overrides import apply_overrides
 from loaddriver.strict_decode import Problem, Record, decode
 from loaddriver.strict_hints import did_you_mean
@@ -143,25 +145,10 @@ class DemandStep(Record, frozen=True, kw_only=True):
     factor: NotNegative
 
 
-class Bigfleet(Record, frozen=True, kw_only=True):
-    """The settings of the system under test that change what is measured.
-
-    Several `shards` share the machines and clusters, kept apart by a coordinator of so many
-    `coordinators`. Without any, the one shard owns everything.
-    """
-
-    cycle_seconds: Positive
-    rollup_seconds: Positive
-    reclaim_cap_fraction: Share
-    reclaim_hold_seconds: Seconds
-    idle_hold_seconds: Seconds
-    shards: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
-    coordinators: Literal[0, 1, 3] = 0
-
-
 class Settings(Record, frozen=True, kw_only=True):
     """profile.yaml, key by key. `clusterWeights` are by cluster (`c1` is the first), in the place
-    of `weights`.
+    of `weights`. With `metrics: resource` clusters have HPAs that know what pods use. A
+    `federation` plays its phases in the soak, which then is `soak.seconds` longer than they are.
     """
 
     summary: Sentence
@@ -178,6 +165,8 @@ class Settings(Record, frozen=True, kw_only=True):
     bursts: tuple[Burst, ...] = ()
     demand_steps: tuple[DemandStep, ...] = ()
     cluster_weights: dict[str, str | dict[str, NotNegative]] = msgspec.field(default_factory=dict)
+    metrics: Literal["none", "resource"] = "none"
+    federation: Federation | None = None
 
     @property
     def cluster_names(self) -> tuple[str, ...]:
@@ -187,6 +176,11 @@ class Settings(Record, frozen=True, kw_only=True):
     def weights_in(self, cluster: int) -> str | dict[str, float]:
         """What the cluster of that number runs."""
         return self.cluster_weights.get(f"c{cluster + 1}", self.weights)
+
+    @property
+    def resource_metrics(self) -> bool:
+        """Whether clusters know what pods use."""
+        return self.metrics == "resource"
 
     @property
     def pods(self) -> int:
@@ -258,12 +252,22 @@ def load_profile(
     raw, changed = apply_overrides(raw, overrides, seed, where)
     settings, problems = decode(raw, Settings)
     if settings is not None:
+        settings = _with_its_phases(settings)
         problems = setting_problems(settings, catalog)
     lines = [_line(problem, where, changed) for problem in problems]
     gates, gate_lines = _gates(profiles_dir / name / "expect.yaml", f"{name}/expect.yaml")
     if settings is None or lines or gate_lines:
         raise ProfileError([*lines, *gate_lines])
     return Profile(name, settings, gates, catalog)
+
+
+def _with_its_phases(settings: Settings) -> Settings:
+    """The soak is as long as the federation's phases and its own seconds together."""
+    if settings.federation is None:
+        return settings
+    seconds = settings.federation.seconds + settings.soak.seconds
+    soak = msgspec.structs.replace(settings.soak, seconds=seconds)
+    return msgspec.structs.replace(settings, soak=soak)
 
 
 def load_gates(path: Path) -> tuple[Gate, ...]:

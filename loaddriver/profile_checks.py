@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from loaddriver.catalog import Archetype, Catalog, pod_shares
 from loaddriver.errors import ProfileError
+from loaddriver.profile_federation import federation_problems
 from loaddriver.profile_shapes import shape_problems
 from loaddriver.strict_decode import Problem
 from loaddriver.strict_hints import did_you_mean
@@ -19,7 +20,8 @@ def setting_problems(settings: Settings, catalog: Catalog) -> list[Problem]:
     """Everything impossible in settings that are well formed key by key."""
     problems = [*_weight_problems(settings, catalog), *_name_problems(settings, catalog)]
     if not problems:
-        problems = [*_rack_problems(settings, catalog), *shape_problems(settings, catalog)]
+        find_more = (_rack_problems, shape_problems, federation_problems)
+        problems = [problem for find in find_more for problem in find(settings, catalog)]
     more = (_latency_problems, _ramp_problems, _shard_problems)
     return [*problems, *(problem for find in more for problem in find(settings))]
 

@@ -97,7 +97,7 @@ def _value_problems(value: Any, kind: Any, path: str, known: tuple[str, ...]) ->
             return
         if isinstance(value, Mapping) and get_origin(branch) is dict:
             for key, item in value.items():
-                yield from _leaf_problems(item, get_args(branch)[1], _join(path, str(key)))
+                yield from _value_problems(item, get_args(branch)[1], _join(path, str(key)), known)
             return
     yield from _leaf_problems(value, kind, path)
 

@@ -17,7 +17,7 @@ from federation_rig import Fleet, fleet
 from bigfleet.api.install import install
 from bigfleet.api.kube.client import KubeClient
 from controlplane.locate import locate
-from controlplane.pins import COMPONENTS
+from controlplane.pins import COMPONENTS, METRICS_SERVER, OPTIONAL_MODULES, PINNED_MODULES
 from controlplane.request import Binaries, request_from
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
@@ -37,7 +37,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def binaries() -> Binaries:
     """The real binaries, found or cached; without them the test is skipped."""
-    found = locate(request_from(os.environ), lambda _: None)
+    wanted = (*PINNED_MODULES, *OPTIONAL_MODULES.values())
+    found = locate(request_from(os.environ), lambda _: None, wanted)
     missing = [name for name in COMPONENTS if name not in found]
     if missing:
         pytest.skip(f"no {', '.join(missing)}: run `make binaries` first")
@@ -49,6 +50,7 @@ def binaries() -> Binaries:
         kwok=found["kwok"].path,
         versions={name: found[name].version for name in COMPONENTS},
         origin={},
+        metrics_server=found[METRICS_SERVER].path if METRICS_SERVER in found else None,
     )
 
 

@@ -87,7 +87,8 @@ def run_once(options: RunOptions) -> Outcome:
     for line in check.lines:
         say(line)
     check.raise_refusals()
-    supplies = get_supplies(options)
+    metrics = prepared.profile.settings.resource_metrics
+    supplies = get_supplies(options, resource_metrics=metrics)
     with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
         folder = create(options.results, options.profile)
         work = play(Ground(options, supplies, lock, view), prepared, folder)
@@ -97,14 +98,14 @@ def run_once(options: RunOptions) -> Outcome:
     return outcome
 
 
-def get_supplies(options: RunOptions) -> Supplies:
+def get_supplies(options: RunOptions, *, resource_metrics: bool = False) -> Supplies:
     """What the substrate must have of this machine: found, cached, downloaded or built."""
     request = request_from(
         options.environment,
         binaries=options.binaries,
         kubernetes_version=options.kubernetes_version,
     )
-    return obtain_supplies(options.substrate, request, say)
+    return obtain_supplies(options.substrate, request, say, resource_metrics=resource_metrics)
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from loaddriver.judge.disruptions import Disruptions
+from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import Gangs
 from loaddriver.judge.gates import GateResult
 from loaddriver.judge.percentiles import Quantile, Quantiles
@@ -266,6 +267,7 @@ class Summary(Part, frozen=True, kw_only=True):
     machines: Machines
     nodes: Nodes
     disruptions: Disruptions | None = None
+    federation: FederationSection | None = None
     archetypes: dict[str, Slice]
     clusters: dict[str, Slice]
     gates: list[GateResult]

@@ -12,6 +12,7 @@ from loaddriver.judge.bare import bare_section
 from loaddriver.judge.diagnosis import diagnose
 from loaddriver.judge.disruptions import disruptions_section
 from loaddriver.judge.facts import RunFacts
+from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import judge_gangs
 from loaddriver.judge.gates import Limit, judge_gates
 from loaddriver.judge.losses import audit_section
@@ -63,16 +64,17 @@ def make_summary(
     requests: Sequence[RequestRow] = (),
     losses: LoadLosses | None = None,
     bare: Summary | None = None,
+    federation: FederationSection | None = None,
 ) -> Summary:
     """Measure, judge and decide. Pure: the same input gives the same summary.
 
-    `requests` are the load's own CapacityRequests, in a run that makes no pods; `losses` are
-    requests of the load that left no trace; `bare` is the summary of the bare run with the same
-    plan and nodes.
+    `requests` are those of a load without pods, `losses` those of the load that left no trace;
+    `bare` is the summary of the bare run with the same plan and nodes.
     """
     measured = _measure(facts, observed, rows, journal, losses)
     measured = msgspec.structs.replace(
         measured,
+        federation=federation,
         requests=(asked := requests_section(facts.planned_requests, requests)),
         bare=bare_section(measured.bind_latency_seconds, measured.hops_seconds, bare),
         self_audit=self_checks(facts, measured.pods, asked, measured.audit),
@@ -82,9 +84,8 @@ def make_summary(
     doubts = doubts_about(
         facts, rows, measured.pods, measured.requests, measured.self_audit, measured.gangs
     )
-    latency = measured.bind_latency_seconds
-    disclosed = tuple(disclosures(measured.self_audit))
-    verdict = decide(facts, gates, doubts, measured.pods, measured.requests, latency, disclosed)
+    told, latency = tuple(disclosures(measured.self_audit)), measured.bind_latency_seconds
+    verdict = decide(facts, gates, doubts, measured.pods, measured.requests, latency, told)
     return msgspec.structs.replace(
         measured,
         verdict=verdict.word,

@@ -25,6 +25,16 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Range:
+    """A stretch of the y axis that changes over time, such as what is allowed."""
+
+    name: str
+    low: Points
+    high: Points
+    tone: int
+
+
+@dataclass(frozen=True)
 class Mark:
     """A value on the x axis worth a name, such as a percentile."""
 
@@ -35,11 +45,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Band:
-    """A named stretch of the x axis, such as the soak."""
+    """A named stretch of the x axis, such as the soak; one that is not shaded is only named."""
 
     low: float
     high: float
     text: str
+    shaded: bool = True
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,7 @@ class Chart:
     marks: Sequence[Mark] = ()
     bands: Sequence[Band] = ()
     stepped: bool = False
+    ranges: Sequence[Range] = ()
 
 
 def draw(chart: Chart, size: Size) -> Markup:
@@ -79,7 +91,14 @@ class _Canvas:
 
     def svg(self) -> Markup:
         body = Markup("").join(
-            [*self._bands(), *self._y_axis(), *self._x_axis(), *self._lines(), *self._marks()]
+            [
+                *self._bands(),
+                *self._y_axis(),
+                *self._x_axis(),
+                *self._ranges(),
+                *self._lines(),
+                *self._marks(),
+            ]
         )
         return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
             self._size.width, self._size.height, self._chart.says, body
@@ -94,10 +113,11 @@ class _Canvas:
     def _bands(self) -> Iterator[Markup]:
         for band in self._chart.bands:
             x, end = self._x(band.low), self._x(band.high)
-            yield Markup('<rect class="band" x="{}" y="{}" width="{}" height="{}"/>').format(
-                _n(x), _TOP, _n(end - x), self._floor - _TOP
+            kind = "band" if band.shaded else "plain"
+            yield Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"/>').format(
+                kind, _n(x), _TOP, _n(end - x), self._floor - _TOP
             )
-            if end - x > 40:
+            if end - x > max(40, 12 + len(band.text) * _DIGIT_WIDTH):
                 yield _text(x + 6, _TOP + 15, band.text, "note", "start")
 
     def _y_axis(self) -> Iterator[Markup]:
@@ -122,6 +142,16 @@ class _Canvas:
                 anchor,
             )
         yield _text(self._right, self._size.height - 4, self._chart.x.label, "axis", "end")
+
+    def _ranges(self) -> Iterator[Markup]:
+        for each in self._chart.ranges:
+            back = [f"V{_n(self._y(y))}H{_n(self._x(x))}" for x, y in reversed(each.low)]
+            end = f"H{_n(self._x(each.high[-1][0]))}" if each.high else ""
+            outline = f"{self._path(each.high)}{end}{''.join(back)}Z"
+            yield Markup('<path class="fill t{}" d="{}"/>').format(each.tone, outline)
+            for edge in (each.low, each.high):
+                path = self._path(edge)
+                yield Markup('<path class="edge t{}" d="{}"/>').format(each.tone, path)
 
     def _lines(self) -> Iterator[Markup]:
         for line in sorted(self._chart.lines, key=lambda line: -line.tone):

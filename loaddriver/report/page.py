@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from loaddriver.judge.schema import Summary
-from loaddriver.report import figures, plots, soundness, view, waits
+from loaddriver.report import federation, figures, plots, soundness, view, waits
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -30,6 +30,7 @@ def render_page(summary: Summary, files: Sequence[tuple[str, str]]) -> str:
         soundness=soundness,
         figures=figures,
         plots=plots,
+        federation=federation,
         files=files,
         style=Markup((_TEMPLATES / "style.css").read_text()),
     )

@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 from loaddriver.judge.schema import OVERALL, Summary
 from loaddriver.report import axes, figures
-from loaddriver.report.charts import Band, Chart, Line, Mark, Points, Size, draw
+from loaddriver.report.charts import Band, Chart, Line, Mark, Points, Range, Size, draw
 
 _WIDTHS = {"wide": 1020, "middling": 640, "narrow": 350}
-_PIXELS_PER_TICK = 82
-_PIXELS_PER_POINT = 2
+PIXELS_PER_TICK = 82
+PIXELS_PER_POINT = 2
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def latency_plot(summary: Summary) -> Plot | None:
             marks=marks,
         )
 
-    return _plot(chart, 340, lines)
+    return plot(chart, 340, lines)
 
 
 def demand_plot(summary: Summary) -> Plot:
@@ -76,19 +76,19 @@ def _over_time(
 
     def chart(width: int) -> Chart:
         lines = [
-            Line(name, thinned(values, width // _PIXELS_PER_POINT), tone, filled)
+            Line(name, thinned(values, width // PIXELS_PER_POINT), tone, filled)
             for name, values, tone, filled in series
         ]
         return Chart(
             says=f"{unit} over time, at most {figures.count(highest)}",
             lines=lines,
-            x=axes.clock(length, "time since the first pod", width // _PIXELS_PER_TICK),
+            x=axes.clock(length, "time since the first pod", width // PIXELS_PER_TICK),
             y=axes.amounts(highest, unit, 4 if height > 200 else 3),
             bands=_soak(summary, length),
             stepped=True,
         )
 
-    return _plot(chart, height, chart(_WIDTHS["wide"]).lines)
+    return plot(chart, height, chart(_WIDTHS["wide"]).lines)
 
 
 def thinned(values: Sequence[int], most: int) -> Points:
@@ -98,7 +98,8 @@ def thinned(values: Sequence[int], most: int) -> Points:
     return [(start, max(values[start : start + stretch])) for start in starts]
 
 
-def _plot(chart: Callable[[int], Chart], height: int, lines: Sequence[Line]) -> Plot:
+def plot(chart: Callable[[int], Chart], height: int, lines: Sequence[Line | Range]) -> Plot:
+    """The chart at every width; `lines` are those that a legend names."""
     drawings = Markup("").join(
         Markup('<div class="{}">{}</div>').format(kind, draw(chart(width), Size(width, height)))
         for kind, width in _WIDTHS.items()

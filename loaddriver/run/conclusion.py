@@ -10,11 +10,14 @@ from typing import Any
 
 import msgspec
 
+from loaddriver.federated.record import FederationRecord
 from loaddriver.judge.facts import Accident, RunFacts, Shortfall
+from loaddriver.judge.federation.section import FederationSection, Sources, federation_section
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.load import LoadProgress
 from loaddriver.load_files import Result, ResultReader
+from loaddriver.record.hpas import federated_statuses, hpa_writes
 from loaddriver.record.journal import read_journals
 from loaddriver.record.losses import LoadLosses, load_losses
 from loaddriver.record.requests import RequestRow, build_request_rows
@@ -49,6 +52,7 @@ class Evidence:
     played: Played
     components: Mapping[str, Any] = field(default_factory=dict)
     shortfalls: Sequence[Shortfall] | None = None
+    federated: FederationRecord | None = None
     accident: Accident | None = None
 
 
@@ -66,6 +70,7 @@ def conclude(evidence: Evidence) -> Summary:
         journal,
         requests=requests,
         losses=_losses(evidence, rows, requests),
+        federation=_federation(evidence.federated),
     )
     save_nodes(played.observed, part.prepared.machines, part.folder)
     for name in _LOAD_FILES:
@@ -76,6 +81,14 @@ def conclude(evidence: Evidence) -> Summary:
         (part.folder / "groups.jsonl").write_bytes(b"".join(lines))
     write_results(part.folder, summary, rows)
     return summary
+
+
+def _federation(record: FederationRecord | None) -> FederationSection | None:
+    if record is None:
+        return None
+    return federation_section(
+        Sources(record, hpa_writes(record.logs), federated_statuses(record.host_log))
+    )
 
 
 def _losses(

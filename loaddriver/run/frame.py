@@ -54,7 +54,13 @@ async def _framed(ground: Ground, part: Part) -> AsyncIterator[Runner]:
     for sentence in scope.swept:
         view.say(sentence)
     try:
-        substrate = make_substrate(ground.supplies, scope, logs, options.child_environment())
+        substrate = make_substrate(
+            ground.supplies,
+            scope,
+            logs,
+            options.child_environment(),
+            resource_metrics=part.prepared.profile.settings.resource_metrics and not part.bare_of,
+        )
         yield Runner(options, part, substrate, _supply(part, scope), scope, view)
     finally:
         view.say(await scope.close())

@@ -12,7 +12,16 @@ from loaddriver.run.pairing import ServedNode
 from loaddriver.run.prepared import Prepared
 
 # What a summary says of BigFleet has no meaning where there is none.
-_OF_BIGFLEET = ("machines", "components", "hopsSeconds", "nodes", "placement", "bare", "requests")
+_OF_BIGFLEET = (
+    "machines",
+    "components",
+    "hopsSeconds",
+    "nodes",
+    "placement",
+    "bare",
+    "requests",
+    "federation",
+)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class Course:
     pods_asked: int = 0
     soak_started_micros: int | None = None
     soak_ends_at: float | None = None
+    soak_begun: asyncio.Event = field(default_factory=asyncio.Event)
     breaches: set[int] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
     knee: Knee | None = None
@@ -122,6 +123,7 @@ class Phases:
         self._release(soak, self._soak_due_at)
         self.course.soak_started_micros = round(self._released_at * 1e6)
         self.course.soak_ends_at = self._released_at + self._soak.seconds
+        self.course.soak_begun.set()
         while time.time() < self.course.soak_ends_at:
             await self._look()
         await self._load.wait_for_step(soak.number, _SEND_SLACK_SECONDS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from loaddriver.anchors.outcomes import GroupOutcome
+from loaddriver.federated.playing import Federating
 from loaddriver.judge.facts import SelfAudit
 from loaddriver.load import LoadProcess, LoadProgress
 from loaddriver.load_files import endpoint
@@ -55,7 +57,12 @@ class Playing:
         self.watchers = Watchers()
         self.course = Course()
 
-    async def play(self, clusters: Sequence[Cluster], changed: Callable[[], None]) -> None:
+    async def play(
+        self,
+        clusters: Sequence[Cluster],
+        changed: Callable[[], None],
+        federating: Federating | None,
+    ) -> None:
         """From the first watch to the load's last request. Raises what ended it early."""
         await self.watchers.start(clusters)
         if self._prepared.profile.settings.anchors == "on":
@@ -73,11 +80,20 @@ class Playing:
                     self.watchers.failed(),
                     self._anchoring.failed(),
                     self._auditor.watch(),
+                    *(self._federation(federating) if federating else ()),
                 )
         finally:
             self._self_audit = self._auditor.end()
         self._place.supervisor.expect_exit(_LOCUST)
         await load.finish()
+
+    def _federation(self, federating: Federating) -> list[Coroutine[Any, Any, None]]:
+        course = self.course
+
+        def show(phase: str) -> None:
+            course.detail = f"federation: {phase}" if phase else ""
+
+        return [federating.play(course.soak_begun, show), federating.failed()]
 
     async def finish(self) -> Played:
         """Stop watching and hand over; harmless when nothing was started."""

@@ -17,6 +17,7 @@ from loaddriver.live import View
 from loaddriver.record.watching import now_micros
 from loaddriver.run.accidents import accident_of, raise_death, undisturbed
 from loaddriver.run.conclusion import Evidence, conclude
+from loaddriver.run.federating import federating_of
 from loaddriver.run.fleet import JOURNALS, shards_of, ways_to_ask
 from loaddriver.run.guarding import guarded
 from loaddriver.run.options import RunOptions
@@ -63,6 +64,9 @@ class Runner:
         self._shown_phase, self._shown_at = "", 0.0
         self._own = Supervisor(self.scope.run_id)
         self._pace = Pace(self.part.prepared.profile)
+        self._federating = federating_of(
+            self.part, self.substrate, self.scope.data_directory, self.options.child_environment()
+        )
         in_pods = self.substrate.capabilities.roles_in_pods
         self._playing = Playing(
             self.part.prepared,
@@ -134,13 +138,15 @@ class Runner:
 
     async def _stop(self) -> None:
         self.view.say("stopping")
+        if self._federating is not None:
+            await self._federating.finish()
         await self._own.stop(self._own.running(), 1.0)
         await self.substrate.stop()
 
     async def _measured(self) -> None:
         save_profile(self.part.prepared.profile, self.part.folder)
         await self._start()
-        await self._playing.play(self.clusters, self._show)
+        await self._playing.play(self.clusters, self._show, self._federating)
         self.components = await components(self.roles.values()) if self.roles else {}
 
     async def _start(self) -> None:
@@ -150,11 +156,15 @@ class Runner:
         await asyncio.gather(*(_install(cluster) for cluster in self.clusters))
         self.view.say(self.supply.announcement)
         self.roles = await self.supply.start(self.substrate, self.clusters)
+        if self._federating is not None:
+            role = await self._federating.found(self.clusters, self.view.say)
+            self.roles = {**self.roles, role.name: role}
 
     async def _conclude(self, accident: Accident | None) -> Summary:
         unmet = await unmet_needs(shards_of(self.roles.values()))
         self.view.say("judging")
         played = await self._playing.finish()
+        federated = await self._federating.finish() if self._federating else None
         evidence = Evidence(
             part=self.part,
             substrate=self.substrate.name,
@@ -167,6 +177,7 @@ class Runner:
             played=played,
             components={**self.components, **counts(unmet)} if self.components else {},
             shortfalls=unmet,
+            federated=federated,
             accident=accident,
         )
         return conclude(evidence)

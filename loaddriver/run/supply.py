@@ -12,7 +12,7 @@ import msgspec
 
 from bigfleet.api.kube.client import KubeClient
 from loaddriver.errors import InfrastructureError
-from loaddriver.inventory import save_inventory
+from loaddriver.inventory import on_premise_machines, save_inventory
 from loaddriver.run.fleet import start_fleet
 from loaddriver.run.pairing import ServedNode
 from loaddriver.run.prepared import Prepared
@@ -64,7 +64,13 @@ class FleetSupply:
         inventory = self.scratch / "inventory.jsonl"
         save_inventory(self.prepared.machines, inventory)
         settings = self.prepared.profile.settings
-        return await start_fleet(substrate, settings, clusters, inventory)
+        alone = settings.federation.on_premise.cluster if settings.federation else None
+        served = [cluster for cluster in clusters if cluster.name != alone]
+        for cluster in clusters:
+            if cluster.name == alone:
+                machines = on_premise_machines(self.prepared.profile)
+                await _register(cluster, [ServedNode(cluster=alone, machine=m) for m in machines])
+        return await start_fleet(substrate, settings, served, inventory)
 
 
 @dataclass(frozen=True)
@@ -84,29 +90,36 @@ class BareSupply:
         clusters: Sequence[Cluster],
     ) -> Mapping[str, Endpoint]:
         """Return once every Node takes pods."""
-        await asyncio.gather(*(self._register(cluster) for cluster in clusters))
+        await asyncio.gather(
+            *(
+                _register(cluster, [node for node in self.nodes if node.cluster == cluster.name])
+                for cluster in clusters
+            )
+        )
         return {}
 
-    async def _register(self, cluster: Cluster) -> None:
-        own = [node_object(node) for node in self.nodes if node.cluster == cluster.name]
-        at_once = asyncio.Semaphore(_REGISTRATIONS_AT_ONCE)
-        async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client:
 
-            async def create(body: Mapping[str, Any]) -> None:
-                async with at_once:
-                    await client.create(_NODES, body)
+async def _register(cluster: Cluster, nodes: Sequence[ServedNode]) -> None:
+    """Return once every one of these Nodes takes pods."""
+    own = [node_object(node) for node in nodes]
+    at_once = asyncio.Semaphore(_REGISTRATIONS_AT_ONCE)
+    async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client:
 
-            await asyncio.gather(*(create(body) for body in own))
-            names = {body["metadata"]["name"] for body in own}
-            try:
-                async with asyncio.timeout(_READY_SECONDS):
-                    while missing := names - await _usable(client):  # noqa: ASYNC110 - kwok decides
-                        await asyncio.sleep(_LOOK_SECONDS)
-            except TimeoutError:
-                raise InfrastructureError(
-                    f"cluster {cluster.name}: {len(missing)} of {len(own)} nodes did not become "
-                    f"ready within {_READY_SECONDS:g} s; see the logs of its kwok"
-                ) from None
+        async def create(body: Mapping[str, Any]) -> None:
+            async with at_once:
+                await client.create(_NODES, body)
+
+        await asyncio.gather(*(create(body) for body in own))
+        names = {body["metadata"]["name"] for body in own}
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                while missing := names - await _usable(client):  # noqa: ASYNC110 - kwok decides
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError:
+            raise InfrastructureError(
+                f"cluster {cluster.name}: {len(missing)} of {len(own)} nodes did not become "
+                f"ready within {_READY_SECONDS:g} s; see the logs of its kwok"
+            ) from None
 
 
 def node_object(node: ServedNode) -> dict[str, Any]:

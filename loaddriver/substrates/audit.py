@@ -19,6 +19,7 @@ from loaddriver.substrates.credentials import HEALTH_CHECK
 
 _CORE = ""
 _BIGFLEET = "bigfleet.lucy.sh"
+_AUTOSCALING, _HPAS = "autoscaling", "horizontalpodautoscalers"
 
 # Where a cluster that runs pods of its own has them.
 OWN_NAMESPACES = ("kube-system", "local-path-storage", "bigfleet-system", "scaletest-system")
@@ -44,6 +45,10 @@ _LOGGED = (
     ("Request", ("patch", "update"), _CORE, ("nodes/status",)),
     ("Metadata", ("create",), _BIGFLEET, ("capacityrequests",)),
     ("Metadata", ("patch", "update"), _BIGFLEET, ("capacityrequests/status",)),
+    # What a federation makes of HPAs, and what their controllers do; other runs have none.
+    ("RequestResponse", ("create", "patch", "update"), _AUTOSCALING, (_HPAS, f"{_HPAS}/status")),
+    ("Metadata", ("delete",), _AUTOSCALING, (_HPAS,)),
+    ("RequestResponse", ("patch",), _BIGFLEET, ("federatedhorizontalpodautoscalers/status",)),
 )
 
 

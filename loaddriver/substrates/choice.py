@@ -7,9 +7,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
+from controlplane.pins import METRICS_SERVER
 from controlplane.request import Binaries, Request
 from controlplane.resolve import resolve
-from loaddriver.substrates.base import Substrate
+from loaddriver.substrates.base import Substrate, SubstrateError
+from loaddriver.substrates.components import ControlPlaneSettings
 from loaddriver.substrates.kind import supplies as kind
 from loaddriver.substrates.kind.substrate import KindSubstrate
 from loaddriver.substrates.local import LocalSubstrate
@@ -26,20 +28,36 @@ class SubstrateName(StrEnum):
     KIND = "kind"
 
 
-def obtain_supplies(name: SubstrateName, request: Request, tell: Callable[[str], None]) -> Supplies:
+def obtain_supplies(
+    name: SubstrateName,
+    request: Request,
+    tell: Callable[[str], None],
+    *,
+    resource_metrics: bool = False,
+) -> Supplies:
     """Find, fetch or build them; blocks for minutes the first time.
 
-    Raises controlplane's errors, or SubstrateError for what this machine lacks.
+    Raises controlplane's errors, or SubstrateError for what this machine or the place lacks.
     """
     match name:
         case SubstrateName.LOCAL:
-            return resolve(request, tell)
+            return resolve(request, tell, [METRICS_SERVER] if resource_metrics else [])
         case SubstrateName.KIND:
+            if resource_metrics:
+                raise SubstrateError(
+                    "this profile has `metrics: resource`, which kind clusters have not: "
+                    "use --substrate local"
+                )
             return kind.obtain(request, tell)
 
 
 def make_substrate(
-    supplies: Supplies, scope: RunScope, log_directory: Path, environment: Mapping[str, str]
+    supplies: Supplies,
+    scope: RunScope,
+    log_directory: Path,
+    environment: Mapping[str, str],
+    *,
+    resource_metrics: bool = False,
 ) -> Substrate:
     """The substrate that these supplies are for, with nothing started yet.
 
@@ -47,5 +65,6 @@ def make_substrate(
     """
     run_id, data = scope.run_id, scope.data_directory
     if isinstance(supplies, Binaries):
-        return LocalSubstrate(run_id, data, log_directory, supplies, environment)
+        settings = ControlPlaneSettings(resource_metrics=resource_metrics)
+        return LocalSubstrate(run_id, data, log_directory, supplies, environment, settings)
     return KindSubstrate(run_id, data, log_directory, supplies, environment)

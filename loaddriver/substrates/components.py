@@ -10,7 +10,7 @@ from typing import Protocol
 import yaml
 
 from loaddriver.substrates import audit
-from loaddriver.substrates.credentials import Credentials
+from loaddriver.substrates.credentials import FRONT_PROXY, Credentials, FrontProxy
 from loaddriver.substrates.ports import LOOPBACK
 
 KWOK_STAGES = Path(__file__).with_name("manifests") / "kwok-stages.yaml"
@@ -37,6 +37,15 @@ CONTROLLERS = (
     "taint-eviction-controller",
     "pod-garbage-collector-controller",
 )
+_HPA_CONTROLLER = "horizontal-pod-autoscaler-controller"
+# HPAs look as often as they can, so that a run of minutes shows what else takes an hour. Whoever
+# wants an HPA to wait says so in its `behavior`.
+_HPA_FLAGS = (
+    "--horizontal-pod-autoscaler-sync-period=2s",
+    "--horizontal-pod-autoscaler-downscale-stabilization=5s",
+    "--horizontal-pod-autoscaler-cpu-initialization-period=0s",
+    "--horizontal-pod-autoscaler-initial-readiness-delay=0s",
+)
 # Far above what one machine serves, so that clients are limited by the server, not by themselves.
 _CLIENT_QUERIES_PER_SECOND = 500
 _CLIENT_BURST = 1000
@@ -60,6 +69,8 @@ class Binaries(Protocol):
     @property
     def kwok(self) -> Path: ...
     @property
+    def metrics_server(self) -> Path | None: ...
+    @property
     def versions(self) -> Mapping[str, str]: ...
 
 
@@ -68,11 +79,13 @@ class ControlPlaneSettings:
     """What a run may choose of its control planes, wherever they run.
 
     `gc_percent` is Go's GOGC: more memory for less CPU time. `node_monitor_grace_seconds` is how
-    long a Node may be silent before it counts as lost (Kubernetes' default is 50).
+    long a Node may be silent before it counts as lost (Kubernetes' default is 50). With
+    `resource_metrics` there are HPAs, and a metrics-server that tells them what Pods use.
     """
 
     gc_percent: int = 200
     node_monitor_grace_seconds: int = 50
+    resource_metrics: bool = False
     start_deadline_seconds: float = 90.0
 
 
@@ -85,6 +98,8 @@ class Layout:
     api_server_port: int
     controller_manager_port: int
     scheduler_port: int
+    metrics_server_port: int = 0
+    kubelet_port: int = 0
 
     @property
     def api_server(self) -> str:
@@ -133,22 +148,33 @@ def kube_apiserver(binaries: Binaries, layout: Layout, credentials: Credentials)
     return [
         str(binaries.kube_apiserver),
         f"--etcd-servers=unix://{layout.etcd_socket}",
-        *_serving(layout.api_server_port, credentials),
+        *serving(layout.api_server_port, credentials),
         f"--advertise-address={LOOPBACK}",
         # Nothing here reaches the server through the `kubernetes` Service.
         "--endpoint-reconciler-type=none",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--authorization-mode=Node,RBAC",
         "--anonymous-auth=false",
-        # Nobody has a client certificate. Named all the same, because the server publishes them
-        # and the other components wait for what is published.
+        # Nobody has a client certificate. Named all the same, because the server publishes it and
+        # the other components wait for what is published.
         f"--client-ca-file={credentials.ca_certificate}",
-        f"--requestheader-client-ca-file={credentials.ca_certificate}",
-        "--requestheader-allowed-names=nobody",
+        *_aggregation(credentials.front_proxy),
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={credentials.service_account_public_key}",
         f"--service-account-signing-key-file={credentials.service_account_private_key}",
         *api_server_flags(credentials.token_file, layout.audit_policy, layout.audit_log),
+    ]
+
+
+def _aggregation(front_proxy: FrontProxy) -> list[str]:
+    return [
+        f"--requestheader-client-ca-file={front_proxy.ca_certificate}",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-username-headers=X-Remote-User",
+        f"--proxy-client-cert-file={front_proxy.certificate}",
+        f"--proxy-client-key-file={front_proxy.key}",
     ]
 
 
@@ -162,8 +188,9 @@ def kube_controller_manager(
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
-        *_serving(layout.controller_manager_port, credentials),
+        *serving(layout.controller_manager_port, credentials),
         *controller_manager_flags(CONTROLLERS, settings),
+        *(_HPA_FLAGS if settings.resource_metrics else ()),
     ]
 
 
@@ -175,7 +202,7 @@ def kube_scheduler(binaries: Binaries, layout: Layout, credentials: Credentials)
         f"--config={layout.scheduler_configuration}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
-        *_serving(layout.scheduler_port, credentials),
+        *serving(layout.scheduler_port, credentials),
     ]
 
 
@@ -198,10 +225,11 @@ def controller_manager_flags(
     controllers: Sequence[str], settings: ControlPlaneSettings
 ) -> list[str]:
     """What every kube-controller-manager of a run is told, wherever it runs."""
+    more = [_HPA_CONTROLLER] if settings.resource_metrics else []
     return [
         "--leader-elect=false",
         "--use-service-account-credentials=true",
-        f"--controllers={','.join(controllers)}",
+        f"--controllers={','.join([*controllers, *more])}",
         f"--kube-api-qps={_CLIENT_QUERIES_PER_SECOND}",
         f"--kube-api-burst={_CLIENT_BURST}",
         f"--node-monitor-grace-period={settings.node_monitor_grace_seconds}s",
@@ -239,7 +267,8 @@ def write_scheduler_configuration(path: Path, kubeconfig: Path) -> None:
     path.write_text(yaml.safe_dump(configuration, sort_keys=False))
 
 
-def _serving(port: int, credentials: Credentials) -> list[str]:
+def serving(port: int, credentials: Credentials) -> list[str]:
+    """How a component of Kubernetes' own listens on loopback."""
     return [
         f"--bind-address={LOOPBACK}",
         f"--secure-port={port}",

@@ -35,6 +35,7 @@ class Identity:
     groups: tuple[str, ...] = ()
 
 
+FRONT_PROXY = "front-proxy-client"
 HEALTH_CHECK = Identity("substrate-check", "substrate-check", ("system:masters",))
 
 IDENTITIES = (
@@ -46,6 +47,7 @@ IDENTITIES = (
         Identity(name, name)
         for name in (
             "kwok",
+            "metrics-server",
             "bigfleet-operator",
             "bigfleet-pod-controller",
             "bigfleet-federation",
@@ -58,6 +60,15 @@ IDENTITIES = (
 
 
 @dataclass(frozen=True)
+class FrontProxy:
+    """By what servers behind the API server know it, and believe who it says is asking."""
+
+    ca_certificate: Path
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True)
 class Credentials:
     """Files of one cluster; `tokens` and `kubeconfigs` are keyed by role."""
 
@@ -66,6 +77,7 @@ class Credentials:
     serving_key: Path
     service_account_public_key: Path
     service_account_private_key: Path
+    front_proxy: FrontProxy
     token_file: Path
     tokens: Mapping[str, str]
     kubeconfigs: Mapping[str, Path]
@@ -94,6 +106,7 @@ def issue(directory: Path, cluster: str, api_server: str) -> Credentials:
             directory / "service-account.pub", _public_pem(account_key)
         ),
         service_account_private_key=_write(directory / "service-account.key", key_pem(account_key)),
+        front_proxy=_front_proxy(directory, cluster),
         token_file=tokens.file,
         tokens=tokens.by_role,
         kubeconfigs=write_kubeconfigs(directory, cluster, api_server, ca_path, tokens),
@@ -118,6 +131,19 @@ def write_kubeconfigs(
         )
         for role, token in tokens.by_role.items()
     }
+
+
+def _front_proxy(directory: Path, cluster: str) -> FrontProxy:
+    """With an authority of its own: whoever it signs for may claim to be anybody."""
+    authority = Authority.create(f"scaletest {cluster} front proxy", _VALIDITY)
+    names = [x509.DNSName(FRONT_PROXY)]
+    certificate, key = authority.issue(FRONT_PROXY, names, _VALIDITY, [certificates.CLIENT])
+    ca = certificate_pem(authority.certificate)
+    return FrontProxy(
+        ca_certificate=_write(directory / "front-proxy-ca.crt", ca),
+        certificate=_write(directory / "front-proxy.crt", certificate_pem(certificate)),
+        key=_write(directory / "front-proxy.key", key_pem(key)),
+    )
 
 
 def _serving_certificate(authority: Authority) -> tuple[x509.Certificate, PrivateKey]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 
 from loaddriver.substrates import fleet_identities
+from loaddriver.substrates.apiserver import ApiServer, Ground
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
@@ -22,7 +23,7 @@ from loaddriver.substrates.base import (
 from loaddriver.substrates.components import Binaries, ControlPlaneSettings, Layout
 from loaddriver.substrates.controlplane import ControlPlane
 from loaddriver.substrates.placeholders import API_SERVER, ETCD, IDENTITY, STATE, filled, peer
-from loaddriver.substrates.ports import LOOPBACK, HeldPorts
+from loaddriver.substrates.ports import LOOPBACK, HeldPorts, free_port
 from loaddriver.substrates.probes import answers
 from loaddriver.substrates.processes import Process, Supervisor, until_ready
 
@@ -67,6 +68,7 @@ class LocalSubstrate:
         self._supervisor = Supervisor(run_id)
         self._names: list[str] = []
         self._clusters: dict[str, Cluster] = {}
+        self._alone: dict[str, Cluster] = {}
         self._roles: set[str] = set()
         self._addresses: dict[str, str] = {}
 
@@ -75,7 +77,7 @@ class LocalSubstrate:
 
         Raises SubstrateError for the first that fails, once the others have stopped starting.
         """
-        planes = [self._control_plane(name) for name in names]
+        planes = [ControlPlane(self._ground(name)) for name in names]
         self._names += names
         tasks = [asyncio.create_task(plane.start()) for plane in planes]
         try:
@@ -86,6 +88,13 @@ class LocalSubstrate:
             await asyncio.gather(*tasks, return_exceptions=True)
         self._clusters |= {cluster.name: cluster for cluster in started}
         return started
+
+    async def start_api_server(self, name: str) -> tuple[Cluster, ApiServer]:
+        """Start an API server that is no cluster of the run: nothing runs in it. SubstrateError."""
+        self._names.append(name)
+        server = ApiServer(self._ground(name))
+        self._alone[name] = await server.start_alone()
+        return self._alone[name], server
 
     async def start_role(self, role: RoleSpec) -> Endpoint:
         """Start `python -m bigfleet ...`, or again after a declared exit. Raises SubstrateError."""
@@ -135,19 +144,21 @@ class LocalSubstrate:
         processes = self._supervisor.running(f"{name}/")
         await self._supervisor.stop(processes, _COMPONENT_GRACE_SECONDS)
 
-    def _control_plane(self, name: str) -> ControlPlane:
+    def _ground(self, name: str) -> Ground:
         layout = Layout(
             data=self._data_directory / name,
             logs=self._log_directory / name,
             api_server_port=self._ports.hold(f"{name}/kube-apiserver"),
             controller_manager_port=self._ports.hold(f"{name}/kube-controller-manager"),
             scheduler_port=self._ports.hold(f"{name}/kube-scheduler"),
+            metrics_server_port=self._ports.hold(f"{name}/metrics-server"),
+            kubelet_port=free_port() if self._settings.resource_metrics else 0,
         )
         if len(bytes(layout.etcd_socket)) > _SOCKET_PATH_BYTES:
             raise SubstrateError(
                 f"{layout.etcd_socket} is too long for a socket; use a shorter cluster name"
             )
-        return ControlPlane(name, self._binaries, layout, self._settings, self._supervisor)
+        return Ground(name, self._binaries, layout, self._settings, self._supervisor)
 
     def _role_command(self, role: RoleSpec, addresses: Mapping[str, str]) -> list[str]:
         values = {
@@ -164,7 +175,7 @@ class LocalSubstrate:
             values[IDENTITY] = str(own.directory)
         access: list[str] = []
         if role.cluster:
-            cluster = self._clusters[role.cluster]
+            cluster = {**self._clusters, **self._alone}[role.cluster]
             values[API_SERVER] = cluster.api_server
             if role.identity:
                 access = ["--kubeconfig", str(cluster.kubeconfigs[role.identity])]

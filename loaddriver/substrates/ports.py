@@ -49,6 +49,14 @@ class HeldPorts:
         self.release()
 
 
+def free_port() -> int:
+    """A port that nobody listens on just now, for who cannot share one that is held."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
+        tried.bind((LOOPBACK, 0))
+        port: int = tried.getsockname()[1]
+    return port
+
+
 def _bound_socket() -> socket.socket:
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -12,6 +12,7 @@ from controlplane_rig import PINNED_VERSIONS, Rig
 from controlplane.command import failure_message, run_logged
 from controlplane.compiler import find_compiler
 from controlplane.errors import BinaryError
+from controlplane.pins import METRICS_SERVER, PINNED_MODULES
 from controlplane.resolve import resolve
 
 WAIT_SECONDS = 30.0
@@ -50,6 +51,16 @@ def test_everything_missing_is_built_one_call_a_module_and_is_cached_afterwards(
     ]
     assert all(f"cmd/{name}" in calls[0] for name in list(PINNED_VERSIONS)[:3])
     assert "-trimpath" in calls[0]
+
+
+def test_an_optional_component_is_built_only_for_those_who_ask_for_it(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    assert resolve(rig.request(), rig.lines.append).metrics_server is None
+    assert METRICS_SERVER not in rig.binaries()
+    built = resolve(rig.request(), rig.lines.append, [METRICS_SERVER])
+    assert built.metrics_server == built.paths[METRICS_SERVER]
+    assert built.origin[METRICS_SERVER] == "built from source"
+    assert len(rig.calls("build")) == len(PINNED_MODULES) + 1
 
 
 def test_builds_are_cgo_free_read_only_and_keep_to_the_local_compiler(tmp_path: Path) -> None:

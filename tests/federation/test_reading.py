@@ -9,6 +9,7 @@ import pytest
 
 from bigfleet.federation.autoscaler.reading import active_since, report_of
 from bigfleet.federation.members.objects import Hpa
+from bigfleet.federation.members.state import Listeners, MemberState
 
 _WORKS = [
     {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale"},
@@ -78,6 +79,35 @@ def test_more_is_wanted_only_where_max_holds_it_down() -> None:
     assert limited is not None
     assert free is not None
     assert (limited.wanted, free.wanted) == (15, 5)
+
+
+def test_metrics_of_fewer_replicas_than_there_are_now_want_no_more_than_they_say() -> None:
+    """An HPA that has just scaled from two to five still says what the two used."""
+    hpa = _hpa([_cpu(averageUtilization=50)], [_seen(averageUtilization=200)], _TOO_MANY)
+    stale, fresh = report_of(hpa, 0, 2), report_of(hpa, 0, 5)
+    assert stale is not None
+    assert fresh is not None
+    assert (stale.wanted, fresh.wanted) == (8, 20)
+
+
+def test_pods_without_a_node_use_nothing() -> None:
+    hpa = _hpa([_cpu(averageUtilization=50)], [_seen(averageUtilization=150)], _TOO_MANY)
+    report = report_of(hpa, 2)
+    assert report is not None
+    assert report.wanted == 9
+
+
+def test_metrics_are_of_as_many_replicas_as_there_were_when_they_came() -> None:
+    state = MemberState("east", {}, Listeners(lambda _: None, lambda _: None, lambda: None))
+    before, after = [_seen(averageUtilization=200)], [_seen(averageUtilization=80)]
+    seen = []
+    for version, (replicas, current) in enumerate([(2, before), (5, before), (5, after)], start=1):
+        hpa = _hpa([], current)
+        hpa.metadata.resource_version = str(version)
+        hpa.status.current_replicas = replicas
+        state.put_hpa(hpa)
+        seen.append(state.measured[hpa.name])
+    assert seen == [2, 2, 5]
 
 
 def test_without_a_usable_metric_it_wants_at_least_one_more() -> None:

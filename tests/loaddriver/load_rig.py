@@ -20,6 +20,7 @@ SPECIAL = (
     "reclaim-50",
     "oscillation-50",
     "preemption-50",
+    "fedhpa-3",
     "scarcity-50",
 )
 

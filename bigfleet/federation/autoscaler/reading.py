@@ -16,20 +16,22 @@ from bigfleet.federation.shares import Report
 from bigfleet.federation.shares.records import NEVER
 
 
-def report_of(hpa: Hpa, unplaced: int) -> Report | None:
+def report_of(hpa: Hpa, unplaced: int, measured: int | None = None) -> Report | None:
     """None while the HPA does not scale: no target, no metrics, not looked at yet.
 
-    `unplaced` is the number of the target's Pods without a node.
+    `unplaced` is the number of the target's Pods without a node, `measured` how many replicas the
+    HPA's metrics are of, None when that is as many as there are.
     """
     status = hpa.status
     if not (_holds(hpa, "AbleToScale") and _holds(hpa, "ScalingActive")):
         return None
     current, desired = status.current_replicas, status.desired_replicas
     usage = usage_of(hpa)
-    wanted = desired
+    wanted, placed = desired, max(0, current - unplaced)
     if desired >= hpa.spec.max_replicas and _holds(hpa, "ScalingLimited", "TooManyReplicas"):
-        wanted = max(desired + 1, math.ceil(current * usage - 1e-9) if usage else 0)
-    return Report(current, desired, wanted, max(0, current - unplaced), usage)
+        used = min(placed, current if measured is None else measured)
+        wanted = max(desired + 1, math.ceil(used * usage - 1e-9) if usage else 0)
+    return Report(current, desired, wanted, placed, usage)
 
 
 def active_since(hpa: Hpa) -> float:

@@ -80,7 +80,9 @@ def seat(
     settings = autoscaler.spec.rebalance.settings()
     doubt = _doubt(memory, state, hpa, now)
     reachable = state.reachable and doubt is None
-    report = report_of(hpa, state.unplaced(target)) if hpa and reachable else None
+    report = None
+    if hpa is not None and reachable:
+        report = report_of(hpa, state.unplaced(target), state.measured.get(name))
     share = hpa.share if hpa else None
     before = memory.stamps.get(state.name, Stamps())
     stamps = memory.stamps[state.name] = noted(before, reachable, share, report, now)

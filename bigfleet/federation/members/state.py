@@ -34,7 +34,7 @@ class MemberState:
     """One member's objects of ours. While it is not `reachable` they are the last that were seen.
 
     `was_seen` tells that they were listed at least once since this process began, `judged` that it
-    is known whether it answers.
+    is known whether it answers. `measured` is how many replicas the metrics of an HPA are of.
     """
 
     name: str
@@ -45,6 +45,7 @@ class MemberState:
     judged: bool = False
     why_not: str = "not connected yet"
     hpas: dict[Name, Hpa] = field(default_factory=dict)
+    measured: dict[Name, int] = field(default_factory=dict)
     workloads: dict[WorkloadName, MemberWorkload] = field(default_factory=dict)
     _unplaced: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
@@ -69,7 +70,11 @@ class MemberState:
 
     def put_hpa(self, hpa: Hpa) -> None:
         """An HPA as it is, unless something newer is known."""
-        if _is_news(hpa.metadata, self.hpas.get(hpa.name)):
+        known = self.hpas.get(hpa.name)
+        if _is_news(hpa.metadata, known):
+            # One that has just scaled still says what was used before.
+            if known is None or _metrics(known) != _metrics(hpa):
+                self.measured[hpa.name] = hpa.status.current_replicas
             self.hpas[hpa.name] = hpa
             self.listeners.autoscaler(hpa.name)
 
@@ -78,6 +83,7 @@ class MemberState:
         known = self.hpas.get(name)
         if known is not None and uid in (None, known.metadata.uid):
             del self.hpas[name]
+            self.measured.pop(name, None)
             self.listeners.autoscaler(name)
 
     def replace_hpas(self, hpas: list[Hpa]) -> None:
@@ -133,6 +139,10 @@ class MemberState:
         short, _, name = label.partition(".")
         if kind := _KINDS.get(short):
             self.listeners.workload(WorkloadName(kind, namespace, name))
+
+
+def _metrics(hpa: Hpa) -> bytes:
+    return bytes(hpa.status.current_metrics)
 
 
 def _owner(pod: Pod) -> tuple[str, str]:

@@ -1,0 +1,240 @@
+"""The summary's part on a federation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from loaddriver.federated.course import Span
+from loaddriver.federated.record import FEDERATION_UP, REACHED_AGAIN, FederationRecord
+from loaddriver.judge.federation import series
+from loaddriver.judge.federation.following import Episode, episodes, replica_seconds
+from loaddriver.judge.federation.series import ClusterSeries
+from loaddriver.judge.federation.sums import Breaches, breaches, changes_by_federation, shares_at
+from loaddriver.record.hpas import FederatedStatus, HpaWrite
+
+_UNREACHABLE = "Unreachable"
+_MINUTE = 60_000_000
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The base of this section's parts."""
+
+
+class Following(_Part, frozen=True, kw_only=True):
+    """How long `changes` of load took until pods ran that it takes; `unfollowed` never did."""
+
+    changes: int
+    unfollowed: int
+    median_seconds: float | None
+    max_seconds: float | None
+
+
+class Phase(_Part, frozen=True, kw_only=True):
+    """A phase of the course: seconds since its begin, and how it went.
+
+    `scalings` are changes of a cluster's desired replicas by its own HPA, `moves` those of shares
+    by the federation. `sum_min` and `sum_max` are as the phase ended.
+    """
+
+    begin_seconds: float
+    end_seconds: float
+    federation_down: bool
+    cut_off: str
+    up: Following
+    down: Following
+    under_replica_seconds: float
+    over_replica_seconds: float
+    scalings: int
+    moves: int
+    sum_min: int
+    sum_max: int
+    sum_min_off: int
+    sum_max_off: int
+
+
+class Healing(_Part, frozen=True, kw_only=True):
+    """From when a cluster could be reached again to the federation's first pass that reached it,
+    and how far the sums were off then.
+    """
+
+    cluster: str
+    seconds: float | None
+    sums_off: int | None
+
+
+class FederationSection(_Part, frozen=True, kw_only=True):
+    """A federated HPA: `max_breaches` and `min_breaches` of so many `observed_writes` left a sum
+    that the user does not allow. `under_share` and `over_share` are of the replica-seconds that the
+    load needed. `recovered_seconds` is from the federation's API server's return to the first pass,
+    null where it was never down or never came to one.
+    """
+
+    min_replicas: int
+    max_replicas: int
+    on_premise: str
+    on_premise_places: int
+    on_premise_most_ready: int
+    elsewhere_most_ready: int
+    observed_writes: int
+    max_breaches: int
+    min_breaches: int
+    worst_sum_off: int
+    up: Following
+    down: Following
+    needed_replica_seconds: float
+    under_share: float
+    over_share: float
+    moves: int
+    moves_per_minute: float
+    most_moves_in_a_minute: int
+    recovered_seconds: float | None
+    healed: Healing | None
+    phases: dict[str, Phase]
+    clusters: dict[str, ClusterSeries]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the section is made from."""
+
+    record: FederationRecord
+    writes: Sequence[HpaWrite]
+    statuses: Sequence[FederatedStatus]
+
+    @property
+    def began_micros(self) -> int:
+        return round(self.record.began_at * 1e6)
+
+    def micros(self, seconds: float) -> int:
+        """The moment so long after the course's begin, in microseconds since 1970."""
+        return round((self.record.began_at + seconds) * 1e6)
+
+
+def federation_section(sources: Sources) -> FederationSection:
+    """All of it."""
+    record = sources.record
+    course, federation = record.course, record.course.federation
+    kept = breaches(sources.writes, federation.min_replicas, federation.max_replicas)
+    found = episodes(course, record.samples, record.began_at)
+    end = course.spans[-1].end
+    spent = replica_seconds(course, record.samples, record.began_at, 0.0, end)
+    moves = [at for at in changes_by_federation(sources.writes) if at >= sources.began_micros]
+    phases = {span.name: _phase(sources, span, found) for span in course.spans}
+    return FederationSection(
+        min_replicas=federation.min_replicas,
+        max_replicas=federation.max_replicas,
+        on_premise=course.on_premise,
+        on_premise_places=course.places,
+        on_premise_most_ready=_most_ready(record, [course.on_premise]),
+        elsewhere_most_ready=_most_ready(
+            record, [name for name in course.clusters if name != course.on_premise]
+        ),
+        **_kept(kept, phases),
+        up=_following([each for each in found if each.up]),
+        down=_following([each for each in found if not each.up]),
+        needed_replica_seconds=round(spent.needed, 1),
+        under_share=round(spent.under / spent.needed, 4) if spent.needed else 0.0,
+        over_share=round(spent.over / spent.needed, 4) if spent.needed else 0.0,
+        moves=len(moves),
+        moves_per_minute=round(len(moves) / (end / 60), 2),
+        most_moves_in_a_minute=_most_within(moves, _MINUTE),
+        recovered_seconds=_recovered_seconds(sources),
+        healed=_healed(sources),
+        phases=phases,
+        clusters=series.by_cluster(record, sources.writes),
+    )
+
+
+def _kept(kept: Breaches, phases: dict[str, Phase]) -> dict[str, int]:
+    off = [abs(each) for p in phases.values() for each in (p.sum_min_off, p.sum_max_off)]
+    return {
+        "observed_writes": kept.observed,
+        "max_breaches": kept.of_max,
+        "min_breaches": kept.of_min,
+        "worst_sum_off": max(off),
+    }
+
+
+def _phase(sources: Sources, span: Span, found: Sequence[Episode]) -> Phase:
+    record, federation = sources.record, sources.record.course.federation
+    spent = replica_seconds(record.course, record.samples, record.began_at, span.begin, span.end)
+    begin, end = sources.micros(span.begin), sources.micros(span.end)
+    own = [each for each in found if span.begin <= each.at < span.end]
+    shares = shares_at(sources.writes, end)
+    return Phase(
+        begin_seconds=round(span.begin, 3),
+        end_seconds=round(span.end, 3),
+        federation_down=span.federation_down,
+        cut_off=span.cut_off or "",
+        up=_following([each for each in own if each.up]),
+        down=_following([each for each in own if not each.up]),
+        under_replica_seconds=round(spent.under, 1),
+        over_replica_seconds=round(spent.over, 1),
+        scalings=sum(begin <= at < end for at in _scalings(sources.writes)),
+        moves=sum(begin <= at < end for at in changes_by_federation(sources.writes)),
+        sum_min=shares.min,
+        sum_max=shares.max,
+        sum_min_off=shares.min - federation.min_replicas,
+        sum_max_off=shares.max - federation.max_replicas,
+    )
+
+
+def _following(found: Sequence[Episode]) -> Following:
+    took = sorted(each.seconds for each in found if each.seconds is not None)
+    return Following(
+        changes=len(found),
+        unfollowed=len(found) - len(took),
+        median_seconds=round(took[len(took) // 2], 2) if took else None,
+        max_seconds=round(took[-1], 2) if took else None,
+    )
+
+
+def _scalings(writes: Sequence[HpaWrite]) -> Iterator[int]:
+    """When a member's own HPA controller wanted another number of replicas than before."""
+    desired: dict[str, int] = {}
+    for write in writes:
+        if not write.by_federation and desired.get(write.cluster) != write.desired:
+            desired[write.cluster] = write.desired
+            yield write.at_micros
+
+
+def _most_within(moments: Sequence[int], length: int) -> int:
+    return max((sum(at <= each < at + length for each in moments) for at in moments), default=0)
+
+
+def _most_ready(record: FederationRecord, clusters: Sequence[str]) -> int:
+    sums = (sum(s.ready[name] for name in clusters) for s in record.samples)
+    return max(sums, default=0)
+
+
+def _recovered_seconds(sources: Sources) -> float | None:
+    """After the last outage of the course."""
+    events = [event for event in sources.record.events if event.what == FEDERATION_UP]
+    since = round(events[-1].at * 1e6) if events else 0
+    passes = (status.at_micros for status in sources.statuses if status.at_micros > since)
+    first = next(passes, None)
+    return None if not events or first is None else round((first - since) / 1e6, 2)
+
+
+def _healed(sources: Sources) -> Healing | None:
+    """The last healing of the course; None when nothing was cut off."""
+    events = [event for event in sources.record.events if event.what == REACHED_AGAIN]
+    if not events:
+        return None
+    healed, federation = events[-1], sources.record.course.federation
+    since = round(healed.at * 1e6)
+    passes = (
+        status.at_micros
+        for status in sources.statuses
+        if status.at_micros > since
+        and status.states.get(healed.cluster) not in (None, _UNREACHABLE)
+    )
+    first = next(passes, None)
+    if first is None:
+        return Healing(cluster=healed.cluster, seconds=None, sums_off=None)
+    shares = shares_at(sources.writes, first)
+    off = max(abs(shares.min - federation.min_replicas), abs(shares.max - federation.max_replicas))
+    return Healing(cluster=healed.cluster, seconds=round((first - since) / 1e6, 2), sums_off=off)

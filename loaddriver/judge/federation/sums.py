@@ -1,0 +1,69 @@
+"""What a federation may never break: the sums of its clusters' min and max."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from loaddriver.record.hpas import HpaWrite, Share
+
+
+@dataclass
+class Shares:
+    """Each cluster's share after the writes taken so far, and the sums over all."""
+
+    by_cluster: dict[str, Share] = field(default_factory=dict)
+
+    def take(self, write: HpaWrite) -> bool:
+        """Note it; whether it changed the cluster's share."""
+        before = self.by_cluster.get(write.cluster)
+        if write.share is None:
+            self.by_cluster.pop(write.cluster, None)
+        else:
+            self.by_cluster[write.cluster] = write.share
+        return before != write.share
+
+    @property
+    def min(self) -> int:
+        return sum(share.min for share in self.by_cluster.values())
+
+    @property
+    def max(self) -> int:
+        return sum(share.max for share in self.by_cluster.values())
+
+
+@dataclass(frozen=True)
+class Breaches:
+    """Of `observed` changes of a share, how many left a sum that the user does not allow."""
+
+    observed: int
+    of_max: int
+    of_min: int
+
+
+def breaches(writes: Sequence[HpaWrite], least: int, most: int) -> Breaches:
+    """A sum of max above `most` at any time; a sum of min below `least` once it was reached."""
+    shares, observed, of_max, of_min, founded = Shares(), 0, 0, 0, False
+    for write in writes:
+        if not shares.take(write):
+            continue
+        observed += 1
+        founded = founded or shares.min >= least
+        of_max += shares.max > most
+        of_min += founded and shares.min < least
+    return Breaches(observed, of_max, of_min)
+
+
+def shares_at(writes: Sequence[HpaWrite], at_micros: int) -> Shares:
+    """As they were at a moment."""
+    shares = Shares()
+    for write in writes:
+        if write.at_micros <= at_micros:
+            shares.take(write)
+    return shares
+
+
+def changes_by_federation(writes: Sequence[HpaWrite]) -> list[int]:
+    """When the federation changed a share, in microseconds since 1970."""
+    shares = Shares()
+    return [write.at_micros for write in writes if shares.take(write) and write.by_federation]

@@ -1,0 +1,29 @@
+"""A profile's settings of the system under test."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from loaddriver.catalog import Share
+from loaddriver.strict_decode import Record
+
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Bigfleet(Record, frozen=True, kw_only=True):
+    """The settings of the system under test that change what is measured.
+
+    Several `shards` share the machines and clusters, kept apart by a coordinator of so many
+    `coordinators`. Without any, the one shard owns everything.
+    """
+
+    cycle_seconds: Positive
+    rollup_seconds: Positive
+    reclaim_cap_fraction: Share
+    reclaim_hold_seconds: Seconds
+    idle_hold_seconds: Seconds
+    shards: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
+    coordinators: Literal[0, 1, 3] = 0

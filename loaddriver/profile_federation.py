@@ -1,0 +1,155 @@
+"""A profile's federation: one workload over all clusters, and how its load changes over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from loaddriver.catalog import Catalog, Count, NotNegative, Share, pod_shares
+from loaddriver.strict_decode import Problem, Record
+from loaddriver.strict_hints import did_you_mean
+
+if TYPE_CHECKING:
+    from loaddriver.profile import Settings
+
+Percent = Annotated[int, msgspec.Meta(ge=1, le=200)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class LoadStep(Record, frozen=True, kw_only=True):
+    """From the share `at` of its phase on, callers of each cluster need so many cores. Clusters
+    that are not named keep what they had.
+    """
+
+    at: Share
+    cores: Annotated[dict[str, NotNegative], msgspec.Meta(min_length=1)]
+
+
+class FederationPhase(Record, frozen=True, kw_only=True):
+    """A stretch of the soak. `federationDown`: the federation's API server is killed at its begin
+    and started again at its end. `cutOff`: that cluster cannot be reached by the federation.
+    """
+
+    seconds: Seconds
+    load: tuple[LoadStep, ...] = ()
+    federation_down: bool = False
+    cut_off: str | None = None
+
+
+class OnPremise(Record, frozen=True, kw_only=True):
+    """A cluster that owns its machines: so many for the workload's archetype, and never more.
+
+    Once all of them are taken, callers that find more than `callsLeaveAtPercent` of its Pods' CPU
+    requests in use go to the other clusters, in equal parts.
+    """
+
+    cluster: str
+    machines: Count
+    calls_leave_at_percent: Percent
+
+
+class Rebalance(Record, frozen=True, kw_only=True):
+    """The federated HPA's own fields, shorter than its defaults so that a run shows moves."""
+
+    hold_seconds: Annotated[int, msgspec.Meta(ge=0)]
+    cooldown_seconds: Annotated[int, msgspec.Meta(ge=0)]
+    patience_seconds: Annotated[int, msgspec.Meta(ge=0)]
+    retry_seconds: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Federation(Record, frozen=True, kw_only=True):
+    """A federated Deployment of `archetype` and its federated HPA on CPU.
+
+    HPAs aim at `targetPercent` of what Pods request, and go down only after the least that they
+    wanted for `scaleDownSeconds`. The phases follow each other; each change of load comes up to
+    `jitterSeconds` later than it says, by the seed.
+    """
+
+    archetype: str
+    min_replicas: Count
+    max_replicas: Count
+    target_percent: Percent
+    scale_down_seconds: Annotated[int, msgspec.Meta(ge=0)]
+    on_premise: OnPremise
+    rebalance: Rebalance
+    phases: Annotated[dict[str, FederationPhase], msgspec.Meta(min_length=1)]
+    jitter_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """How long all phases take together."""
+        return sum(phase.seconds for phase in self.phases.values())
+
+
+def federation_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:
+    """Everything impossible in a federation."""
+    federation = settings.federation
+    if federation is None:
+        return
+    if not settings.resource_metrics:
+        yield Problem("metrics", f"= {settings.metrics!r}: HPAs need metrics; write resource")
+    if settings.load.mode != "pods":
+        yield Problem("load.mode", f"= {settings.load.mode!r}: HPAs make pods; write pods")
+    if federation.archetype not in _names(catalog):
+        hint = did_you_mean(federation.archetype, _names(catalog))
+        text = f"= {federation.archetype!r}: no archetype of Deployments is called so{hint}"
+        yield Problem("federation.archetype", text)
+    if not settings.clusters <= federation.min_replicas <= federation.max_replicas:
+        text = f"= {federation.min_replicas}: must be from clusters to maxReplicas"
+        yield Problem("federation.minReplicas", text)
+    yield from _cluster_problems(settings, federation)
+    yield from _on_premise_problems(settings, catalog, federation)
+    yield from _load_problems(settings, federation)
+
+
+def _cluster_problems(settings: Settings, federation: Federation) -> Iterator[Problem]:
+    known = settings.cluster_names
+    named = {"federation.onPremise.cluster": federation.on_premise.cluster}
+    for name, phase in federation.phases.items():
+        where = f"federation.phases.{name}"
+        if phase.cut_off is not None:
+            named[f"{where}.cutOff"] = phase.cut_off
+        for position, step in enumerate(phase.load):
+            for cluster in step.cores:
+                named[f"{where}.load[{position}].cores.{cluster}"] = cluster
+    for path, cluster in named.items():
+        if cluster not in known:
+            yield Problem(path, f"= {cluster!r}: no such cluster: they are {', '.join(known)}")
+
+
+def _on_premise_problems(
+    settings: Settings, catalog: Catalog, federation: Federation
+) -> Iterator[Problem]:
+    own = federation.on_premise.cluster
+    if own not in settings.cluster_names or federation.archetype not in _names(catalog):
+        return
+    runs = pod_shares(settings.weights_in(settings.cluster_names.index(own)), catalog)
+    if set(runs) != {federation.archetype}:
+        text = f"= {own!r}: its machines hold {federation.archetype} only, and it runs more"
+        yield Problem("federation.onPremise.cluster", text)
+    places = (
+        federation.on_premise.machines * catalog.archetype(federation.archetype).pods_per_machine
+    )
+    if places <= settings.pods_per_cluster:
+        text = (
+            f"= {federation.on_premise.machines}: others' {settings.pods_per_cluster} pods fill it"
+        )
+        yield Problem("federation.onPremise.machines", text)
+
+
+def _names(catalog: Catalog) -> list[str]:
+    return [archetype.name for archetype in catalog.archetypes if archetype.kind == "Deployment"]
+
+
+def _load_problems(settings: Settings, federation: Federation) -> Iterator[Problem]:
+    name, first = next(iter(federation.phases.items()))
+    begun = first.load and first.load[0].at == 0 and set(first.load[0].cores)
+    if begun != set(settings.cluster_names):
+        text = "must begin with a step `at: 0` that names the cores of every cluster"
+        yield Problem(f"federation.phases.{name}.load", text)
+    for name, phase in federation.phases.items():
+        moments = [step.at for step in phase.load]
+        if moments != sorted(set(moments)):
+            yield Problem(f"federation.phases.{name}.load", "put its steps in order of `at`")

@@ -1,0 +1,112 @@
+"""What audit logs say of a federation: each write to a member's HPA, each status of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from loaddriver.record.audit_line import ANSWERED, AuditLine, micros
+
+_HPAS, _FEDERATED = "horizontalpodautoscalers", "federatedhorizontalpodautoscalers"
+_FEDERATION = "bigfleet-federation"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The least and the most replicas that a cluster may have."""
+
+    min: int
+    max: int
+
+
+@dataclass(frozen=True, slots=True)
+class HpaWrite:
+    """A granted write to a member's HPA, and what it then was; the moment is when the server had
+    answered. `share` is None where it is gone.
+    """
+
+    at_micros: int
+    cluster: str
+    by_federation: bool
+    share: Share | None
+    current: int
+    desired: int
+
+
+@dataclass(frozen=True, slots=True)
+class FederatedStatus:
+    """A granted write of the federated HPA's status: how the federation sees each cluster."""
+
+    at_micros: int
+    states: Mapping[str, str]
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    min_replicas: int = 1
+    max_replicas: int = 0
+
+
+class _Line(msgspec.Struct):
+    name: str
+    state: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    current_replicas: int | None = None
+    desired_replicas: int | None = None
+    clusters: list[_Line] = []
+
+
+class _Hpa(msgspec.Struct):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+def hpa_writes(logs: Mapping[str, Path]) -> list[HpaWrite]:
+    """All of them in order of time, from audit logs by cluster."""
+    found = [_write(line, name) for name, log in logs.items() for line in _lines(log, _HPAS)]
+    return sorted(found, key=lambda write: write.at_micros)
+
+
+def federated_statuses(log: Path) -> list[FederatedStatus]:
+    """All of them in order of time, from the audit log of the federation's own API server."""
+    return [
+        FederatedStatus(
+            micros(line.stage_timestamp),
+            {each.name: each.state for each in _body(line).status.clusters},
+        )
+        for line in _lines(log, _FEDERATED)
+    ]
+
+
+def _write(line: AuditLine, cluster: str) -> HpaWrite:
+    hpa = _body(line)
+    gone = line.verb == "delete"
+    return HpaWrite(
+        at_micros=micros(line.stage_timestamp),
+        cluster=cluster,
+        by_federation=line.user.username == _FEDERATION,
+        share=None if gone else Share(hpa.spec.min_replicas, hpa.spec.max_replicas),
+        current=hpa.status.current_replicas or 0,
+        desired=hpa.status.desired_replicas or 0,
+    )
+
+
+def _body(line: AuditLine) -> _Hpa:
+    return msgspec.json.decode(line.response_object, type=_Hpa) if line.response_object else _Hpa()
+
+
+def _lines(log: Path, resource: str) -> Iterator[AuditLine]:
+    """Granted writes to that kind; every other line is passed over without being decoded."""
+    mark = f'"resource":"{resource}"'.encode()
+    decoder = msgspec.json.Decoder(AuditLine)
+    with log.open("rb") as lines:
+        for raw in lines:
+            if mark not in raw:
+                continue
+            line = decoder.decode(raw)
+            if line.stage == ANSWERED and line.succeeded and line.object_ref.resource == resource:
+                yield line

@@ -1,0 +1,152 @@
+"""What the page shows of a federated HPA: figures, its phases, and a chart for each cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from loaddriver.judge.federation.section import FederationSection, Following, Phase
+from loaddriver.judge.federation.series import ClusterSeries
+from loaddriver.report import axes, figures
+from loaddriver.report.charts import Band, Chart, Line, Points, Range
+from loaddriver.report.plots import PIXELS_PER_POINT, PIXELS_PER_TICK, Plot, plot
+
+_HEIGHT = 210
+_UNIT = "replicas"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A figure, and what it is measured against."""
+
+    name: str
+    value: str
+    note: str
+    bad: bool = False
+
+
+@dataclass(frozen=True)
+class PhaseRow:
+    """A phase as the table shows it."""
+
+    name: str
+    what: str
+    texts: Sequence[str]
+
+
+def facts(section: FederationSection) -> Iterator[Fact]:
+    """What a reader asks first."""
+    broken = section.max_breaches + section.min_breaches
+    limits = f"max {section.max_replicas}, min {section.min_replicas}"
+    yield Fact(
+        "Sums broken",
+        figures.count(broken),
+        f"by {figures.count(section.observed_writes)} changes of a share; {limits}",
+        broken > 0,
+    )
+    yield _followed("Followed more load", section.up)
+    yield _followed("Followed less load", section.down)
+    yield Fact(
+        "On premise, at most",
+        f"{section.on_premise_most_ready} of {section.on_premise_places}",
+        f"places in {section.on_premise}; elsewhere at most {section.elsewhere_most_ready}",
+    )
+
+
+def _followed(name: str, following: Following) -> Fact:
+    slowest = figures.ABSENT
+    if following.max_seconds is not None:
+        slowest = figures.seconds(following.max_seconds)
+    left = f", {following.unfollowed} never" if following.unfollowed else ""
+    note = f"the slowest of {following.changes} changes{left}"
+    return Fact(name, slowest, note, following.unfollowed > 0)
+
+
+def phase_rows(section: FederationSection) -> Iterator[PhaseRow]:
+    """In order of time."""
+    for name, phase in section.phases.items():
+        length = phase.end_seconds - phase.begin_seconds
+        yield PhaseRow(
+            name=name,
+            what=_what(phase),
+            texts=[
+                figures.clock(length),
+                _spoken(phase.up),
+                _spoken(phase.down),
+                figures.count(phase.under_replica_seconds),
+                figures.count(phase.over_replica_seconds),
+                figures.count(phase.scalings),
+                figures.count(phase.moves),
+                f"{phase.sum_min} / {phase.sum_max}",
+            ],
+        )
+
+
+def _what(phase: Phase) -> str:
+    if phase.federation_down:
+        return "the federation's API server is killed"
+    return f"{phase.cut_off} is cut off from the federation" if phase.cut_off else ""
+
+
+def _spoken(following: Following) -> str:
+    if following.max_seconds is None:
+        return f"never ({following.changes})" if following.changes else figures.ABSENT
+    return figures.seconds(following.max_seconds)
+
+
+def plots(section: FederationSection) -> Iterator[tuple[str, str, Plot]]:
+    """For each cluster its name, what is special about it, and its chart; all to one scale."""
+    highest = max(
+        max([*each.max, *each.ready, *each.desired, *each.load])
+        for each in section.clusters.values()
+    )
+    for name, series in section.clusters.items():
+        own = f"on premise, {section.on_premise_places} places"
+        note = own if name == section.on_premise else "machines from BigFleet"
+        yield name, note, _plot(name, series, section, highest)
+
+
+def _plot(name: str, series: ClusterSeries, section: FederationSection, highest: float) -> Plot:
+    length = max(1, len(series.load) - 1)
+
+    def lines(most: int) -> list[Line]:
+        return [
+            Line("load, in replicas it takes", _held(series.load, most), 0),
+            Line("desired", _held(series.desired, most), 2),
+            Line("running", _held(series.ready, most), 1),
+        ]
+
+    def allowed(most: int) -> Range:
+        low, high = _held(series.min, most), _held(series.max, most)
+        return Range("allowed, min to max", low, high, 3)
+
+    def chart(width: int) -> Chart:
+        most = width // PIXELS_PER_POINT
+        return Chart(
+            says=f"replicas in {name} over time, at most {max(series.ready)} running",
+            lines=lines(most),
+            x=axes.clock(length, "time since the first phase began", width // PIXELS_PER_TICK),
+            y=axes.amounts(highest, _UNIT, 4),
+            bands=list(_bands(section)),
+            stepped=True,
+            ranges=[allowed(most)],
+        )
+
+    return plot(chart, _HEIGHT, [*lines(1), allowed(1)])
+
+
+def _bands(section: FederationSection) -> Iterator[Band]:
+    for position, (name, phase) in enumerate(section.phases.items()):
+        yield Band(phase.begin_seconds, phase.end_seconds, name, shaded=bool(position % 2))
+
+
+def _held(values: Sequence[float], most: int) -> Points:
+    """Only where they change, as a stepped line holds them; of a stretch too short to see, the
+    last.
+    """
+    stretch = -(-len(values) // most)
+    ends = range(stretch - 1, len(values), stretch)
+    seen = [(float(end - stretch + 1), float(values[end])) for end in ends]
+    last = (float(len(values) - 1), float(values[-1]))
+    changed = [p for n, p in enumerate(seen) if n == 0 or p[1] != seen[n - 1][1]]
+    return [*changed, last]

@@ -1,0 +1,128 @@
+"""An API server with its etcd as child processes: the part of a cluster that others stand on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+
+from bigfleet.api.kube.client import NO_ANSWER, ApiError, BearerAccess, KubeClient
+from loaddriver.substrates import audit, components, probes, proof
+from loaddriver.substrates.base import Cluster, SubstrateError
+from loaddriver.substrates.components import Binaries, ControlPlaneSettings, Layout
+from loaddriver.substrates.credentials import HEALTH_CHECK, Credentials, issue
+from loaddriver.substrates.ports import LOOPBACK
+from loaddriver.substrates.processes import Process, Supervisor, until_ready
+
+_COMPONENT = "kube-apiserver"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What every process of one cluster has in common."""
+
+    name: str
+    binaries: Binaries
+    layout: Layout
+    settings: ControlPlaneSettings
+    supervisor: Supervisor
+
+    def start(self, component: str, command: Sequence[str]) -> Process:
+        """Start one component with a log of its own."""
+        return self.supervisor.start(
+            f"{self.name}/{component}",
+            command,
+            self.layout.logs / f"{component}.log",
+            self._environment,
+        )
+
+    @property
+    def _environment(self) -> Mapping[str, str]:
+        data = str(self.layout.data)
+        return {"GOGC": str(self.settings.gc_percent), "HOME": data, "TMPDIR": data}
+
+
+class ApiServer:
+    """etcd and kube-apiserver of one cluster. Alone it keeps objects, and nothing acts on them."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    async def start_alone(self) -> Cluster:
+        """Start it and return once it answers. Raises SubstrateError."""
+        async with named_failures(self._ground):
+            return self.cluster(await self.start())
+
+    async def start(self) -> Credentials:
+        """Start it and return once it answers."""
+        layout = self._ground.layout
+        layout.data.mkdir(mode=0o700)
+        layout.logs.mkdir(parents=True, exist_ok=True)
+        self._credentials = issue(layout.data / "credentials", self._ground.name, layout.api_server)
+        audit.write_policy(layout.audit_policy)
+        await self._start_etcd()
+        await self._start_server()
+        return self._credentials
+
+    async def kill(self) -> None:
+        """End kube-apiserver at once, as a crash would; etcd keeps what it had acknowledged."""
+        name = f"{self._ground.name}/{_COMPONENT}"
+        supervisor = self._ground.supervisor
+        supervisor.expect_exit(name)
+        for process in supervisor.running(name):
+            process.send(signal.SIGKILL)
+            await process.wait()
+
+    async def start_again(self) -> None:
+        """Undo `kill`; return once it answers. Raises SubstrateError."""
+        async with named_failures(self._ground):
+            await self._start_server()
+
+    def client(self, port: int) -> KubeClient:
+        """An administrator's way to any component that listens on this port."""
+        ca_pem = self._credentials.ca_certificate.read_text()
+        token = self._credentials.tokens[HEALTH_CHECK.role]
+        return KubeClient.with_token(BearerAccess(f"https://{LOOPBACK}:{port}", ca_pem, token))
+
+    def cluster(self, credentials: Credentials) -> Cluster:
+        """It, for those who use it."""
+        layout, own = self._ground.layout, HEALTH_CHECK.role
+        kubeconfigs = {role: path for role, path in credentials.kubeconfigs.items() if role != own}
+        return Cluster(self._ground.name, layout.api_server, kubeconfigs, layout.audit_log)
+
+    async def _start_etcd(self) -> None:
+        ground = self._ground
+        process = ground.start("etcd", components.etcd(ground.binaries, ground.layout))
+        connector = aiohttp.UnixConnector(str(ground.layout.etcd_socket))
+        async with aiohttp.ClientSession(connector=connector) as session:
+            await until_ready(
+                process,
+                lambda: probes.answers(session, "http://etcd/health"),
+                ground.settings.start_deadline_seconds,
+            )
+
+    async def _start_server(self) -> None:
+        ground = self._ground
+        command = components.kube_apiserver(ground.binaries, ground.layout, self._credentials)
+        process = ground.start(_COMPONENT, command)
+        async with self.client(ground.layout.api_server_port) as api:
+            await until_ready(
+                process,
+                lambda: proof.answers(api, "/readyz"),
+                ground.settings.start_deadline_seconds,
+            )
+
+
+@asynccontextmanager
+async def named_failures(ground: Ground) -> AsyncIterator[None]:
+    """What a request of ours ran into while a cluster started, as a SubstrateError."""
+    try:
+        yield
+    except (ApiError, *NO_ANSWER) as error:
+        raise SubstrateError(
+            f"cluster {ground.name} did not start: {error or 'no answer'}; "
+            f"logs of its components: {ground.layout.logs}"
+        ) from error

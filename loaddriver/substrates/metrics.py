@@ -1,0 +1,119 @@
+"""Resource metrics in a cluster whose Nodes are played: HPAs, metrics-server, and what Pods use.
+
+kwok serves for each Node what a kubelet would; the harness says by ClusterResourceUsages how much
+CPU Pods use; metrics-server asks kwok, and the HPA controller asks metrics-server through the API
+server.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from bigfleet.api.install import apply, until
+from bigfleet.api.kube.client import ApiError, KubeClient
+from loaddriver.substrates.applying import apply as apply_as_us
+from loaddriver.substrates.base import SubstrateError
+from loaddriver.substrates.components import Binaries, Layout, serving
+from loaddriver.substrates.credentials import Credentials
+from loaddriver.substrates.ports import LOOPBACK
+
+_MANIFESTS = Path(__file__).with_name("manifests")
+_USAGES = "ClusterResourceUsage"
+_API_SERVICE = "v1beta1.metrics.k8s.io"
+_API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+# The least that metrics-server takes.
+_RESOLUTION_SECONDS = 10
+
+
+def kwok_flags(layout: Layout) -> list[str]:
+    """What kwok is told in addition."""
+    return [
+        f"--config={_MANIFESTS / 'kwok-metrics.yaml'}",
+        f"--enable-crds={_USAGES}",
+        f"--node-ip={LOOPBACK}",
+        f"--node-port={layout.kubelet_port}",
+        f"--server-address={LOOPBACK}:{layout.kubelet_port}",
+    ]
+
+
+def metrics_server(binaries: Binaries, layout: Layout, credentials: Credentials) -> list[str]:
+    """Stock but for how often it asks. SubstrateError where nobody got the binary."""
+    if binaries.metrics_server is None:
+        raise SubstrateError(
+            "resource metrics need metrics-server: run `python -m controlplane get --also "
+            "metrics-server`, or put it beside the other given binaries"
+        )
+    kubeconfig = credentials.kubeconfigs["metrics-server"]
+    return [
+        str(binaries.metrics_server),
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        *serving(layout.metrics_server_port, credentials),
+        f"--metric-resolution={_RESOLUTION_SECONDS}s",
+        "--kubelet-request-timeout=5s",
+        "--kubelet-insecure-tls",
+        "--kubelet-use-node-status-port",
+        "--kubelet-preferred-address-types=InternalIP",
+    ]
+
+
+async def prepare(client: KubeClient) -> None:
+    """The kind of a usage, and everybody's rights; `client` is a cluster administrator."""
+    kind, *rest = yaml.safe_load_all((_MANIFESTS / "metrics.yaml").read_text())
+    await apply(client, kind)
+    await apply_as_us(client, rest)
+    await until(lambda: _usages_served(client))
+
+
+async def register(client: KubeClient, layout: Layout) -> None:
+    """Let the API server send who asks for metrics to metrics-server."""
+    manifest = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": _API_SERVICE},
+        "spec": {
+            "group": "metrics.k8s.io",
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "insecureSkipTLSVerify": True,
+            "service": {
+                "name": "metrics-server",
+                "namespace": "kube-system",
+                "port": layout.metrics_server_port,
+            },
+        },
+    }
+    await apply_as_us(client, [manifest])
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class _ApiService(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+async def is_available(client: KubeClient) -> bool:
+    """Whether the API server reaches metrics-server."""
+    content = await client.get(f"{_API_SERVICES}/{_API_SERVICE}")
+    conditions = msgspec.json.decode(content, type=_ApiService).status.conditions
+    return any(each.type == "Available" and each.status == "True" for each in conditions)
+
+
+async def _usages_served(client: KubeClient) -> bool:
+    try:
+        await client.get("/apis/kwok.x-k8s.io/v1alpha1/clusterresourceusages")
+    except ApiError:
+        return False
+    return True

@@ -1,0 +1,30 @@
+"""An API server without controllers, for a federation's own objects: it can crash and come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from bigfleet.api.kube.client import NO_ANSWER, KubeClient
+from controlplane.request import Binaries
+from loaddriver.substrates.local import LocalSubstrate
+from loaddriver.substrates.runscope import RunScope
+
+pytestmark = pytest.mark.cluster
+
+
+async def test_what_it_has_acknowledged_outlives_a_kill_which_is_no_death(
+    binaries: Binaries, scope: RunScope
+) -> None:
+    logs = scope.data_directory / "logs"
+    substrate = LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, {})
+    try:
+        host, server = await substrate.start_api_server("host")
+        async with await KubeClient.from_kubeconfig(host.kubeconfigs["admin"]) as admin:
+            await admin.create("/api/v1/namespaces", {"metadata": {"name": "kept"}})
+            await server.kill()
+            with pytest.raises(NO_ANSWER):
+                await admin.get("/api/v1/namespaces/kept")
+            await server.start_again()
+            assert b'"kept"' in await admin.get("/api/v1/namespaces/kept")
+    finally:
+        await substrate.stop()

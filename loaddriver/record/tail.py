@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 1.0
 _CHUNK_BYTES = 1 << 20
 
 

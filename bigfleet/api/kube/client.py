@@ -29,6 +29,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 CONFLICT, GONE, NOT_FOUND, TOO_MANY_REQUESTS = 409, 410, 404, 429
+FORBIDDEN = 403
 _DEADLINE_SECONDS = 30.0
 _CONNECT_SECONDS = 10.0
 _FAREWELL_SECONDS, _FAREWELL_POLL_SECONDS = 2.0, 0.005

@@ -57,6 +57,7 @@ class Leadership:
         self._seen_at = monotonic()
         self._renewed_at = -lasts_seconds
         self._refused_since: float | None = None
+        self._complaint = ""
 
     async def acquire(self) -> None:
         """Wait until this process holds the Lease."""
@@ -87,11 +88,17 @@ class Leadership:
             if error.status == FORBIDDEN:
                 self._bear(error)
             if error.status != CONFLICT:
-                _LOG.warning("the Lease %s: %s", _NAME, error)
+                self._complain(str(error))
         except NO_ANSWER as error:
             self._refused_since = None
-            _LOG.warning("the Lease %s: %s", _NAME, str(error) or repr(error))
+            self._complain(str(error) or repr(error))
         return False
+
+    def _complain(self, text: str) -> None:
+        """Once for each reason: an outage may last for hours."""
+        if text != self._complaint:
+            self._complaint = text
+            _LOG.warning("the Lease %s: %s", _NAME, text)
 
     def _bear(self, refusal: ApiError) -> None:
         """An API server that just started refuses everybody until it has read who has which rights;
@@ -106,7 +113,7 @@ class Leadership:
     async def _take(self) -> bool:
         asked_at = self._monotonic()
         found = await self._read()
-        self._refused_since = None
+        self._refused_since, self._complaint = None, ""
         if found is None:
             await self._client.create(_LEASES, self._body(None))
         elif not self._is_free(found):

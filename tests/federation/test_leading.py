@@ -86,3 +86,13 @@ async def test_a_refusal_counts_only_when_it_lasts(kubeconfig: dict[str, Path]) 
         clock.now += 0.1
         with pytest.raises(BigFleetError, match="bigfleet fedhpa install"):
             await leadership.acquire()
+
+
+async def test_an_outage_is_logged_once(
+    kubeconfig: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await KubeClient.from_kubeconfig(kubeconfig["recorder"]) as nobody:
+        leadership = Leadership(nobody, "one", _Clock(), LASTS_SECONDS)
+        for _ in range(2):
+            assert not await _gets_it(leadership)
+    assert len([each for each in caplog.records if "Lease" in each.message]) == 1

@@ -14,6 +14,7 @@ GROUP_LABEL = "scaletest.bigfleet/co-location-group"
 RUN_SECONDS_ANNOTATION = "scaletest.bigfleet/run-seconds"
 INTERRUPTION_PENALTY = "bigfleet.lucy.sh/interruption-penalty"
 RECLAMATION_PENALTY = "bigfleet.lucy.sh/reclamation-penalty"
+GANG_MEMBERS = "bigfleet.lucy.sh/gang-members"
 INSTANCE_TYPE_KEY = "node.kubernetes.io/instance-type"
 ZONE_KEY = "topology.kubernetes.io/zone"
 RACK_KEY = "topology.bigfleet/rack"
@@ -136,7 +137,12 @@ def capacity_request_body(workload: Workload, catalog: Catalog, name: str) -> di
     return {
         "apiVersion": "bigfleet.lucy.sh/v1alpha1",
         "kind": "CapacityRequest",
-        "metadata": {"name": name, "namespace": workload.namespace, "labels": _labels(workload)},
+        "metadata": {
+            "name": name,
+            "namespace": workload.namespace,
+            "labels": _labels(workload),
+            **({"annotations": {GANG_MEMBERS: str(workload.replicas)}} if workload.group else {}),
+        },
         "spec": spec,
     }
 

@@ -38,11 +38,13 @@ def object_events(
         seen[level.workload] += 1
         budget = budget_body(workload, catalog)
         if changes == 0:
-            yield from () if budget is None else (_create_budget(workload, level, budget),)
-            yield _create(workload, level, catalog)
+            if budget is not None:
+                yield _create(workload, level, budget)
+            yield _create(workload, level, workload_body(workload, catalog))
         elif workload.whole:
-            yield _delete(workload, level)
-            yield from () if budget is None else (_delete_budget(workload, level),)
+            yield _delete(workload, level, workload.kind)
+            if budget is not None:
+                yield _delete(workload, level, budget["kind"])
         else:
             yield _scale(workload, level, changes)
 
@@ -63,22 +65,9 @@ def churn_events(
         )
 
 
-def _create(workload: Workload, level: Level, catalog: Catalog) -> CreateEvent:
-    body = workload_body(workload, catalog)
+def _create(workload: Workload, level: Level, body: dict[str, Any]) -> CreateEvent:
     return CreateEvent(
-        id=f"{workload.cluster}-{workload.name}",
-        cluster=workload.cluster,
-        step=level.step,
-        offset_seconds=level.offset_seconds,
-        path=manifest_path(body),
-        name=workload.name,
-        body=msgspec.Raw(msgspec.json.encode(body)),
-    )
-
-
-def _create_budget(workload: Workload, level: Level, body: dict[str, Any]) -> CreateEvent:
-    return CreateEvent(
-        id=f"{workload.cluster}-{workload.name}-budget",
+        id=_id(workload, body["kind"]),
         cluster=workload.cluster,
         step=level.step,
         offset_seconds=level.offset_seconds,
@@ -100,23 +89,16 @@ def _scale(workload: Workload, level: Level, changes: int) -> ScaleEvent:
     )
 
 
-def _delete(workload: Workload, level: Level) -> DeleteEvent:
+def _delete(workload: Workload, level: Level, kind: str) -> DeleteEvent:
     return DeleteEvent(
-        id=f"{workload.cluster}-{workload.name}-delete",
+        id=f"{_id(workload, kind)}-delete",
         cluster=workload.cluster,
         step=level.step,
         offset_seconds=level.offset_seconds,
-        path=object_path(workload.kind, workload.namespace, workload.name),
+        path=object_path(kind, workload.namespace, workload.name),
         name=workload.name,
     )
 
 
-def _delete_budget(workload: Workload, level: Level) -> DeleteEvent:
-    return DeleteEvent(
-        id=f"{workload.cluster}-{workload.name}-budget-delete",
-        cluster=workload.cluster,
-        step=level.step,
-        offset_seconds=level.offset_seconds,
-        path=object_path("PodDisruptionBudget", workload.namespace, workload.name),
-        name=workload.name,
-    )
+def _id(workload: Workload, kind: str) -> str:
+    return f"{workload.cluster}-{workload.name}{'' if kind == workload.kind else '-budget'}"

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
+from federation_rig import Fleet, fleet
 
 from bigfleet.api.install import install
 from bigfleet.api.kube.client import KubeClient
@@ -129,6 +130,13 @@ def cluster(start_clusters: StartClusters) -> Cluster:
 def federated_clusters(start_clusters: StartClusters) -> dict[str, Cluster]:
     """The federation's own control plane and two members."""
     return start_clusters(["host", "east", "west"])
+
+
+@pytest_asyncio.fixture
+async def federated(federated_clusters: dict[str, Cluster], tmp_path: Path) -> AsyncIterator[Fleet]:
+    """The fleet for one test, its members joined anew."""
+    async with fleet(federated_clusters, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

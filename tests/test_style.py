@@ -14,9 +14,7 @@ FILE_LINES = 300
 FUNCTION_LINES = 40
 # Longer for a stated reason; nothing may be added without one.
 LONG_FILES: dict[str, str] = {}
-LONG_FUNCTIONS: dict[str, str] = {
-    "bigfleet/services/shard/assembly.py:assemble": "names each part of a shard once",
-}
+LONG_FUNCTIONS: dict[str, str] = {}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 

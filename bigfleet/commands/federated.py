@@ -21,7 +21,7 @@ from bigfleet.api.kube.client import (
     KubeClient,
 )
 from bigfleet.commands.tables import aligned
-from bigfleet.controllers.running import connect
+from bigfleet.controllers.access import connect
 from bigfleet.federation.members.registry import SECRETS, member_secret
 from bigfleet.federation.objects import AUTOSCALERS, Autoscaler, ClusterStatus
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject

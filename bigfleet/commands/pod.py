@@ -8,16 +8,17 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.install import GANG_MEMBERS, GROUP_VERSION
 from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.controllers.access import connect
 from bigfleet.controllers.operator.demand import RequestSpec, demand_of
 from bigfleet.controllers.pod_controller.pods import POD_UID_LABEL
-from bigfleet.controllers.running import connect
 from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
 
 
 class _Metadata(msgspec.Struct):
-    uid: str
+    uid: str = ""
+    annotations: dict[str, str] = {}
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -35,6 +36,7 @@ class _Pod(msgspec.Struct):
 
 
 class _Request(msgspec.Struct):
+    metadata: _Metadata
     spec: RequestSpec
     status: _Status = msgspec.field(default_factory=_Status)
 
@@ -47,7 +49,8 @@ class _Requests(msgspec.Struct):
 class PodFacts:
     """`node` is "" until the pod is bound. `need` is (profile fingerprint, group) of what it asks
     for, None without a usable CapacityRequest; then `trouble` says why. `acknowledged` once the
-    shard is known to have heard of it.
+    shard is known to have heard of it. `gang_members` is how many its gang will have, "" where that
+    is not said.
     """
 
     name: str
@@ -56,6 +59,7 @@ class PodFacts:
     need: tuple[str, str] | None
     acknowledged: bool
     trouble: str
+    gang_members: str = ""
 
     def plain(self) -> dict[str, Any]:
         """As JSON knows it."""
@@ -93,6 +97,7 @@ async def _read(client: KubeClient, namespace: str, name: str) -> PodFacts:
         need=need,
         acknowledged=any(request.status.phase == "Acknowledged" for request in found),
         trouble=trouble,
+        gang_members=found[0].metadata.annotations.get(GANG_MEMBERS, "") if found else "",
     )
 
 

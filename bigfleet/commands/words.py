@@ -22,6 +22,11 @@ def pod(facts: PodFacts) -> list[str]:
     elif facts.need:
         heard = "has been acknowledged" if facts.acknowledged else "is not acknowledged yet"
         lines.append(f"Its CapacityRequest {heard}; its profile is {facts.need[0]}.")
+        if facts.gang_members and not facts.acknowledged:
+            lines.append(
+                f"Its gang has {facts.gang_members} members, and is told to BigFleet once all of "
+                "them have a CapacityRequest, or half a minute after the last one came."
+            )
     return lines
 
 

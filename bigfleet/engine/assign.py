@@ -29,7 +29,7 @@ def serve(desk: Desk, wish: Wish) -> None:
     to be taken from others: what it has there must not go to waste, nor may it begin elsewhere.
     """
     if wish.same_key is None:
-        _serve_within(desk, wish, wish.usable)
+        _serve_within(desk, wish, wish.usable, spares=bool(wish.terms))
         return
     kept = reserved_domain(desk, wish)
     home = choose_domain(domain_supply(desk, wish), wish.want, kept)
@@ -37,17 +37,23 @@ def serve(desk: Desk, wish: Wish) -> None:
 
 
 def settle(desk: Desk, wish: Wish, home: Home) -> None:
-    """Serve a gang in its domain."""
+    """Serve a gang in its domain. While it cannot be whole there, it spares its neighbours."""
     label = desk.columns.label(str(wish.same_key))
     if home.domain != NONE:
         desk.homes[wish.index] = label.values[home.domain]
-    _serve_within(desk, wish, wish.usable & (label.codes == home.domain) & (label.codes != NONE))
+    inside = wish.usable & (label.codes == home.domain) & (label.codes != NONE)
+    _serve_within(desk, wish, inside, spares=not home.whole)
 
 
-def _serve_within(desk: Desk, wish: Wish, usable: Flags) -> None:
-    """Credit and acquire machines of `usable` flavours; note what the need lacks then."""
+def _serve_within(desk: Desk, wish: Wish, usable: Flags, *, spares: bool) -> None:
+    """Credit and acquire machines of `usable` flavours; note what the need lacks then.
+
+    A need that `spares` its neighbours leaves alone what other needs of its cluster want: a spread
+    that its skew lets acquire nothing, and a gang that cannot be whole, would take machines from
+    needs that are served, and these would acquire again, or evict somebody, for nothing.
+    """
     flavour = desk.fleet.flavour
-    creditable = _creditable_rows(desk, wish, usable)
+    creditable = _creditable_rows(desk, wish, usable, spares=spares)
     credited = creditable[take_until_covered(flavour[creditable], wish.units, wish.want)]
     desk.supply.claim(credited, wish.index)
     missing = uncovered(wish.want, wish.units[flavour[credited]])
@@ -93,14 +99,10 @@ def domain_supply(desk: Desk, wish: Wish) -> DomainSupply:
     )
 
 
-def _creditable_rows(desk: Desk, wish: Wish, usable: Flags) -> Rows:
-    """What already counts for the need, in keep order.
-
-    A need that spreads leaves its neighbours' machines alone: whatever they acquire where its skew
-    lets it acquire nothing, it would take from them, and they would acquire again.
-    """
+def _creditable_rows(desk: Desk, wish: Wish, usable: Flags, *, spares: bool) -> Rows:
+    """What already counts for the need, in keep order."""
     rows = desk.supply.creditable(wish, usable)
-    if not wish.terms:
+    if not spares:
         return rows
     wanted_by = desk.fleet.wanted_by[rows]
     free: Rows = rows[(wanted_by == wish.index) | (wanted_by == NONE)]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet
 from bigfleet.model import penalty
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.machine import MachineState
+from bigfleet.model.machine import BOUND, MachineState
 from bigfleet.model.need import Need
 from bigfleet.model.resources import MAX_AGGREGATE_UNITS, MAX_MACHINE_UNITS
 
@@ -69,6 +69,7 @@ def _check_rows(fleet: Fleet, needs: int) -> None:
     _check_range("flavour", fleet.flavour, 0, len(fleet.flavours))
     _check_range("state", fleet.state, min(MachineState), max(MachineState) + 1)
     _check_range("cluster", fleet.cluster, NONE, len(fleet.clusters))
+    _check_belonging(fleet)
     _check_range("wanted_by", fleet.wanted_by, NONE, needs)
     _check_range("interruption_bucket", fleet.interruption_bucket, 0, len(_BUCKETS))
     _check_range("reclamation_bucket", fleet.reclamation_bucket, 0, len(_BUCKETS))
@@ -76,6 +77,13 @@ def _check_rows(fleet: Fleet, needs: int) -> None:
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if len(twice):
         raise InvalidInput("fleet: tie_break", int(twice[0]), "names two machines")
+
+
+def _check_belonging(fleet: Fleet) -> None:
+    strays = np.flatnonzero(np.isin(fleet.state, [*BOUND]) & (fleet.cluster == NONE))
+    if len(strays):
+        state = MachineState(int(fleet.state[strays[0]]))
+        raise InvalidInput(f"row {strays[0]}: state", state.name, "belongs to no cluster")
 
 
 def _check_range(name: str, column: NDArray[np.integer], start: int, stop: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bigfleet.api.kube.client import KubeClient
-from bigfleet.controllers.running import connect, until_one_ends, until_stopped
+from bigfleet.controllers.access import connect
 from bigfleet.federation.autoscaler.controller import AutoscalerController
 from bigfleet.federation.host import Host
 from bigfleet.federation.leading import Leadership
@@ -20,6 +20,7 @@ from bigfleet.federation.members.state import Listeners
 from bigfleet.federation.objects import Key
 from bigfleet.federation.workload.controller import WorkloadController
 from bigfleet.observe import health
+from bigfleet.tasks import until_one_ends, until_stopped
 
 _PLURALS = {kind: plural for plural, kind in MEMBER_KINDS.items()}
 

@@ -7,13 +7,17 @@ from collections.abc import Callable
 from aiohttp import web
 from prometheus_client import generate_latest
 
+from bigfleet.model.errors import Unavailable
 from bigfleet.observe.metrics import REGISTRY
 
 NotReady = Callable[[], str]
 
 
 async def serve(host: str, port: int, not_ready: NotReady) -> web.AppRunner:
-    """Serve until the returned runner's `cleanup`. `not_ready` says why not, or "" when ready."""
+    """Serve until the returned runner's `cleanup`. `not_ready` says why not, or "" when ready.
+
+    Unavailable when the address is taken.
+    """
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -31,5 +35,8 @@ async def serve(host: str, port: int, not_ready: NotReady) -> web.AppRunner:
     )
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, host, port, reuse_port=True).start()
+    try:
+        await web.TCPSite(runner, host, port, reuse_port=True).start()
+    except OSError as error:
+        raise Unavailable(f"cannot serve health on {host}:{port}: {error}") from None
     return runner

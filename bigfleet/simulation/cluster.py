@@ -8,6 +8,7 @@ from collections import Counter
 
 import msgspec
 
+from bigfleet.api.install import GANG_MEMBERS
 from bigfleet.controllers.operator.ledger import CapacityRequest, Key, Ledger, Metadata
 from bigfleet.model.machine import Machine
 from bigfleet.services.shard.kinds import kind_of
@@ -153,5 +154,7 @@ class Cluster:
         if pod.node and not self._request_bound_pods:
             self.ledger.remove(Key(NAMESPACE, pod.name))
             return
-        metadata = Metadata(pod.name, NAMESPACE)
+        members = pod.workload.gang_members
+        said = {GANG_MEMBERS: str(members)} if members else None
+        metadata = Metadata(pod.name, NAMESPACE, annotations=said)
         self.ledger.put(CapacityRequest(metadata, msgspec.Raw(pod.workload.request)))

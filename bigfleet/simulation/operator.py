@@ -9,7 +9,6 @@ from typing import Any
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.controllers.operator.passage import Removal, passage
 from bigfleet.controllers.operator.rollup import Rollups
-from bigfleet.controllers.running import until_one_ends
 from bigfleet.model.machine import MachineState
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.session import Session
@@ -17,6 +16,7 @@ from bigfleet.services.shard.sessions import Sessions
 from bigfleet.simulation.cluster import Cluster
 from bigfleet.simulation.faults import Fate
 from bigfleet.simulation.scheduler import Node
+from bigfleet.tasks import until_one_ends
 
 ROLLUP_SECONDS, DEBOUNCE_SECONDS = 10.0, 0.1
 RECONNECT_SECONDS = 0.5
@@ -32,7 +32,12 @@ class SimulatedOperator:
         self.online = True
         self._cluster, self._fate, self._clock, self._connect = cluster, fate, clock, connect
         self._rollups = Rollups(
-            cluster.name, cluster.ledger, ROLLUP_SECONDS, DEBOUNCE_SECONDS, lambda _: None
+            cluster.name,
+            cluster.ledger,
+            ROLLUP_SECONDS,
+            DEBOUNCE_SECONDS,
+            lambda *_: None,
+            clock.unix_seconds,
         )
         self._last_sent = capacity_pb2.ClusterCapacityNeeds()
         self._sessions: Sessions | None = None

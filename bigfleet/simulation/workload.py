@@ -20,7 +20,8 @@ class Workload:
     """`replicas` equal pods. `selector` holds the label values that a machine must have, key to
     alternatives; `same_key` keeps all pods of the workload in one domain. `managed` workloads have
     a controller that recreates what is evicted. `max_unavailable` is a disruption budget: so many
-    pods may be unbound at a time for an eviction's sake.
+    pods may be unbound at a time for an eviction's sake. `gang_members` is how many pods there will
+    be, as far as its requests say; 0 where they do not.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Workload:
     reclamation_penalty: str = "0"
     managed: bool = True
     max_unavailable: int | None = None
+    gang_members: int = 0
 
     def of(self, replicas: int) -> Workload:
         """The same with another number of pods."""

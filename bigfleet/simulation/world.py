@@ -27,6 +27,7 @@ from bigfleet.simulation.operator import SimulatedOperator
 from bigfleet.simulation.provider import SimulatedHosts, SimulatedProvider
 from bigfleet.simulation.safety import Safety
 from bigfleet.simulation.story import Story
+from bigfleet.tasks import end
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,7 @@ class World:
         """The shard dies on the spot; its operators' streams break."""
         shard, self.shard = self.shard, None
         if shard is not None and self._work is not None:
-            self._work.cancel()
-            await asyncio.wait([self._work])
+            await end(self._work)
             shard.sessions.close_all()
 
     @property

@@ -66,30 +66,37 @@ def choose(groups: Iterable[Group], nodes: Iterable[Node]) -> Choice:
     """One anchor for each group without a bound pod that a rack can hold as a whole.
 
     A pod that kube-scheduler has not tried may be on its way to a node, unseen by us: an anchor for
-    its group could split the group over two racks. So those groups are left to kube-scheduler.
+    its group could split the group over two racks. So those groups are left to kube-scheduler; most
+    of the time that is all of them, and then nobody's room is counted.
     First come, first served, then by name. A started group keeps the room for its missing pods in
     its racks until it is complete. A group that fits nowhere keeps nothing: racks that wait for it
     would stay empty while others could run.
     """
+    known = list(groups)
+    waiting = [group for group in known if group.pending and not group.started]
+    no_room = {
+        group.name: f"kube-scheduler has yet to try {group.untried} of its pods"
+        for group in waiting
+        if group.untried
+    }
+    asking = sorted((group for group in waiting if not group.untried), key=_turn)
+    if not asking:
+        return Choice((), no_room)
     room = Room(nodes)
-    ordered = sorted(groups, key=lambda group: (group.arrived, group.name))
-    for group in ordered:
-        if group.started and group.missing:
-            room.promise(group.shape, group.missing, group.racks)
+    for group in sorted((group for group in known if group.started and group.missing), key=_turn):
+        room.promise(group.shape, group.missing, group.racks)
     anchors: list[Anchor] = []
-    no_room: dict[str, str] = {}
-    for group in ordered:
-        if group.started or not group.pending:
-            continue
-        if group.untried:
-            no_room[group.name] = f"kube-scheduler has yet to try {group.untried} of its pods"
-            continue
+    for group in asking:
         rack = _best_rack(room, group)
         if rack is None:
             no_room[group.name] = _why_not(room, group)
         else:
             anchors.append(_anchored(room, group, rack))
     return Choice(tuple(anchors), no_room)
+
+
+def _turn(group: Group) -> tuple[str, str]:
+    return group.arrived, group.name
 
 
 def _best_rack(room: Room, group: Group) -> str | None:

@@ -23,8 +23,8 @@ from loaddriver.record.watching import now_micros
 _LOG = logging.getLogger(__name__)
 
 # Changes come by the hundred; looking at each of them alone would only take the cores from others.
-_ROUND_SECONDS = 0.2
-_GATHER_SECONDS = 0.25
+_ROUND_SECONDS = 0.5
+_GATHER_SECONDS = 0.5
 _BINDINGS_AT_ONCE = 8
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 

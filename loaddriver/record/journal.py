@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -165,5 +166,4 @@ def _taken(choices: Sequence[Event]) -> bool:
 
 def _changes(story: Sequence[Event]) -> Iterable[tuple[str, str]]:
     states = [event.state for event in story if event.event == "state" and event.state]
-    previous = ["", *states[:-1]]
-    return ((old, new) for old, new in zip(previous, states, strict=True) if old != new)
+    return ((old, new) for old, new in pairwise(["", *states]) if old != new)

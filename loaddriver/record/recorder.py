@@ -80,6 +80,10 @@ class ClusterRecorder:
         """Return once every watch has listed: only then may the load start."""
         await self._watch.listed_once()
 
+    async def caught_up(self) -> None:
+        """Return when what has happened so far is no longer held back in the watches' sockets."""
+        await asyncio.sleep(self._watch.gather_seconds)
+
     async def ask_for_log_length(self) -> None:
         """Ask the server how many audit events it has written, to hold its log against that.
 

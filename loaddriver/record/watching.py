@@ -23,7 +23,7 @@ from loaddriver.record.watched import CapacityRequest, Node, Pod
 
 # Beside an audit log, a watch need not be punctual. A change of its own costs four times the CPU of
 # one that comes with ten others; receipts are up to this much later for it.
-GATHER_SECONDS = 0.25
+GATHER_SECONDS = 1.0
 
 T = TypeVar("T")
 
@@ -206,10 +206,11 @@ class ClusterWatch:
 
     def __init__(self, client: KubeClient, stamps: WatchStamps, is_clock: bool) -> None:
         self.stamps = stamps
+        self.gather_seconds = 0.0 if is_clock else GATHER_SECONDS
         of_load = {"labelSelector": WORKLOAD_LABEL}
         pods = Watch(client, "/api/v1/pods", Pod, of_load)
         nodes = Watch(client, "/api/v1/nodes", Node, _FLEET_NODES)
-        pods.gather_seconds = nodes.gather_seconds = 0.0 if is_clock else GATHER_SECONDS
+        pods.gather_seconds = nodes.gather_seconds = self.gather_seconds
         self._follow: list[_Followed[Any]] = [
             _Followed(pods, stamps.take_pods),
             _Followed(nodes, stamps.take_nodes),

@@ -11,7 +11,7 @@ from bigfleet.api.identity import Name
 from loaddriver.profile import Distribution, Settings
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 
-PROVIDER, SHARD = "provider", "shard-0"
+PROVIDER = "provider"
 # The first shard's journal, found among the logs of the run; the others' have their number in it.
 JOURNAL = "machines.jsonl"
 JOURNALS = "machines*.jsonl"

@@ -17,8 +17,8 @@ from loaddriver.run.knee import Knee, Trial, find_knee, trouble
 from loaddriver.run.ramp import Move, RampView, Verdict, next_move
 from loaddriver.run.watchers import Watchers
 
-_LOOK_SECONDS = 0.25
-_P99_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
+_P99_SECONDS = 2.0
 # Longer than the time from a deletion to its replacement's line in the audit log.
 _QUIET_SECONDS = 2.0
 _SETUP_SECONDS = 60.0

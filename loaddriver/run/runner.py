@@ -18,7 +18,7 @@ from loaddriver.record.watching import now_micros
 from loaddriver.run.accidents import accident_of, raise_death, undisturbed
 from loaddriver.run.conclusion import Evidence, conclude
 from loaddriver.run.federating import federating_of
-from loaddriver.run.fleet import JOURNALS, SHARD, shards_of, ways_to_ask
+from loaddriver.run.fleet import JOURNALS, shards_of, ways_to_ask
 from loaddriver.run.guarding import guarded
 from loaddriver.run.options import RunOptions
 from loaddriver.run.pace import Pace
@@ -183,11 +183,11 @@ class Runner:
         return conclude(evidence)
 
     async def _follow_shortfalls(self) -> None:
-        """Keep the live view's one number that only the shard knows."""
+        """Keep the live view's one number that only the shards know."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            if SHARD in self.roles:
-                self._pace.shortfalls = await shortfalls(self.roles[SHARD])
+            if shards := shards_of(self.roles.values()):
+                self._pace.shortfalls = await shortfalls(shards)
 
     def _show(self) -> None:
         now, phase = time.monotonic(), self._playing.course.phase

@@ -6,10 +6,11 @@ twice too large.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -78,10 +79,11 @@ def _by_kind(samples: Iterable[Sample], name: str) -> dict[str, float]:
     return dict(sums)
 
 
-async def shortfalls(shard: Endpoint) -> int | None:
-    """Needs that all supply does not cover, as the shard says now; None if it does not answer."""
-    found = _SHORTFALLS.findall(await _metrics(shard) or "")
-    return int(sum(map(float, found))) if found else None
+async def shortfalls(shards: Sequence[Endpoint]) -> int | None:
+    """Needs that all supply does not cover, as the shards say now; None unless all of them do."""
+    texts = await asyncio.gather(*(_metrics(shard) for shard in shards))
+    found = [_SHORTFALLS.findall(text or "") for text in texts]
+    return int(sum(float(n) for of_shard in found for n in of_shard)) if all(found) else None
 
 
 def quantile(buckets: Buckets, portion: float) -> float | None:

@@ -66,6 +66,7 @@ class Watchers:
 
     async def finish(self) -> list[Observations]:
         """Stop watching and hand over; harmless when nothing was started."""
+        await asyncio.gather(*(recorder.caught_up() for recorder in self._recorders))
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -64,28 +66,48 @@ def named(found: dict[str, Result], outcome: Outcome) -> dict[str, str]:
     return {name: result.seen for name, result in found.items() if result.outcome is outcome}
 
 
-async def test_a_sound_provider_passes_every_check(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Examined:
+    """What the suite said of a provider, and how many machines that had for sale after."""
+
+    found: dict[str, Result]
+    for_sale: int
+
+
+@pytest.fixture(scope="module")
+def examined(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Examined]:
+    """The sound provider and each with a fault, side by side: a suite mostly waits."""
+
+    async def one(parts: Parts) -> Examined:
+        async with subject(tmp_path_factory.mktemp("provider"), parts) as given:
+            return Examined(await results(given), len(await given.speculative()))
+
+    async def all_of_them() -> dict[str, Examined]:
+        ended = await asyncio.gather(one(SOUND), *map(one, FAULTS.values()))
+        return dict(zip(("sound", *FAULTS), ended, strict=True))
+
+    return asyncio.run(all_of_them())
+
+
+def test_a_sound_provider_passes_every_check(examined: dict[str, Examined]) -> None:
     """Those of crashes are not checked, and said to be, where nobody can make one."""
-    async with subject(tmp_path, SOUND) as given:
-        found = await results(given)
+    found = examined["sound"].found
     assert named(found, Outcome.FAILED) == {}
     assert set(named(found, Outcome.NOT_CHECKED)) == CRASHES
     assert all("--restart-command" in found[name].seen for name in CRASHES)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_planted_fault_fails_its_check_and_no_other(fault: str, tmp_path: Path) -> None:
+def test_a_planted_fault_fails_its_check_and_no_other(
+    fault: str, examined: dict[str, Examined]
+) -> None:
     """A check that failed for another's fault would send its reader to the wrong place."""
-    async with subject(tmp_path, FAULTS[fault]) as given:
-        found = await results(given)
-    assert set(named(found, Outcome.FAILED)) == {FAULTS[fault].check}
+    assert set(named(examined[fault].found, Outcome.FAILED)) == {FAULTS[fault].check}
 
 
-async def test_a_failed_check_gives_its_machines_back(tmp_path: Path) -> None:
+def test_a_failed_check_gives_its_machines_back(examined: dict[str, Examined]) -> None:
     """After a run over a faulty provider all its machines are for sale again."""
-    async with subject(tmp_path, FAULTS["blocking calls"]) as given:
-        await results(given)
-        assert len(await given.speculative()) == 3
+    assert examined["blocking calls"].for_sale == 3
 
 
 async def test_without_machines_nothing_is_judged(tmp_path: Path) -> None:

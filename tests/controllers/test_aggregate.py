@@ -46,7 +46,7 @@ def test_a_deployment_of_fifty_thousand_pods_is_one_need_and_a_small_rollup() ->
     [need] = aggregate.needs()
     assert need.aggregate == {"cpu": 12_500_000, "pods": 50_000_000}
     assert need.min_unit == {"cpu": 250, "pods": 1000}
-    assert ClusterCapacityNeeds(needs=aggregate.wire()).ByteSize() < 2048
+    assert ClusterCapacityNeeds(needs=aggregate.told(0.0).needs).ByteSize() < 2048
 
 
 def test_a_gang_asks_for_one_domain_on_the_wire_and_other_requests_do_not() -> None:
@@ -163,9 +163,9 @@ def test_keeping_up_gives_the_same_as_starting_over(
     for key in reversed(wanted):
         fresh.put(key, wanted[key])
     assert kept.needs() == fresh.needs()
-    assert kept.wire() == fresh.wire()
+    assert kept.told(0.0) == fresh.told(0.0)
     assert len(kept) == len(wanted)
-    received = needs_from_wire(ClusterCapacityNeeds(cluster_id="c", needs=kept.wire()))
+    received = needs_from_wire(ClusterCapacityNeeds(cluster_id="c", needs=kept.told(0.0).needs))
     assert list(received.values()) == kept.needs()
 
 
@@ -184,8 +184,58 @@ def test_a_change_costs_the_same_whatever_the_size() -> None:
     aggregate: Aggregate[int] = Aggregate()
     for number in range(25_000):
         aggregate.put(number, demands[number % 5000])
-    assert len(aggregate.wire()) == 5000
+    assert len(aggregate.told(0.0).needs) == 5000
     started = time.process_time()
     aggregate.remove(0)
-    assert len(aggregate.wire()) == 5000
+    assert len(aggregate.told(0.0).needs) == 5000
     assert time.process_time() - started < 0.5
+
+
+def _waiting(aggregate: Aggregate[int], now: float) -> tuple[int, int]:
+    """The rows told, and the rows kept back."""
+    told = aggregate.told(now)
+    return len(told.needs), len(told.gathering)
+
+
+def test_a_gang_is_told_at_once_when_all_its_members_have_asked() -> None:
+    """At a smaller size it might be put where there is no room for the rest of it."""
+    aggregate: Aggregate[int] = Aggregate()
+    member = _demand(co_location=_gang("a"))
+    aggregate.put(1, member, 3)
+    aggregate.put(2, member, 3)
+    assert _waiting(aggregate, now=0.0) == (0, 1)
+    aggregate.put(3, member, 3)
+    assert _waiting(aggregate, now=0.1) == (1, 0)
+
+
+def test_a_gang_that_no_longer_grows_is_told_as_it_is() -> None:
+    """What keeps the others away, such as a quota, may last; the scheduler binds those there."""
+    aggregate: Aggregate[int] = Aggregate()
+    member = _demand(co_location=_gang("a"))
+    aggregate.put(1, member, 3)
+    assert _waiting(aggregate, now=0.0) == (0, 1)
+    aggregate.put(2, member, 3)
+    assert _waiting(aggregate, now=29.0) == (0, 1)
+    assert _waiting(aggregate, now=58.0) == (0, 1)
+    assert _waiting(aggregate, now=59.0) == (1, 0)
+
+
+def test_a_gang_once_told_is_told_whatever_becomes_of_it() -> None:
+    """Its machines are in use: to keep it back would say that nobody needs them."""
+    aggregate: Aggregate[int] = Aggregate()
+    member = _demand(co_location=_gang("a"))
+    for number in range(3):
+        aggregate.put(number, member, 3)
+    assert _waiting(aggregate, now=0.0) == (1, 0)
+    aggregate.remove(1)
+    assert _waiting(aggregate, now=0.1) == (1, 0)
+    aggregate.put(4, member, 5)
+    assert _waiting(aggregate, now=0.2) == (1, 0)
+
+
+def test_a_group_of_unknown_size_and_one_that_exceeds_it_are_told_at_once() -> None:
+    aggregate: Aggregate[int] = Aggregate()
+    aggregate.put(1, _demand(co_location=_gang("unknown")))
+    for number in (2, 3):
+        aggregate.put(number, _demand(co_location=_gang("exceeds")), 1)
+    assert _waiting(aggregate, now=0.0) == (2, 0)

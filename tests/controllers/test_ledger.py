@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigfleet.api.install import GANG_MEMBERS
 from bigfleet.controllers.operator.ledger import CapacityRequest, Key, Ledger
 
 
@@ -41,6 +43,47 @@ def test_a_request_that_changed_after_the_rollup_waits_for_the_next() -> None:
     sent = ledger.aggregate.version
     ledger.put(_request("a", cpu="2"))
     assert ledger.answered(sent) == []
+
+
+def _member(name: str, gang: str = "g", members: str = "3") -> CapacityRequest:
+    request = _request(name, annotations={GANG_MEMBERS: members})
+    labels = {"matchLabels": {"gang": gang}}
+    spec = json.loads(bytes(request.spec)) | {
+        "coLocation": {"topologyKey": "rack", "labelSelector": labels}
+    }
+    request.spec = msgspec.Raw(json.dumps(spec).encode())
+    return request
+
+
+def test_a_gang_that_is_not_told_yet_is_not_acknowledged_and_holds_up_nobody() -> None:
+    ledger = Ledger()
+    ledger.replace([])
+    ledger.put(_member("first"))
+    ledger.put(_request("other"))
+    told = ledger.aggregate.told(0.0)
+    assert ledger.answered(ledger.aggregate.version, told.gathering) == [_key("other")]
+    for name in ("second", "third"):
+        ledger.put(_member(name))
+    told = ledger.aggregate.told(1.0)
+    answered = ledger.answered(ledger.aggregate.version, told.gathering)
+    assert answered == [_key("first"), _key("second"), _key("third")]
+
+
+def test_what_an_operator_finds_when_it_starts_is_told_whole_or_not() -> None:
+    """A gang of which two have finished needs the machine of the third, and always has."""
+    ledger = Ledger()
+    ledger.replace([_member("third")])
+    assert len(ledger.aggregate.told(0.0).needs) == 1
+    ledger.replace([_member("third"), _member("new", gang="h")])
+    assert len(ledger.aggregate.told(0.0).needs) == 1
+
+
+@pytest.mark.parametrize("said", ["many", "-3", "", "3.0"])
+def test_a_size_without_sense_is_no_size(said: str) -> None:
+    ledger = Ledger()
+    ledger.replace([])
+    ledger.put(_member("only", members=said))
+    assert len(ledger.aggregate.told(0.0).needs) == 1
 
 
 def test_an_acknowledged_request_counts_but_awaits_nothing() -> None:

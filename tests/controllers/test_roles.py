@@ -12,8 +12,8 @@ from bigfleet.api.kube.client import KubeClient
 from bigfleet.controllers import operator, pod_controller
 from bigfleet.controllers.operator.role import Operator
 from bigfleet.controllers.pod_controller.controller import PodController
-from bigfleet.controllers.running import until_one_ends, until_stopped
 from bigfleet.model.errors import InvalidInput
+from bigfleet.tasks import until_one_ends, until_stopped
 
 
 def _settings(kubeconfig: Path | None) -> operator.Settings:

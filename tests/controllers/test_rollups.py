@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
+from bigfleet.controllers.operator.aggregate import RowKey
 from bigfleet.controllers.operator.ledger import CapacityRequest, Ledger
 from bigfleet.controllers.operator.rollup import Rollups
 
@@ -46,7 +48,10 @@ class _Shard:
 async def _sending(
     ledger: Ledger, shard: _Shard, accepted: list[int], rollup_seconds: float = 60
 ) -> AsyncIterator[None]:
-    rollups = Rollups("c", ledger, rollup_seconds, 0.05, accepted.append)
+    def accept(version: int, _: Set[RowKey]) -> None:
+        accepted.append(version)
+
+    rollups = Rollups("c", ledger, rollup_seconds, 0.05, accept, time.monotonic)
     task = asyncio.create_task(rollups.send_over(shard))
     try:
         yield

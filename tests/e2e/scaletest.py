@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from loaddriver.errors import ExitCode
+from loaddriver.manifests import INSTANCE_TYPE_KEY
 from loaddriver.substrates.runlock import current_holder, machine_lock_path
 
 ROOT = Path(__file__).parents[2]
@@ -142,6 +143,31 @@ class Scaletest:
         holder = current_holder(machine_lock_path())
         locks = [str(holder)] if holder and holder.pid == self.child.pid else []
         return [*data, *locks, *(str(p) for p in self.processes())]
+
+
+def deployment(name: str, replicas: int, instance_type: str = "") -> dict[str, Any]:
+    """Small pods that nothing runs, on machines of the type if one is named."""
+    labels = {"app": name}
+    resources = {"requests": {"cpu": "400m", "memory": "500Mi"}}
+    spec: dict[str, Any] = {
+        "containers": [{"name": "c", "image": "fake", "resources": resources}],
+        "terminationGracePeriodSeconds": 1,
+    }
+    if instance_type:
+        spec["affinity"] = {"nodeAffinity": _only_on(instance_type)}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def _only_on(instance_type: str) -> dict[str, Any]:
+    term = {"key": INSTANCE_TYPE_KEY, "operator": "In", "values": [instance_type]}
+    terms = [{"matchExpressions": [term]}]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
 
 
 def _words(process: psutil.Process) -> set[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from scaletest import ROOT
+from scaletest import ROOT, deployment
 
 from bigfleet.api.install import install
 from bigfleet.api.kube.client import KubeClient
@@ -92,23 +92,6 @@ class Fleet:
             if ("Ready", "True")
             not in {(c["type"], c["status"]) for c in node["status"].get("conditions", [])}
         ]
-
-
-def deployment(name: str, replicas: int) -> dict[str, Any]:
-    """Pods of which some dozen fill a machine."""
-    labels = {"app": name}
-    resources = {"requests": {"cpu": "400m", "memory": "500Mi"}}
-    spec = {
-        "containers": [{"name": "c", "image": "fake", "resources": resources}],
-        "terminationGracePeriodSeconds": 1,
-    }
-    template = {"metadata": {"labels": labels}, "spec": spec}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
-    }
 
 
 @asynccontextmanager

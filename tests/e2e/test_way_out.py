@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from scaletest import PATIENCE_SECONDS, ROOT
+from scaletest import PATIENCE_SECONDS, ROOT, deployment
 
 from bigfleet.api.kube.client import KubeClient
 
@@ -24,8 +24,7 @@ NAMESPACE = "way-out"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 NODES = "/api/v1/nodes"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
-# A hundred of these fill one machine of the type.
-POD = {"cpu": "400m", "memory": "500Mi"}
+# A hundred of the pods fill one machine of the type.
 INSTANCE_TYPE = "m6i.large"
 
 
@@ -60,26 +59,6 @@ async def _kubeconfig(child: asyncio.subprocess.Process) -> Path:
         if said[-1].startswith("up;") and found:
             return Path(found[1])
     raise AssertionError("".join(said))
-
-
-def deployment(name: str, replicas: int) -> dict[str, Any]:
-    labels = {"app": name}
-    term = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [INSTANCE_TYPE]}
-    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {
-        "nodeSelectorTerms": [{"matchExpressions": [term]}]}}  # fmt: skip
-    container = {"name": "c", "image": "fake", "resources": {"requests": POD}}
-    spec = {
-        "containers": [container],
-        "affinity": {"nodeAffinity": affinity},
-        "terminationGracePeriodSeconds": 1,
-    }
-    template = {"metadata": {"labels": labels}, "spec": spec}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
-    }
 
 
 async def items(admin: KubeClient, path: str) -> list[dict[str, Any]]:
@@ -124,8 +103,8 @@ async def test_the_fleet_shrinks_to_what_the_remaining_workload_needs(tmp_path: 
         async def one_node_less() -> bool:
             return len(await nodes(admin)) == 1 and len(await placed(admin, "stays")) == 80
 
-        await admin.create(DEPLOYMENTS, deployment("stays", 80))
-        await admin.create(DEPLOYMENTS, deployment("goes", 80))
+        await admin.create(DEPLOYMENTS, deployment("stays", 80, INSTANCE_TYPE))
+        await admin.create(DEPLOYMENTS, deployment("goes", 80, INSTANCE_TYPE))
         await eventually("160 pods have a place", all_placed)
         assert len(await nodes(admin)) == 2
         await admin.delete(f"{DEPLOYMENTS}/goes", {"propagationPolicy": "Background"})
@@ -146,7 +125,7 @@ async def test_a_lost_spot_machine_is_replaced_and_its_pods_find_a_place_again(
     only_spot = ("fleet.idleFactor=0", "fleet.speculativeFactor=0", "fleet.spotFactor=8")
     moving = ("fleet.spotMarketHoursPerSecond=2", "fleet.latency.createSeconds=0")
     async with held_up(tmp_path, *only_spot, *moving) as admin:
-        await admin.create(DEPLOYMENTS, deployment("web", 30))
+        await admin.create(DEPLOYMENTS, deployment("web", 30, INSTANCE_TYPE))
         seen: set[str] = set()
 
         async def replaced() -> bool:

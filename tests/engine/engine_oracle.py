@@ -118,27 +118,28 @@ class Oracle:
         if not any(amount > 0 for amount in need.aggregate.values()):
             return
         if key is None:
-            self.serve_where(index, lambda _: True)
+            self.serve_where(index, lambda _: True, bool(spread_terms(need)))
             return
         kept = self.reserved_domain(index)
         pool = Pool(self.creditable(index), self.acquirable(index))
         home, whole = best_domain(key, index, need, pool, kept)
-        self.settle(index, home if whole or kept is None else kept)
+        self.settle(index, home if whole or kept is None else kept, whole)
 
-    def settle(self, index: int, home: str | None) -> None:
-        """Serve a gang in one domain."""
+    def settle(self, index: int, home: str | None, whole: bool) -> None:
+        """Serve a gang in one domain, and only if it is whole there also from its neighbours."""
         key = str(self.demand.needs[index].profile.same_key)
         if home is not None:
             self.homes[index] = home
-        self.serve_where(index, lambda host: home is not None and host.labels[key] == home)
+        self.serve_where(
+            index, lambda host: home is not None and host.labels[key] == home, not whole
+        )
 
-    def serve_where(self, index: int, inside: Callable[[Host], bool]) -> None:
-        """Credit, then acquire, among some machines."""
-        need = self.demand.needs[index]
+    def serve_where(self, index: int, inside: Callable[[Host], bool], spares: bool) -> None:
+        """Credit, then acquire, among some machines; spare what neighbours want, or do not."""
         self.recount(index)
         missing = self.missing[index]
         ours = [host for host in self.creditable(index) if inside(host)]
-        if spread_terms(need):
+        if spares:
             ours = [host for host in ours if host.wanted_by in (index, NONE)]
         held = [host for host in ours if self.claim(host, index, missing)]
         if any(missing.values()) and index not in self.expired:

@@ -98,7 +98,7 @@ class Taking:
         if whole:
             before = oracle.homes.get(index)
             oracle.withdraw(index)
-            oracle.settle(index, home)
+            oracle.settle(index, home, True)
             self.stirred |= before != home
             self.take(index, [host for host in offers if host.labels[key] == home])
         elif index in oracle.reserved:

@@ -22,7 +22,7 @@ from engine_rig import (
     need_of,
     same,
 )
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -179,6 +179,7 @@ _JUNK = st.one_of(
 
 
 @hypothesis_settings(max_examples=80, deadline=None)
+@example(0, "state", [(0, 5)], None)
 @given(
     st.integers(0, 2**32),
     st.sampled_from(["flavour", "state", "cluster", "wanted_by", "priority", "interruption_bucket",

@@ -22,8 +22,7 @@ from bigfleet.model.errors import Unavailable
 KEY = "topology.bigfleet/rack"
 # What a caller that cares waits for one replica before it asks the next.
 _CALL_SECONDS = 0.3
-_WRITE_EVERY_SECONDS = 0.02
-_REPORT_EVERY_SECONDS = 0.2
+_SHARDS = 3
 _GIVE_UP_SECONDS = 30.0
 _BETWEEN_FAULTS_SECONDS = 0.3
 
@@ -47,11 +46,12 @@ class Writes:
 
 
 class Load:
-    """A writer that never rests, and shards that report."""
+    """A writer that rests `write_seconds` after each write, and shards that report."""
 
-    def __init__(self, replicas: Replicas, shards: int = 3) -> None:
+    def __init__(self, replicas: Replicas, write_seconds: float = 0.02) -> None:
         self.replicas, self.writes = replicas, Writes()
-        self.shards = [ShardStandIn(f"s{n}", port=7780 + n) for n in range(shards)]
+        self._write_seconds = write_seconds
+        self.shards = [ShardStandIn(f"s{n}", port=7780 + n) for n in range(_SHARDS)]
         for shard in self.shards:
             shard.shortfalls = many_shortfalls(100)
 
@@ -66,7 +66,7 @@ class Load:
             for shard, client in zip(self.shards, clients, strict=False):
                 await shard.tell(client, _GIVE_UP_SECONDS)
             tasks = [
-                asyncio.create_task(shard.keep_telling(client, _REPORT_EVERY_SECONDS))
+                asyncio.create_task(shard.keep_telling(client, 10 * self._write_seconds))
                 for shard, client in zip(self.shards, clients, strict=False)
             ]
             tasks.append(asyncio.create_task(self._write(clients[-1])))
@@ -99,7 +99,7 @@ class Load:
                 continue
             self.writes.times.append((began, time.monotonic()))
             self.writes.acknowledged[name] = shard
-            await asyncio.sleep(_WRITE_EVERY_SECONDS)
+            await asyncio.sleep(self._write_seconds)
 
     async def lost(self, client: LeaderClient) -> list[str]:
         """Acknowledged writes that are not there any more."""

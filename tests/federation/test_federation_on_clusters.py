@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
 from federation_rig import (
     Fleet,
     autoscaler,
@@ -14,7 +10,6 @@ from federation_rig import (
     deployment,
     deployments,
     eventually,
-    fleet,
     get,
     missing,
     nodes,
@@ -27,13 +22,6 @@ from bigfleet.commands import federated as commands
 from loaddriver.substrates.base import Cluster
 
 pytestmark = pytest.mark.cluster
-
-
-@pytest_asyncio.fixture
-async def federated(federated_clusters: dict[str, Cluster], tmp_path: Path) -> AsyncIterator[Fleet]:
-    """The fleet for one test, its members joined anew."""
-    async with fleet(federated_clusters, tmp_path) as made:
-        yield made
 
 
 async def _marks(federated: Fleet, where: str) -> dict[str, str]:

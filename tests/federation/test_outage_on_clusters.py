@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from federation_rig import (
     Fleet,
     autoscaler,
@@ -15,23 +12,12 @@ from federation_rig import (
     deployment,
     deployments,
     eventually,
-    fleet,
     nodes,
     place,
     stays,
 )
 
-from loaddriver.substrates.base import Cluster
-
 pytestmark = pytest.mark.cluster
-
-
-@pytest_asyncio.fixture
-async def federated(federated_clusters: dict[str, Cluster], tmp_path: Path) -> AsyncIterator[Fleet]:
-    """The fleet for one test, its members joined anew."""
-    async with fleet(federated_clusters, tmp_path) as made:
-        yield made
-
 
 EVEN = {"east": (1, 5), "west": (1, 5)}
 

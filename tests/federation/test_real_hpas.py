@@ -15,7 +15,6 @@ from federation_rig import (
     autoscalers,
     deployment,
     deployments,
-    fleet,
     nodes,
     place,
 )
@@ -42,13 +41,6 @@ HALF: dict[str, Any] = {
     ],
     "behavior": {"scaleUp": AT_ONCE, "scaleDown": AT_ONCE},
 }
-
-
-@pytest_asyncio.fixture
-async def federated(federated_clusters: dict[str, Cluster], tmp_path: Path) -> AsyncIterator[Fleet]:
-    """The fleet for one test, its members joined anew."""
-    async with fleet(federated_clusters, tmp_path) as made:
-        yield made
 
 
 @pytest_asyncio.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from fractions import Fraction
 
 import pytest
@@ -23,6 +24,13 @@ from loaddriver.judge.percentiles import (
 
 WAITS = st.lists(st.integers(min_value=0, max_value=10_000).map(lambda n: n / 100), max_size=60)
 MANY = st.builds(lambda some, times: some * times, WAITS.filter(bool), st.integers(1, 40))
+# Drawn number by number, so many would take longer than what is tested with them.
+HUNDREDS = st.builds(
+    lambda seed, most, count: random.Random(seed).choices(range(most + 1), k=count),
+    st.integers(0, 2**32),
+    st.integers(0, 500),
+    st.integers(368, 600),
+)
 
 
 def size(quantile: Quantile) -> float:
@@ -82,7 +90,7 @@ def test_without_loss_a_quantile_is_the_plain_one(ended: list[float]) -> None:
 
 
 @settings(deadline=None)  # the machine may be busy
-@given(st.lists(st.integers(0, 500), min_size=368, max_size=600))
+@given(HUNDREDS)
 def test_without_loss_an_interval_ends_at_two_ranks(waits: list[int]) -> None:
     """The samples that the binomial argument names."""
     ended = [wait / 10 for wait in waits]

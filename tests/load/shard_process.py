@@ -15,6 +15,7 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 START_SECONDS = 60.0
+_CYCLES = "bigfleet_shard_cycle_duration_seconds_count"
 
 
 @dataclass
@@ -51,6 +52,20 @@ class ShardProcess:
         """As a machine's death would."""
         self.process.kill()
         await self.process.wait()
+
+
+async def decides(shard: ShardProcess, cycles: int = 1) -> None:
+    """Return once so many cycles have ended."""
+    async with asyncio.timeout(120):
+        while True:
+            try:
+                told = await shard.metrics()
+            except OSError:
+                told = {}
+            failed = told.get("bigfleet_shard_cycle_failures_total", 0)
+            if told.get(_CYCLES, 0) - failed >= cycles:
+                return
+            await asyncio.sleep(0.05)
 
 
 def free_port() -> int:

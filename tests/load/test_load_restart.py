@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from operators import Operator, Tally, bound_machines
-from shard_process import ShardProcess, shard_process
+from shard_process import decides, shard_process
 from stand_in_provider import StandIn, machines, serve
 
 from bigfleet.api.v1alpha1 import provider_pb2
@@ -24,21 +24,6 @@ pytestmark = pytest.mark.timeout(600)
 MACHINES = int(os.environ.get("LOAD_MACHINES", "20000"))
 OPERATORS = 50
 MOST_SECONDS = 10.0
-_CYCLES = "bigfleet_shard_cycle_duration_seconds_count"
-
-
-async def decides(shard: ShardProcess, cycles: int = 1) -> None:
-    """Return once so many cycles have ended."""
-    async with asyncio.timeout(120):
-        while True:
-            try:
-                told = await shard.metrics()
-            except OSError:
-                told = {}
-            failed = told.get("bigfleet_shard_cycle_failures_total", 0)
-            if told.get(_CYCLES, 0) - failed >= cycles:
-                return
-            await asyncio.sleep(0.05)
 
 
 async def test_a_killed_shard_decides_again_within_ten_seconds(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from operators import Operator, Tally, bound_machines
-from shard_process import shard_process
+from shard_process import decides, shard_process
 from stand_in_provider import StandIn, machines, serve
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(3600)]
@@ -35,8 +35,10 @@ async def test_a_thousand_operators_cost_less_than_a_core_and_none_is_lost(
     fleet = machines(max(bound) + 1, OPERATORS, bound)
     server, provider = await serve(StandIn(fleet))
     async with shard_process(provider, tmp_path) as shard:
+        await decides(shard)
         running = [asyncio.create_task(operator.run(shard.address)) for operator in operators]
         await asyncio.sleep(SETTLED_AFTER_SECONDS)
+        assert tally.lost == []
         before_cpu, before = shard.cpu_seconds(), time.monotonic()
         sent_before = tally.sent
         tally.answer_seconds.clear()

@@ -192,23 +192,49 @@ async def test_a_release_in_the_past_is_recorded_as_late(tmp_path: Path) -> None
     assert progress.sent < len(plan.events), "the soak was never released, so never sent"
 
 
-async def test_an_answer_that_cannot_be_read_is_a_failed_event_and_not_a_silent_one(
-    tmp_path: Path,
+@dataclass(frozen=True)
+class Odd:
+    """A finished run against one server that is not as it should be."""
+
+    plan: Plan
+    server: ApiServer
+    progress: LoadProgress
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Odd]:
+    """Runs against one server each, side by side: they mostly wait for their steps."""
+    _, plan, _ = planned("smoke", *PROFILE, "clusters=1", "soak.churnPodsPerSecond=3")
+    servers = {
+        "garbled": ApiServer("right", garbled=True),
+        "without pods": ApiServer("right", pods_per_workload=0),
+    }
+
+    async def one(server: ApiServer) -> Odd:
+        folder = tmp_path_factory.mktemp("odd")
+        return Odd(plan, server, await play(plan, [server], folder))
+
+    async def both() -> dict[str, Odd]:
+        ended = await asyncio.gather(*map(one, servers.values()))
+        return dict(zip(servers, ended, strict=True))
+
+    return asyncio.run(both())
+
+
+def test_an_answer_that_cannot_be_read_is_a_failed_event_and_not_a_silent_one(
+    odd: dict[str, Odd],
 ) -> None:
     """Whatever goes wrong while an event is played, it is on record and the next one is played."""
-    _, plan, _ = planned("smoke", *PROFILE, "clusters=1", "soak.churnPodsPerSecond=3")
-    progress = await play(plan, [ApiServer("right", garbled=True)], tmp_path)
-    assert (progress.sent, progress.failed) == (len(plan.events), 3)
+    progress = odd["garbled"].progress
+    assert (progress.sent, progress.failed) == (len(odd["garbled"].plan.events), 3)
     assert "a bug in the load process: DecodeError" in progress.first_failure
 
 
-async def test_a_churn_that_finds_no_pod_is_counted_and_does_no_harm(tmp_path: Path) -> None:
+def test_a_churn_that_finds_no_pod_is_counted_and_does_no_harm(odd: dict[str, Odd]) -> None:
     """A ramp that does not wait may be ahead of the controllers that make the pods."""
-    _, plan, _ = planned("smoke", *PROFILE, "clusters=1", "soak.churnPodsPerSecond=3")
-    server = ApiServer("right", pods_per_workload=0)
-    progress = await play(plan, [server], tmp_path)
+    progress, server = odd["without pods"].progress, odd["without pods"].server
     assert (progress.failed, progress.in_vain, server.deleted) == (0, 3, [])
-    assert progress.sent == len(plan.events)
+    assert progress.sent == len(odd["without pods"].plan.events)
 
 
 async def test_a_load_process_that_dies_at_once_is_an_error_with_its_exit_code(

@@ -121,3 +121,10 @@ def test_machines_are_counted_by_changes_of_state(tmp_path: Path) -> None:
     twice = [*TWO_LIVES, entry(65, "state", state="CONFIGURED")]
     counts = count_machines(read_journals([written(tmp_path, twice)]))
     assert (counts.configured, counts.created, counts.deleted) == (2, 1, 0)
+
+
+def test_a_machine_of_which_nothing_but_an_order_is_known_has_not_changed(tmp_path: Path) -> None:
+    """A run may be interrupted between the two."""
+    events = [entry(1, "decided", kind="Bootstrap", decided=at(0.9) / 1e6)]
+    counts = count_machines(read_journals([written(tmp_path, events)]))
+    assert (counts.configured, counts.created, counts.deleted) == (0, 0, 0)

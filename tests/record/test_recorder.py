@@ -79,6 +79,8 @@ async def record(cluster: Cluster) -> Seen:
         for each in recorders:
             await asyncio.wait_for(each.started(), 20)
         await play(admin, recorders)
+        for each in recorders:
+            await each.caught_up()
         assert recorder.nodes() == (1, 1)
         for task in running:
             task.cancel()

@@ -48,15 +48,17 @@ async def test_the_shortfalls_of_all_clusters_are_summed(
     values: dict[str, float], sum_of_them: int
 ) -> None:
     async with telling(metrics(values)) as shard:
-        assert await shortfalls(shard) == sum_of_them
+        assert await shortfalls([shard]) == sum_of_them
+        assert await shortfalls([shard, shard]) == 2 * sum_of_them
 
 
 async def test_a_gauge_without_labels_is_read_too() -> None:
     async with telling(b"# HELP x y\nbigfleet_shard_shortfalls 7.0\n") as shard:
-        assert await shortfalls(shard) == 7
+        assert await shortfalls([shard]) == 7
 
 
 async def test_a_shard_that_does_not_say_has_not_said_zero() -> None:
     async with telling(metrics({})) as shard:
-        assert await shortfalls(shard) is None
-    assert await shortfalls(Endpoint("shard-0", "127.0.0.1:1", Path())) is None
+        assert await shortfalls([shard]) is None
+    async with telling(metrics({"a": 1})) as shard:
+        assert await shortfalls([shard, Endpoint("shard-1", "127.0.0.1:1", Path())]) is None

@@ -68,13 +68,48 @@ def test_a_gang_that_outgrows_its_rack_moves_to_one_that_holds_it() -> None:
     play(plan(fleet), scene)
 
 
+def test_a_gang_whose_size_is_known_is_not_torn_by_coming_slowly() -> None:
+    """Its pods come five seconds apart, and the first would have gone to the cheap machine of a
+    rack that has no other: nothing is bought before the third, and then one rack holds all.
+    """
+
+    async def scene(world: World) -> None:
+        east = world.clusters["east"]
+        for size in (1, 2, 3):
+            east.apply(pods("db", size, "4", same_key=RACK, gang_members=3))
+            await asyncio.sleep(5)
+            assert (world.ordered(ActionKind.BOOTSTRAP) > 0) == (size == 3)
+        await asyncio.sleep(55)
+        assert (pending(world), east.evicted) == (0, 0)
+        assert {m.labels[RACK] for m in world.in_state(_S.CONFIGURED)} == {"roomy"}
+        assert world.ordered(ActionKind.BOOTSTRAP) == 3
+
+    narrow = machines(1, "narrow", rack="narrow", price_per_hour=0.1)
+    play(plan([*narrow, *machines(3, "roomy", rack="roomy", zone="b")]), scene)
+
+
+def test_a_gang_that_stays_smaller_than_announced_is_served_as_it_is() -> None:
+    """Half a minute after its last pod came: what keeps the others away may last."""
+
+    async def scene(world: World) -> None:
+        world.clusters["east"].apply(pods("db", 2, "4", same_key=RACK, gang_members=3))
+        await asyncio.sleep(25)
+        assert world.ordered(ActionKind.BOOTSTRAP) == 0
+        await asyncio.sleep(60)
+        assert (pending(world), bound(world)) == (0, 2)
+
+    play(plan(machines(3)), scene)
+
+
 def _asked(fleet: list[Machine], cluster: Cluster) -> tuple[int, int]:
     """Needs as reported and as served, by way of the real roll-up, needs table and inventory."""
     clusters: Interned[str] = Interned()
     inventory, needs = Inventory(clusters), NeedsTable(clusters)
     inventory.apply(fleet, 0.0)
     rollup = ClusterCapacityNeeds(
-        cluster_id=cluster.name, needs=cluster.ledger.aggregate.wire(), timestamp_unix_nanos=1
+        cluster_id=cluster.name,
+        needs=cluster.ledger.aggregate.told(0.0).needs,
+        timestamp_unix_nanos=1,
     )
     assert needs.replace(rollup, 0.0) == ""
     asked = needs.demand()

@@ -7,6 +7,7 @@ import asyncio
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance.judging import check, expect, refused_but_not_as_stale
 from bigfleet.conformance.subject import Subject, state_name
+from bigfleet.tasks import end
 
 
 @check(
@@ -89,8 +90,7 @@ async def machines_apart(subject: Subject) -> str:
         try:
             operations = await asyncio.gather(live(0), live(1))
         finally:
-            reading.cancel()
-            await asyncio.wait([reading])
+            await end(reading)
         expect(operations[0] != operations[1], f"both operations are called {operations[0]!r}")
     return f"{first} and {second} were CONFIGURED at once"
 

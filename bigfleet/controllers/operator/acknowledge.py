@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import UTC, datetime
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.controllers.operator.aggregate import RowKey
 from bigfleet.controllers.operator.ledger import Key, Ledger
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.observe import metrics
@@ -34,12 +35,12 @@ class Acknowledger:
         self._something_due = asyncio.Event()
         self._queue: WorkQueue[Key] = WorkQueue(self._acknowledge, _CONCURRENCY, self._refused)
 
-    def accepted(self, version: int) -> None:
-        """A roll-up of this version of the aggregate is in force at the shard."""
+    def accepted(self, version: int, left_out: Set[RowKey]) -> None:
+        """A roll-up of this version of the aggregate, without these rows, is in force."""
         if not self._per_second:
             return
         moment = rfc3339(self._now())
-        for key in self._ledger.answered(version):
+        for key in self._ledger.answered(version, left_out):
             self._accepted_at[key] = moment
             self._due.append(key)
             self._something_due.set()

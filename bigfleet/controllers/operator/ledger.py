@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import aclosing
 from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
-from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.install import GANG_MEMBERS, GROUP_VERSION
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.kube.watch import Listed, Watch, WatchStats
-from bigfleet.controllers.operator.aggregate import Aggregate
+from bigfleet.controllers.operator.aggregate import Aggregate, RowKey
 from bigfleet.controllers.operator.demand import Demand, RequestSpec, demand_of
 from bigfleet.model.errors import InvalidInput
 from bigfleet.observe import metrics
@@ -32,11 +32,12 @@ class Key(NamedTuple):
 
 
 class Metadata(msgspec.Struct, rename="camel"):
-    """A request's name, and whether it is on its way out."""
+    """A request's name, its marks, and whether it is on its way out."""
 
     name: str
     namespace: str
     deletion_timestamp: str | None = None
+    annotations: dict[str, str] | None = None
 
 
 class Status(msgspec.Struct):
@@ -55,6 +56,12 @@ class CapacityRequest(msgspec.Struct):
     @property
     def key(self) -> Key:
         return Key(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def gang_members(self) -> int:
+        """How many requests its group will have; 0 where that is not said."""
+        said = (self.metadata.annotations or {}).get(GANG_MEMBERS, "")
+        return int(said) if said.isascii() and said.isdigit() else 0
 
 
 @lru_cache(maxsize=2**17)
@@ -99,6 +106,9 @@ class Ledger:
             self.remove(gone)
         for request in requests:
             self.put(request)
+        if not self.listed.is_set():
+            # Told to wait for the rest of a gang that runs, the shard would take its machines.
+            self.aggregate.close_all()
         metrics.operator_rollup_seconds.labels("list").observe(time.perf_counter() - started)
         self.listed.set()
 
@@ -110,7 +120,8 @@ class Ledger:
             return
         before = self.aggregate.version
         try:
-            self.aggregate.put(key, _demand(key.namespace, bytes(request.spec)))
+            demand = _demand(key.namespace, bytes(request.spec))
+            self.aggregate.put(key, demand, request.gang_members)
         except (InvalidInput, msgspec.ValidationError) as error:
             self._leave_out(key, error)
             return
@@ -126,13 +137,16 @@ class Ledger:
         self._understood(key)
         self._note_change(before)
 
-    def answered(self, version: int) -> list[Key]:
-        """Take out the requests not yet acknowledged that `version` of the aggregate contained."""
+    def answered(self, version: int, left_out: Set[RowKey] = frozenset()) -> list[Key]:
+        """Take out the requests not yet acknowledged that `version` of the aggregate contained,
+        but for those in the rows `left_out`.
+        """
         due = []
         for key, contained_in in self._unanswered.items():
             if contained_in > version:
                 break
-            due.append(key)
+            if not left_out or self.aggregate.row_of(key) not in left_out:
+                due.append(key)
         for key in due:
             del self._unanswered[key]
         return due

@@ -20,6 +20,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     ReclaimInstruction,
     ShardMessage,
 )
+from bigfleet.controllers.access import connect
 from bigfleet.controllers.operator.acknowledge import Acknowledger
 from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
 from bigfleet.controllers.operator.hints import Hints
@@ -28,8 +29,8 @@ from bigfleet.controllers.operator.nodes import NodeStates
 from bigfleet.controllers.operator.reclaim import Reclaims
 from bigfleet.controllers.operator.rollup import Rollups
 from bigfleet.controllers.operator.session import Dialer, Session
-from bigfleet.controllers.running import connect, until_stopped
 from bigfleet.observe import health
+from bigfleet.tasks import until_stopped
 
 _LOG = logging.getLogger(__name__)
 _CONCURRENT_ORDERS = 32
@@ -75,6 +76,7 @@ class Operator:
             settings.rollup_seconds,
             settings.debounce_seconds,
             self._acknowledger.accepted,
+            time.monotonic,
         )
         self._credentials = Credentials(client)
         self._nodes = NodeStates(client, self._credentials, time.time)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Protocol
 
 from bigfleet.api.transport import MOST_ROLLUP_BYTES
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
+from bigfleet.controllers.operator.aggregate import RowKey
 from bigfleet.controllers.operator.ledger import Ledger
 from bigfleet.observe import metrics
 
@@ -28,7 +29,8 @@ class Shard(Protocol):
 class Rollups:
     """One roll-up under way at a time: what changes meanwhile goes into the next.
 
-    `accepted` is called with the version of the ledger's aggregate that the shard has taken over.
+    `accepted` is called with the version of the ledger's aggregate that the shard has taken over,
+    and the rows that were left out of it. `now` is in seconds and never goes back.
     """
 
     def __init__(
@@ -37,9 +39,11 @@ class Rollups:
         ledger: Ledger,
         rollup_seconds: float,
         debounce_seconds: float,
-        accepted: Callable[[int], None],
+        accepted: Callable[[int, Set[RowKey]], None],
+        now: Callable[[], float],
     ) -> None:
         self._cluster_id, self._ledger, self._accepted = cluster_id, ledger, accepted
+        self._now = now
         self._rollup_seconds, self._debounce_seconds = rollup_seconds, debounce_seconds
         self._last_nanos = 0
 
@@ -62,7 +66,7 @@ class Rollups:
     async def _send(self, shard: Shard) -> None:
         version = self._ledger.aggregate.version
         started = time.perf_counter()
-        rollup = self.build()
+        rollup, left_out = self.build()
         built = time.perf_counter()
         metrics.operator_rollup_seconds.labels("build").observe(built - started)
         size = rollup.ByteSize()
@@ -77,7 +81,7 @@ class Rollups:
             metrics.operator_rollups_rejected.inc()
             _LOG.error("roll-up refused, the last good one stays in force: %s", answer.rejected)
         else:
-            self._accepted(version)
+            self._accepted(version, left_out)
 
     @staticmethod
     def _keep_back(shard: Shard, timestamp_unix_nanos: int, size: int) -> None:
@@ -94,11 +98,15 @@ class Rollups:
         )
         shard.regret(told)
 
-    def build(self) -> ClusterCapacityNeeds:
-        """The demand as it is now, under a timestamp later than every one before."""
+    def build(self) -> tuple[ClusterCapacityNeeds, Set[RowKey]]:
+        """The demand as it is now, under a timestamp later than every one before, and the rows of
+        gangs that are not whole yet, which it does not contain.
+        """
         self._last_nanos = max(self._last_nanos + 1, time.time_ns())
-        return ClusterCapacityNeeds(
+        told = self._ledger.aggregate.told(self._now())
+        rollup = ClusterCapacityNeeds(
             cluster_id=self._cluster_id,
             timestamp_unix_nanos=self._last_nanos,
-            needs=self._ledger.aggregate.wire(),
+            needs=told.needs,
         )
+        return rollup, told.gathering

@@ -22,9 +22,9 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     ShardMessage,
 )
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
-from bigfleet.controllers.running import until_one_ends
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
+from bigfleet.tasks import until_one_ends
 
 _LOG = logging.getLogger(__name__)
 PROTOCOL_VERSION = "v1alpha1"

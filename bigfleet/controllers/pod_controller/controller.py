@@ -17,6 +17,7 @@ from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import CONFLICT, JSON_PATCH, NOT_FOUND, ApiError, KubeClient
 from bigfleet.api.kube.watch import Listed, Watch
 from bigfleet.controllers.pod_controller import requests
+from bigfleet.controllers.pod_controller.gangs import GangSizes
 from bigfleet.controllers.pod_controller.pods import POD_UID_LABEL, ExistingRequest, Metadata, Pod
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.observe import metrics
@@ -58,7 +59,7 @@ class PodController:
     def __init__(
         self, client: KubeClient, write_concurrency: int, ignored_namespaces: Sequence[str] = ()
     ) -> None:
-        self._client = client
+        self._client, self._gangs = client, GangSizes(client)
         others = [f"metadata.namespace!={namespace}" for namespace in ignored_namespaces]
         self._pods = Watch(client, "/api/v1/pods", Pod, {"fieldSelector": ",".join(others)})
         self._requests = Watch(
@@ -164,8 +165,9 @@ class PodController:
             await self._correct(key, wanted.spec)
 
     async def _create(self, key: Key, pod: Metadata, spec: _Spec) -> None:
+        members = await self._gangs.members(pod) if "coLocation" in spec.body else 0
         try:
-            body = requests.manifest_for(pod, spec.body)
+            body = requests.manifest_for(pod, spec.body, members)
             await self._client.create(_collection(key.namespace), body)
         except ApiError as error:
             if error.status != CONFLICT:

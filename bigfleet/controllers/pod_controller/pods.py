@@ -24,6 +24,7 @@ class Owner(_Struct):
     kind: str
     name: str
     controller: bool = False
+    uid: str = ""
 
 
 class Metadata(_Struct):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from bigfleet.api.install import GANG_MEMBERS
 from bigfleet.controllers.pod_controller.pods import (
     INTERRUPTION_PENALTY,
     POD_UID_LABEL,
@@ -75,8 +76,10 @@ def request_for(pod: Pod) -> dict[str, Any]:
     return spec
 
 
-def manifest_for(pod: Metadata, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole CapacityRequest: owned by its Pod, so that it goes with it."""
+def manifest_for(pod: Metadata, spec: Mapping[str, Any], members: int = 0) -> dict[str, Any]:
+    """The whole CapacityRequest: owned by its Pod, so that it goes with it; `members` is the size
+    of the Pod's gang, where that is known.
+    """
     owner = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -92,6 +95,7 @@ def manifest_for(pod: Metadata, spec: Mapping[str, Any]) -> dict[str, Any]:
             "name": request_name(pod.name, pod.uid),
             "namespace": pod.namespace,
             "labels": {POD_UID_LABEL: pod.uid},
+            **({"annotations": {GANG_MEMBERS: str(members)}} if members else {}),
             "ownerReferences": [owner],
         },
         "spec": spec,

@@ -6,9 +6,10 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
+from bigfleet.controllers.access import connect
 from bigfleet.controllers.pod_controller.controller import PodController
-from bigfleet.controllers.running import connect, until_stopped
 from bigfleet.observe import health
+from bigfleet.tasks import until_stopped
 
 
 @dataclass(frozen=True)

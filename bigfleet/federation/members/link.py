@@ -19,7 +19,6 @@ from bigfleet.api.kube.client import (
     KubeClient,
 )
 from bigfleet.api.kube.watch import Changed, Listed, Watch
-from bigfleet.controllers.running import until_one_ends
 from bigfleet.federation.members.objects import (
     AUTOSCALER_LABEL,
     HPAS,
@@ -36,6 +35,7 @@ from bigfleet.federation.members.objects import (
 from bigfleet.federation.members.state import MemberState
 from bigfleet.federation.objects import FIELD_MANAGER
 from bigfleet.model.errors import InvalidInput, Unavailable
+from bigfleet.tasks import until_one_ends
 
 _LOG = logging.getLogger(__name__)
 _APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}

@@ -67,6 +67,10 @@ class Leadership:
         known = self._last_leader if self.reign else self._mirror.leader
         return known if known is not None and known.member_id == standing.leader_id else None
 
+    def not_ready(self) -> str:
+        """Why a caller is better off elsewhere; "" for one that leads or knows who does."""
+        return "" if self.leader is not None else "no leader known"
+
     async def run(self) -> None:
         """Until cancelled. BigFleetError when the store's content cannot be read."""
         self._follow()

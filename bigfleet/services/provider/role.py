@@ -8,14 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from aiohttp.web import AppRunner
-
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.host.instant import InstantHost
 from bigfleet.adapters.host.kwok import KwokHost
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.provider_pb2_grpc import add_CapacityProviderServicer_to_server
-from bigfleet.model.errors import Unavailable
 from bigfleet.observe import health
 from bigfleet.ports.host import Host
 from bigfleet.services.provider import inventory
@@ -23,6 +20,7 @@ from bigfleet.services.provider.machinery import Machinery
 from bigfleet.services.provider.servicer import ProviderServicer
 from bigfleet.services.provider.settings import Settings
 from bigfleet.services.provider.store import Store
+from bigfleet.tasks import stopped_or_failed
 
 _log = logging.getLogger(__name__)
 # Calls are answered in milliseconds; one that is not is repeated by its shard.
@@ -44,13 +42,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     address is taken or the disk refuses writes.
     """
     async with serving(settings, host_for(settings)) as provider:
-        stopped = asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait((stopped, provider.broken), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopped.cancel()
-        if provider.broken.done():
-            provider.broken.result()
+        await stopped_or_failed(stop, provider.broken)
 
 
 def host_for(settings: Settings) -> Host:
@@ -66,8 +58,10 @@ async def serving(settings: Settings, host: Host) -> AsyncIterator[Serving]:
     not_ready = "opening the store"
     async with AsyncExitStack() as closing:
         closing.push_async_callback(host.close)
-        web = await _observe(settings, lambda: not_ready)
-        closing.push_async_callback(web.cleanup)
+        observed = await health.serve(
+            settings.observe_host, settings.observe_port, lambda: not_ready
+        )
+        closing.push_async_callback(observed.cleanup)
         store = _open_store(settings)
         closing.callback(store.close)
         machinery = Machinery(settings, store, host, SystemClock())
@@ -84,14 +78,6 @@ async def serving(settings: Settings, host: Host) -> AsyncIterator[Serving]:
         _log.info("serving", extra={"port": port, "machines": len(store)})
         yield Serving(port, machinery.broken)
         not_ready = "stopping"
-
-
-async def _observe(settings: Settings, not_ready: health.NotReady) -> AppRunner:
-    try:
-        return await health.serve(settings.observe_host, settings.observe_port, not_ready)
-    except OSError as error:
-        address = f"{settings.observe_host}:{settings.observe_port}"
-        raise Unavailable(f"provider: cannot serve health on {address}: {error}") from None
 
 
 def _open_store(settings: Settings) -> Store:

@@ -56,6 +56,18 @@ class Shard:
             parts.create_task(self.actuation.run())
 
 
+@dataclass(frozen=True)
+class _Books:
+    """What a shard knows: its machines, what is needed of it, and what it has begun."""
+
+    inventory: Inventory
+    needs: NeedsTable
+    hints: Hints
+    orders: Orders
+    evictions: Evictions
+    estate: Estate | None
+
+
 def assemble(
     settings: Settings,
     provider: CapacityProvider,
@@ -67,57 +79,57 @@ def assemble(
 ) -> Shard:
     """All parts of a shard that is in its `epoch`; without `ties` everything is its own."""
     woken = asyncio.Event()
-    clusters: Interned[str] = Interned()
-    orders, evictions = Orders(), Evictions(evicting)
-    estate = Estate(ties.holdings) if ties else None
-    inventory = Inventory(clusters, evictions.need_of, Territory(estate))
-    needs, hints = NeedsTable(clusters), Hints()
-    rollups = RollUps(needs, journal, clock, woken.set)
-    sessions = _sessions(epoch, rollups, needs, hints, inventory)
+    books = _books(evicting, ties)
+    inventory, orders, evictions = books.inventory, books.orders, books.evictions
+    sessions = _sessions(epoch, books, RollUps(books.needs, journal, clock, woken.set))
     reconciler = Reconciler(provider, inventory, orders, sessions, journal, clock)
     fences = Fences(settings.shard_id, epoch)
     acting = (provider, sessions, inventory, orders, reconciler, evictions, fences, journal)
-    execution = Execution(*acting)
-    actuation = _actuation(settings, execution, reconciler, clock, woken)
+    actuation = _actuation(settings, Execution(*acting), reconciler, clock, woken)
     cycle = Cycle(
         decide=decide,
         settings=settings,
         clock=clock,
-        needs=needs,
+        needs=books.needs,
         inventory=inventory,
         orders=orders,
         reconciler=reconciler,
         actuation=actuation,
         sessions=sessions,
-        hints=hints,
+        hints=books.hints,
         journal=journal,
         evictions=evictions,
         woken=woken,
-        slices=lambda: estate.held.slices if estate else {},
+        slices=lambda: books.estate.held.slices if books.estate else {},
     )
     machines = MachineInspection(inventory, orders, evictions, journal)
-    shard = Shard(epoch, sessions, inventory, needs, cycle, actuation, machines)
-    if ties is None or estate is None:
-        return shard
-    reporter = Reporter(settings, epoch, clock, estate, inventory, cycle)
-    return _tied(shard, coordinate(ties, reporter, actuation, sessions, orders))
+    shard = Shard(epoch, sessions, inventory, books.needs, cycle, actuation, machines)
+    return _tied(shard, ties, books.estate) if ties and books.estate else shard
 
 
-def _tied(shard: Shard, coordination: Coordination) -> Shard:
-    link = coordination.link
-    shard.sessions.term = lambda: link.term
+def _books(evicting: EvictionStore, ties: Ties | None) -> _Books:
+    clusters: Interned[str] = Interned()
+    evictions = Evictions(evicting)
+    estate = Estate(ties.holdings) if ties else None
+    inventory = Inventory(clusters, evictions.need_of, Territory(estate))
+    return _Books(inventory, NeedsTable(clusters), Hints(), Orders(), evictions, estate)
+
+
+def _tied(shard: Shard, ties: Ties, estate: Estate) -> Shard:
+    cycle, sessions = shard.cycle, shard.sessions
+    reporter = Reporter(cycle.settings, shard.epoch, cycle.clock, estate, shard.inventory, cycle)
+    coordination = coordinate(ties, reporter, shard.actuation, sessions, cycle.orders)
+    sessions.term = lambda: coordination.link.term
     return replace(shard, coordination=coordination)
 
 
-def _sessions(
-    epoch: int, rollups: RollUps, needs: NeedsTable, hints: Hints, inventory: Inventory
-) -> Sessions:
+def _sessions(epoch: int, books: _Books, rollups: RollUps) -> Sessions:
     def over(cluster: str) -> None:
-        needs.forget_held(cluster)
-        hints.forget(cluster)
+        books.needs.forget_held(cluster)
+        books.hints.forget(cluster)
 
     def replay(cluster: str) -> Iterator[ShardMessage]:
-        return updates.of_cluster(inventory, cluster)
+        return updates.of_cluster(books.inventory, cluster)
 
     return Sessions(epoch, rollups.take, rollups.miss, replay, over)
 

@@ -47,6 +47,15 @@ _BY_OPERATOR = (ActionKind.BOOTSTRAP, ActionKind.PREEMPT, ActionKind.RECLAIM)
 _log = logging.getLogger(__name__)
 
 
+def rest_seconds(took_seconds: float, cycle_seconds: float) -> float:
+    """How long nothing is decided after a cycle that took so long, whatever happens meanwhile.
+
+    A shard thinks for half of its time at most: the rest is for its sessions, which share the
+    interpreter, and no number of needs makes it want more than a core.
+    """
+    return max(took_seconds, min(LEAST_APART_SECONDS, cycle_seconds))
+
+
 @dataclass(kw_only=True, eq=False)
 class Cycle:
     """Decides anew every `settings.cycle_seconds`, and soon after `woken` is set. `slices` say how
@@ -96,7 +105,8 @@ class Cycle:
             started = loop.time()
             self.woken.clear()
             await self.once()
-            await asyncio.sleep(min(LEAST_APART_SECONDS, self.settings.cycle_seconds))
+            took_seconds = loop.time() - started
+            await asyncio.sleep(rest_seconds(took_seconds, self.settings.cycle_seconds))
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(started + self.settings.cycle_seconds):
                     await self.woken.wait()

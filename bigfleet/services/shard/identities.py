@@ -23,6 +23,7 @@ class Identities:
     def __init__(self) -> None:
         self._ids: NDArray[np.bytes_] = np.empty(0, f"S{MAX_BYTES}")
         self._order: Ints = np.empty(0, np.int32)
+        self._sorted: NDArray[np.bytes_] = self._ids
         self._ranks: Longs = np.empty(0, np.int64)
 
     def __len__(self) -> int:
@@ -46,13 +47,18 @@ class Identities:
         wanted = np.array([i.encode() for i in ids], self._ids.dtype)
         if not len(self._ids):
             return np.full(len(wanted), NONE, np.int32)
-        places = np.searchsorted(self._ids, wanted, sorter=self._order)
+        places = self._sorted.searchsorted(wanted)
         rows = self._order[np.minimum(places, len(self._ids) - 1)]
         return np.where(self._ids[rows] == wanted, rows, NONE).astype(np.int32)
 
     def row(self, machine_id: str) -> int:
         """The row of one id, NONE when unknown."""
-        return int(self.rows([machine_id])[0]) if acceptable(machine_id) else NONE
+        if not acceptable(machine_id):
+            return NONE
+        wanted = machine_id.encode()
+        place = int(self._sorted.searchsorted(wanted))
+        found = place < len(self._sorted) and self._sorted[place] == wanted
+        return int(self._order[place]) if found else NONE
 
     def add(self, ids: Sequence[str]) -> None:
         """Append ids that are not here yet, each `acceptable`."""
@@ -66,5 +72,6 @@ class Identities:
     def _replace(self, ids: NDArray[np.bytes_]) -> None:
         self._ids = ids
         self._order = np.argsort(ids, kind="stable").astype(np.int32)
+        self._sorted = ids[self._order]
         self._ranks = np.empty(len(ids), np.int64)
         self._ranks[self._order] = np.arange(len(ids))

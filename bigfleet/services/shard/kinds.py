@@ -54,9 +54,11 @@ def kind_of(machine: Machine) -> Kind:
         CAPACITY_TYPE_LABEL: machine.capacity_type.name.lower().replace("_", "-"),
         **machine.labels,
     }
-    own = {k for k, v in labels.items() if v == machine.id}
+    own = [k for k, v in labels.items() if v == machine.id]
+    for key in (HOSTNAME_LABEL, *own):
+        labels.pop(key, None)
     return Kind(
-        labels=tuple(sorted((k, v) for k, v in labels.items() if k not in own | {HOSTNAME_LABEL})),
+        labels=tuple(sorted(labels.items())),
         own_labels=tuple(sorted(own)),
         capacity_type=machine.capacity_type,
         price_per_hour=machine.price_per_hour,

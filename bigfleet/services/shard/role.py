@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import grpc.aio
-from aiohttp import web
 
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
@@ -20,7 +19,6 @@ from bigfleet.adapters.store.holdings_file import HoldingsFile
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.shard_pb2_grpc import add_ShardServicer_to_server
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import add_ShardReadServicer_to_server
-from bigfleet.model.errors import Unavailable
 from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordinator import Coordinator
@@ -32,6 +30,7 @@ from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.read_servicer import ShardReadServicer
 from bigfleet.services.shard.servicer import SessionServicer
 from bigfleet.services.shard.settings import Settings
+from bigfleet.tasks import end, stopped_or_failed
 
 _log = logging.getLogger(__name__)
 # Operators dial again by themselves; nothing is gained by waiting for them.
@@ -55,13 +54,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """
     provider = GrpcProvider(settings.provider_address, settings.identity)
     async with serving(settings, provider, SystemClock(), _coordinator(settings)) as serves:
-        stopped = asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait((stopped, serves.work), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopped.cancel()
-        if serves.work.done():
-            serves.work.result()
+        await stopped_or_failed(stop, serves.work)
 
 
 @asynccontextmanager
@@ -88,11 +81,13 @@ async def serving(
         evictions = EvictionFile(settings.state_directory)
         journal.begin(settings.shard_id, epoch)
         shard = assemble(settings, provider, clock, journal, epoch, evictions, ties)
-        observed = await _observe(settings, shard.cycle.not_ready)
+        observed = await health.serve(
+            settings.observe_host, settings.observe_port, shard.cycle.not_ready
+        )
         closing.push_async_callback(observed.cleanup)
         server, port = _server(settings, shard)
         work = asyncio.create_task(shard.run())
-        closing.push_async_callback(_end, work)
+        closing.push_async_callback(end, work)
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         closing.callback(shard.sessions.close_all)
@@ -116,16 +111,3 @@ def _server(settings: Settings, shard: Shard) -> tuple[grpc.aio.Server, int]:
 def _coordinator(settings: Settings) -> Coordinator | None:
     addresses = settings.coordinator_addresses
     return GrpcCoordinator(addresses, settings.identity) if addresses else None
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
-
-
-async def _observe(settings: Settings, not_ready: health.NotReady) -> web.AppRunner:
-    try:
-        return await health.serve(settings.observe_host, settings.observe_port, not_ready)
-    except OSError as error:
-        address = f"{settings.observe_host}:{settings.observe_port}"
-        raise Unavailable(f"shard: cannot serve health on {address}: {error}") from None

@@ -18,6 +18,7 @@ from bigfleet.observe import metrics
 from bigfleet.services.shard import session as one
 from bigfleet.services.shard.coordination.reception import Reception
 from bigfleet.services.shard.sessions import Sessions, check
+from bigfleet.tasks import end
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _Requests = AsyncIterator[shard_pb2.OperatorMessage]
@@ -50,8 +51,7 @@ class SessionServicer(ShardServicer):
                 async for message in news:
                     yield message
         finally:
-            reading.cancel()
-            await asyncio.wait([reading])
+            await end(reading)
             self._sessions.close(session)
         if session.ending is not None:
             replaced = session.ending.replaced

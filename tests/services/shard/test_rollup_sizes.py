@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from bigfleet.api import codec
 from bigfleet.api.transport import MESSAGE_CEILING_BYTES
 from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
+from bigfleet.controllers.operator.aggregate import Told
 from bigfleet.controllers.operator.ledger import CapacityRequest, Ledger
 from bigfleet.controllers.operator.rollup import Rollups
 from bigfleet.controllers.operator.session import Dialer, Session
@@ -50,7 +52,7 @@ def test_fifty_thousand_requests_without_groups_are_some_two_kilobytes() -> None
     """A roll-up grows with the kinds of pods, not with their number."""
     ledger = Ledger()
     ledger.replace([request(number) for number in range(REQUESTS)])
-    rollup = Rollups("c", ledger, 10, 1, lambda _: None).build()
+    rollup, _ = Rollups("c", ledger, 10, 1, lambda *_: None, time.monotonic).build()
     assert len(rollup.needs) == KINDS
     assert 500 < rollup.ByteSize() < 3000
 
@@ -69,13 +71,13 @@ class Duties:
         self.needs: list[capacity_pb2.CapacityNeed] = []
         self.sessions = 0
         self.accepted = 0
-        aggregate = SimpleNamespace(version=0, wire=lambda: self.needs)
+        aggregate = SimpleNamespace(version=0, told=lambda _: Told(self.needs, frozenset()))
         self._changed, listed = asyncio.Event(), asyncio.Event()
         listed.set()
         ledger: Any = SimpleNamespace(aggregate=aggregate, changed=self._changed, listed=listed)
-        self.rollups = Rollups("east", ledger, 60, 0.01, self._count)
+        self.rollups = Rollups("east", ledger, 60, 0.01, self._count, time.monotonic)
 
-    def _count(self, _: int) -> None:
+    def _count(self, *_: object) -> None:
         self.accepted += 1
 
     def handle(self, message: ShardMessage, session: Session) -> None:
@@ -107,7 +109,7 @@ async def test_two_hundred_mebibytes_pass(tmp_path: Path) -> None:
         task = await operating(rig, duties)
         count = 200 * MIB // MAX_NEED_BYTES + 1
         duties.demand(*(large_need(number, MAX_NEED_BYTES - 400) for number in range(count)))
-        assert duties.rollups.build().ByteSize() > 199 * MIB
+        assert duties.rollups.build()[0].ByteSize() > 199 * MIB
         async with asyncio.timeout(240):
             while duties.accepted < 2:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.1)

@@ -1,0 +1,77 @@
+"""How many pods a gang will have: what the object that makes its pods says."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+
+import msgspec
+
+from bigfleet.api.install import GANG_MEMBERS
+from bigfleet.api.kube.client import FORBIDDEN, NOT_FOUND, ApiError, KubeClient
+from bigfleet.controllers.pod_controller.pods import Metadata, Owner
+
+_LOG = logging.getLogger(__name__)
+_COLLECTIONS = {
+    "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
+    "ReplicaSet": "/apis/apps/v1/namespaces/{namespace}/replicasets",
+    "StatefulSet": "/apis/apps/v1/namespaces/{namespace}/statefulsets",
+}
+_REMEMBERED = 10_000
+
+
+class OwnerSpec(msgspec.Struct, rename="camel"):
+    """What a Job, a ReplicaSet or a StatefulSet says of its number of pods."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    replicas: int | None = None
+    pod_management_policy: str = ""
+
+
+class _Workload(msgspec.Struct):
+    spec: OwnerSpec
+
+
+class GangSizes:
+    """Asks once for each owner; what it says later does not count for a gang that has begun."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._known: OrderedDict[str, int] = OrderedDict()
+
+    async def members(self, pod: Metadata) -> int:
+        """The pods that `pod`'s gang will have, itself among them; 0 where nobody says.
+
+        ApiError when the API server fails; a right that is missing, or an owner that has gone, is
+        no failure: the gang is then told as it comes.
+        """
+        said = (pod.annotations or {}).get(GANG_MEMBERS, "")
+        if said.isascii() and said.isdigit():
+            return int(said)
+        owner = next((o for o in pod.owner_references or () if o.controller), None)
+        if owner is None or owner.kind not in _COLLECTIONS:
+            return 0
+        if owner.uid not in self._known:
+            self._known[owner.uid] = await self._asked(pod.namespace, owner)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return self._known[owner.uid]
+
+    async def _asked(self, namespace: str, owner: Owner) -> int:
+        path = f"{_COLLECTIONS[owner.kind].format(namespace=namespace)}/{owner.name}"
+        try:
+            raw = await self._client.get(path)
+        except ApiError as error:
+            if error.status not in (NOT_FOUND, FORBIDDEN):
+                raise
+            _LOG.warning("the gang of %s/%s is told pod by pod: %s", namespace, owner.name, error)
+            return 0
+        return members_of(msgspec.json.decode(raw, type=_Workload).spec)
+
+
+def members_of(spec: OwnerSpec) -> int:
+    """The pods that come together; 0 where they come one by one, each after the one before."""
+    if spec.parallelism is not None:
+        return min(spec.parallelism, spec.completions or spec.parallelism)
+    return 0 if spec.pod_management_policy == "OrderedReady" else spec.replicas or 0

@@ -1,0 +1,45 @@
+"""Several pieces of work at once: how long they go on, and how they are ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+
+async def until_stopped(stop: asyncio.Event, *work: Coroutine[object, object, None]) -> None:
+    """Run all `work` until `stop` is set, then cancel it; an error of one ends all, raised."""
+
+    async def stopped() -> None:
+        await stop.wait()
+
+    await until_one_ends(stopped(), *work)
+
+
+async def until_one_ends(*work: Coroutine[object, object, None]) -> None:
+    """Run all `work` until one of them ends, then cancel the others; raises its error."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def stopped_or_failed(stop: asyncio.Event, work: asyncio.Future[None]) -> None:
+    """Return once `stop` is set or `work` has ended, whose error is raised; it is not cancelled."""
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((stopped, work), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+    if work.done():
+        work.result()
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    """Cancel the task and wait until it has ended; its error is not raised."""
+    task.cancel()
+    await asyncio.wait([task])

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from bigfleet.api.install_federation import FEDERATION_NAMESPACE
-from bigfleet.api.kube.client import CONFLICT, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.kube.client import CONFLICT, FORBIDDEN, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
 from bigfleet.model.errors import BigFleetError
 
 _LOG = logging.getLogger(__name__)
@@ -56,6 +56,8 @@ class Leadership:
         self._seen: tuple[str, str] = ("", "")
         self._seen_at = monotonic()
         self._renewed_at = -lasts_seconds
+        self._refused_since: float | None = None
+        self._complaint = ""
 
     async def acquire(self) -> None:
         """Wait until this process holds the Lease."""
@@ -83,17 +85,35 @@ class Leadership:
             async with asyncio.timeout(self._lasts_seconds / 6):
                 return await self._take()
         except ApiError as error:
-            if error.status == 403:
-                raise BigFleetError(f"{error}; see `bigfleet fedhpa install`") from None
+            if error.status == FORBIDDEN:
+                self._bear(error)
             if error.status != CONFLICT:
-                _LOG.warning("the Lease %s: %s", _NAME, error)
+                self._complain(str(error))
         except NO_ANSWER as error:
-            _LOG.warning("the Lease %s: %s", _NAME, str(error) or repr(error))
+            self._refused_since = None
+            self._complain(str(error) or repr(error))
         return False
+
+    def _complain(self, text: str) -> None:
+        """Once for each reason: an outage may last for hours."""
+        if text != self._complaint:
+            self._complaint = text
+            _LOG.warning("the Lease %s: %s", _NAME, text)
+
+    def _bear(self, refusal: ApiError) -> None:
+        """An API server that just started refuses everybody until it has read who has which rights;
+        one that refuses for as long as a Lease lasts means it. Raises BigFleetError then.
+        """
+        now = self._monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        if now - self._refused_since >= self._lasts_seconds:
+            raise BigFleetError(f"{refusal}; see `bigfleet fedhpa install`") from None
 
     async def _take(self) -> bool:
         asked_at = self._monotonic()
         found = await self._read()
+        self._refused_since, self._complaint = None, ""
         if found is None:
             await self._client.create(_LEASES, self._body(None))
         elif not self._is_free(found):

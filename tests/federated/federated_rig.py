@@ -41,7 +41,7 @@ def federation(**phases: FederationPhase) -> Federation:
 
 
 def course(seed: int = 1, jitter: float = 0.0, **phases: FederationPhase) -> Course:
-    archetype = load_catalog(PROFILES, "test").archetype("web")
+    archetype = load_catalog(PROFILES, "fedhpa-3").archetype("web")
     wanted = federation(**phases)
     jittered = type(wanted)(
         **{name: getattr(wanted, name) for name in wanted.__struct_fields__}

@@ -11,6 +11,7 @@ import pytest
 from bigfleet.api.install_federation import install_federation
 from bigfleet.api.kube.client import ApiError, KubeClient
 from bigfleet.federation.leading import Leadership
+from bigfleet.model.errors import BigFleetError
 
 pytestmark = pytest.mark.cluster
 
@@ -72,3 +73,26 @@ async def test_who_cannot_renew_stops_before_another_may_begin(
         clock.now += 2 * LASTS_SECONDS / 3
         async with asyncio.timeout(1.0):
             await holder.keep()
+
+
+async def test_a_refusal_counts_only_when_it_lasts(kubeconfig: dict[str, Path]) -> None:
+    """An API server that just came back refuses everybody for a moment."""
+    async with await KubeClient.from_kubeconfig(kubeconfig["recorder"]) as nobody:
+        clock = _Clock()
+        leadership = Leadership(nobody, "one", clock, LASTS_SECONDS)
+        assert not await _gets_it(leadership)
+        clock.now += LASTS_SECONDS - 0.1
+        assert not await _gets_it(leadership)
+        clock.now += 0.1
+        with pytest.raises(BigFleetError, match="bigfleet fedhpa install"):
+            await leadership.acquire()
+
+
+async def test_an_outage_is_logged_once(
+    kubeconfig: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await KubeClient.from_kubeconfig(kubeconfig["recorder"]) as nobody:
+        leadership = Leadership(nobody, "one", _Clock(), LASTS_SECONDS)
+        for _ in range(2):
+            assert not await _gets_it(leadership)
+    assert len([each for each in caplog.records if "Lease" in each.message]) == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import lru_cache
 
 from bigfleet.model.errors import InvalidInput
 
@@ -44,6 +45,11 @@ def _units_per_one(resource: str) -> Decimal:
 
 def parse(resource: str, quantity: str, *, round_up: bool, limit: int = MAX_MACHINE_UNITS) -> int:
     """`quantity` in this module's units; InvalidInput when malformed, negative or above `limit`."""
+    usual = len(resource) + len(quantity) <= _USUAL_CHARACTERS
+    return (_parsed_once if usual else _parsed)(resource, quantity, round_up, limit)
+
+
+def _parsed(resource: str, quantity: str, round_up: bool, limit: int) -> int:
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
         raise InvalidInput(resource, quantity, "is not a Kubernetes quantity such as 500m or 2Gi")
@@ -61,6 +67,11 @@ def parse(resource: str, quantity: str, *, round_up: bool, limit: int = MAX_MACH
             resource, quantity, f"is more than {text(resource, limit)}, the most accepted"
         )
     return rounded
+
+
+# The same few amounts come a hundred thousand times; long ones, which are odd, are not remembered.
+_USUAL_CHARACTERS = 64
+_parsed_once = lru_cache(maxsize=2**15)(_parsed)
 
 
 def parse_requests(quantities: Mapping[str, str], limit: int = MAX_MACHINE_UNITS) -> dict[str, int]:

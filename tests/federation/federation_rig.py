@@ -22,6 +22,7 @@ from bigfleet.api.install_federation import install_federation, install_member
 from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
 from bigfleet.federation import role as federation
 from bigfleet.federation.members.registry import SECRETS, member_secret
+from loaddriver.federated.line import Line
 from loaddriver.substrates.base import Cluster
 
 __all__ = ["eventually", "get", "namespace", "node", "role"]
@@ -35,56 +36,6 @@ QUICK = {
     "retrySeconds": 600,
     "closeSeconds": 600,
 }
-
-
-class Line:
-    """A TCP line to an API server that can be cut and mended."""
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._whole = True
-        self._ends: set[asyncio.StreamWriter] = set()
-        self._serving: set[asyncio.Task[Any]] = set()
-        self.port = 0
-
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def stop(self) -> None:
-        self.cut()
-        self._server.close()
-        await asyncio.gather(*self._serving, return_exceptions=True)
-
-    def cut(self) -> None:
-        """End all connections, and accept no more."""
-        self._whole = False
-        for end in self._ends:
-            end.transport.abort()
-
-    def mend(self) -> None:
-        self._whole = True
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if (task := asyncio.current_task()) is not None:
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
-        there_reader, there = await asyncio.open_connection("127.0.0.1", self._target)
-        self._ends |= {writer, there}
-        pumps = (self._pump(reader, there), self._pump(there_reader, writer))
-        tasks = [asyncio.create_task(each) for each in pumps]
-        if self._whole:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for end in (writer, there):
-            end.transport.abort()
-            self._ends.discard(end)
-        await asyncio.gather(*tasks)
-
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while content := await reader.read(65536):
-                writer.write(content)
-                await writer.drain()
 
 
 @dataclass

@@ -19,5 +19,5 @@ from bigfleet.services.shard.cycle import LEAST_APART_SECONDS, rest_seconds
 def test_a_shard_thinks_for_half_of_its_time_at_most(
     took_seconds: float, cycle_seconds: float, rest: float
 ) -> None:
-    """With a thousand clusters a decision takes half a minute; their sessions need the CPU too."""
+    """With a thousand clusters a decision takes a minute; their sessions need the CPU too."""
     assert rest_seconds(took_seconds, cycle_seconds) == rest

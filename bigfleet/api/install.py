@@ -7,7 +7,7 @@ because a kind, a role or a policy takes effect a moment after it was written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ NODE_NAMESPACE = "bigfleet-nodes"
 # On a CapacityRequest with a co-location group, and on a Pod for its own: how many the group will
 # have. Until that many have asked, or half a minute after the last, none of them is told.
 GANG_MEMBERS = "bigfleet.lucy.sh/gang-members"
+_MOST_DIGITS = 9
 
 _DEADLINE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
@@ -167,3 +168,10 @@ async def _denied(machine: KubeClient, name: str) -> bool:
             return True
         raise
     return False
+
+
+def gang_members(annotations: Mapping[str, str] | None) -> int | None:
+    """How many members these annotations say that a gang will have; None for nothing sensible."""
+    said = (annotations or {}).get(GANG_MEMBERS, "")
+    sensible = said.isascii() and said.isdigit() and len(said) <= _MOST_DIGITS
+    return int(said) if sensible else None

@@ -78,7 +78,7 @@ def test_what_an_operator_finds_when_it_starts_is_told_whole_or_not() -> None:
     assert len(ledger.aggregate.told(0.0).needs) == 1
 
 
-@pytest.mark.parametrize("said", ["many", "-3", "", "3.0"])
+@pytest.mark.parametrize("said", ["many", "-3", "", "3.0", "9" * 5000])
 def test_a_size_without_sense_is_no_size(said: str) -> None:
     ledger = Ledger()
     ledger.replace([])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bigfleet.api.install import GANG_MEMBERS, GROUP_VERSION
+from bigfleet.api.install import GROUP_VERSION, gang_members
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.kube.watch import Listed, Watch, WatchStats
 from bigfleet.controllers.operator.aggregate import Aggregate, RowKey
@@ -60,8 +60,7 @@ class CapacityRequest(msgspec.Struct):
     @property
     def gang_members(self) -> int:
         """How many requests its group will have; 0 where that is not said."""
-        said = (self.metadata.annotations or {}).get(GANG_MEMBERS, "")
-        return int(said) if said.isascii() and said.isdigit() else 0
+        return gang_members(self.metadata.annotations) or 0
 
 
 @lru_cache(maxsize=2**17)

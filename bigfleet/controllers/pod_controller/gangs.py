@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from bigfleet.api.install import GANG_MEMBERS
+from bigfleet.api.install import gang_members
 from bigfleet.api.kube.client import FORBIDDEN, NOT_FOUND, ApiError, KubeClient
 from bigfleet.controllers.pod_controller.pods import Metadata, Owner
 
@@ -46,9 +46,8 @@ class GangSizes:
         ApiError when the API server fails; a right that is missing, or an owner that has gone, is
         no failure: the gang is then told as it comes.
         """
-        said = (pod.annotations or {}).get(GANG_MEMBERS, "")
-        if said.isascii() and said.isdigit():
-            return int(said)
+        if (said := gang_members(pod.annotations)) is not None:
+            return said
         owner = next((o for o in pod.owner_references or () if o.controller), None)
         if owner is None or owner.kind not in _COLLECTIONS:
             return 0

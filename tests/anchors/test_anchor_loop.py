@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def racks(
+async def cluster_of_racks(
     binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Racks]:
     """Racks r1 (n1, n2: 2 CPUs each, type big) and r2 (n3: 3 CPUs, type small)."""
@@ -48,6 +48,13 @@ async def racks(
         await scope.close()
 
 
+@pytest_asyncio.fixture(loop_scope="module")
+async def racks(cluster_of_racks: Racks) -> AsyncIterator[Racks]:
+    """The racks without a pod, and left so: a failure in one test is not one in the next."""
+    yield cluster_of_racks
+    await cluster_of_racks.clear()
+
+
 @asynccontextmanager
 async def running(client: KubeClient, groups: Mapping[str, int]) -> AsyncIterator[Anchors]:
     """Anchors at work; once left, they have stopped and their outcomes are final."""
@@ -68,6 +75,13 @@ async def until_outcome(anchors: Anchors, group: str, outcome: str) -> GroupOutc
     return by_group(anchors)[group]
 
 
+async def until_reason(anchors: Anchors, group: str, start: str) -> None:
+    async def given() -> bool:
+        return by_group(anchors)[group].reason.startswith(start)
+
+    await until(given)
+
+
 def by_group(anchors: Anchors) -> dict[str, GroupOutcome]:
     return {each.group: each for each in anchors.outcomes()}
 
@@ -86,6 +100,7 @@ async def test_each_gang_is_anchored_or_scheduler_first_or_without_room(racks: R
         await racks.add_pods("led-1", "led-2", "led-3", group="led")
         await racks.until_bound("led-1", "led-2", "led-3")
         await until_outcome(anchors, "led", "anchored")
+        await until_reason(anchors, "huge", "no rack can hold all 5 pods: the roomiest, r")
     nodes, outcomes = await racks.bound(), by_group(anchors)
     assert sorted(nodes[f"led-{i}"] for i in range(4)) == ["n1", "n1", "n2", "n2"]
     binders = racks.binders()
@@ -101,22 +116,15 @@ async def test_each_gang_is_anchored_or_scheduler_first_or_without_room(racks: R
     }
     assert (outcomes["led"].node, outcomes["led"].rack) == (nodes["led-0"], "r1")
     assert outcomes["first"].rack == "r2"
-    assert outcomes["huge"].reason.startswith("no rack can hold all 5 pods: the roomiest, r")
     assert outcomes["absent"].reason == "none of its pods was ever seen waiting"
-    await racks.clear()
 
 
 async def test_pods_that_the_scheduler_has_not_tried_are_left_to_it(racks: Racks) -> None:
     body = gang_pod("fresh-0", group="fresh", scheduler=NOBODY)
     async with await racks.load_driver() as client, running(client, {"fresh": 1}) as anchors:
         await racks.admin.create(PODS, body)
-
-        async def left_alone() -> bool:
-            return "yet to try 1 of its pods" in by_group(anchors)["fresh"].reason
-
-        await until(left_alone)
+        await until_reason(anchors, "fresh", "kube-scheduler has yet to try 1 of its pods")
     assert await racks.bound() == {}
-    await racks.clear()
 
 
 async def test_when_the_scheduler_is_first_after_all_the_group_is_its_own(racks: Racks) -> None:
@@ -129,7 +137,6 @@ async def test_when_the_scheduler_is_first_after_all_the_group_is_its_own(racks:
     assert (found.node, found.rack) == ("n3", "r2")
     assert racks.binders()["late-0"] == ["admin"]
     assert "late-1" not in racks.binders()
-    await racks.clear()
 
 
 async def test_a_binding_whose_answer_was_lost_is_still_the_only_anchor(racks: Racks) -> None:
@@ -141,7 +148,6 @@ async def test_a_binding_whose_answer_was_lost_is_still_the_only_anchor(racks: R
     nodes = await racks.bound()
     assert len(nodes) == 1
     assert found.node in nodes.values()
-    await racks.clear()
 
 
 async def test_a_pod_made_anew_under_the_same_name_is_not_bound_in_its_place(racks: Racks) -> None:
@@ -162,7 +168,6 @@ async def test_a_pod_made_anew_under_the_same_name_is_not_bound_in_its_place(rac
             await until(refused)
     assert await racks.bound() == {}
     assert by_group(anchors)["again"].outcome == "no-room"
-    await racks.clear()
 
 
 async def test_missing_rights_are_named_before_anything_is_done(racks: Racks) -> None:

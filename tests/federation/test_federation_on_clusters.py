@@ -81,10 +81,15 @@ async def test_the_list_overrides_the_workloads_own_preferences_and_says_so(
         await federated.host.create(autoscalers(where), body)
         await federated.until_shares(where, {"east": (1, 10)})
         await federated.until_replicas(where, {"east": 1})
-        found = await get(federated.host, f"{deployments(where)}/web")
-        conditions = {each["type"]: each for each in found["status"]["conditions"]}
-        assert conditions["Autoscaled"]["status"] == "True"
-        assert "do not count" in conditions["Autoscaled"]["message"]
+
+        async def told() -> bool:
+            found = await get(federated.host, f"{deployments(where)}/web")
+            conditions = found.get("status", {}).get("conditions", [])
+            said = {each["type"]: (each["status"], each["message"]) for each in conditions}
+            status, message = said.get("Autoscaled", ("", ""))
+            return status == "True" and "do not count" in message
+
+        await eventually(told, "the workload to say that its own preferences do not count", 40)
 
 
 async def test_replicas_are_left_alone_through_a_rolling_update(federated: Fleet) -> None:
@@ -180,12 +185,19 @@ async def test_max_moves_to_the_member_at_its_limit_and_the_status_says_why(
         await federated.hpa_says("west", where, 1, 1)
         await federated.hpa_says("east", where, 10, 10, limited=True)
         await federated.until_shares(where, {"east": (1, 13), "west": (1, 7)})
-        status = (await federated.autoscaler(where) or {})["status"]
-        lines = {line["name"]: line for line in status["clusters"]}
-        assert lines["east"]["lastMove"]["reason"] == "at its limit"
-        assert lines["east"]["lastMove"]["change"] == "min 1, max 10 -> min 1, max 13"
-        events = await get(federated.host, f"/api/v1/namespaces/{where}/events")
-        assert any("at its limit" in event["message"] for event in events["items"])
+
+        async def in_status() -> bool:
+            status = (await federated.autoscaler(where) or {})["status"]
+            [move] = [each["lastMove"] for each in status["clusters"] if each["name"] == "east"]
+            said = (move["reason"], move["change"])
+            return said == ("at its limit", "min 1, max 10 -> min 1, max 13")
+
+        async def as_event() -> bool:
+            events = await get(federated.host, f"/api/v1/namespaces/{where}/events")
+            return any("at its limit" in event["message"] for event in events["items"])
+
+        await eventually(in_status, "the move and its reason in the status", 40)
+        await eventually(as_event, "an Event that says why", 40)
 
 
 async def test_pods_without_a_node_make_a_further_member_open(federated: Fleet) -> None:

@@ -30,7 +30,11 @@ def need_from_wire(message: capacity.CapacityNeed, where: str) -> Need:
     if not any(aggregate.values()):
         raise InvalidInput(f"{where}: aggregate_resources", aggregate, "ask for nothing")
     min_unit = _amounts(message.min_unit, f"{where}: min_unit")
-    return Need(_profile_from_wire(message, where), aggregate, min_unit, message.group)
+    need = Need(_profile_from_wire(message, where), aggregate, min_unit, message.group)
+    if need.stranded and need.profile.same_key is not None:
+        cure = "names its domain with IN, not with SAME"
+        raise InvalidInput(f"{where}: group", need.group, cure)
+    return need
 
 
 def _profile_from_wire(message: capacity.CapacityNeed, where: str) -> Profile:

@@ -50,7 +50,8 @@ class PodFacts:
     """`node` is "" until the pod is bound. `need` is (profile fingerprint, group) of what it asks
     for, None without a usable CapacityRequest; then `trouble` says why. `acknowledged` once the
     shard is known to have heard of it. `gang_members` is how many its gang will have, "" where that
-    is not said.
+    is not said. `stranded` when it was found to wait where its companions hold it, and a further
+    machine was asked for there.
     """
 
     name: str
@@ -60,6 +61,7 @@ class PodFacts:
     acknowledged: bool
     trouble: str
     gang_members: str = ""
+    stranded: bool = False
 
     def plain(self) -> dict[str, Any]:
         """As JSON knows it."""
@@ -88,7 +90,8 @@ async def _read(client: KubeClient, namespace: str, name: str) -> PodFacts:
     pod = msgspec.json.decode(raw, type=_Pod)
     path = f"{GROUP_VERSION}/namespaces/{namespace}/capacityrequests"
     selector = {"labelSelector": f"{POD_UID_LABEL}={pod.metadata.uid}"}
-    found = msgspec.json.decode(await client.get(path, selector), type=_Requests).items
+    asked = msgspec.json.decode(await client.get(path, selector), type=_Requests).items
+    found = [request for request in asked if not request.spec.stranded]
     need, trouble = _need(namespace, found)
     return PodFacts(
         name=f"{namespace}/{name}",
@@ -98,6 +101,7 @@ async def _read(client: KubeClient, namespace: str, name: str) -> PodFacts:
         acknowledged=any(request.status.phase == "Acknowledged" for request in found),
         trouble=trouble,
         gang_members=found[0].metadata.annotations.get(GANG_MEMBERS, "") if found else "",
+        stranded=len(found) < len(asked),
     )
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from bigfleet.api.v1alpha1 import capacity_pb2, provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.commands.pod import PodFacts
+from bigfleet.model.need import STRANDED_GROUP
 
 _NANOS = 1_000_000_000
 _NAMED_MACHINES = 3
@@ -27,6 +28,11 @@ def pod(facts: PodFacts) -> list[str]:
                 f"Its gang has {facts.gang_members} members, and is told to BigFleet once all of "
                 "them have a CapacityRequest, or half a minute after the last one came."
             )
+    if facts.stranded and not facts.node:
+        lines.append(
+            "Its companions run in a domain that other pods have filled since, and hold it there; "
+            "so a machine in that domain has been asked for beside those that are there."
+        )
     return lines
 
 
@@ -49,6 +55,9 @@ def _unit(view: wire.NeedView) -> str:
 def _shape(view: wire.NeedView) -> Iterator[str]:
     if view.need.group.startswith("folded:"):
         yield "  It stands for gangs each of which fits on one machine; a unit is a whole gang."
+    elif view.need.group == STRANDED_GROUP:
+        yield "  It is of pods that their gangs hold to a domain that others filled; only machines"
+        yield "  beyond those that serve other needs count for it, and nobody is evicted for it."
     elif view.need.group:
         yield f"  It is the gang {view.need.group}."
     for term in view.need.spread:

@@ -57,7 +57,7 @@ def _serve_within(desk: Desk, wish: Wish, usable: Flags, *, spares: bool) -> Non
     credited = creditable[take_until_covered(flavour[creditable], wish.units, wish.want)]
     desk.supply.claim(credited, wish.index)
     missing = uncovered(wish.want, wish.units[flavour[credited]])
-    if missing.any() and wish.index not in desk.expired:
+    if missing.any() and wish.index not in desk.expired and not _awaits_others(desk, wish):
         rows = _acquirable_rows(desk, Shopping(wish, missing, usable), credited)
         desk.supply.claim(rows, wish.index)
         desk.acquired[wish.index] = rows
@@ -102,11 +102,19 @@ def domain_supply(desk: Desk, wish: Wish) -> DomainSupply:
 def _creditable_rows(desk: Desk, wish: Wish, usable: Flags, *, spares: bool) -> Rows:
     """What already counts for the need, in keep order."""
     rows = desk.supply.creditable(wish, usable)
+    wanted_by = desk.fleet.wanted_by[rows]
+    if wish.need.stranded:
+        own: Rows = rows[wanted_by == wish.index]
+        return own
     if not spares:
         return rows
-    wanted_by = desk.fleet.wanted_by[rows]
     free: Rows = rows[(wanted_by == wish.index) | (wanted_by == NONE)]
     return free
+
+
+def _awaits_others(desk: Desk, wish: Wish) -> bool:
+    """Whether stranded pods may yet find room on a machine that their cluster is about to get."""
+    return wish.need.stranded and desk.supply.is_coming(wish)
 
 
 def _acquirable_rows(desk: Desk, shopping: Shopping, held: Rows) -> Rows:

@@ -45,7 +45,7 @@ class Desk:
         self.reserved: dict[int, Reservation] = {}
         self.expired: set[int] = set()
         self._take_up(carry)
-        self.supply = Supply(fleet, self.columns, self._kept_for(), self.priorities)
+        self.supply = Supply(fleet, self.columns, self._kept_for(), self.priorities, demand.cluster)
         self.acquired: dict[int, Rows] = {}
         self.taken: dict[int, Taken] = {}
         self.missing: dict[int, Longs] = {}

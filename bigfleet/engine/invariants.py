@@ -199,12 +199,16 @@ def _needless_evictions(
         return
     if profile.same_key is not None and deficit:
         yield f"need {index} takes machines, but its gang is not whole"
-    # What another need was promised and gave up came free only after this need's turn.
+    # A machine that nobody counts goes in any case. And what another need was promised, or a later
+    # one had until it was its turn to take, came free only after this need's turn.
+    evicted = [a.row for a in decision.actions if a.need == index and a.kind is ActionKind.PREEMPT]
     unpromised = (fleet.wanted_by == NONE) | (fleet.wanted_by == index)
     unclaimed = (decision.claimed_by == NONE) & np.isin(fleet.state, [int(s) for s in _FREE])
     unclaimed &= unpromised
     for row in np.flatnonzero(unclaimed).tolist():
-        for victim in taken:
+        if any(_units(fleet, demand, later, row) for later in range(index + 1, len(demand.needs))):
+            continue
+        for victim in evicted:
             if _replaces(fleet, demand, index, row, victim):
                 yield f"need {index} takes row {victim}, though row {row} is free"
 

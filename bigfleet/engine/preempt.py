@@ -39,9 +39,13 @@ class _Round:
         self._stirred = desk.supply.stop_keeping()
 
     def run(self) -> None:
-        """Losers are of lower priority, so their turn is still to come."""
+        """Losers are of lower priority, so their turn is still to come.
+
+        What stranded pods asked for first is there: nobody is evicted for them a second time.
+        """
+        needs, passing = self._desk.demand.needs, self._desk.expired
         for index in list(self._desk.missing):
-            if self._desk.lacks(index) and index not in self._desk.expired:
+            if self._desk.lacks(index) and index not in passing and not needs[index].stranded:
                 wish = self._desk.wishes.of(index)
                 assert wish is not None, "a need that asks for nothing lacks nothing"
                 self._help(wish)
@@ -66,17 +70,18 @@ class _Round:
         if home.whole:
             self._move(wish, home)
             inside = supply.domain[desk.fleet.flavour[offers.rows]] == home.domain
-            self._take(wish, offers.only(inside))
+            if desk.lacks(wish.index):
+                self._take(wish, offers.only(inside))
         elif desk.reserved.pop(wish.index, None) is not None:
             withdraw(desk, wish)
             serve(desk, wish)
             self._stirred = True
 
     def _move(self, wish: Wish, home: Home) -> None:
-        before = self._desk.homes.get(wish.index)
+        before = self._desk.supply.held(wish.index)
         withdraw(self._desk, wish)
         settle(self._desk, wish, home)
-        self._stirred |= before != self._desk.homes[wish.index]
+        self._stirred |= bool((self._desk.supply.claimed_by[before] != wish.index).any())
 
     def _take(self, wish: Wish, offers: Offers) -> None:
         desk = self._desk

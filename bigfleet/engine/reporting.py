@@ -22,8 +22,8 @@ class ReportedShortfall:
 
     `count` is in how many units they are short together: the smallest unit of each need, or the
     whole where it names none. Age and reason are those of the one that has been short for longest.
-    `escalates` asks for help from outside the shard; a need whose machines must share a domain
-    never does, since no other shard has machines in it.
+    `escalates` asks for help from outside the shard; a need whose machines must share a domain, or
+    be in the one where stranded pods are, never does, since no other shard has machines in it.
     """
 
     cluster: str
@@ -82,8 +82,12 @@ def _row(
         age_cycles=oldest.age_cycles,
         since_seconds=oldest.since_seconds,
         reason=reason,
-        escalates=oldest.age_cycles > PATIENCE_CYCLES and need.profile.same_key is None,
+        escalates=oldest.age_cycles > PATIENCE_CYCLES and not _bound_to_domain(need),
     )
+
+
+def _bound_to_domain(need: Need) -> bool:
+    return need.profile.same_key is not None or need.stranded
 
 
 def units_missing(need: Need, deficit: Mapping[str, int]) -> int:

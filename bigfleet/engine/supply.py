@@ -19,12 +19,17 @@ class Supply:
     """Claims are whole machines, each for one need."""
 
     def __init__(
-        self, fleet: Fleet, columns: FlavourColumns, kept_for: Ints, priorities: Longs
+        self,
+        fleet: Fleet,
+        columns: FlavourColumns,
+        kept_for: Ints,
+        priorities: Longs,
+        cluster_of_need: Ints,
     ) -> None:
         """`kept_for` is for each row the need that it is kept or drained for, or NONE;
-        `priorities` are those of the needs.
+        `priorities` and `cluster_of_need` are those of the needs.
         """
-        self._fleet = fleet
+        self._fleet, self._cluster_of_need = fleet, cluster_of_need
         self._price = columns.price
         self._flavours = len(columns)
         self.kept_for, self._priorities = kept_for, priorities
@@ -71,6 +76,16 @@ class Supply:
         lower = self._priorities[keeper] < wish.need.profile.priority
         allowed: Flags = (keeper == NONE) | (keeper == wish.index) | lower
         return allowed
+
+    def is_coming(self, wish: Wish) -> bool:
+        """Whether a machine that the need could use is on its way to its cluster, for anyone."""
+        fleet = self._fleet
+        rows = np.flatnonzero(wish.usable[fleet.flavour])
+        state, holder, here = fleet.state[rows], self.claimed_by[rows], fleet.cluster[rows]
+        promised = (holder != NONE) & (self._cluster_of_need[holder] == wish.cluster)
+        serves = (state == MachineState.CONFIGURED) & (here == wish.cluster)
+        joining = (state == MachineState.CONFIGURING) & (here == wish.cluster)
+        return bool((joining | (promised & ~serves)).any())
 
     def claim(self, rows: Rows, need: int) -> None:
         """Make `need` the holder of `rows`."""

@@ -14,6 +14,11 @@ from typing import NamedTuple
 MAX_NEEDS_OF_A_CLUSTER = 10_000
 
 
+# The group of pods that wait although what their gang asked for is there: its first pods run in one
+# domain, and others have filled that domain since. Groups of gangs begin with a bracket.
+STRANDED_GROUP = "stranded"
+
+
 class Operator(IntEnum):
     """Values are those of the wire enum; SAME exists on the wire only."""
 
@@ -110,6 +115,11 @@ class Need:
     aggregate: Mapping[str, int]
     min_unit: Mapping[str, int] = field(default_factory=dict)
     group: str = ""
+
+    @property
+    def stranded(self) -> bool:
+        """Whether only machines beyond those that serve other needs are of use to it."""
+        return self.group == STRANDED_GROUP
 
     @cached_property
     def key(self) -> tuple[str, str]:

@@ -5,33 +5,50 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 
 from bigfleet.api.install import GANG_MEMBERS
 from bigfleet.controllers.operator.ledger import CapacityRequest, Key, Ledger, Metadata
+from bigfleet.controllers.pod_controller.requests import stranded_names, stranded_request
+from bigfleet.controllers.pod_controller.stranded import MOST_TIMES, Gangs, Stranded
 from bigfleet.model.machine import Machine
 from bigfleet.services.shard.kinds import kind_of
 from bigfleet.simulation.scheduler import Node, Pod, bindings
 from bigfleet.simulation.workload import NAMESPACE, Workload
+from bigfleet.tasks import until_one_ends
 
 SCHEDULING_SECONDS = 0.2
+LOOK_FOR_STRANDED_SECONDS = 5.0
 
 
 class Cluster:
     """State and its changes; each change of demand is in `ledger` at once.
 
-    `request_bound_pods` False leaves out the requests of pods that are bound, which is wrong and
-    there to show why.
+    `now` is in seconds. Its scheduler `looks_ahead` where it begins a gang. `request_bound_pods`
+    False leaves out the requests of pods that are bound, and `request_stranded_pods` False does not
+    ask again for those that their gang holds to a full domain; both are wrong and there to show why.
     """
 
-    def __init__(self, name: str, *, request_bound_pods: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        now: Callable[[], float],
+        *,
+        looks_ahead: bool = True,
+        request_bound_pods: bool = True,
+        request_stranded_pods: bool = True,
+    ) -> None:
         self.name = name
+        self._now, self._gangs = now, Gangs[str]()
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.ledger = Ledger()
         self.evicted = 0
+        self._looks_ahead = looks_ahead
         self._request_bound_pods = request_bound_pods
+        self._request_stranded_pods = request_stranded_pods
         self._workloads: dict[str, Workload] = {}
         self._numbers = itertools.count(1)
         self._changed = asyncio.Event()
@@ -40,11 +57,21 @@ class Cluster:
 
     async def run(self) -> None:
         """Schedule after every change, until cancelled."""
+        await until_one_ends(self._schedule_on(), self._look_for_stranded())
+
+    async def _schedule_on(self) -> None:
         while True:
             await self._changed.wait()
             await asyncio.sleep(SCHEDULING_SECONDS)
             self._changed.clear()
             self.schedule()
+
+    async def _look_for_stranded(self) -> None:
+        while self._request_stranded_pods:
+            await asyncio.sleep(LOOK_FOR_STRANDED_SECONDS)
+            for each in self._gangs.stranded(self._now()):
+                self._ask_again(each)
+        await asyncio.Event().wait()
 
     def apply(self, workload: Workload) -> None:
         """Make `workload` what it now is; too many pods go, unbound ones first, then the newest."""
@@ -79,7 +106,8 @@ class Cluster:
     def schedule(self) -> None:
         """Bind what can be bound."""
         bound = [pod for pod in self.pods.values() if pod.node]
-        for pod, _ in bindings(self.unbound(), self.nodes, bound):
+        waiting = self.unbound()
+        for pod, _ in bindings(waiting, self.nodes, bound, looks_ahead=self._looks_ahead):
             self._request(pod)
 
     def evict(self, pod: Pod) -> bool:
@@ -147,10 +175,24 @@ class Cluster:
         del self.pods[pod.name]
         if pod.node:
             self.nodes[pod.node].use(pod, -1)
-        self.ledger.remove(Key(NAMESPACE, pod.name))
+        self._gangs.forget(pod.name)
+        for name in (pod.name, *stranded_names(pod.name, MOST_TIMES)):
+            self.ledger.remove(Key(NAMESPACE, name))
         self._changed.set()
 
+    def _ask_again(self, stranded: Stranded[str]) -> None:
+        workload = self.pods[stranded.pod].workload
+        domain = self.nodes[stranded.beside].labels[workload.same_key]
+        spec = stranded_request(msgspec.json.decode(workload.request), domain)
+        for name in stranded_names(stranded.pod, stranded.times):
+            request = CapacityRequest(
+                Metadata(name, NAMESPACE), msgspec.Raw(msgspec.json.encode(spec))
+            )
+            self.ledger.put(request)
+
     def _request(self, pod: Pod) -> None:
+        if pod.workload.same_key:
+            self._gangs.see(pod.name, pod.workload.name, pod.node, self._now())
         if pod.node and not self._request_bound_pods:
             self.ledger.remove(Key(NAMESPACE, pod.name))
             return

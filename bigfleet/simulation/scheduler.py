@@ -47,13 +47,15 @@ class Pod:
 
 
 def bindings(
-    pods: Sequence[Pod], nodes: Mapping[str, Node], bound: Iterable[Pod]
+    pods: Sequence[Pod], nodes: Mapping[str, Node], bound: Iterable[Pod], *, looks_ahead: bool
 ) -> Iterable[tuple[Pod, Node]]:
     """Bind each of `pods` that finds a place: priority descending, then in the order given.
 
-    Places are taken as they are given out: `Pod.node` and `Node.free` change at once.
+    Places are taken as they are given out: `Pod.node` and `Node.free` change at once. One that
+    `looks_ahead` begins a gang where there is room for all of it, as anchors do; kube-scheduler
+    alone begins it where there is room for one.
     """
-    board = _Board(nodes, bound)
+    board = _Board(nodes, bound, looks_ahead)
     for pod in sorted(pods, key=lambda p: -p.workload.priority):
         node = board.place(pod)
         if node is not None:
@@ -64,8 +66,8 @@ def bindings(
 class _Board:
     """Which workload has how many pods in which domain, and which nodes it may use at all."""
 
-    def __init__(self, nodes: Mapping[str, Node], bound: Iterable[Pod]) -> None:
-        self._nodes = nodes
+    def __init__(self, nodes: Mapping[str, Node], bound: Iterable[Pod], looks_ahead: bool) -> None:
+        self._nodes, self._looks_ahead = nodes, looks_ahead
         self._by_domain: dict[tuple[str, str], Counter[str]] = {}
         self._eligible: dict[str, list[Node]] = {}
         # A workload that found no place finds none for its next pod either.
@@ -81,7 +83,8 @@ class _Board:
         if not fitting:
             self._hopeless.add(name)
             return None
-        if pod.workload.same_key and not self._domains(pod.workload, pod.workload.same_key):
+        begins = pod.workload.same_key and not self._domains(pod.workload, pod.workload.same_key)
+        if begins and self._looks_ahead:
             fitting = self._home(pod.workload, fitting)
         return min(fitting, key=lambda n: (n.free.get("cpu", 0), n.name))
 

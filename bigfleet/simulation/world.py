@@ -33,7 +33,8 @@ from bigfleet.tasks import end
 @dataclass(frozen=True)
 class Plan:
     """What a world is made of. `spot_hours_per_second` is the spot market's pace, 0 for no losses.
-    `request_bound_pods` False is the wrong way to report demand, there to show why.
+    `scheduler_looks_ahead` when it begins a gang. `request_bound_pods` and `request_stranded_pods` False are wrong ways to report demand, there to
+    show why.
     """
 
     machines: Sequence[Machine]
@@ -44,7 +45,9 @@ class Plan:
     latencies: Latencies = field(default_factory=Latencies)
     delays: Delays = field(default_factory=Delays)
     spot_hours_per_second: float = 0.0
+    scheduler_looks_ahead: bool = True
     request_bound_pods: bool = True
+    request_stranded_pods: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,13 @@ class World:
         self.fate = Fate(plan.seed, self.faults, plan.delays)
         self.story = Story(self.clock)
         self.clusters = {
-            name: Cluster(name, request_bound_pods=plan.request_bound_pods)
+            name: Cluster(
+                name,
+                self.clock.unix_seconds,
+                looks_ahead=plan.scheduler_looks_ahead,
+                request_bound_pods=plan.request_bound_pods,
+                request_stranded_pods=plan.request_stranded_pods,
+            )
             for name in plan.clusters
         }
         hosts = SimulatedHosts(self.clusters, self.fate)

@@ -14,7 +14,7 @@ from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.api.v1alpha1 import provider_pb2 as provider
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType, Machine, MachineState
-from bigfleet.model.need import Need, Operator, Requirement, Spread, profile
+from bigfleet.model.need import STRANDED_GROUP, Need, Operator, Requirement, Spread, profile
 
 ROLLUP = "cluster a, need 0"
 
@@ -83,6 +83,11 @@ def _two_domains(n: capacity.CapacityNeed) -> None:
         n.requirements.add(key=key, operator=capacity.NodeSelectorRequirement.SAME)
 
 
+def _stranded_nowhere(n: capacity.CapacityNeed) -> None:
+    n.group = STRANDED_GROUP
+    n.requirements.add(key="rack", operator=capacity.NodeSelectorRequirement.SAME)
+
+
 @pytest.mark.parametrize(
     ("spoil", "named"),
     [
@@ -95,6 +100,7 @@ def _two_domains(n: capacity.CapacityNeed) -> None:
         (_nothing, "aggregate_resources"),
         (_in_without_values, "zone IN"),
         (_two_domains, "SAME"),
+        (_stranded_nowhere, "group"),
     ],
 )
 def test_a_bad_need_is_refused_with_the_field_named(

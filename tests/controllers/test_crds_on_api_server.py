@@ -59,6 +59,11 @@ async def test_only_label_operators_of_node_selectors_are_accepted(
         ({"resources": {}}, "spec.resources", "at least 1"),
         ({"priority": 2**31}, "spec.priority", "2147483647"),
         ({"coLocation": {}}, "spec.coLocation.topologyKey", "Required"),
+        (
+            {"stranded": True, "coLocation": {"topologyKey": "rack"}},
+            "spec.stranded",
+            "not with coLocation",
+        ),
         ({"interruptionPenalty": "-3"}, "spec.interruptionPenalty", "is negative"),
         ({"reclamationPenalty": "pinned"}, "spec.reclamationPenalty", "should match"),
         (

@@ -250,8 +250,8 @@ def test_names_are_legal_and_differ_between_pods_of_one_name(name: str) -> None:
 
 def test_a_request_belongs_to_its_pod_without_holding_up_its_deletion() -> None:
     pod = _pod()
-    body = manifest_for(pod.metadata, request_for(pod))
-    assert body["metadata"]["name"] == "p-01234567"
+    body = manifest_for(pod.metadata, "a-name", request_for(pod))
+    assert body["metadata"]["name"] == "a-name"
     assert body["metadata"]["labels"] == {"bigfleet.lucy.sh/pod-uid": "0123456789ab"}
     [owner] = body["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("Pod", "0123456789ab")

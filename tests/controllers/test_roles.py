@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,10 @@ async def test_outside_a_pod_a_kubeconfig_is_needed() -> None:
 async def test_readiness_says_what_is_missing() -> None:
     async with KubeClient(Configuration(host="http://127.0.0.1:1")) as client:
         assert "no answer yet" in Operator(_settings(None), client).not_ready()
-        assert "capacityrequests is not listed yet" in PodController(client, 1).not_ready()
+        assert (
+            "capacityrequests is not listed yet"
+            in PodController(client, 1, time.monotonic).not_ready()
+        )
 
 
 async def test_an_unreachable_cluster_is_waited_for_and_the_role_still_ends_when_told_to() -> None:

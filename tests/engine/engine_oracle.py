@@ -139,12 +139,24 @@ class Oracle:
         self.recount(index)
         missing = self.missing[index]
         ours = [host for host in self.creditable(index) if inside(host)]
-        if spares:
-            ours = [host for host in ours if host.wanted_by in (index, NONE)]
+        stranded = self.demand.needs[index].stranded
+        if spares or stranded:
+            allowed = (index,) if stranded else (index, NONE)
+            ours = [host for host in ours if host.wanted_by in allowed]
         held = [host for host in ours if self.claim(host, index, missing)]
-        if any(missing.values()) and index not in self.expired:
+        waits = stranded and any(self.comes(host, index) for host in self.hosts)
+        if any(missing.values()) and index not in self.expired and not waits:
             free = [host for host in self.acquirable(index) if inside(host)]
             self.acquired[index] = self.buy(index, held, free)
+
+    def comes(self, host: Host, index: int) -> bool:
+        """Whether the need's cluster is about to get a machine that would do for the need."""
+        cluster = self.demand.cluster[index]
+        here = host.cluster == cluster
+        promised = host.claimed_by != NONE and self.demand.cluster[host.claimed_by] == cluster
+        serves = host.state is MachineState.CONFIGURED and here
+        joins = host.state is MachineState.CONFIGURING and here
+        return suitable(host, self.demand.needs[index]) and (joins or (promised and not serves))
 
     def withdraw(self, index: int) -> None:
         """As if the need had not had its turn."""

@@ -41,7 +41,8 @@ class Taking:
             return
         oracle.keeps = False
         for index in range(len(oracle.keys)):
-            if oracle.lacks(index) and index not in oracle.expired:
+            passes = index in oracle.expired or oracle.demand.needs[index].stranded
+            if oracle.lacks(index) and not passes:
                 self.help(index)
 
     def help(self, index: int) -> None:
@@ -96,10 +97,9 @@ class Taking:
         )
         home, whole = best_domain(key, index, need, pool, oracle.reserved_domain(index))
         if whole:
-            before = oracle.homes.get(index)
             oracle.withdraw(index)
             oracle.settle(index, home, True)
-            self.stirred |= before != home
+            self.stirred |= any(host.claimed_by != index for host in held)
             self.take(index, [host for host in offers if host.labels[key] == home])
         elif index in oracle.reserved:
             del oracle.reserved[index]

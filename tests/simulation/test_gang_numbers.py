@@ -119,7 +119,7 @@ def _asked(fleet: list[Machine], cluster: Cluster) -> tuple[int, int]:
 
 async def test_small_gangs_fold_to_profiles_times_sizes() -> None:
     """2,400 gangs of 6 profiles and 4 sizes are 24 needs, not 2,400."""
-    cluster = Cluster("east")
+    cluster = Cluster("east", lambda: 0.0)
     for number in range(2400):
         priority, size = number % 6, 3 + number // 6 % 4
         cluster.apply(pods(f"gang-{number}", size, "500m", priority=priority, same_key=RACK))
@@ -128,7 +128,7 @@ async def test_small_gangs_fold_to_profiles_times_sizes() -> None:
 
 async def test_only_gangs_that_fit_on_a_machine_fold() -> None:
     """Those that need several stay gangs, one need each."""
-    cluster = Cluster("east")
+    cluster = Cluster("east", lambda: 0.0)
     for number in range(40):
         cluster.apply(pods(f"small-{number}", 4, "1", same_key=RACK))
         cluster.apply(pods(f"large-{number}", 5, "1", same_key=RACK))
@@ -207,3 +207,28 @@ def test_many_gangs_in_many_clusters_settle(clusters: int, machines_each: int) -
         for m in machines(40, f"r{r}", rack=f"r{r}")
     ]
     play(plan(fleet, *names), scene)
+
+
+_TWO_RACKS = [
+    *machines(1, "a", rack="a"),
+    *machines(2, "b", rack="b", price_per_hour=2.0),
+    *machines(1, "c", rack="a", price_per_hour=3.0),
+]
+
+
+@pytest.mark.parametrize("asks_again", [False, True])
+def test_a_gang_that_others_have_shut_in_is_given_a_machine_there(asks_again: bool) -> None:
+    """Each of two gangs of three has a machine with four places, but the second begins on the place
+    that the first left, and its other pods wait beside it for ever; told of it, the shard gives
+    that rack one machine more.
+    """
+
+    async def scene(world: World) -> None:
+        for name in ("first", "second"):
+            world.clusters["east"].apply(pods(name, 3, same_key=RACK, gang_members=3))
+        await asyncio.sleep(300)
+        assert pending(world) == (0 if asks_again else 2)
+        assert world.clusters["east"].evicted == 0
+
+    given = {"scheduler_looks_ahead": False, "request_stranded_pods": asks_again}
+    play(plan(_TWO_RACKS, **given), scene)

@@ -173,6 +173,10 @@ class CapacityNeed(_message.Message):
     interruption_penalty_bucket: Global___PenaltyBucket.ValueType
     reclamation_penalty_bucket: Global___PenaltyBucket.ValueType
     group: _builtins.str
+    """"" for plain pods; another text for each gang. "stranded": pods that wait in the domain that the
+    requirements name, because their gang has begun there and others have filled it since. Only
+    machines beyond those that serve other needs count for them.
+    """
     @_builtins.property
     def requirements(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeSelectorRequirement]: ...
     @_builtins.property

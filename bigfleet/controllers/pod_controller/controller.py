@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,16 +14,26 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import CONFLICT, JSON_PATCH, NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.kube.client import (
+    CONFLICT,
+    JSON_PATCH,
+    NO_ANSWER,
+    NOT_FOUND,
+    ApiError,
+    KubeClient,
+)
 from bigfleet.api.kube.watch import Listed, Watch
 from bigfleet.controllers.pod_controller import requests
+from bigfleet.controllers.pod_controller.domains import Domains
 from bigfleet.controllers.pod_controller.gangs import GangSizes
 from bigfleet.controllers.pod_controller.pods import POD_UID_LABEL, ExistingRequest, Metadata, Pod
+from bigfleet.controllers.pod_controller.stranded import MOST_TIMES, Gangs, Stranded
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _TOLD_LIMIT = 10_000
+_LOOK_FOR_STRANDED_SECONDS = 5.0
 
 
 class Key(NamedTuple):
@@ -54,12 +64,20 @@ class _Wanted:
 
 
 class PodController:
-    """Writes, corrects and deletes requests; those of vanished Pods are left to their owner."""
+    """Writes, corrects and deletes requests; those of vanished Pods are left to their owner.
+
+    `now` is in seconds and never goes back.
+    """
 
     def __init__(
-        self, client: KubeClient, write_concurrency: int, ignored_namespaces: Sequence[str] = ()
+        self,
+        client: KubeClient,
+        write_concurrency: int,
+        now: Callable[[], float],
+        ignored_namespaces: Sequence[str] = (),
     ) -> None:
-        self._client, self._gangs = client, GangSizes(client)
+        self._client, self._sizes, self._domains = client, GangSizes(client), Domains(client)
+        self._now, self._gangs = now, Gangs[Key]()
         others = [f"metadata.namespace!={namespace}" for namespace in ignored_namespaces]
         self._pods = Watch(client, "/api/v1/pods", Pod, {"fieldSelector": ",".join(others)})
         self._requests = Watch(
@@ -87,6 +105,7 @@ class PodController:
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self._follow_requests())
             loops.create_task(self._follow_pods())
+            loops.create_task(self._look_for_stranded())
             loops.create_task(self._queue.run())
 
     async def _follow_requests(self) -> None:
@@ -111,22 +130,67 @@ class PodController:
         async with aclosing(self._pods.follow()) as changes:
             async for change in changes:
                 if isinstance(change, Listed):
-                    self._wanted = {}
+                    self._wanted, self._gangs = {}, Gangs()
                     for pod in change.items:
                         self._see(pod)
                     self._pods_listed.set()
                 elif change.deleted:
-                    self._wanted.pop(_key_for(change.item.metadata), None)
+                    self._forget(_key_for(change.item.metadata))
                 else:
                     self._see(change.item)
 
     def _see(self, pod: Pod) -> None:
         key = _key_for(pod.metadata)
         spec = self._spec(pod) if requests.wants_request(pod) else None
+        self._want(key, _Wanted(pod.metadata, spec))
+        if spec is None:
+            self._gangs.forget(key)
+            for further in self._further(key):
+                self._want(further, _Wanted(pod.metadata, None))
+        elif term := spec.body.get("coLocation"):
+            gang = key.namespace, msgspec.json.encode(term, order="deterministic")
+            self._gangs.see(key, gang, pod.spec.node_name, self._now())
+
+    def _want(self, key: Key, wanted: _Wanted) -> None:
         before = self._wanted.get(key)
-        self._wanted[key] = _Wanted(pod.metadata, spec)
-        if before is None or before.spec is not spec:
+        self._wanted[key] = wanted
+        if before is None or before.spec is not wanted.spec:
             self._queue.add(key)
+
+    def _forget(self, key: Key) -> None:
+        self._gangs.forget(key)
+        for each in (key, *self._further(key)):
+            self._wanted.pop(each, None)
+
+    def _further(self, key: Key) -> Iterator[Key]:
+        """What else was asked for, for the Pod whose first request is `key`."""
+        for each in _stranded_keys(key, MOST_TIMES):
+            if each in self._wanted or each in self._existing:
+                yield each
+
+    async def _look_for_stranded(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_FOR_STRANDED_SECONDS)
+            for stranded in list(self._gangs.stranded(self._now())):
+                try:
+                    await self._ask_again(stranded)
+                except (ApiError, *NO_ANSWER) as error:
+                    _LOG.warning("cannot look at node %s: %s", stranded.beside, error)
+
+    async def _ask_again(self, stranded: Stranded[Key]) -> None:
+        """A request of a stranded Pod stays as long as the Pod: it lives on what came of it."""
+        first = self._wanted.get(stranded.pod)
+        if first is None or first.spec is None:
+            return  # it ended while we looked at another
+        topology_key = first.spec.body["coLocation"]["topologyKey"]
+        domain = await self._domains.of(stranded.beside, topology_key)
+        if domain is None or self._wanted.get(stranded.pod) is not first:
+            return
+        spec = self._shared(requests.stranded_request(first.spec.body, domain))
+        for key in _stranded_keys(stranded.pod, stranded.times):
+            if key not in self._wanted:
+                _LOG.info("pod %s waits in %s: asked for %s", stranded.pod, domain, key.name)
+                self._want(key, _Wanted(first.pod, spec))
 
     def _spec(self, pod: Pod) -> _Spec | None:
         try:
@@ -136,6 +200,9 @@ class PodController:
             return None
         for field in requests.ignored_wishes(pod):
             self._tell(pod, field, f"has {field}, which its CapacityRequest does not carry")
+        return self._shared(body)
+
+    def _shared(self, body: dict[str, Any]) -> _Spec:
         digest = _digest(body)
         spec = self._specs.get(digest)
         if spec is None:
@@ -165,9 +232,9 @@ class PodController:
             await self._correct(key, wanted.spec)
 
     async def _create(self, key: Key, pod: Metadata, spec: _Spec) -> None:
-        members = await self._gangs.members(pod) if "coLocation" in spec.body else 0
+        members = await self._sizes.members(pod) if "coLocation" in spec.body else 0
         try:
-            body = requests.manifest_for(pod, spec.body, members)
+            body = requests.manifest_for(pod, key.name, spec.body, members)
             await self._client.create(_collection(key.namespace), body)
         except ApiError as error:
             if error.status != CONFLICT:
@@ -207,6 +274,11 @@ def _collection(namespace: str) -> str:
 
 def _key_for(pod: Metadata) -> Key:
     return Key(pod.namespace, requests.request_name(pod.name, pod.uid))
+
+
+def _stranded_keys(first: Key, times: int) -> Iterator[Key]:
+    for name in requests.stranded_names(first.name, times):
+        yield Key(first.namespace, name)
 
 
 def _key_of(request: ExistingRequest) -> Key:

@@ -129,6 +129,7 @@ class PodSpec(_Struct):
     """What a Pod asks of its machine."""
 
     containers: list[Container]
+    node_name: str = ""
     init_containers: list[Container] | None = None
     overhead: Quantities | None = None
     resources: Resources | None = None

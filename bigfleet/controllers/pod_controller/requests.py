@@ -76,9 +76,21 @@ def request_for(pod: Pod) -> dict[str, Any]:
     return spec
 
 
-def manifest_for(pod: Metadata, spec: Mapping[str, Any], members: int = 0) -> dict[str, Any]:
-    """The whole CapacityRequest: owned by its Pod, so that it goes with it; `members` is the size
-    of the Pod's gang, where that is known.
+def stranded_request(spec: Mapping[str, Any], domain: str) -> dict[str, Any]:
+    """The spec by which a Pod whose request is `spec` asks for a machine in `domain`, where its
+    companions hold it, beside what is there.
+    """
+    here = {"key": spec["coLocation"]["topologyKey"], "operator": "In", "values": [domain]}
+    left_out = ("coLocation", "topologySpread")  # the domain stands for the one, and outranks both
+    kept = {field: value for field, value in spec.items() if field not in left_out}
+    return {**kept, "requirements": [*spec["requirements"], here], "stranded": True}
+
+
+def manifest_for(
+    pod: Metadata, name: str, spec: Mapping[str, Any], members: int = 0
+) -> dict[str, Any]:
+    """The whole CapacityRequest `name`: owned by its Pod, so that it goes with it; `members` is the
+    size of the Pod's gang, where that is known.
     """
     owner = {
         "apiVersion": "v1",
@@ -92,7 +104,7 @@ def manifest_for(pod: Metadata, spec: Mapping[str, Any], members: int = 0) -> di
         "apiVersion": "bigfleet.lucy.sh/v1alpha1",
         "kind": "CapacityRequest",
         "metadata": {
-            "name": request_name(pod.name, pod.uid),
+            "name": name,
             "namespace": pod.namespace,
             "labels": {POD_UID_LABEL: pod.uid},
             **({"annotations": {GANG_MEMBERS: str(members)}} if members else {}),
@@ -106,6 +118,14 @@ def request_name(pod_name: str, uid: str) -> str:
     """A legal name that a later Pod of the same name will not have."""
     room = _NAME_LIMIT - _UID_CHARACTERS - 1
     return f"{pod_name[:room].rstrip('.-')}-{uid[:_UID_CHARACTERS]}"
+
+
+def stranded_names(request: str, times: int) -> list[str]:
+    """The names of a stranded Pod's further requests; its first one is called `request`."""
+    return [
+        f"{request[: _NAME_LIMIT - len('-stranded-1')]}-stranded-{number}"
+        for number in range(1, times + 1)
+    ]
 
 
 def effective_requests(pod: Pod) -> dict[str, int]:

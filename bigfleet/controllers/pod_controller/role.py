@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,9 @@ class Settings:
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. InvalidInput when there is no access to a cluster."""
     async with await connect(settings.kubeconfig) as client:
-        controller = PodController(client, settings.write_concurrency, settings.ignored_namespaces)
+        controller = PodController(
+            client, settings.write_concurrency, time.monotonic, settings.ignored_namespaces
+        )
         observer = await health.serve(
             settings.observe_host, settings.observe_port, controller.not_ready
         )

@@ -19,6 +19,8 @@ from loaddriver.anchors.loop import Anchors
 from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.errors import InfrastructureError
 from loaddriver.record.following import ClusterWatch
+from loaddriver.run.anchoring import Anchoring
+from loaddriver.run.watchers import Watchers
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 
@@ -176,6 +178,25 @@ async def test_a_pod_made_anew_under_the_same_name_is_not_bound_in_its_place(rac
             await until(refused)
     assert await racks.bound() == {}
     assert by_group(anchors)["again"].outcome == "no-room"
+
+
+async def test_beside_a_recorder_anchors_live_on_its_watches(racks: Racks) -> None:
+    """As in a run: the recorder's identity watches for both, the load driver's binds."""
+    watchers, anchoring = Watchers(), Anchoring()
+    await anchoring.prepare([racks.cluster], {("a", "shared"): 2, ("elsewhere", "shared"): 2})
+    try:
+        await watchers.start([racks.cluster], anchoring.readers)
+        anchoring.start()
+        await racks.add_pods("shared-0", group="shared", scheduler=NOBODY)
+        await racks.until_bound("shared-0")
+    finally:
+        await anchoring.stop()
+        [observed] = await watchers.finish()
+    [outcome] = anchoring.outcomes()
+    assert (outcome.outcome, racks.binders()["shared-0"]) == ("anchored", ["load-driver"])
+    assert (observed.watches, observed.watch_listed) == (2, 2)
+    assert {each.name for each in observed.watch.nodes.values()} == {"n1", "n2", "n3"}
+    assert observed.watch.pods == {}, "a pod that the load did not make"
 
 
 async def test_missing_rights_are_named_before_anything_is_done(racks: Racks) -> None:

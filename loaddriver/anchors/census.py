@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 from bigfleet.api.kube.watch import Changed, Listed
 from loaddriver.anchors.choose import Anchor, Group, PodRef
-from loaddriver.anchors.objects import KubeNode, Pod, allocatable_of, requests_of, shape_of
+from loaddriver.anchors.objects import allocatable_of, is_anchor, requests_of, shape_of, usable
 from loaddriver.anchors.outcomes import Ledger
 from loaddriver.anchors.room import Node
 from loaddriver.anchors.shape import Shape
 from loaddriver.manifests import GROUP_LABEL, RACK_KEY
+from loaddriver.record.watched import Node as KubeNode
+from loaddriver.record.watched import Pod
 
 
 @dataclass(slots=True)
@@ -122,7 +124,7 @@ class Census:
                 used = self._used[name]
                 free = {key: amount - used[key] for key, amount in allocatable.items()}
                 self._node_views[name] = Node(
-                    name, self.rack_of(name), node.metadata.labels, free, node.usable
+                    name, self.rack_of(name), node.metadata.labels, free, usable(node)
                 )
             yield self._node_views[name]
 
@@ -156,12 +158,13 @@ class Census:
     def _see(self, pod: Pod, now_micros: int) -> None:
         known = self._pods.get(pod.metadata.uid) or self._enter(pod)
         self._group_views.pop(known.group, None)
-        known.unschedulable = pod.unschedulable
+        if known.group and not pod.spec.node_name:
+            known.unschedulable = pod.unschedulable
         known.leaving = pod.metadata.deletion_timestamp is not None
         if pod.spec.node_name and not known.node:
             self._place(known, pod.spec.node_name)
             if known.group:
-                self._ledger.bound(known.group, known.ref, known.node, pod.is_anchor, now_micros)
+                self._ledger.bound(known.group, known.ref, known.node, is_anchor(pod), now_micros)
         if pod.ended and not known.ended:
             self._vacate(known)
             known.ended = True
@@ -174,12 +177,13 @@ class Census:
             PodRef(meta.namespace, meta.name, meta.uid),
             group if group in self._sizes else "",
             meta.creation_timestamp,
-            requests_of(pod),
+            requests_of(pod.spec),
         )
         self._pods[meta.uid] = known
         if known.group:
             self._members[group][meta.uid] = known
-            self._shapes.setdefault(group, shape_of(pod))
+            if group not in self._shapes:
+                self._shapes[group] = shape_of(pod.spec)
         return known
 
     def _forget(self, uid: str) -> None:

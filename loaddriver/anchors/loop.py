@@ -1,30 +1,29 @@
-"""Watches one cluster and binds anchors: the shell around the decision."""
+"""Binds the anchors of one cluster: the shell around the decision."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import Any
 
 import msgspec
 
 from bigfleet.api.kube.client import CONFLICT, NO_ANSWER, ApiError, KubeClient
-from bigfleet.api.kube.watch import Changed, Watch
+from bigfleet.api.kube.watch import Changed, Listed
 from loaddriver.anchors.census import Census
 from loaddriver.anchors.choose import Anchor, PodRef, choose
-from loaddriver.anchors.objects import ANCHOR_ANNOTATION, KubeNode, Pod
+from loaddriver.anchors.objects import ANCHOR_ANNOTATION
 from loaddriver.anchors.outcomes import GroupOutcome, Ledger
 from loaddriver.anchors.rights import require_rights
 from loaddriver.errors import InfrastructureError
+from loaddriver.record.watched import Node, Pod
 from loaddriver.record.watching import now_micros
 
 _LOG = logging.getLogger(__name__)
 
 # Changes come by the hundred; looking at each of them alone would only take the cores from others.
 _ROUND_SECONDS = 0.5
-_GATHER_SECONDS = 0.5
 _BINDINGS_AT_ONCE = 8
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
@@ -32,7 +31,8 @@ _UNAUTHORIZED, _FORBIDDEN = 401, 403
 class Anchors:
     """Anchors of one cluster. `groups` maps each same-rack group to its planned number of pods.
 
-    `client` speaks as the load driver, so that the audit log names who bound an anchor.
+    `client` speaks as the load driver, so that the audit log names who bound an anchor. It does not
+    watch: the anchors are a reader of a ClusterWatch, from its first list on.
     """
 
     def __init__(self, client: KubeClient, cluster: str, groups: Mapping[str, int]) -> None:
@@ -40,9 +40,6 @@ class Anchors:
         self._cluster = cluster
         self._ledger = Ledger(cluster, groups)
         self._census = Census(groups, self._ledger)
-        # All pods, whoever made them: each takes up room.
-        self._pods = Watch(client, "/api/v1/pods", Pod, gather_seconds=_GATHER_SECONDS)
-        self._nodes = Watch(client, "/api/v1/nodes", KubeNode, gather_seconds=_GATHER_SECONDS)
         self._changed = asyncio.Event()
         self._binding = asyncio.Lock()
         self._slots = asyncio.Semaphore(_BINDINGS_AT_ONCE)
@@ -50,36 +47,32 @@ class Anchors:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set. InfrastructureError when rights are missing, which it names."""
         await require_rights(self._client, self._cluster)
-        work = (self._follow_pods(), self._follow_nodes(), self._rounds())
-        tasks = [asyncio.create_task(each) for each in work]
-        stopped = asyncio.create_task(stop.wait())
+        tasks = [asyncio.create_task(each) for each in (self._rounds(), stop.wait())]
         try:
-            done, _ = await asyncio.wait({*tasks, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
             # Bindings under way are answered first: what they did belongs to the record.
             async with self._binding:
-                tasks[-1].cancel()
+                tasks[0].cancel()
         finally:
-            for task in (*tasks, stopped):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, stopped, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def outcomes(self) -> list[GroupOutcome]:
-        """How every planned group began, by name; final once `run` has ended."""
+        """How every planned group began, by name; final once `run` and the watch have ended."""
         return self._ledger.outcomes(self._census.rack_of, self._census.over_full)
 
-    async def _follow_pods(self) -> None:
-        async with aclosing(self._pods.follow()) as changes:
-            async for change in changes:
-                self._census.take_pods(change, now_micros())
-                self._changed.set()
+    def take_pods(self, change: Listed[Pod] | Changed[Pod], now_micros: int) -> None:
+        """Note what the watch said of all pods, whoever made them: each takes up room."""
+        self._census.take_pods(change, now_micros)
+        self._changed.set()
 
-    async def _follow_nodes(self) -> None:
-        async with aclosing(self._nodes.follow()) as changes:
-            async for change in changes:
-                self._census.take_nodes(change)
-                self._changed.set()
+    def take_nodes(self, change: Listed[Node] | Changed[Node], _: int) -> None:
+        """Note what the watch said of all nodes."""
+        self._census.take_nodes(change)
+        self._changed.set()
 
     async def _rounds(self) -> None:
         while True:

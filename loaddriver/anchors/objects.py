@@ -1,4 +1,4 @@
-"""Pods and Nodes as the API server writes them, as far as anchors need them."""
+"""What Pods ask of nodes and what Nodes offer, read from how the API server writes them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 
 from bigfleet.model import resources
 from loaddriver.anchors.shape import Requirement, Shape
+from loaddriver.record.watched import Node, Pod, PodSpec
 
 ANCHOR_ANNOTATION = "scaletest.bigfleet/anchor"
 """Set on a Binding, which hands it on to the Pod: so a Pod itself says that it is an anchor."""
@@ -19,18 +20,6 @@ _KEEPS_PODS_OUT = ("NoSchedule", "NoExecute")
 
 class _Read(msgspec.Struct, rename="camel"):
     pass
-
-
-class Metadata(_Read):
-    """`creation_timestamp` is in RFC 3339 with whole seconds, so it sorts as text."""
-
-    name: str
-    uid: str
-    namespace: str = ""
-    creation_timestamp: str = ""
-    deletion_timestamp: str | None = None
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
 
 
 class _Resources(_Read):
@@ -59,102 +48,62 @@ class _Affinity(_Read):
     node_affinity: _NodeAffinity | None = None
 
 
-class _PodSpec(_Read):
-    containers: list[_Container] = []
-    init_containers: list[_Container] = []
-    overhead: dict[str, str] = {}
-    node_name: str = ""
-    node_selector: dict[str, str] = {}
-    affinity: _Affinity | None = None
+_CONTAINERS = msgspec.json.Decoder(list[_Container])
+_AFFINITY = msgspec.json.Decoder(_Affinity)
+_TEXTS = msgspec.json.Decoder(dict[str, str])
 
 
-class _Condition(_Read):
-    type: str
-    status: str
+def usable(node: Node) -> bool:
+    """Whether the Node is Ready and takes new pods; those of gangs tolerate no taint."""
+    kept_out = any(taint.effect in _KEEPS_PODS_OUT for taint in node.spec.taints)
+    return node.ready and not node.spec.unschedulable and not kept_out
 
 
-class _PodStatus(_Read):
-    phase: str = ""
-    conditions: list[_Condition] = []
+def is_anchor(pod: Pod) -> bool:
+    """Whether an anchor's Binding placed the Pod."""
+    return ANCHOR_ANNOTATION in pod.metadata.annotations
 
 
-class Pod(_Read):
-    """A Pod as a watch delivers it."""
-
-    metadata: Metadata
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-    @property
-    def ended(self) -> bool:
-        """Whether it runs no more, and its node's room is free again."""
-        return self.status.phase in ("Succeeded", "Failed")
-
-    @property
-    def unschedulable(self) -> bool:
-        """Whether kube-scheduler tried it and found no place."""
-        return any(c.type == "PodScheduled" and c.status == "False" for c in self.status.conditions)
-
-    @property
-    def is_anchor(self) -> bool:
-        """Whether an anchor's Binding placed it."""
-        return ANCHOR_ANNOTATION in self.metadata.annotations
-
-
-class _Taint(_Read):
-    effect: str = ""
-
-
-class _NodeSpec(_Read):
-    unschedulable: bool = False
-    taints: list[_Taint] = []
-
-
-class _NodeStatus(_Read):
-    allocatable: dict[str, str] = {}
-    conditions: list[_Condition] = []
-
-
-class KubeNode(_Read):
-    """A Node as a watch delivers it."""
-
-    metadata: Metadata
-    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
-    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
-
-    @property
-    def usable(self) -> bool:
-        """Whether it is Ready and takes new pods; those of gangs tolerate no taint."""
-        ready = any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
-        kept_out = any(taint.effect in _KEEPS_PODS_OUT for taint in self.spec.taints)
-        return ready and not self.spec.unschedulable and not kept_out
-
-
-def requests_of(pod: Pod) -> dict[str, int]:
-    """What the scheduler counts for the Pod: its containers' sum or, where it is more, what one of
+def requests_of(spec: PodSpec) -> Mapping[str, int]:
+    """What the scheduler counts for a Pod: its containers' sum or, where it is more, what one of
     its init containers needs first; and a pod slot.
     """
-    total = resources.add(_units(each.resources.requests) for each in pod.spec.containers)
-    for each in pod.spec.init_containers:
-        for name, amount in _units(each.resources.requests).items():
-            total[name] = max(total.get(name, 0), amount)
-    return resources.add([total, _units(pod.spec.overhead), {resources.PODS: _ONE_SLOT}])
+    return _requests(bytes(spec.containers), bytes(spec.init_containers), bytes(spec.overhead))
 
 
-def shape_of(pod: Pod) -> Shape:
-    """What the Pod asks of a node, in a form that is the same for all Pods of one template."""
+def shape_of(spec: PodSpec) -> Shape:
+    """What a Pod asks of a node, in a form that is the same for all Pods of one template."""
     return Shape(
-        requests=tuple(sorted(requests_of(pod).items())),
-        node_selector=tuple(sorted(pod.spec.node_selector.items())),
-        node_terms=_terms(pod.spec.affinity),
+        requests=tuple(sorted(requests_of(spec).items())),
+        node_selector=tuple(sorted(_texts(spec.node_selector).items())),
+        node_terms=_terms(_AFFINITY.decode(spec.affinity) if spec.affinity else None),
     )
 
 
-def allocatable_of(node: KubeNode) -> dict[str, int]:
+def allocatable_of(node: Node) -> dict[str, int]:
     """What the Node offers to pods."""
     return {
         name: _parse(name, text, round_up=False) for name, text in node.status.allocatable.items()
     }
+
+
+# Pods of one template are written alike, so most are in the words of one that was read before.
+@lru_cache(maxsize=4096)
+def _requests(containers: bytes, init_containers: bytes, overhead: bytes) -> Mapping[str, int]:
+    total = resources.add(_asked(containers))
+    for each in _asked(init_containers):
+        for name, amount in each.items():
+            total[name] = max(total.get(name, 0), amount)
+    return resources.add([total, _units(_texts(overhead)), {resources.PODS: _ONE_SLOT}])
+
+
+def _asked(containers: bytes) -> list[dict[str, int]]:
+    decoded = _CONTAINERS.decode(containers) if containers else []
+    return [_units(each.resources.requests) for each in decoded]
+
+
+def _texts(written: bytes | msgspec.Raw) -> dict[str, str]:
+    return _TEXTS.decode(written) if written else {}
 
 
 def _terms(affinity: _Affinity | None) -> tuple[tuple[Requirement, ...], ...] | None:

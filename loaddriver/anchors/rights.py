@@ -24,12 +24,8 @@ class Right(NamedTuple):
 
 
 RIGHTS = (
-    Right("list", "pods"),
-    Right("watch", "pods"),
     Right("get", "pods"),
     Right("create", "pods", "binding"),
-    Right("list", "nodes"),
-    Right("watch", "nodes"),
 )
 
 
@@ -42,9 +38,7 @@ class _Review(msgspec.Struct):
 
 
 async def require_rights(client: KubeClient, cluster: str) -> None:
-    """Return if all RIGHTS are there. InfrastructureError names those that are not: a watch that
-    is denied would only look like a cluster without pods.
-    """
+    """Return if all RIGHTS are there. InfrastructureError names those that are not."""
     missing = [str(right) for right in RIGHTS if not await _allowed(client, right)]
     if missing:
         raise InfrastructureError(

@@ -101,8 +101,9 @@ def ended_share(
     A wait whose observation stopped at the very moment another ended still counts as waiting then.
     """
     times, ends = np.unique(np.asarray(ended, dtype=np.float64), return_counts=True)
-    every = np.sort(np.concatenate([np.asarray(ended, float), np.asarray(unended, float)]))
-    at_risk = len(every) - np.searchsorted(every, times, side="left")
+    ended_before = np.cumsum(ends) - ends
+    gone_before = np.searchsorted(np.sort(np.asarray(unended, float)), times, side="left")
+    at_risk = len(ended) + len(unended) - ended_before - gone_before
     share: NDArray[np.float64] = 1.0 - np.cumprod(1.0 - ends / at_risk, dtype=np.float64)
     return times, share
 
@@ -131,7 +132,9 @@ class _Waits:
 
     @classmethod
     def of(cls, ended: Sequence[float], unended: Sequence[float], worth: int) -> _Waits:
-        longest = max((*ended, *unended), default=None)
+        longest = max(
+            (float(np.max(waits)) for waits in (ended, unended) if len(waits)), default=None
+        )
         return cls(*ended_share(ended, unended), len(ended), worth, longest)
 
     def quantile(self, portion: float) -> Quantile:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bigfleet.api.kube.client import KubeClient
 from loaddriver.record.audit import AuditReader, AuditStamps, PodListener
+from loaddriver.record.following import GATHER_SECONDS, ClusterWatch, Reader
 from loaddriver.record.log_length import events_written
 from loaddriver.record.tail import Tail
 from loaddriver.record.tally import Deaf, Tally
-from loaddriver.record.watching import ClusterWatch, WatchStamps, now_micros
+from loaddriver.record.watching import WatchStamps, now_micros
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,17 @@ class Observations:
 class ClusterRecorder:
     """Records from `run` on until it is cancelled; `finish` then reads what is left.
 
-    Without an audit log, watches are the clock, and CapacityRequests are watched as well.
+    Without an audit log, watches are the clock: they take every change at once, and
+    CapacityRequests are watched as well. `beside` hear all that the watches of Pods and Nodes say.
     """
 
-    def __init__(self, cluster: str, client: KubeClient, audit_log: Path | None) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        client: KubeClient,
+        audit_log: Path | None,
+        beside: Sequence[Reader] = (),
+    ) -> None:
         self.cluster = cluster
         self.tally = Tally()
         self._client = client
@@ -61,7 +69,11 @@ class ClusterRecorder:
             self._audit = AuditReader(self.tally)
             self._tail = Tail(audit_log, self._audit.take)
             listener = Deaf()
-        self._watch = ClusterWatch(client, WatchStamps(listener), is_clock=audit_log is None)
+        self._stamps = WatchStamps(listener)
+        gather_seconds = 0.0 if audit_log is None else GATHER_SECONDS
+        self._watch = ClusterWatch(client, [self._stamps, *beside], gather_seconds)
+        if audit_log is None:
+            self._watch.add_requests(self._stamps)
 
     async def run(self) -> None:
         """Follow everything until cancelled. Start it before the first request of the load."""
@@ -73,7 +85,7 @@ class ClusterRecorder:
 
     def nodes(self) -> tuple[int, int]:
         """Nodes that exist now, and how many of them are ready."""
-        there = [n for n in self._watch.stamps.nodes.values() if n.deleted_micros is None]
+        there = [n for n in self._stamps.nodes.values() if n.deleted_micros is None]
         return len(there), sum(node.ready for node in there)
 
     async def started(self) -> None:
@@ -97,16 +109,16 @@ class ClusterRecorder:
         ended_micros = now_micros()
         if self._tail is not None:
             self._tail.finish()
-        stats, stamps = self._watch.stats, self._watch.stamps
+        stats = self._watch.stats
         return Observations(
             cluster=self.cluster,
             audit=self._audit.stamps if self._audit else None,
-            watch=stamps,
+            watch=self._stamps,
             watch_resumed=sum(each.resumed for each in stats),
             watch_listed=sum(each.listed for each in stats),
             audit_restarts=self._tail.restarts if self._tail else 0,
             ended_micros=ended_micros,
-            pending=stamps.pending(),
+            pending=self._stamps.pending(),
             watches=len(stats),
             watch_gaps=sum(each.expired for each in stats),
             watch_events=sum(each.events for each in stats),

@@ -1,4 +1,8 @@
-"""Objects as the recorder's watches deliver them: the fields that it uses, and no more."""
+"""Objects as the watches of a cluster deliver them: the fields that their readers use, and no more.
+
+What is wanted once in a Pod's life, or not at all, stays undecoded: an event is decoded for every
+change of every Pod, and most of them are about something else.
+"""
 
 from __future__ import annotations
 
@@ -9,49 +13,93 @@ from loaddriver.record.audit_line import Condition, is_ready
 _CONDITIONS = msgspec.json.Decoder(list[Condition])
 
 
-class Meta(msgspec.Struct):
-    """Identity, and what was written on it."""
+class _Read(msgspec.Struct, rename="camel"):
+    pass
+
+
+class Meta(_Read):
+    """Identity, and what was written on it.
+
+    `creation_timestamp` is in RFC 3339 with whole seconds, so it sorts as text.
+    """
 
     name: str
     uid: str
     namespace: str = ""
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
     labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
-class _PodSpec(msgspec.Struct, rename="camel"):
+class PodSpec(_Read):
+    """Where a Pod is, and what it asks of a node, the latter as it was written."""
+
     node_name: str = ""
+    containers: msgspec.Raw = msgspec.Raw()
+    init_containers: msgspec.Raw = msgspec.Raw()
+    overhead: msgspec.Raw = msgspec.Raw()
+    node_selector: msgspec.Raw = msgspec.Raw()
+    affinity: msgspec.Raw = msgspec.Raw()
 
 
-class _PodStatus(msgspec.Struct):
+class _PodStatus(_Read):
     phase: str = ""
     conditions: msgspec.Raw = msgspec.Raw()
 
 
-class Pod(msgspec.Struct):
-    """A Pod; its conditions are decoded only when asked for, because most events need none."""
+class Pod(_Read):
+    """A Pod."""
 
     metadata: Meta
-    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it runs no more, and its node's room is free again."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def unschedulable(self) -> bool:
+        """Whether the scheduler tried it and found no place."""
+        return self._refused() is not None
 
     @property
     def refusal(self) -> str:
         """Why the scheduler has not placed it, in its words; "" where it has not said."""
+        refused = self._refused()
+        return refused.message or refused.reason if refused else ""
+
+    def _refused(self) -> Condition | None:
         raw = self.status.conditions
         for each in _CONDITIONS.decode(raw) if raw else ():
             if each.type == "PodScheduled" and each.status == "False":
-                return each.message or each.reason
-        return ""
+                return each
+        return None
 
 
-class _NodeStatus(msgspec.Struct):
+class Taint(_Read):
+    """What keeps pods off a Node."""
+
+    effect: str = ""
+
+
+class _NodeSpec(_Read):
+    unschedulable: bool = False
+    taints: list[Taint] = []
+
+
+class _NodeStatus(_Read):
+    allocatable: dict[str, str] = {}
     conditions: list[Condition] = []
 
 
-class Node(msgspec.Struct):
+class Node(_Read):
     """A Node."""
 
     metadata: Meta
+    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
     @property

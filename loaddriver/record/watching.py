@@ -7,28 +7,17 @@ log they are a check on it; where there is none they are all there is.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
 
-from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.kube.watch import Changed, Listed, Watch, WatchStats
+from bigfleet.api.kube.watch import Changed, Listed
 from loaddriver.manifests import RACK_KEY, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit import Name, PodListener
 from loaddriver.record.watched import CapacityRequest, Node, Pod
 
-# Beside an audit log, a watch need not be punctual. A change of its own costs four times the CPU of
-# one that comes with ten others; receipts are up to this much later for it.
-GATHER_SECONDS = 1.0
-
-T = TypeVar("T")
-
 # A cluster's own control plane may be a Node too; no machine of the fleet has this label.
-_FLEET_NODES = {"labelSelector": "!node-role.kubernetes.io/control-plane"}
+_CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
 
 
 @dataclass(slots=True)
@@ -85,7 +74,11 @@ class RequestSighting:
 
 @dataclass
 class WatchStamps:
-    """Everything seen so far, by UID; pure: moments are handed in."""
+    """The load's Pods, the fleet's Nodes and all CapacityRequests seen so far, by UID.
+
+    Watches tell of others' Pods and Nodes as well, which are left out here. Pure: moments are
+    handed in.
+    """
 
     listener: PodListener
     pods: dict[str, PodSighting] = field(default_factory=dict)
@@ -148,6 +141,8 @@ class WatchStamps:
         meta = pod.metadata
         known = self.pods.get(meta.uid)
         if known is None:
+            if WORKLOAD_LABEL not in meta.labels:
+                return
             known = PodSighting(meta.namespace, meta.name, meta.labels, now_micros)
             self.pods[meta.uid] = known
             self.listener.created(meta.uid, now_micros, meta.labels.get(STEP_LABEL, ""))
@@ -160,21 +155,25 @@ class WatchStamps:
             self.listener.bound(meta.uid, now_micros)
 
     def _pod_gone(self, uid: str, now_micros: int) -> None:
-        if self.pods[uid].deleted_micros is None:
-            self.pods[uid].deleted_micros = now_micros
+        known = self.pods.get(uid)
+        if known is not None and known.deleted_micros is None:
+            known.deleted_micros = now_micros
             self.listener.removed(uid, now_micros)
 
     def _see_node(self, node: Node, now_micros: int) -> None:
         meta = node.metadata
+        if _CONTROL_PLANE_LABEL in meta.labels:
+            return
         known = self.nodes.setdefault(meta.uid, NodeSighting(meta.name, meta.labels, now_micros))
         known.labels, known.ready = meta.labels, node.ready
         if node.ready and known.ready_micros is None:
             known.ready_micros = now_micros
 
     def _node_gone(self, uid: str, now_micros: int) -> None:
-        known = self.nodes[uid]
-        known.ready = False
-        known.deleted_micros = known.deleted_micros or now_micros
+        known = self.nodes.get(uid)
+        if known is not None:
+            known.ready = False
+            known.deleted_micros = known.deleted_micros or now_micros
 
     def _see_request(self, request: CapacityRequest, now_micros: int) -> None:
         meta = request.metadata
@@ -195,55 +194,6 @@ class WatchStamps:
             known.deleted_micros = now_micros
             if known.of_load:
                 self.listener.removed(uid, now_micros)
-
-
-class ClusterWatch:
-    """Follows the load's Pods and all Nodes of one cluster into `stamps`.
-
-    Where it `is_clock`, because no audit log is, it takes every change at once, and follows the
-    CapacityRequests of the cluster, too.
-    """
-
-    def __init__(self, client: KubeClient, stamps: WatchStamps, is_clock: bool) -> None:
-        self.stamps = stamps
-        self.gather_seconds = 0.0 if is_clock else GATHER_SECONDS
-        of_load = {"labelSelector": WORKLOAD_LABEL}
-        pods = Watch(client, "/api/v1/pods", Pod, of_load)
-        nodes = Watch(client, "/api/v1/nodes", Node, _FLEET_NODES)
-        pods.gather_seconds = nodes.gather_seconds = self.gather_seconds
-        self._follow: list[_Followed[Any]] = [
-            _Followed(pods, stamps.take_pods),
-            _Followed(nodes, stamps.take_nodes),
-        ]
-        if is_clock:
-            requests = Watch(client, f"{GROUP_VERSION}/capacityrequests", CapacityRequest)
-            self._follow.append(_Followed(requests, stamps.take_requests))
-
-    def followers(self) -> list[Coroutine[Any, Any, None]]:
-        """What must run, each until cancelled."""
-        return [each.follow() for each in self._follow]
-
-    async def listed_once(self) -> None:
-        """Return once every collection has been listed, so that nothing new can be missed."""
-        for each in self._follow:
-            await each.listed.wait()
-
-    @property
-    def stats(self) -> list[WatchStats]:
-        """How each watch fared."""
-        return [each.watch.stats for each in self._follow]
-
-
-@dataclass
-class _Followed(Generic[T]):
-    watch: Watch[T]
-    take: Callable[[Listed[T] | Changed[T], int], None]
-    listed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def follow(self) -> None:
-        async for change in self.watch.follow():
-            self.take(change, now_micros())
-            self.listed.set()
 
 
 def now_micros() -> int:

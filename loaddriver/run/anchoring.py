@@ -11,20 +11,23 @@ from bigfleet.api.kube.client import KubeClient
 from loaddriver.anchors.loop import Anchors
 from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.judge.gangs import GroupKey
+from loaddriver.record.following import Reader
 from loaddriver.substrates.base import Cluster
 
 
 @dataclass
 class Anchoring:
-    """Runs beside the load from `start` to `finish`; `failed` returns when one ended by itself."""
+    """Runs beside the load from `start` to `stop`; `failed` returns when one ended by itself."""
 
-    _anchors: list[Anchors] = field(default_factory=list)
+    _anchors: dict[str, Anchors] = field(default_factory=dict)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _clients: AsyncExitStack = field(default_factory=AsyncExitStack)
 
-    async def start(self, clusters: Sequence[Cluster], planned: Mapping[GroupKey, int]) -> None:
-        """Begin to look for groups that need an anchor."""
+    async def prepare(self, clusters: Sequence[Cluster], planned: Mapping[GroupKey, int]) -> None:
+        """Make the anchors of all clusters with planned groups; `readers` must then be told of
+        these clusters.
+        """
         for cluster in clusters:
             if not any(name == cluster.name for name, _ in planned):
                 continue  # nobody there needs one
@@ -33,8 +36,16 @@ class Anchoring:
             groups = {
                 group: size for (name, group), size in planned.items() if name == cluster.name
             }
-            anchors = Anchors(client, cluster.name, groups)
-            self._anchors.append(anchors)
+            self._anchors[cluster.name] = Anchors(client, cluster.name, groups)
+
+    @property
+    def readers(self) -> Mapping[str, Reader]:
+        """Who must hear what the watches of a cluster say, by cluster."""
+        return self._anchors
+
+    def start(self) -> None:
+        """Begin to look for groups that need an anchor."""
+        for anchors in self._anchors.values():
             self._tasks.append(asyncio.create_task(anchors.run(self._stop)))
 
     async def failed(self) -> None:
@@ -45,9 +56,12 @@ class Anchoring:
         for task in done:
             await task
 
-    async def finish(self) -> list[GroupOutcome]:
-        """Stop, and say how each group began; empty where anchors were off."""
+    async def stop(self) -> None:
+        """Bind no more."""
         self._stop.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._clients.aclose()
-        return [outcome for anchors in self._anchors for outcome in anchors.outcomes()]
+
+    def outcomes(self) -> list[GroupOutcome]:
+        """How each group began, as far as the watches have told; none where anchors were off."""
+        return [each for anchors in self._anchors.values() for each in anchors.outcomes()]

@@ -64,9 +64,10 @@ class Playing:
         federating: Federating | None,
     ) -> None:
         """From the first watch to the load's last request. Raises what ended it early."""
-        await self.watchers.start(clusters)
         if self._prepared.profile.settings.anchors == "on":
-            await self._anchoring.start(clusters, self._prepared.same_rack_groups())
+            await self._anchoring.prepare(clusters, self._prepared.same_rack_groups())
+        await self.watchers.start(clusters, self._anchoring.readers)
+        self._anchoring.start()
         load = await self._start_load(clusters)
         settings = self._prepared.profile.settings
         phases = Phases(
@@ -97,10 +98,10 @@ class Playing:
 
     async def finish(self) -> Played:
         """Stop watching and hand over; harmless when nothing was started."""
-        groups = await self._anchoring.finish()
+        await self._anchoring.stop()
         return Played(
             observed=await self.watchers.finish(),
-            groups=groups,
+            groups=self._anchoring.outcomes(),
             load=self._load.progress() if self._load else None,
             self_audit=self._self_audit,
         )

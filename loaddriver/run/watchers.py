@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from bigfleet.api.kube.client import ApiError, KubeClient
 from bigfleet.model.errors import BigFleetError
 from loaddriver.errors import InfrastructureError
+from loaddriver.record.following import Reader
 from loaddriver.record.recorder import ClusterRecorder, Observations
 from loaddriver.record.tally import Tally
 from loaddriver.run.guarding import guarded
@@ -25,12 +26,15 @@ class Watchers:
         self._tasks: list[asyncio.Task[None]] = []
         self._recorders: list[ClusterRecorder] = []
 
-    async def start(self, clusters: Sequence[Cluster]) -> None:
-        """Return once every cluster is being watched."""
+    async def start(self, clusters: Sequence[Cluster], beside: Mapping[str, Reader]) -> None:
+        """Return once every cluster is being watched. `beside` has, by cluster, who else is told
+        all that the watches say.
+        """
         for cluster in clusters:
             client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["recorder"])
             self._clients.append(client)
-            recorder = ClusterRecorder(cluster.name, client, cluster.audit_log)
+            others = [beside[cluster.name]] if cluster.name in beside else []
+            recorder = ClusterRecorder(cluster.name, client, cluster.audit_log, others)
             self._recorders.append(recorder)
             self._tasks.append(asyncio.create_task(recorder.run(), name=f"record {cluster.name}"))
         try:

@@ -12,9 +12,10 @@ import msgspec
 from anchor_rig import UNSCHEDULABLE
 
 from bigfleet.api.kube.client import KubeClient
-from loaddriver.anchors.objects import KubeNode, Pod
+from loaddriver.anchors.objects import usable
 from loaddriver.manifests import GROUP_LABEL, INSTANCE_TYPE_KEY, RACK_KEY
 from loaddriver.record.audit_line import AuditLine
+from loaddriver.record.watched import Node, Pod
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 
@@ -43,7 +44,7 @@ class Racks:
 
     async def _usable(self, names: set[str]) -> bool:
         found = msgspec.json.decode(await self.admin.get("/api/v1/nodes"), type=_Nodes)
-        return names <= {node.metadata.name for node in found.items if node.usable}
+        return names <= {node.metadata.name for node in found.items if usable(node)}
 
     async def add_pods(self, *names: str, **wanted: Any) -> None:
         for name in names:
@@ -84,7 +85,7 @@ class Racks:
 
 
 class _Nodes(msgspec.Struct):
-    items: list[KubeNode]
+    items: list[Node]
 
 
 class _Pods(msgspec.Struct):

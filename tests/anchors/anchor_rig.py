@@ -10,10 +10,12 @@ import msgspec
 from bigfleet.api.kube.watch import Changed
 from bigfleet.model import resources
 from loaddriver.anchors.choose import Group, PodRef
-from loaddriver.anchors.objects import ANCHOR_ANNOTATION, KubeNode, Pod
+from loaddriver.anchors.objects import ANCHOR_ANNOTATION
 from loaddriver.anchors.room import Node
 from loaddriver.anchors.shape import Requirement, Shape
 from loaddriver.manifests import GROUP_LABEL, INSTANCE_TYPE_KEY, RACK_KEY
+from loaddriver.record.watched import Node as KubeNode
+from loaddriver.record.watched import Pod
 
 SLOT = 1000
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False"}
@@ -72,11 +74,15 @@ def pod(
         "spec": {"containers": containers, **({"nodeName": on} if on else {}), **(spec or {})},
         "status": {"phase": phase, "conditions": [] if untried else [UNSCHEDULABLE]},
     }
-    return msgspec.convert(body, Pod)
+    return msgspec.json.decode(msgspec.json.encode(body), type=Pod)
 
 
 def kube_node(
-    name: str, rack: str = "r1", cpu: int = 4, spec: Mapping[str, Any] | None = None
+    name: str,
+    rack: str = "r1",
+    cpu: int = 4,
+    spec: Mapping[str, Any] | None = None,
+    ready: str = "True",
 ) -> KubeNode:
     """A Ready Node as a watch would deliver it."""
     body = {
@@ -84,7 +90,7 @@ def kube_node(
         "spec": spec or {},
         "status": {
             "allocatable": {"cpu": str(cpu), "pods": "10"},
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [{"type": "Ready", "status": ready}],
         },
     }
     return msgspec.convert(body, KubeNode)

@@ -18,6 +18,9 @@ from controlplane.request import Binaries
 from loaddriver.anchors.loop import Anchors
 from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.errors import InfrastructureError
+from loaddriver.record.following import ClusterWatch
+from loaddriver.run.anchoring import Anchoring
+from loaddriver.run.watchers import Watchers
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 
@@ -56,14 +59,21 @@ async def racks(cluster_of_racks: Racks) -> AsyncIterator[Racks]:
 
 
 @asynccontextmanager
-async def running(client: KubeClient, groups: Mapping[str, int]) -> AsyncIterator[Anchors]:
+async def running(
+    racks: Racks, client: KubeClient, groups: Mapping[str, int]
+) -> AsyncIterator[Anchors]:
     """Anchors at work; once left, they have stopped and their outcomes are final."""
     anchors, stop = Anchors(client, "a", groups), asyncio.Event()
     task = asyncio.create_task(anchors.run(stop))
+    watch = ClusterWatch(racks.recorder, [anchors], gather_seconds=0.2)
+    following = [asyncio.create_task(each) for each in watch.followers()]
     try:
         yield anchors
     finally:
         stop.set()
+        for each in following:
+            each.cancel()
+        await asyncio.wait(following)
         await task
 
 
@@ -92,7 +102,7 @@ async def test_each_gang_is_anchored_or_scheduler_first_or_without_room(racks: R
     await racks.until_bound("first-0", "first-1")
     async with (
         await racks.load_driver() as client,
-        running(client, {"first": 2, "led": 4, "huge": 5, "absent": 2}) as anchors,
+        running(racks, client, {"first": 2, "led": 4, "huge": 5, "absent": 2}) as anchors,
     ):
         await racks.add_pods("led-0", group="led", scheduler=NOBODY)
         await racks.add_pods("huge-0", group="huge", scheduler=NOBODY)
@@ -121,7 +131,7 @@ async def test_each_gang_is_anchored_or_scheduler_first_or_without_room(racks: R
 
 async def test_pods_that_the_scheduler_has_not_tried_are_left_to_it(racks: Racks) -> None:
     body = gang_pod("fresh-0", group="fresh", scheduler=NOBODY)
-    async with await racks.load_driver() as client, running(client, {"fresh": 1}) as anchors:
+    async with await racks.load_driver() as client, running(racks, client, {"fresh": 1}) as anchors:
         await racks.admin.create(PODS, body)
         await until_reason(anchors, "fresh", "kube-scheduler has yet to try 1 of its pods")
     assert await racks.bound() == {}
@@ -131,7 +141,7 @@ async def test_when_the_scheduler_is_first_after_all_the_group_is_its_own(racks:
     """A Binding that comes too late is refused and not repeated with another pod."""
     async with interfering(racks) as client:
         client.before = lambda: bind(racks.admin, "late-0", "n3")
-        async with running(client, {"late": 2}) as anchors:
+        async with running(racks, client, {"late": 2}) as anchors:
             await racks.add_pods("late-0", "late-1", group="late", scheduler=NOBODY)
             found = await until_outcome(anchors, "late", "scheduler-first")
     assert (found.node, found.rack) == ("n3", "r2")
@@ -142,7 +152,7 @@ async def test_when_the_scheduler_is_first_after_all_the_group_is_its_own(racks:
 async def test_a_binding_whose_answer_was_lost_is_still_the_only_anchor(racks: Racks) -> None:
     async with interfering(racks) as client:
         client.loses_answer = True
-        async with running(client, {"lost": 2}) as anchors:
+        async with running(racks, client, {"lost": 2}) as anchors:
             await racks.add_pods("lost-1", "lost-0", group="lost", scheduler=NOBODY)
             found = await until_outcome(anchors, "lost", "anchored")
     nodes = await racks.bound()
@@ -159,7 +169,7 @@ async def test_a_pod_made_anew_under_the_same_name_is_not_bound_in_its_place(rac
 
     async with interfering(racks) as client:
         client.before = replace_it
-        async with running(client, {"again": 1}) as anchors:
+        async with running(racks, client, {"again": 1}) as anchors:
             await racks.add_pods("again-0", group="again", scheduler=NOBODY)
 
             async def refused() -> bool:
@@ -168,6 +178,25 @@ async def test_a_pod_made_anew_under_the_same_name_is_not_bound_in_its_place(rac
             await until(refused)
     assert await racks.bound() == {}
     assert by_group(anchors)["again"].outcome == "no-room"
+
+
+async def test_beside_a_recorder_anchors_live_on_its_watches(racks: Racks) -> None:
+    """As in a run: the recorder's identity watches for both, the load driver's binds."""
+    watchers, anchoring = Watchers(), Anchoring()
+    await anchoring.prepare([racks.cluster], {("a", "shared"): 2, ("elsewhere", "shared"): 2})
+    try:
+        await watchers.start([racks.cluster], anchoring.readers)
+        anchoring.start()
+        await racks.add_pods("shared-0", group="shared", scheduler=NOBODY)
+        await racks.until_bound("shared-0")
+    finally:
+        await anchoring.stop()
+        [observed] = await watchers.finish()
+    [outcome] = anchoring.outcomes()
+    assert (outcome.outcome, racks.binders()["shared-0"]) == ("anchored", ["load-driver"])
+    assert (observed.watches, observed.watch_listed) == (2, 2)
+    assert {each.name for each in observed.watch.nodes.values()} == {"n1", "n2", "n3"}
+    assert observed.watch.pods == {}, "a pod that the load did not make"
 
 
 async def test_missing_rights_are_named_before_anything_is_done(racks: Racks) -> None:

@@ -8,8 +8,8 @@ from anchor_rig import cpus, kube_node, pod, seen
 from bigfleet.api.kube.watch import Changed, Listed
 from loaddriver.anchors.census import Census
 from loaddriver.anchors.choose import Anchor, Group, choose
-from loaddriver.anchors.objects import Pod
 from loaddriver.anchors.outcomes import GroupOutcome, Ledger
+from loaddriver.record.watched import Pod
 
 
 class Cluster:

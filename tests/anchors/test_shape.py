@@ -9,11 +9,12 @@ import pytest
 from anchor_rig import kube_node, pod
 
 from bigfleet.model import resources
-from loaddriver.anchors.objects import Pod, requests_of, shape_of
+from loaddriver.anchors.objects import requests_of, shape_of, usable
 from loaddriver.anchors.shape import Requirement, Shape
 from loaddriver.catalog import load_catalog
 from loaddriver.manifests import INSTANCE_TYPE_KEY, ZONE_KEY, workload_body
 from loaddriver.plan_records import Workload
+from loaddriver.record.watched import Pod
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 LABELS = {"type": "a", "generation": "5", "odd": "x"}
@@ -72,8 +73,22 @@ def test_a_pod_counts_its_containers_the_greatest_init_container_overhead_and_a_
         "initContainers": [{"resources": {"requests": {"cpu": "3", "memory": "1Mi"}}}],
         "overhead": {"cpu": "100m"},
     }
-    found = resources.texts(requests_of(pod("p", spec=spec)))
+    found = resources.texts(requests_of(pod("p", spec=spec).spec))
     assert found == {"cpu": "3100m", "memory": "1048576Ki", "pods": "1"}
+
+
+def test_pods_that_differ_in_one_of_these_alone_are_counted_apart() -> None:
+    """What one template asks for is remembered, by all that it is made of."""
+    one, two = ([{"resources": {"requests": {"cpu": cpu}}}] for cpu in ("1", "2"))
+    specs: list[dict[str, object]] = [
+        {"containers": one},
+        {"containers": two},
+        {"containers": one, "initContainers": two},
+        {"containers": one, "overhead": {"cpu": "500m"}},
+    ]
+    for _ in range(2):
+        found = [requests_of(pod("p", spec=spec).spec)["cpu"] for spec in specs]
+        assert found == [1000, 2000, 2000, 1500]
 
 
 def test_the_pods_of_the_loads_own_gangs_are_understood() -> None:
@@ -88,7 +103,7 @@ def test_the_pods_of_the_loads_own_gangs_are_understood() -> None:
     template["metadata"] |= {"name": "w-0", "uid": "u"}
     size = archetype.sizes[0]
     labels = {INSTANCE_TYPE_KEY: size.instance_types[0], ZONE_KEY: archetype.zones[0]}
-    found = shape_of(msgspec.convert(template, Pod))
+    found = shape_of(msgspec.json.decode(msgspec.json.encode(template), type=Pod).spec)
     assert found.accepts(labels)
     assert not found.accepts({**labels, INSTANCE_TYPE_KEY: "another"})
     assert not found.accepts({**labels, ZONE_KEY: "elsewhere"})
@@ -97,7 +112,7 @@ def test_the_pods_of_the_loads_own_gangs_are_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "usable"),
+    ("spec", "takes_pods"),
     [
         ({}, True),
         ({"unschedulable": True}, False),
@@ -106,11 +121,11 @@ def test_the_pods_of_the_loads_own_gangs_are_understood() -> None:
         ({"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}, True),
     ],
 )
-def test_cordoned_and_tainted_nodes_take_no_anchor(spec: dict[str, object], usable: bool) -> None:
-    assert kube_node("n", spec=spec).usable is usable
+def test_cordoned_and_tainted_nodes_take_no_anchor(
+    spec: dict[str, object], takes_pods: bool
+) -> None:
+    assert usable(kube_node("n", spec=spec)) is takes_pods
 
 
 def test_a_node_is_usable_only_while_ready() -> None:
-    node = kube_node("n")
-    node.status.conditions[0].status = "Unknown"
-    assert not node.usable
+    assert not usable(kube_node("n", ready="Unknown"))

@@ -32,6 +32,22 @@ def test_what_a_new_list_lacks_is_gone() -> None:
     assert stamps.nodes["uid-n1"].deleted_micros == at(9)
 
 
+def test_what_is_not_of_the_load_or_the_fleet_is_left_out() -> None:
+    """The watches are shared with readers that must know of everybody's pods."""
+    tally = Tally()
+    stamps = WatchStamps(tally)
+    foreign, control_plane = pod("u1", "a", "n0"), node("n0")
+    foreign.metadata.labels = {"app": "dns"}
+    control_plane.metadata.labels = {"node-role.kubernetes.io/control-plane": ""}
+    for listed in (Listed([foreign, pod("u2", "b")]), Listed([pod("u2", "b")])):
+        stamps.take_pods(listed, at(1))
+    for deleted in (False, True):
+        stamps.take_pods(Changed(foreign, deleted), at(2))
+        stamps.take_nodes(Changed(control_plane, deleted), at(2))
+    assert (list(stamps.pods), stamps.nodes) == (["u2"], {})
+    assert (tally.created_total, tally.bound_total) == (1, 0)
+
+
 def test_ready_is_stamped_once_and_followed() -> None:
     """A Node's first readiness is its stamp; whether it is ready now is kept beside it."""
     stamps = WatchStamps(Tally())

@@ -27,8 +27,8 @@ class Cluster:
     """State and its changes; each change of demand is in `ledger` at once.
 
     `now` is in seconds. Its scheduler `looks_ahead` where it begins a gang. `request_bound_pods`
-    False leaves out the requests of pods that are bound, and `request_stranded_pods` False does not
-    ask again for those that their gang holds to a full domain; both are wrong and there to show why.
+    False leaves out the requests of pods that are bound, `request_stranded_pods` False does not ask
+    again for those that their gang holds to a full domain: wrong ways, there to show why.
     """
 
     def __init__(

@@ -33,8 +33,8 @@ from bigfleet.tasks import end
 @dataclass(frozen=True)
 class Plan:
     """What a world is made of. `spot_hours_per_second` is the spot market's pace, 0 for no losses.
-    `scheduler_looks_ahead` when it begins a gang. `request_bound_pods` and `request_stranded_pods` False are wrong ways to report demand, there to
-    show why.
+    `scheduler_looks_ahead` when it begins a gang. `request_bound_pods` and `request_stranded_pods`
+    False are wrong ways to report demand, there to show why.
     """
 
     machines: Sequence[Machine]

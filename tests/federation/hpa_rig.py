@@ -168,7 +168,7 @@ async def _registered(client: KubeClient, port: int) -> AsyncIterator[None]:
         return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
 
     try:
-        await eventually(available, "the metrics API to be available", 30)
+        await eventually(available, "the metrics API to be available")
         yield
     finally:
         await client.delete(f"{_API_SERVICES}/{_NAME}")

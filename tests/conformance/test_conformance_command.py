@@ -58,7 +58,7 @@ def restartable(tmp_path: Path) -> Iterator[tuple[str, str, str]]:
 
 async def _listens(address: str) -> None:
     host, port = address.rsplit(":", 1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 _, writer = await asyncio.open_connection(host, int(port))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from substrate_rig import eventually
+from substrate_rig import PATIENCE_SECONDS, eventually
 
 from bigfleet.api.kube.client import ApiError, KubeClient
 from controlplane.request import Binaries
@@ -23,8 +23,6 @@ from loaddriver.substrates.runscope import RunScope
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
-# Only a failing test waits this long: machines that run tests may be slow.
-PATIENCE_SECONDS = 60.0
 # kwok renews a lease of 40 s every 10.4 s at most; later than that last it would be of no use.
 RENEWED_WITHIN_SECONDS = 40.0
 

@@ -76,6 +76,7 @@ def test_the_guides_example_keeps_the_whole_contract(
     address, admin, restart = restartable
     junit = tmp_path / "junit.xml"
     flags = ["--target", address, "--identity", admin, "--restart-command", restart]
+    flags += ["--answer-seconds", "3", "--state-seconds", "60"]  # the machine may be busy
     done = conformance(*flags, "--output", "json", "--junit", str(junit))
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)

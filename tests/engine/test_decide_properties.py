@@ -66,20 +66,24 @@ def test_the_order_of_rows_does_not_matter(seed: int) -> None:
 
 @hypothesis_settings(max_examples=40)
 @given(SEEDS)
+@example(722307)
+@example(802173)
 def test_a_served_fleet_comes_to_rest_and_stays_there(seed: int) -> None:
     """With the demand unchanged and all orders done, a fleet soon gets no orders any more, and none
-    for as long as nothing changes; what it is served with stays the same, too.
+    for as long as nothing changes; what it is served with stays the same, too. (Cycles without an
+    order may come before: one need's reservation ends there, and the next may begin.)
     """
     fleet, demand = random_case(seed)
     carry = Carry()
     for _ in range(30):
+        before = fleet.wanted_by.tolist(), carry.reservations
         decision = checked(fleet, demand, SETTINGS, carry=carry)
         fleet, carry = carried_out(fleet, demand, decision, DONE), decision.carry
-        if not decision.actions:
+        if not decision.actions and before == (fleet.wanted_by.tolist(), carry.reservations):
             break
     else:
         pytest.fail("30 cycles were not enough")
-    for _ in range(3):
+    for _ in range(6):
         again = checked(fleet, demand, SETTINGS, carry=carry)
         assert again.actions == []
         assert again.claimed_by.tolist() == decision.claimed_by.tolist()

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 import pytest_asyncio
 from federation_rig import Fleet, fleet
+from hypothesis import HealthCheck, settings
 
 from bigfleet.api.install import install
 from bigfleet.api.kube.client import KubeClient
@@ -24,6 +25,10 @@ from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 
 T = TypeVar("T")
+
+# The machine may be busy: how long an example, or the making of one, takes is no property of ours.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

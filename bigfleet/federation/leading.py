@@ -62,7 +62,7 @@ class Leadership:
     async def acquire(self) -> None:
         """Wait until this process holds the Lease."""
         waiting_for = ""
-        while not await self._try():
+        while not await self.attempt():
             if self._seen[0] != waiting_for:
                 waiting_for = self._seen[0]
                 _LOG.info("stands by: %s decides", waiting_for or "nobody that answers")
@@ -74,12 +74,12 @@ class Leadership:
             await asyncio.sleep(self._lasts_seconds / 6)
             asked_at = self._monotonic()
             if asked_at - self._renewed_at >= self._lasts_seconds / 3:
-                await self._try()
+                await self.attempt()
                 if self._seen[0] not in ("", self._identity):
                     break
         _LOG.warning("lost the Lease %s; decides nothing more", _NAME)
 
-    async def _try(self) -> bool:
+    async def attempt(self) -> bool:
         """Take or renew it, if it may be; anything that goes wrong is a no."""
         try:
             async with asyncio.timeout(self._lasts_seconds / 6):

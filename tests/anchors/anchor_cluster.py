@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -73,15 +74,31 @@ class Racks:
     async def _empty(self) -> bool:
         return not msgspec.json.decode(await self.admin.get(PODS), type=_Pods).items
 
-    def binders(self) -> dict[str, list[str]]:
-        """Who bound each pod, from the audit log; successful requests only."""
+    async def binders(self, *names: str) -> dict[str, list[str]]:
+        """Who bound each pod, from the audit log; successful requests only.
+
+        Returns once `names` are in it: that a pod is bound shows before the log has the line.
+        """
+
+        async def logged() -> bool:
+            return set(names) <= self._binders().keys()
+
+        await until(logged)
+        return self._binders()
+
+    def _binders(self) -> dict[str, list[str]]:
         assert self.cluster.audit_log is not None
         found: dict[str, list[str]] = {}
-        for text in self.cluster.audit_log.read_bytes().splitlines():
+        for text in complete_lines(self.cluster.audit_log):
             line = msgspec.json.decode(text, type=AuditLine)
             if line.what == "create pods/binding" and line.succeeded:
                 found.setdefault(line.object_ref.name, []).append(line.user.username)
         return found
+
+
+def complete_lines(log: Path) -> list[bytes]:
+    """Without the one that is just being written."""
+    return log.read_bytes().rpartition(b"\n")[0].splitlines()
 
 
 class _Nodes(msgspec.Struct):

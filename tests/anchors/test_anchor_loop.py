@@ -113,7 +113,7 @@ async def test_each_gang_is_anchored_or_scheduler_first_or_without_room(racks: R
         await until_reason(anchors, "huge", "no rack can hold all 5 pods: the roomiest, r")
     nodes, outcomes = await racks.bound(), by_group(anchors)
     assert sorted(nodes[f"led-{i}"] for i in range(4)) == ["n1", "n1", "n2", "n2"]
-    binders = racks.binders()
+    binders = await racks.binders(*nodes)
     assert {name: binders[name] for name in nodes} == {
         "led-0": ["load-driver"],
         **{name: ["system:kube-scheduler"] for name in nodes if name != "led-0"},
@@ -145,8 +145,9 @@ async def test_when_the_scheduler_is_first_after_all_the_group_is_its_own(racks:
             await racks.add_pods("late-0", "late-1", group="late", scheduler=NOBODY)
             found = await until_outcome(anchors, "late", "scheduler-first")
     assert (found.node, found.rack) == ("n3", "r2")
-    assert racks.binders()["late-0"] == ["admin"]
-    assert "late-1" not in racks.binders()
+    binders = await racks.binders("late-0")
+    assert binders["late-0"] == ["admin"]
+    assert "late-1" not in binders
 
 
 async def test_a_binding_whose_answer_was_lost_is_still_the_only_anchor(racks: Racks) -> None:

@@ -80,7 +80,7 @@ async def get(address: str, own: Identity | None, role: str = "provider") -> str
     """A read; AioRpcError when it is refused."""
     async with transport.channel(address, own, role) as channel:
         stub: Any = CapacityProviderStub(channel)
-        machine: provider_pb2.Machine = await stub.Get(provider_pb2.MachineRef(id="m"), timeout=5)
+        machine: provider_pb2.Machine = await stub.Get(provider_pb2.MachineRef(id="m"), timeout=60)
         return machine.id
 
 
@@ -89,7 +89,7 @@ async def create(address: str, own: Identity, shard: str) -> str:
     async with transport.channel(address, own, "provider") as channel:
         stub: Any = CapacityProviderStub(channel)
         request = provider_pb2.CreateRequest(machine_id="m", shard_id=shard)
-        ack: provider_pb2.TransitionAck = await stub.Create(request, timeout=5)
+        ack: provider_pb2.TransitionAck = await stub.Create(request, timeout=60)
         return ack.operation_id
 
 

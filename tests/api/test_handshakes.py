@@ -23,6 +23,8 @@ from bigfleet.api import handshakes
 from bigfleet.api.identity import Identity
 
 EXPIRED = timedelta(minutes=-1)
+# Only a failing test waits this long: machines that run tests may be slow.
+_PATIENCE_SECONDS = 60.0
 MACHINE = {
     "id": "m-0",
     "state": "SPECULATIVE",
@@ -54,12 +56,17 @@ class Running:
         return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
 
     async def failed(self, reason: str) -> dict[str, Any]:
-        """The log line about it, once the metric counts it."""
-        async with asyncio.timeout(10):
-            while not (await self.failures()).get(reason):  # noqa: ASYNC110  in another process
+        """The log line about it, once the metric counts it and the line is written."""
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while not ((await self.failures()).get(reason) and reason in self._said()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-        lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
-        return next(line for line in map(json.loads, lines) if line.get("reason") == reason)
+        return self._said()[reason]
+
+    def _said(self) -> dict[str, dict[str, Any]]:
+        """The log's lines by the reason that they name; not the one that is just being written."""
+        lines = self.log.read_text().rpartition("\n")[0].splitlines()
+        told = [json.loads(line) for line in lines if line.startswith("{")]
+        return {line["reason"]: line for line in told if "reason" in line}
 
 
 def free_port() -> int:
@@ -81,7 +88,7 @@ async def provider(folder: Path) -> AsyncIterator[Running]:
     with running.log.open("w") as log:
         process = await asyncio.create_subprocess_exec(*command, stderr=log)
     try:
-        async with asyncio.timeout(20), aiohttp.ClientSession() as http:
+        async with asyncio.timeout(_PATIENCE_SECONDS), aiohttp.ClientSession() as http:
             while not await _ready(http, running.observe):
                 assert process.returncode is None, running.log.read_text()
                 await asyncio.sleep(0.05)
@@ -142,5 +149,5 @@ def _old_tls(address: str, own: Identity) -> None:
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(own.directory / "tls.crt", own.directory / "tls.key")
     host, port = address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=5) as plain:
+    with socket.create_connection((host, int(port)), timeout=_PATIENCE_SECONDS) as plain:
         context.wrap_socket(plain).close()

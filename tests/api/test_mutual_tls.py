@@ -62,7 +62,7 @@ async def test_renewed_files_are_used_without_a_restart(tmp_path: Path) -> None:
 
         async def ask() -> str:
             ref = provider_pb2.MachineRef(id="m")
-            machine: provider_pb2.Machine = await stub.Get(ref, timeout=5)
+            machine: provider_pb2.Machine = await stub.Get(ref, timeout=60)
             return machine.id
 
         assert await ask() == "m"
@@ -131,7 +131,7 @@ def _raw_call(address: str, own: Path, version: ssl.TLSVersion) -> bytes:
     context.set_alpn_protocols(["h2"])
     host, port = address.rsplit(":", 1)
     with (
-        socket.create_connection((host, int(port)), timeout=5) as plain,
+        socket.create_connection((host, int(port)), timeout=60) as plain,
         context.wrap_socket(plain) as secured,
     ):
         secured.sendall(_get_request())

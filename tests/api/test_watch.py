@@ -55,7 +55,7 @@ async def _play(before: list[str], script: list[tuple[str, str]]) -> Rig:
     return rig
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(_NAMES, max_size=5), st.lists(_ANYTHING, max_size=25))
 def test_the_copy_ends_equal_to_the_server_and_every_later_list_is_counted_as_a_gap(
     before: list[str], script: list[tuple[str, str]]
@@ -64,7 +64,7 @@ def test_the_copy_ends_equal_to_the_server_and_every_later_list_is_counted_as_a_
     assert rig.follower.watch.stats.expired == rig.follower.lists - 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(_HARMLESS, max_size=25))
 def test_without_forgetting_every_change_is_seen_once_and_in_order(
     script: list[tuple[str, str]],
@@ -140,7 +140,8 @@ async def test_a_server_that_only_fails_is_asked_ever_less_often() -> None:
         api.refuse_all_with = 503
         api.cut()
         await asyncio.sleep(1)
-        assert 3 <= len(api.requests) - asked <= 8
+        await eventually(lambda: len(api.requests) - asked >= 3)
+        assert len(api.requests) - asked <= 8
         assert "503" in rig.follower.watch.stats.last_error
     finally:
         await rig.close()

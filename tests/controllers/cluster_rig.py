@@ -63,8 +63,8 @@ async def namespace(client: KubeClient, name: str) -> AsyncIterator[str]:
     async def has_account() -> bool:
         return await get(client, f"/api/v1/namespaces/{name}/serviceaccounts/default") is not None
 
-    await eventually(has_account, "the namespace's service account")
     try:
+        await eventually(has_account, "the namespace's service account")
         yield name
     finally:
         await client.delete(f"/api/v1/namespaces/{name}")

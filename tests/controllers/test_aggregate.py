@@ -144,7 +144,7 @@ _DEMANDS = [
 ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 8), st.none() | st.sampled_from(_DEMANDS)), max_size=60))
 def test_keeping_up_gives_the_same_as_starting_over(
     events: list[tuple[int, Demand | None]],

@@ -102,15 +102,15 @@ async def test_a_revoked_credential_is_worthless(kubeconfig: dict[str, Path]) ->
 async def test_a_node_that_was_being_emptied_is_removed_before_its_machine_joins_again(
     kubeconfig: dict[str, Path],
 ) -> None:
-    leftover = node("m-back", annotations={"bigfleet.lucy.sh/reclaim-deadline": "1.0"})
+    leftover = node("m-left-over", annotations={"bigfleet.lucy.sh/reclaim-deadline": "1.0"})
     async with (
         await KubeClient.from_kubeconfig(kubeconfig["bigfleet-operator"]) as operator,
         await admin(kubeconfig) as administrator,
     ):
         await administrator.create("/api/v1/nodes", leftover)
-        machine, _ = await _join(operator, "m-back")
+        machine, _ = await _join(operator, "m-left-over")
         await machine.close()
-        assert await get(administrator, "/api/v1/nodes/m-back") is None
+        assert await get(administrator, "/api/v1/nodes/m-left-over") is None
 
 
 async def test_a_request_without_a_machine_is_answered_with_a_reason(

@@ -21,6 +21,7 @@ from loaddriver.substrates.runlock import current_holder, machine_lock_path
 ROOT = Path(__file__).parents[2]
 # Only a failing test waits this long: machines that run tests may be slow.
 PATIENCE_SECONDS = 300.0
+_ORDERLY_SECONDS = 60.0
 _ATTEMPTS = 3
 
 
@@ -69,6 +70,7 @@ class Scaletest:
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+        _started.append(self)
 
     def _read(self) -> None:
         assert self.child.stdout is not None
@@ -97,6 +99,16 @@ class Scaletest:
         if self.child.stdout is not None:
             self.child.stdout.close()
         return code
+
+    def end(self) -> None:
+        """End it if it still runs: orderly, or else by a kill, after which its warden cleans up."""
+        if self.child.poll() is None:
+            self.child.send_signal(signal.SIGINT)
+            try:
+                self.child.wait(_ORDERLY_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+        self.exit_code()
 
     @property
     def output(self) -> str:
@@ -143,6 +155,15 @@ class Scaletest:
         holder = current_holder(machine_lock_path())
         locks = [str(holder)] if holder and holder.pid == self.child.pid else []
         return [*data, *locks, *(str(p) for p in self.processes())]
+
+
+_started: list[Scaletest] = []
+
+
+def end_all() -> None:
+    """End what a test has left behind: it holds the machine, which the next test needs."""
+    while _started:
+        _started.pop().end()
 
 
 def deployment(name: str, replicas: int, instance_type: str = "") -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scaletest import Scaletest
+from scaletest import Scaletest, end_all
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -17,6 +18,13 @@ TINY = (
     *("--set", "podsPerCluster=40", "--set", "ramp.steps=1", "--set", "ramp.stepSeconds=1"),
     *("--set", "soak.seconds=1", "--set", "soak.churnPodsPerSecond=4"),
 )
+
+
+@pytest.fixture(autouse=True)
+def no_run_goes_on() -> Iterator[None]:
+    """A test that fails ends its runs all the same."""
+    yield
+    end_all()
 
 
 @pytest.mark.parametrize("moment", ["  ramp", "  settling"])

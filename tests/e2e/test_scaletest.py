@@ -7,16 +7,24 @@ import gzip
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from scaletest import Scaletest
+from scaletest import Scaletest, end_all
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1000)]
 
 # A run that is to be broken needs to be no longer than that takes.
 BRIEF = ("smoke", "--set", "soak.seconds=5")
+
+
+@pytest.fixture(autouse=True)
+def no_run_goes_on() -> Iterator[None]:
+    """A test that fails ends its runs all the same."""
+    yield
+    end_all()
 
 
 def test_smoke_passes(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(700)]
 NAMESPACE = "way-out"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 NODES = "/api/v1/nodes"
+REQUESTS = f"/apis/bigfleet.lucy.sh/v1alpha1/namespaces/{NAMESPACE}/capacityrequests"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 # A hundred of the pods fill one machine of the type.
 INSTANCE_TYPE = "m6i.large"
@@ -112,10 +113,12 @@ async def test_the_fleet_shrinks_to_what_the_remaining_workload_needs(tmp_path: 
         (last,) = await nodes(admin)
         await asyncio.sleep(8)
         assert await nodes(admin) == {last}
-        requests = await items(
-            admin, f"/apis/bigfleet.lucy.sh/v1alpha1/namespaces/{NAMESPACE}/capacityrequests"
-        )
-        assert len(requests) == 80
+
+        async def as_many_requests() -> bool:
+            """Those of pods that went are the garbage collector's, which takes its time."""
+            return len(await items(admin, REQUESTS)) == 80
+
+        await eventually("80 requests are left", as_many_requests)
 
 
 async def test_a_lost_spot_machine_is_replaced_and_its_pods_find_a_place_again(
@@ -129,9 +132,8 @@ async def test_a_lost_spot_machine_is_replaced_and_its_pods_find_a_place_again(
         seen: set[str] = set()
 
         async def replaced() -> bool:
-            seen.update(await nodes(admin))
-            return len(seen) > 1 and len(await placed(admin, "web")) == 30
+            there = await nodes(admin)
+            seen.update(there)
+            return bool(seen - there) and len(await placed(admin, "web")) == 30
 
-        await eventually("30 pods have a place on a machine that replaced a lost one", replaced)
-        lost = seen - await nodes(admin)
-        assert lost
+        await eventually("30 pods have a place although a machine was lost", replaced)

@@ -32,7 +32,7 @@ def decide_like_the_oracle(fleet: Fleet, demand: Demand, carry: Carry) -> None:
     assert told(checked(fleet, demand, SETTINGS, carry=carry)) == told(slow)
 
 
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 @given(SEEDS, st.integers(0, 40), st.integers(1, 8))
 def test_small_fleets_are_decided_as_the_oracle_does(seed: int, machines: int, needs: int) -> None:
     """Any fleet up to 40 machines: same actions in the same order, same claims, same shortfalls."""
@@ -47,7 +47,7 @@ def test_crowded_fleets_are_decided_as_the_oracle_does(seed: int) -> None:
     decide_like_the_oracle(fleet, demand, random_carry(seed, fleet, demand))
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40)
 @given(SEEDS)
 def test_the_order_of_rows_does_not_matter(seed: int) -> None:
     """A fleet listed in another order gets the same orders for the same machines."""
@@ -63,29 +63,33 @@ def test_the_order_of_rows_does_not_matter(seed: int) -> None:
     assert moved == [(a.kind, a.row, a.need) for a in checked(fleet, demand).actions]
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40)
 @given(SEEDS)
+@example(722307)
+@example(802173)
 def test_a_served_fleet_comes_to_rest_and_stays_there(seed: int) -> None:
     """With the demand unchanged and all orders done, a fleet soon gets no orders any more, and none
-    for as long as nothing changes; what it is served with stays the same, too.
+    for as long as nothing changes; what it is served with stays the same, too. (Cycles without an
+    order may come before: one need's reservation ends there, and the next may begin.)
     """
     fleet, demand = random_case(seed)
     carry = Carry()
     for _ in range(30):
+        before = fleet.wanted_by.tolist(), carry.reservations
         decision = checked(fleet, demand, SETTINGS, carry=carry)
         fleet, carry = carried_out(fleet, demand, decision, DONE), decision.carry
-        if not decision.actions:
+        if not decision.actions and before == (fleet.wanted_by.tolist(), carry.reservations):
             break
     else:
         pytest.fail("30 cycles were not enough")
-    for _ in range(3):
+    for _ in range(6):
         again = checked(fleet, demand, SETTINGS, carry=carry)
         assert again.actions == []
         assert again.claimed_by.tolist() == decision.claimed_by.tolist()
         fleet, carry = carried_out(fleet, demand, again, DONE), again.carry
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40)
 @given(SEEDS)
 def test_a_need_orders_once(seed: int) -> None:
     """While its orders are under way, a need orders nothing more, and its shortfall stays flat.
@@ -102,7 +106,7 @@ def test_a_need_orders_once(seed: int) -> None:
     assert [s.deficit for s in later.shortfalls] == [s.deficit for s in first.shortfalls]
 
 
-@hypothesis_settings(max_examples=40, deadline=None)
+@hypothesis_settings(max_examples=40)
 @given(SEEDS)
 @example(1373)
 @example(2045592803)

@@ -178,7 +178,7 @@ _JUNK = st.one_of(
 )
 
 
-@hypothesis_settings(max_examples=80, deadline=None)
+@hypothesis_settings(max_examples=80)
 @example(0, "state", [(0, 5)], None)
 @given(
     st.integers(0, 2**32),
@@ -201,7 +201,7 @@ def test_damaged_rows_are_refused_or_harmless(
         checked(damaged, demand, SETTINGS, carry=random_carry(seed, fleet, demand))
 
 
-@hypothesis_settings(max_examples=80, deadline=None)
+@hypothesis_settings(max_examples=80)
 @given(
     st.integers(0, 2**32),
     st.dictionaries(st.sampled_from(["cpu", "memory", "pods", "x"]), _JUNK, max_size=4),

@@ -88,7 +88,7 @@ class Fleet:
             return await self.shares(where) == wanted
 
         try:
-            await eventually(reached, f"shares {wanted}", 40)
+            await eventually(reached, f"shares {wanted}")
         except AssertionError:
             status = (await self.autoscaler(where) or {}).get("status")
             raise AssertionError(f"{await self.shares(where)}, not {wanted}: {status}") from None
@@ -111,7 +111,7 @@ class Fleet:
             return await self.replicas(where) == wanted
 
         try:
-            await eventually(reached, f"replicas {wanted}", 60)
+            await eventually(reached, f"replicas {wanted}")
         except AssertionError:
             status = await get(self.host, f"{deployments(where)}/web")
             raise AssertionError(f"{await self.replicas(where)}, not {wanted}: {status}") from None
@@ -122,7 +122,7 @@ class Fleet:
         async def there() -> bool:
             return await self.part(member, where) is not None
 
-        await eventually(there, f"a deployment in {member}", 40)
+        await eventually(there, f"a deployment in {member}")
         path = f"/apis/apps/v1/namespaces/{where}/deployments/web/scale"
         await self.members[member].patch(path, {"spec": {"replicas": replicas}})
 
@@ -138,11 +138,15 @@ class Fleet:
     async def until_condition(
         self, where: str, kind: str, status: str, name: str = "web"
     ) -> dict[str, str]:
-        async def reached() -> bool:
-            return (await self.condition(where, kind, name)).get("status") == status
+        seen: dict[str, str] = {}
 
-        await eventually(reached, f"condition {kind}={status}", 40)
-        return await self.condition(where, kind, name)
+        async def reached() -> bool:
+            nonlocal seen
+            seen = await self.condition(where, kind, name)
+            return seen.get("status") == status
+
+        await eventually(reached, f"condition {kind}={status}")
+        return seen
 
     async def hpa_says(
         self, member: str, where: str, current: int, desired: int, *, limited: bool = False
@@ -277,12 +281,12 @@ def decoded(content: bytes) -> Any:
 async def nodes(made: Fleet, **per_member: int) -> AsyncIterator[None]:
     """Nodes of 8 CPUs; a Pod here asks for one."""
     created = []
-    for member, count in per_member.items():
-        for index in range(count):
-            name = f"n-{member}-{index}-{next(_NODES)}"  # no Pod of an earlier test is bound to it
-            await made.members[member].create("/api/v1/nodes", node(name))
-            created.append((member, name))
     try:
+        for member, count in per_member.items():
+            for index in range(count):
+                name = f"n-{member}-{index}-{next(_NODES)}"  # no earlier test's Pod is bound to it
+                await made.members[member].create("/api/v1/nodes", node(name))
+                created.append((member, name))
         yield
     finally:
         for member, name in created:

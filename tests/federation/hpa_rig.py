@@ -141,15 +141,6 @@ def _certificate(folder: Path) -> ssl.SSLContext:
 @asynccontextmanager
 async def _registered(client: KubeClient, port: int) -> AsyncIterator[None]:
     service = {"name": "metrics", "namespace": "default"}
-    await client.create(
-        _SERVICES,
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": service,
-            "spec": {"type": "ExternalName", "externalName": "localhost"},
-        },
-    )
     group, version = "metrics.k8s.io", "v1beta1"
     spec = {
         "group": group,
@@ -160,19 +151,21 @@ async def _registered(client: KubeClient, port: int) -> AsyncIterator[None]:
         "service": {**service, "port": port},
     }
     body = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService"}
-    await client.create(_API_SERVICES, {**body, "metadata": {"name": _NAME}, "spec": spec})
+    external = {"type": "ExternalName", "externalName": "localhost"}
 
     async def available() -> bool:
         found = msgspec.json.decode(await client.get(f"{_API_SERVICES}/{_NAME}"))
         conditions = found.get("status", {}).get("conditions", [])
         return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
 
-    try:
-        await eventually(available, "the metrics API to be available", 30)
+    async with AsyncExitStack() as undo:
+        head = {"apiVersion": "v1", "kind": "Service", "metadata": service}
+        await client.create(_SERVICES, {**head, "spec": external})
+        undo.push_async_callback(client.delete, f"{_SERVICES}/metrics")
+        await client.create(_API_SERVICES, {**body, "metadata": {"name": _NAME}, "spec": spec})
+        undo.push_async_callback(client.delete, f"{_API_SERVICES}/{_NAME}")
+        await eventually(available, "the metrics API to be available")
         yield
-    finally:
-        await client.delete(f"{_API_SERVICES}/{_NAME}")
-        await client.delete(f"{_SERVICES}/metrics")
 
 
 @asynccontextmanager

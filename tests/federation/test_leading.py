@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from pathlib import Path
 
@@ -15,7 +14,9 @@ from bigfleet.model.errors import BigFleetError
 
 pytestmark = pytest.mark.cluster
 
-LASTS_SECONDS = 6.0
+# An attempt gets a sixth of it, which a busy machine must be able to keep.
+LASTS_SECONDS = 120.0
+_NOT_QUITE, _JUST = LASTS_SECONDS - 0.1, LASTS_SECONDS + 0.1
 _LEASE = "/apis/coordination.k8s.io/v1/namespaces/bigfleet-federation/leases/bigfleet-federation"
 
 
@@ -35,15 +36,6 @@ async def _client_without_lease(kubeconfig: dict[str, Path]) -> KubeClient:
     return client
 
 
-async def _gets_it(leadership: Leadership) -> bool:
-    try:
-        async with asyncio.timeout(1.5):
-            await leadership.acquire()
-    except TimeoutError:
-        return False
-    return True
-
-
 async def test_a_second_gets_the_lease_only_when_it_saw_no_renewal_for_long(
     kubeconfig: dict[str, Path],
 ) -> None:
@@ -51,16 +43,16 @@ async def test_a_second_gets_the_lease_only_when_it_saw_no_renewal_for_long(
         clock = _Clock()
         first = Leadership(client, "first", clock, LASTS_SECONDS)
         second = Leadership(client, "second", clock, LASTS_SECONDS)
-        assert await _gets_it(first)
-        assert not await _gets_it(second)
-        clock.now += 5.9
-        assert not await _gets_it(second)
-        assert await _gets_it(first), "its own it may renew at any time"
-        clock.now += 5.9
-        assert not await _gets_it(second), "the renewal was seen just now"
-        clock.now += 6.1
-        assert await _gets_it(second)
-        assert not await _gets_it(first)
+        assert await first.attempt()
+        assert not await second.attempt()
+        clock.now += _NOT_QUITE
+        assert not await second.attempt()
+        assert await first.attempt(), "its own it may renew at any time"
+        clock.now += _NOT_QUITE
+        assert not await second.attempt(), "the renewal was seen just now"
+        clock.now += _JUST
+        assert await second.attempt()
+        assert not await first.attempt()
 
 
 async def test_who_cannot_renew_stops_before_another_may_begin(
@@ -69,10 +61,9 @@ async def test_who_cannot_renew_stops_before_another_may_begin(
     async with await _client_without_lease(kubeconfig) as client:
         clock = _Clock()
         holder = Leadership(client, "holder", clock, LASTS_SECONDS)
-        assert await _gets_it(holder)
+        await holder.acquire()
         clock.now += 2 * LASTS_SECONDS / 3
-        async with asyncio.timeout(1.0):
-            await holder.keep()
+        await holder.keep()
 
 
 async def test_a_refusal_counts_only_when_it_lasts(kubeconfig: dict[str, Path]) -> None:
@@ -80,10 +71,10 @@ async def test_a_refusal_counts_only_when_it_lasts(kubeconfig: dict[str, Path]) 
     async with await KubeClient.from_kubeconfig(kubeconfig["recorder"]) as nobody:
         clock = _Clock()
         leadership = Leadership(nobody, "one", clock, LASTS_SECONDS)
-        assert not await _gets_it(leadership)
-        clock.now += LASTS_SECONDS - 0.1
-        assert not await _gets_it(leadership)
-        clock.now += 0.1
+        assert not await leadership.attempt()
+        clock.now += _NOT_QUITE
+        assert not await leadership.attempt()
+        clock.now += _JUST - _NOT_QUITE
         with pytest.raises(BigFleetError, match="bigfleet fedhpa install"):
             await leadership.acquire()
 
@@ -94,5 +85,5 @@ async def test_an_outage_is_logged_once(
     async with await KubeClient.from_kubeconfig(kubeconfig["recorder"]) as nobody:
         leadership = Leadership(nobody, "one", _Clock(), LASTS_SECONDS)
         for _ in range(2):
-            assert not await _gets_it(leadership)
+            assert not await leadership.attempt()
     assert len([each for each in caplog.records if "Lease" in each.message]) == 1

@@ -112,7 +112,7 @@ async def test_a_member_that_leaves_hands_its_share_over(federated: Fleet) -> No
         async def handed_over() -> bool:
             return (await federated.shares(where)).get("east") == (2, 10)
 
-        await eventually(handed_over, "east to have all", 40)
+        await eventually(handed_over, "east to have all")
 
 
 async def test_a_member_that_is_not_selected_any_more_is_emptied_in_order(

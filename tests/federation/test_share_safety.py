@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fleet_model import SimFleet, settled
 from histories import healed, passes_allowed, rest, stirred
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -51,7 +51,7 @@ def test_each_step_of_any_exchange_keeps_the_sums(
 
 
 @given(seed=st.integers(10**6, 10**9))
-@hypothesis_settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=100)
+@hypothesis_settings(max_examples=100)
 def test_any_history_keeps_the_invariants_at_each_write(seed: int) -> None:
     """`apply` in the model checks each write; shrinking finds the smallest seed that breaks one."""
     stirred(seed)

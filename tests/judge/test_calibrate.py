@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from judge_rig import facts, gate, row, summarised, unseen
 
@@ -84,7 +84,6 @@ def test_runs_that_agree_still_leave_room_for_chance() -> None:
     assert lower.origin.endswith("limit = the worst - its quarter.")
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(VALUES, st.sampled_from(["<=", ">="]))
 def test_every_run_that_set_a_limit_holds_it(values: list[float], op: str) -> None:
     """With at least a quarter to spare, and two digits at most."""

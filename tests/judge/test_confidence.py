@@ -8,7 +8,7 @@ from itertools import accumulate
 from math import comb
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from loaddriver.judge.confidence import ERROR_PER_END, arrivals, bracket, draws, samples_needed
@@ -24,7 +24,6 @@ def chances_of_fewer(samples: int, portion: float) -> list[Fraction]:
     return list(accumulate(chances, initial=Fraction(0)))
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.integers(0, 140), PORTIONS)
 def test_the_ranks_are_the_tightest_that_exact_sums_allow(samples: int, portion: float) -> None:
     """As found by trying every rank with fractions instead of floats."""
@@ -45,7 +44,6 @@ def test_a_quantile_needs_samples_on_both_sides(portion: float, needed: int) -> 
     assert bracket(needed - 1, portion)[1] is None
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.integers(1, 200_000), PORTIONS)
 def test_ranks_are_in_order_around_the_quantile_whatever_the_size(
     samples: int, portion: float

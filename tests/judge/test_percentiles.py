@@ -7,7 +7,7 @@ import random
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from loaddriver.judge.confidence import bracket, samples_needed
@@ -45,7 +45,6 @@ def sizes(found: Quantiles) -> list[float]:
     return [size(each) for each in (found.p50, found.p90, found.p99, found.max, *ends)]
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(MANY, WAITS, st.integers(min_value=0, max_value=10_000).map(lambda n: n / 100))
 def test_a_pod_never_bound_makes_no_quantile_better(
     ended: list[float], unended: list[float], waited: float
@@ -57,7 +56,6 @@ def test_a_pod_never_bound_makes_no_quantile_better(
     assert all(new >= old for new, old in zip(after, before, strict=True))
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(MANY, WAITS, st.integers(min_value=0, max_value=5_000))
 def test_losing_a_bound_pod_makes_no_estimate_better(
     ended: list[float], unended: list[float], longer: int
@@ -71,7 +69,6 @@ def test_losing_a_bound_pod_makes_no_estimate_better(
         assert after >= before
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.integers(0, 10_000).map(lambda n: n / 100), min_size=1, max_size=450))
 def test_without_loss_a_quantile_is_the_plain_one(ended: list[float]) -> None:
     """The smallest wait that at least that share of pods did not exceed, given enough of them."""
@@ -89,7 +86,6 @@ def test_without_loss_a_quantile_is_the_plain_one(ended: list[float]) -> None:
     assert found.max == ordered[-1]
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(HUNDREDS)
 def test_without_loss_an_interval_ends_at_two_ranks(waits: list[int]) -> None:
     """The samples that the binomial argument names."""
@@ -112,7 +108,6 @@ def by_hand(ended: list[float], unended: list[float]) -> list[tuple[float, Fract
     return points
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(WAITS, WAITS)
 def test_the_estimate_agrees_with_brute_force(ended: list[float], unended: list[float]) -> None:
     """For any ties, for waits cut short before the first end, and for none or all cut short."""
@@ -126,7 +121,6 @@ def test_the_estimate_agrees_with_brute_force(ended: list[float], unended: list[
         assert estimate(ended, unended, portion) == (reached[0] if reached else longest)
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=60))
 def test_when_no_pod_was_bound_every_quantile_is_the_longest_time_watched(
     waits: list[int],
@@ -138,7 +132,6 @@ def test_when_no_pod_was_bound_every_quantile_is_the_longest_time_watched(
     assert isinstance(found.p50_interval[1], AtLeast)
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.integers(0, 500), min_size=1), st.integers(1, 60))
 def test_pods_given_up_before_the_first_was_bound_change_no_quantile(
     ended: list[int], early: int
@@ -207,7 +200,6 @@ def test_no_pods_have_no_quantiles() -> None:
     assert least(None) is None
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(WAITS.filter(bool), WAITS)
 def test_a_curve_rises_to_what_has_ended(ended: list[float], unended: list[float]) -> None:
     """Points are in order, few, and end at the last pod bound."""

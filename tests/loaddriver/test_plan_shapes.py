@@ -91,7 +91,7 @@ def bent(shape: dict[str, object]) -> Profile:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(shapes)
 def test_any_plan_is_exact_repeatable_and_within_its_phases(shape: dict[str, object]) -> None:
     """Sums are those of the profile, bytes those of the seed, and no request leaves its phase."""
@@ -162,7 +162,6 @@ def smoke_workloads() -> tuple[Workload, ...]:
     return draw_workloads(shipped("smoke"), 0)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([0, 0.3, 0.5, 0.8, 1, 1.5, 2.5]), min_size=2, max_size=2))
 def test_more_demand_never_takes_a_gang_away(factors: list[float]) -> None:
     """Of two factors the larger keeps what the smaller keeps, so that steps disturb least."""

@@ -16,7 +16,7 @@ import pytest_asyncio
 from record_rig import labels
 
 from bigfleet.api.install import install
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
 from controlplane.request import Binaries, request_from
 from controlplane.resolve import resolve
 from loaddriver.manifests import RACK_KEY
@@ -32,6 +32,7 @@ from loaddriver.substrates.runscope import RunScope
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
+PATIENCE_SECONDS = 90.0
 PODS = 3
 DEPLOYMENTS = "/apis/apps/v1/namespaces/load/deployments"
 OWN_PODS = "/api/v1/namespaces/load/pods"
@@ -77,8 +78,9 @@ async def record(cluster: Cluster) -> Seen:
         recorders = (recorder, without_log)
         running = [asyncio.create_task(each.run()) for each in recorders]
         for each in recorders:
-            await asyncio.wait_for(each.started(), 20)
+            await asyncio.wait_for(each.started(), PATIENCE_SECONDS)
         await play(admin, recorders)
+        await until(lambda: all(has_seen_all(each) for each in recorders))
         for each in recorders:
             await each.caught_up()
         assert recorder.nodes() == (1, 1)
@@ -89,6 +91,13 @@ async def record(cluster: Cluster) -> Seen:
         for each in (recorder, without_log, late):
             await each.ask_for_log_length()
         return Seen(recorder.finish(), without_log.finish(), late.finish())
+
+
+def has_seen_all(recorder: ClusterRecorder) -> bool:
+    """Whether its watches have told of every binding and of the Node, as the log may have done."""
+    pods = recorder._watch.stamps.pods.values()
+    bound = sum(pod.bound_micros is not None for pod in pods)
+    return (bound, recorder.nodes()) == (PODS + 1, (1, 1))
 
 
 def cut_short(log: Path | None) -> Path:
@@ -111,12 +120,24 @@ async def play(admin: KubeClient, recorders: Sequence[ClusterRecorder]) -> None:
         await admin.create(REQUESTS, capacity_request(pod["metadata"]))
     await admin.create("/api/v1/nodes", fake_node())
     await until_all(lambda tally: tally.bound_total == PODS)
-    await admin.delete(f"{OWN_PODS}/{pods[0]['metadata']['name']}")
+    deleted = f"{OWN_PODS}/{pods[0]['metadata']['name']}"
+    await admin.delete(deleted)
     await until_all(lambda tally: tally.bound_total == PODS + 1)
+    await until_gone(admin, deleted)  # its last breath is a line of the log, too
+
+
+async def until_gone(client: KubeClient, path: str) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        try:
+            while await client.get(path):  # noqa: ASYNC110 - the servers set no event of ours
+                await asyncio.sleep(0.05)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():  # noqa: ASYNC110 - the servers set no event of ours
             await asyncio.sleep(0.05)
 

@@ -27,7 +27,7 @@ def tail_of(path: Path) -> tuple[Tail, list[bytes]]:
     return Tail(path, lines.extend), lines
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.binary(min_size=1, max_size=9).filter(lambda b: b"\n" not in b), max_size=12),
     st.lists(st.integers(min_value=1, max_value=12), max_size=20),

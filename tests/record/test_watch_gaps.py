@@ -83,7 +83,7 @@ async def test_a_place_that_the_server_forgot_is_a_gap(server: Forgetful) -> Non
     async with KubeClient(Configuration(host=server.url)) as client:
         recorder = ClusterRecorder("c0", client, audit_log=None)
         running = asyncio.create_task(recorder.run())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             await recorder.started()
             await server.listed_anew.wait()
         running.cancel()

@@ -157,7 +157,7 @@ def test_small_gangs_share_machines() -> None:
     play(plan(fleet), scene)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(
     st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["500m", "1", "3"])), max_size=12),
     st.integers(1, 12),

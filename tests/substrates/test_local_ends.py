@@ -13,7 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from substrate_rig import binaries_at, marked_processes, script, start_runner, wait_until
+from substrate_rig import (
+    PATIENCE_SECONDS,
+    binaries_at,
+    marked_processes,
+    script,
+    start_runner,
+    wait_until,
+)
 
 from controlplane.request import Binaries
 from loaddriver.substrates.base import RoleSpec, SubstrateError
@@ -24,7 +31,6 @@ from loaddriver.substrates.runscope import RunScope
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 GONE_WITHIN_SECONDS = 10.0
 STOPPED_WITHIN_SECONDS = 20.0
-PATIENCE_SECONDS = 60.0
 
 
 class Runner:

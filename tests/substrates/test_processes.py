@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from substrate_rig import SLEEPER, log_lines, wait_until
+from substrate_rig import PATIENCE_SECONDS, SLEEPER, log_lines, wait_until
 
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.processes import Process, Supervisor, until_ready
@@ -39,7 +39,7 @@ async def started(supervisor: Supervisor, log: Path, command: tuple[str, ...]) -
         return "up" in log_lines(log)
 
     process = supervisor.start(log.stem, command, log, {})
-    await until_ready(process, is_up, 5)
+    await until_ready(process, is_up, PATIENCE_SECONDS)
     return process
 
 
@@ -90,7 +90,7 @@ async def test_children_end_in_reverse_order_and_none_remains(
     for name in "abc":
         command = (sys.executable, "-S", "-c", program, name, str(farewell))
         await started(supervisor, tmp_path / f"{name}.log", command)
-    await supervisor.stop(supervisor.running(), 5)
+    await supervisor.stop(supervisor.running(), PATIENCE_SECONDS)
     assert farewell.read_text() == "cba"
     assert supervisor.running() == []
 
@@ -103,6 +103,14 @@ async def test_a_child_that_ignores_sigterm_is_killed_after_its_grace(
     assert process.returncode == -signal.SIGKILL
 
 
+def words_of(command_line: Path) -> bytes:
+    """None for one that is gone, nor for the zombie that its adoptive parent may leave."""
+    try:
+        return command_line.read_bytes()
+    except OSError:
+        return b""
+
+
 async def test_grandchildren_do_not_outlive_their_parent(
     supervisor: Supervisor, log: Path, tmp_path: Path
 ) -> None:
@@ -111,10 +119,9 @@ async def test_grandchildren_do_not_outlive_their_parent(
     command = ("/bin/sh", "-c", f"sleep 600 & echo $! > {pid_file}; echo up; wait")
     process = await started(supervisor, log, command)
     grandchild = Path("/proc") / pid_file.read_text().strip() / "cmdline"
-    wait_until(lambda: b"sleep" in grandchild.read_bytes(), 2)
+    wait_until(lambda: b"sleep" in grandchild.read_bytes(), PATIENCE_SECONDS)
     await supervisor.stop([process], 1)
-    # Its adoptive parent may leave it a zombie, which has no command line any more.
-    wait_until(lambda: not grandchild.exists() or not grandchild.read_bytes(), 2)
+    wait_until(lambda: not words_of(grandchild), PATIENCE_SECONDS)
 
 
 async def test_a_child_that_ends_while_starting_names_command_and_log(
@@ -125,7 +132,7 @@ async def test_a_child_that_ends_while_starting_names_command_and_log(
 
     process = supervisor.start("child", ["/bin/sh", "-c", "echo no such key; exit 3"], log, {})
     with pytest.raises(SubstrateError) as failure:
-        await until_ready(process, never, 5)
+        await until_ready(process, never, PATIENCE_SECONDS)
     for part in ("child ended with exit code 3", "no such key", str(log), "/bin/sh -c"):
         assert part in str(failure.value)
 

@@ -21,6 +21,8 @@ from loaddriver.substrates.runscope import RunScope
 
 pytestmark = pytest.mark.cluster
 
+# Only a failing test waits this long; metrics and HPAs are looked at every 15 s.
+PATIENCE_SECONDS = 90.0
 NAMESPACE = "/namespaces/default"
 AT_ONCE = {
     "stabilizationWindowSeconds": 0,
@@ -73,7 +75,7 @@ async def until_replicas(admin: KubeClient, wanted: int) -> None:
         return measured and status.get("desiredReplicas") == wanted
 
     try:
-        await eventually(reached, 50)
+        await eventually(reached, PATIENCE_SECONDS)
     except TimeoutError:
         raise AssertionError(f"never {wanted} replicas: {seen[-1]}") from None
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from substrate_rig import ROOT, wait_until
+from substrate_rig import PATIENCE_SECONDS, ROOT, wait_until
 
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.runlock import Holder, MachineBusy, RunLock
@@ -59,7 +59,7 @@ def test_a_run_that_waits_for_a_warden_is_told_so(tmp_path: Path) -> None:
     """When the runner is gone but the lock is held, cleaning is under way."""
     with subprocess.Popen(["true"]) as gone:
         pass
-    wait_until(lambda: not Path(f"/proc/{gone.pid}").exists(), 2)
+    wait_until(lambda: not Path(f"/proc/{gone.pid}").exists(), PATIENCE_SECONDS)
     lock = RunLock.acquire(tmp_path / "lock", Holder(gone.pid, "smoke", "then"))
     with pytest.raises(MachineBusy, match="still being cleaned up"):
         RunLock.acquire(tmp_path / "lock", US)

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from substrate_rig import SLEEPER, marked_processes, wait_until
+from substrate_rig import PATIENCE_SECONDS, SLEEPER, marked_processes, wait_until
 
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.runscope import RunScope
@@ -36,7 +36,7 @@ async def test_it_ends_what_a_run_left_and_says_so(scope: RunScope, run_id: str)
     """Processes of the run, and its data directory; not those of another run."""
     with sleeper(run_id) as ours, sleeper(f"{run_id}0") as theirs:
         account = await scope._warden.close()
-        assert ours.wait(2) == -signal.SIGKILL
+        assert ours.wait(PATIENCE_SECONDS) == -signal.SIGKILL
         assert theirs.poll() is None
         theirs.kill()
     assert account == (
@@ -60,8 +60,8 @@ def test_a_child_that_starts_children_is_followed_to_the_last(run_id: str) -> No
         ["/bin/sh", "-c", program], env={RUN_VARIABLE: run_id}, start_new_session=True
     ):
         # Well more than asserted below: a child in the middle of its exec shows no environment.
-        wait_until(lambda: len(marked_processes(run_id)) > 8, 5)
-        account = clean(run_id, [], deadline_seconds=5)
+        wait_until(lambda: len(marked_processes(run_id)) > 8, PATIENCE_SECONDS)
+        account = clean(run_id, [], deadline_seconds=PATIENCE_SECONDS)
     assert account.survivors == ()
     assert account.ended > 3
     assert marked_processes(run_id) == []
@@ -73,7 +73,9 @@ def test_a_directory_of_another_run_is_left_alone(tmp_path: Path, run_id: str) -
     theirs = marked_directory(tmp_path / "theirs", "another")
     unmarked = tmp_path / "unmarked"
     unmarked.mkdir()
-    account = clean(run_id, [ours, theirs, unmarked, tmp_path / "missing"], deadline_seconds=5)
+    account = clean(
+        run_id, [ours, theirs, unmarked, tmp_path / "missing"], deadline_seconds=PATIENCE_SECONDS
+    )
     assert (account.removed, account.refused) == (1, (theirs, unmarked))
     assert not ours.exists()
     assert f"left alone: {theirs}, {unmarked}" in account.sentence(run_id)
@@ -105,7 +107,7 @@ def test_what_a_run_asked_for_is_removed_before_its_directory(tmp_path: Path, ru
     trace = tmp_path / "trace"
     command = ["/bin/sh", "-c", f'ls {ours} > /dev/null && echo "$WHO" > {trace}']
     write_removal(ours, command, {"WHO": "warden"})
-    account = clean(run_id, [ours], deadline_seconds=5)
+    account = clean(run_id, [ours], deadline_seconds=PATIENCE_SECONDS)
     assert trace.read_text() == "warden\n"
     assert account.removed == 1
 
@@ -116,9 +118,9 @@ def test_a_removal_that_fails_leaves_its_directory_for_the_next_attempt(
     """So the next run's sweep tries again, and this one is no success."""
     ours = marked_directory(tmp_path / "ours", run_id)
     write_removal(ours, ["/bin/false"], {})
-    assert clean(run_id, [ours], deadline_seconds=5).refused == (ours,)
+    assert clean(run_id, [ours], deadline_seconds=PATIENCE_SECONDS).refused == (ours,)
     write_removal(ours, ["/bin/true"], {})
-    assert clean(run_id, [ours], deadline_seconds=5).removed == 1
+    assert clean(run_id, [ours], deadline_seconds=PATIENCE_SECONDS).removed == 1
 
 
 def test_a_removal_command_that_others_could_have_written_is_not_run(
@@ -129,5 +131,5 @@ def test_a_removal_command_that_others_could_have_written_is_not_run(
     trace = tmp_path / "trace"
     write_removal(ours, ["/bin/touch", str(trace)], {})
     ours.chmod(0o777)
-    assert clean(run_id, [ours], deadline_seconds=5).refused == (ours,)
+    assert clean(run_id, [ours], deadline_seconds=PATIENCE_SECONDS).refused == (ours,)
     assert not trace.exists()

@@ -69,7 +69,7 @@ async def provider(
 
 async def becomes(provider: CapacityProvider, state: MachineState) -> Machine:
     """Machine m-1 once it is in `state`."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             listing = await provider.list()
             found = next(m for m in listing.machines if m.id == "m-1")

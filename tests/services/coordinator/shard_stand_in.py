@@ -90,7 +90,7 @@ class ShardStandIn:
                 part = order.quota_slice
                 self.slices[part.provider, part.region] = part.machines
 
-    async def tell(self, client: LeaderClient, patience_seconds: float = 10.0) -> wire.ReportAck:
+    async def tell(self, client: LeaderClient, patience_seconds: float = 60.0) -> wire.ReportAck:
         """One report, its orders obeyed."""
         ack: wire.ReportAck = await client.call("ReportShard", self.report(), patience_seconds)
         self.obey(ack)

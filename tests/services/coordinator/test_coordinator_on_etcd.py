@@ -10,12 +10,14 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
 import pytest
 import pytest_asyncio
+from replicas_rig import free_ports
 from shard_stand_in import ShardStandIn, many_shortfalls
 
 from bigfleet.__main__ import main
@@ -189,9 +191,13 @@ async def test_a_live_shard_is_removed_by_releasing_what_it_has(client: LeaderCl
 async def test_a_replica_that_does_not_lead_says_who_does(
     binaries: Binaries, directory: Path
 ) -> None:
-    """UNAVAILABLE with the trailer, which is empty while no leader is known."""
+    """UNAVAILABLE with the trailer, which is empty while no leader is known; here for ever, as the
+    only other replica is not there.
+    """
+    own, other = (f"127.0.0.1:{port}" for port in free_ports(2))
+    alone = replace(settings(binaries, directory), peers={"a": own, "b": other})
     async with (
-        role.serving(settings(binaries, directory)) as serves,
+        role.serving(alone) as serves,
         grpc.aio.insecure_channel(f"127.0.0.1:{serves.port}") as channel,
     ):
         stub: Any = CoordinatorStub(channel)
@@ -230,7 +236,7 @@ async def test_a_saved_fleet_is_restored_and_its_shards_confirm(
 def run_command(arguments: list[str]) -> int:
     """In a process of its own: the command has an event loop and signals of its own."""
     command = [sys.executable, "-m", "bigfleet", *arguments]
-    return subprocess.run(command, check=False, timeout=60).returncode
+    return subprocess.run(command, check=False, timeout=200).returncode
 
 
 async def test_people_see_the_fleet_in_80_columns(client: LeaderClient) -> None:

@@ -260,7 +260,7 @@ class Fleet:
         self.registry.apply(changes)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(STEPS)
 def test_no_two_shards_ever_act_on_one_domain(steps: list[tuple[str, str, str]]) -> None:
     """Orders and answers may be lost or repeated at any step; then all settles."""

@@ -14,7 +14,7 @@ from bigfleet.services.coordinator.leadership import Leadership, Replica
 from bigfleet.services.coordinator.reign import NotLeading, Reign
 from bigfleet.services.coordinator.rows import Cluster, Leader, leader_decoder, put
 
-_DEADLINE_SECONDS = 10.0
+_DEADLINE_SECONDS = 60.0
 
 
 class Node:

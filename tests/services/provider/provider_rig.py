@@ -92,7 +92,8 @@ async def provider(given: Settings, host: Host | None = None) -> AsyncIterator[g
 def subject_of(channel: grpc.aio.Channel) -> Subject:
     """The provider behind `channel`; its machines' hosts take any blob."""
     cluster = ForeignCluster("conformance", b"{machine}")
-    return Subject(CapacityProviderStub(channel), cluster, Bounds())
+    patient = Bounds(answer=30.0, state=60.0, drain=60.0)
+    return Subject(CapacityProviderStub(channel), cluster, patient)
 
 
 def free_port() -> tuple[socket.socket, int]:

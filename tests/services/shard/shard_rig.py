@@ -25,7 +25,8 @@ from bigfleet.ports.provider import CapacityProvider
 from bigfleet.services.shard import role
 from bigfleet.services.shard.settings import Settings
 
-DEADLINE_SECONDS = 10.0
+# Only a failing test waits this long: machines that run tests may be slow.
+DEADLINE_SECONDS = 60.0
 CPU_PER_MACHINE = 4000
 EAGER = EngineSettings(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 
@@ -220,6 +221,12 @@ async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
         while not condition():  # noqa: ASYNC110  the other side has no event to wait for
             await asyncio.sleep(0.01)
+
+
+async def cycles(rig: Rig, number: int) -> None:
+    """Return once so many have begun and ended from now on, however many there were before."""
+    before = rig.shard.cycle.count
+    await eventually(lambda: rig.shard.cycle.count > before + number)
 
 
 def short(rig: Rig) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 from coordinator_rig import FakeCoordinator, rack
-from shard_rig import Rig, eventually, machine, need, shard, short
+from shard_rig import Rig, cycles, eventually, machine, need, shard, short
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
@@ -140,8 +140,7 @@ async def test_no_pods_are_evicted_for_a_machine_that_another_would_get(tmp_path
         await eventually(lambda: coordinator.accepted(moved))
         await north.roll_up(need(1, priority=1000))
         await eventually(lambda: short(one))
-        count = one.shard.cycle.count
-        await eventually(lambda: one.shard.cycle.count > count + 3)
+        await cycles(one, 3)
     assert [what for what, _, _ in provider.orders] == ["CONFIGURE"]
 
 
@@ -160,8 +159,7 @@ async def test_who_takes_over_restores_what_machines_are_for(tmp_path: Path) -> 
         east = await two.operator("east")
         await eventually(lambda: len(domains(two)) == 2)
         await east.roll_up(need(2, priority=3), need(1, priority=9))
-        count = two.shard.cycle.count
-        await eventually(lambda: two.shard.cycle.count > count + 3)
+        await cycles(two, 3)
         assert two.shard.cycle.latest is not None
         fleet_now = two.shard.cycle.latest.view.fleet
         assert sorted(fleet_now.priority[fleet_now.state == S.CONFIGURED]) == [3, 3, 9]
@@ -193,8 +191,7 @@ async def test_a_domain_is_given_up_only_after_its_last_order(tmp_path: Path) ->
         moved = coordinator.take(rack("a"))
         await eventually(lambda: domains(one) == set())
         await east.roll_up(need(2))
-        count = one.shard.cycle.count
-        await eventually(lambda: one.shard.cycle.count > count + 3)
+        await cycles(one, 3)
         assert moved not in coordinator.answers
         provider.may_answer.set()
         await eventually(lambda: coordinator.accepted(moved))
@@ -282,8 +279,7 @@ async def test_a_quota_bounds_what_is_bought_and_the_rest_is_told_as_short(tmp_p
         assert sum(what == "CREATE" for what, _, _ in provider.orders) == 2
         coordinator.limit("s-0", "a", 4)
         await eventually(lambda: len(placed(provider, "east")) == 4)
-        count = one.shard.cycle.count
-        await eventually(lambda: one.shard.cycle.count > count + 3)
+        await cycles(one, 3)
     assert sum(what == "CREATE" for what, _, _ in provider.orders) == 4
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shard_rig import Rig, eventually, machine, need, shard, states
+from shard_rig import Rig, cycles, eventually, machine, need, shard, states
 
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.host.instant import InstantHost
@@ -328,7 +328,7 @@ async def test_a_lasting_lack_is_told_once_with_its_reason(tmp_path: Path) -> No
     async with shard(MemoryProvider([machine("m-1", zone="b")]), tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
-        await eventually(lambda: rig.shard.cycle.count > 15)
+        await cycles(rig, 12)
     lines = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
     (told,) = [line for line in lines if line["event"] == "need-short"]
     assert told["lacks"] == {"cpu": "4"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from shard_rig import SessionClient, eventually, machine, need, shard
+from shard_rig import SessionClient, cycles, machine, need, shard
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import shard_pb2
@@ -64,8 +64,7 @@ async def test_a_machine_that_is_about_to_join_is_not_said_to_have_left(tmp_path
         await operator.roll_up(need())
         request = await operator.hears(lambda m: m.bootstrap_request.request_id != "")
         await ask(operator, "m-1")
-        asked_at = rig.shard.cycle.count
-        await eventually(lambda: rig.shard.cycle.count > asked_at + 2)
+        await cycles(rig, 2)
         assert told(operator) == []
         blob = shard_pb2.BootstrapBlobResponse(
             request_id=request.bootstrap_request.request_id, user_data=b"blob"
@@ -81,7 +80,7 @@ async def test_a_question_waits_for_the_first_listing(tmp_path: Path) -> None:
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await ask(operator, "m-late")
-        await eventually(lambda: rig.shard.cycle.count > 2)
+        await cycles(rig, 2)
         assert told(operator) == []
         provider.report(machine("m-late", _S.FAILED, last_error="broken"))
         update = await operator.hears_state("m-late", _S.FAILED)

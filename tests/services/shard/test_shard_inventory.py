@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shard_rig import machine, need
 
@@ -204,7 +204,6 @@ def test_forgotten_kinds_and_needs_make_room() -> None:
     assert view.need == NeedKey("east", *need(group="g").key)
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.lists(st.sampled_from([f"m-{n}" for n in range(12)]), max_size=6), max_size=6))
 def test_ids_are_found_where_they_were_put(batches: list[list[str]]) -> None:
     """After any additions and removals each id has its row, and others have none."""

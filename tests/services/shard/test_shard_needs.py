@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from shard_rig import need, rollup
 
@@ -181,7 +181,6 @@ _rollups = st.lists(
 )
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(_rollups)
 def test_any_history_equals_its_last_rollups(history: Sequence[tuple[str, dict[int, int]]]) -> None:
     """Whatever came before, the demand is the last roll-up of each cluster, in order of service."""

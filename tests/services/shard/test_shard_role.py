@@ -390,7 +390,7 @@ async def test_a_stopped_shard_closes_cleanly(tmp_path: Path) -> None:
     running = asyncio.create_task(role.run(_settings(tmp_path), stop))
     await eventually((tmp_path / "epoch").exists)
     stop.set()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 20)
 
 
 async def test_a_shard_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from shard_rig import CPU_PER_MACHINE, eventually, machine, need, shard
+from shard_rig import CPU_PER_MACHINE, cycles, eventually, machine, need, shard
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.kube.client import KubeClient
@@ -54,7 +54,7 @@ async def test_a_short_need_shows_what_is_missing_and_why(tmp_path: Path) -> Non
     async with shard(MemoryProvider([machine("m-1")]), tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need(3), need(zone="nowhere"))
-        await eventually(lambda: rig.shard.cycle.count > 3)
+        await cycles(rig, 3)
         said = await asking.ask(rig.address, asking.about_need("east"))
         nowhere = need(zone="nowhere").profile.fingerprint
         about_one = await asking.ask(rig.address, asking.about_need(f"east/{nowhere[:6]}"))
@@ -74,7 +74,7 @@ async def test_a_gang_is_found_by_its_own_name(tmp_path: Path) -> None:
     async with shard(MemoryProvider([machine("m-1"), machine("m-2")]), tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(large, small, gang(0.5, "other"))
-        await eventually(lambda: rig.shard.cycle.count > 2)
+        await cycles(rig, 2)
         name = f"east/{large.profile.fingerprint}"
         of_large = await asking.ask(rig.address, asking.about_need(f"{name}/large"))
         of_small = await asking.ask(rig.address, asking.about_need(f"{name}/small"))
@@ -92,8 +92,7 @@ async def test_a_machine_tells_its_purpose_and_its_story(tmp_path: Path) -> None
         operator = await rig.operator()
         await operator.roll_up(need(priority=7))
         await operator.hears_state("m-1", _S.CONFIGURED)
-        before = rig.shard.cycle.count
-        await eventually(lambda: rig.shard.cycle.count > before + 1)
+        await cycles(rig, 1)
         said = await asking.ask(rig.address, asking.about_machine("m-1"))
         with pytest.raises(UnknownObject, match="machine 'm-9' is not among"):
             await asking.ask(rig.address, asking.about_machine("m-9"))
@@ -126,8 +125,7 @@ async def test_a_pending_pod_leads_to_its_need(tmp_path: Path) -> None:
         for cluster in ("east", "west"):
             operator = await rig.operator(cluster)
             await operator.roll_up(wanted)
-            before = rig.shard.cycle.count
-            await eventually(lambda before=before: rig.shard.cycle.count > before + 1)  # type: ignore[misc]
+            await cycles(rig, 1)
             if cluster == "east":
                 said = await asking.ask(rig.address, asking.behind(facts, ""))
                 assert said.data["needs"][0]["cluster_id"] == "east"

@@ -5,6 +5,7 @@ The provider, the shards and the coordinator's wire are the real ones, on loopba
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 from collections import defaultdict
@@ -64,6 +65,26 @@ class World:
         self.shards[name] = await stack.enter_async_context(made)
         return self.shards[name]
 
+    async def share_out(self) -> None:
+        """To each shard as many racks, once all have told of them, and the clusters in turn: who
+        comes first would get everything.
+        """
+
+        def seen() -> set[Domain]:
+            told = [self.decides.reports[name].unowned_domains for name in self.shards]
+            each = [{Domain(d.topology_key, d.topology_value) for d in seen} for seen in told]
+            return set.intersection(*each)
+
+        await eventually(lambda: self.shards.keys() == self.decides.reports.keys())
+        await eventually(lambda: len(seen()) == RACKS)
+        names = itertools.cycle(self.shards)
+        for rack in sorted(seen(), key=str):
+            self.decides.give(rack, next(names))
+        for cluster in range(CLUSTERS):
+            self.decides.clusters[f"c{cluster}"] = next(names)
+        evenly = dict.fromkeys(self.shards, RACKS // len(self.shards))
+        await eventually(lambda: {n: len(has) for n, has in self.owned().items()} == evenly)
+
     async def stop(self, name: str) -> None:
         """Its state stays."""
         del self.shards[name]
@@ -121,7 +142,7 @@ class World:
 
 @pytest_asyncio.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """Three shards that have shared the racks out among themselves."""
+    """Three shards, each with as many racks."""
     async with open_world(tmp_path) as made:
         yield made
 
@@ -137,7 +158,7 @@ async def open_world(home: Path) -> AsyncIterator[World]:
         inventory_file=home / "inventory.jsonl",
         host_kubeconfigs=None,
     )
-    decides = FakeCoordinator()
+    decides = FakeCoordinator(gives_domains=False)
     async with (
         provider_role.serving(settings, InstantHost()) as provider,
         replica(servicer(decides)) as coordinator,
@@ -146,7 +167,7 @@ async def open_world(home: Path) -> AsyncIterator[World]:
         try:
             for number in range(3):
                 await made.start(f"s-{number}")
-            await eventually(lambda: sum(map(len, made.owned().values())) == RACKS)
+            await made.share_out()
             yield made
         finally:
             await made.stop_all()

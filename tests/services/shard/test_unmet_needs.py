@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shard_rig import eventually, machine, need, shard
+from shard_rig import cycles, machine, need, shard
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.model.need import Need, Operator, Requirement, profile
@@ -33,7 +33,7 @@ async def test_what_is_short_comes_with_its_types_its_amounts_and_the_shards_own
     async with shard(MemoryProvider([machine("m-1")]), tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need(1), of_type("gpu.huge", 2))
-        await eventually(lambda: rig.shard.cycle.count > 3)
+        await cycles(rig, 3)
         found = await unmet_needs([endpoint(tmp_path, rig.address)])
     assert found is not None
     (short,) = found

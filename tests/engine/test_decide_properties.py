@@ -67,6 +67,7 @@ def test_the_order_of_rows_does_not_matter(seed: int) -> None:
 @given(SEEDS)
 @example(722307)
 @example(802173)
+@example(115775)
 def test_a_served_fleet_comes_to_rest_and_stays_there(seed: int) -> None:
     """With the demand unchanged and all orders done, a fleet soon gets no orders any more, and none
     for as long as nothing changes; what it is served with stays the same, too. (Cycles without an

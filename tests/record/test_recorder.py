@@ -95,7 +95,7 @@ async def record(cluster: Cluster) -> Seen:
 
 def has_seen_all(recorder: ClusterRecorder) -> bool:
     """Whether its watches have told of every binding and of the Node, as the log may have done."""
-    pods = recorder._watch.stamps.pods.values()
+    pods = recorder._stamps.pods.values()
     bound = sum(pod.bound_micros is not None for pod in pods)
     return (bound, recorder.nodes()) == (PODS + 1, (1, 1))
 

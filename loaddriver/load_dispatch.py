@@ -17,16 +17,20 @@ from gevent.queue import Queue
 from loaddriver.load_files import Control
 from loaddriver.plan_records import Event
 
-# An answer may take this long before an event is late for want of a free user.
-_PATIENCE_SECONDS = 2
-# Few enough for two cores; each has connections of its own.
-_FEWEST_USERS, _MOST_USERS = 24, 128
+# An answer may take this long before an event is late for want of a free user: as long as the load
+# waits for one at all. A slow API server must not slow the load down, or it hides its slowness.
+_PATIENCE_SECONDS = 30
+# One that waits costs little: a greenlet, and a connection while it is used.
+_FEWEST_USERS, _MOST_USERS = 24, 1024
 
 
 def users_for(events: Sequence[Event]) -> int:
-    """How many users a plan needs, by the busiest second of its steps."""
-    busy = Counter((event.step, int(event.offset_seconds)) for event in events)
-    needed = _PATIENCE_SECONDS * max(busy.values(), default=0)
+    """How many users a plan needs, by the busiest time of its steps that is as long as an answer
+    may take.
+    """
+    busy = Counter((event.step, int(event.offset_seconds // _PATIENCE_SECONDS)) for event in events)
+    # The busiest time may lie across the border of two.
+    needed = 2 * max(busy.values(), default=0)
     return min(max(needed, _FEWEST_USERS), _MOST_USERS)
 
 

@@ -12,7 +12,7 @@ from loaddriver.record.rows import PodRow
 def bind_latency(rows: Sequence[PodRow]) -> Quantiles:
     """Over all of them: those bound, and those that were never."""
     ended, unended = waits(rows)
-    return quantiles(ended, unended, came_with(rows))
+    return quantiles(ended, unended, came_with(rows), waited_with(rows))
 
 
 def waits(rows: Iterable[PodRow]) -> tuple[list[float], list[float]]:
@@ -28,3 +28,14 @@ def came_with(rows: Sequence[PodRow]) -> list[Hashable]:
     """Of each bound pod, in the rows' order, the draw that it is a part of."""
     groups = arrivals([(row.object_key, row.created_micros) for row in rows])
     return [of for of, row in zip(groups, rows, strict=True) if row.bound_micros is not None]
+
+
+def waited_with(rows: Sequence[PodRow]) -> list[Hashable]:
+    """Of each bound pod, in the rows' order, the node that it waited for; of one that did not wait
+    for any, the draw that it came with.
+    """
+    bound = (row for row in rows if row.bound_micros is not None)
+    return [
+        (row.cluster, row.node) if row.found_room is False else arrival
+        for row, arrival in zip(bound, came_with(rows), strict=True)
+    ]

@@ -59,12 +59,16 @@ def quantiles(
     ended: Sequence[float],
     unended: Sequence[float] = (),
     objects: Sequence[Hashable] | None = None,
+    machines: Sequence[Hashable] | None = None,
 ) -> Quantiles:
     """Quantiles over all waits: those that ended and those that were observed without an end.
 
-    `objects` says whose wait each of the ended is; without it, each is a draw of its own.
+    `objects` says whose wait each of the ended is, `machines` with whom it had a machine's coming
+    in common; they are worth as many draws as the fewer of the two. Without either, each is a draw
+    of its own.
     """
-    waits = _Waits.of(ended, unended, len(ended) if objects is None else draws(objects))
+    worth = [draws(each) for each in (objects, machines) if each is not None]
+    waits = _Waits.of(ended, unended, min(worth, default=len(ended)))
     if waits.longest is None:
         return Quantiles(None, None, None, None)
     longest = _tidy(waits.longest)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from loaddriver.judge.facts import RunFacts
-from loaddriver.judge.latency import bind_latency, came_with, waits
+from loaddriver.judge.latency import bind_latency, came_with, waited_with, waits
 from loaddriver.judge.percentiles import curve, quantiles
 from loaddriver.judge.schema import (
     OVERALL,
@@ -91,14 +91,15 @@ def phases(rows: Sequence[PodRow], facts: RunFacts) -> tuple[Phase, Phase | None
 def hops_section(rows: Sequence[PodRow]) -> dict[str, Hop]:
     """Each hop that any pod has, in the order in which they happen."""
     bound = [row for row in rows if row.bound_micros is not None]
-    parts = list(zip(came_with(rows), (row.hops_micros() for row in bound), strict=True))
+    hops = [row.hops_micros() for row in bound]
+    parts = list(zip(came_with(rows), waited_with(rows), hops, strict=True))
     found: dict[str, Hop] = {}
     for hop in HOPS:
-        micros = [part[hop] for _, part in parts if hop in part]
-        if not micros:
+        having = [(part[hop], *keys) for *keys, part in parts if hop in part]
+        if not having:
             continue
-        objects = [key for key, part in parts if hop in part]
-        spread = quantiles([each / 1e6 for each in micros], objects=objects)
+        micros, objects, machines = zip(*having, strict=True)
+        spread = quantiles([each / 1e6 for each in micros], (), objects, machines)
         found[hop] = Hop(
             p50=spread.p50,
             p90=spread.p90,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from math import comb
@@ -10,8 +11,11 @@ from math import comb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judge_rig import at, row
 
 from loaddriver.judge.confidence import ERROR_PER_END, arrivals, bracket, draws, samples_needed
+from loaddriver.judge.latency import bind_latency
+from loaddriver.judge.percentiles import AtLeast
 
 PORTIONS = st.sampled_from([0.5, 0.9, 0.99])
 ERRS = Fraction(str(ERROR_PER_END))
@@ -84,3 +88,14 @@ def test_pods_of_an_object_that_come_later_are_a_draw_of_their_own() -> None:
     assert first == third == second == fourth
     assert last not in (first, other)
     assert draws(came) == 36 // (16 + 1 + 1)
+
+
+def test_pods_of_several_objects_that_waited_for_one_node_are_one_draw() -> None:
+    """Ten objects on two nodes are two draws, and know no median; had they found room, ten."""
+    waited = [
+        row(str(n), 0.0, 5.0, node=f"n{n % 2}", found_room=False, node_ready_micros=at(4.0))
+        for n in range(10)
+    ]
+    assert bind_latency(waited).p50 == AtLeast(0.0, needs=6, has=2)
+    found = [replace(each, found_room=True) for each in waited]
+    assert bind_latency(found).p50 == 5.0

@@ -148,3 +148,21 @@ def test_waits_of_fifty_thousand_pods_are_judged_in_a_moment() -> None:
     for _ in range(12):
         quantiles(ended, objects=objects)
     assert time.process_time() - began < 2
+
+
+def test_pods_of_many_objects_that_wait_for_few_machines_are_few_draws() -> None:
+    """By objects alone, a run claims to know what the next one contradicts."""
+    random = np.random.default_rng(4)
+    truth = float(np.log(2))  # the median of what a machine takes
+    by_object = by_both = closed = 0
+    for _ in range(RUNS):
+        of = np.repeat(np.arange(120), random.integers(1, 7, 120))
+        machine = random.integers(0, 20, 120)[of]
+        waits = (random.exponential(1, 20)[machine] + random.uniform(0, 1e-3, len(of))).tolist()
+        both = quantiles(waits, (), of.tolist(), machine.tolist()).p50_interval
+        by_both += holds(both, truth)
+        by_object += holds(quantiles(waits, (), of.tolist()).p50_interval, truth)
+        closed += isinstance(both[1], float)
+    assert by_both / RUNS >= COVERED
+    assert closed / RUNS >= 0.9
+    assert by_object / RUNS < 0.7

@@ -153,6 +153,7 @@ class LossyClient(KubeClient):
 class _Leak:
     def __init__(self, source: aiohttp.StreamReader, passes: Callable[[bytes], bool]) -> None:
         self._source, self._passes = source, passes
+        self.exception = source.exception
 
     async def iter_any(self) -> AsyncIterator[bytes]:
         rest = b""
@@ -186,6 +187,18 @@ def waited_throughout(rows: Sequence[PodRow]) -> list[PodRow]:
 def median_hop(rows: Sequence[PodRow], hop: str) -> float:
     """The median of one part of the waits, in seconds; a pod without it spent no time in it."""
     return statistics.median(row.hops_micros().get(hop, 0) / 1e6 for row in rows)
+
+
+def twins(
+    rows: Sequence[PodRow], is_other: Callable[[str], bool]
+) -> list[tuple[list[PodRow], list[PodRow]]]:
+    """Pods of one object on one machine, of names that are not `is_other` and that are: all else
+    that befalls them is the same.
+    """
+    alike: dict[tuple[str, str], tuple[list[PodRow], list[PodRow]]] = {}
+    for row in rows:
+        alike.setdefault((row.workload, row.node), ([], []))[is_other(row.name)].append(row)
+    return [(ours, others) for ours, others in alike.values() if ours and others]
 
 
 def slower_machines() -> list[str]:

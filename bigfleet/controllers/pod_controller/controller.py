@@ -189,7 +189,7 @@ class PodController:
         spec = self._shared(requests.stranded_request(first.spec.body, domain))
         for key in _stranded_keys(stranded.pod, stranded.times):
             if key not in self._wanted:
-                _LOG.info("pod %s waits in %s: asked for %s", stranded.pod, domain, key.name)
+                _LOG.info("%s/%s: its gang holds its pod to %s, which is full", *key, domain)
                 self._want(key, _Wanted(first.pod, spec))
 
     def _spec(self, pod: Pod) -> _Spec | None:

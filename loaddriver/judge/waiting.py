@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 
 from loaddriver.judge.facts import ArchetypeFacts, RunFacts, Shortfall
 from loaddriver.judge.gates import figure
 from loaddriver.judge.room import Room
 from loaddriver.record.rows import PodRow
 
-_MOST_OF_MESSAGE = 200
+_MOST_OF_MESSAGE = 300
 _NAMED_RACKS = 3
 
 
@@ -46,8 +47,9 @@ class Waiting:
             return ""
         [(message, count)] = said.most_common(1)
         of = "" if count == len(self.pods) else f" (of {figure(count)})"
-        cut = message if len(message) <= _MOST_OF_MESSAGE else f"{message[:_MOST_OF_MESSAGE]}..."
-        return f"scheduler{of}: {cut.rstrip('.')}"
+        # Its first sentence counts the nodes by what they lack; then it speaks of preemption.
+        first, *_ = message.split(". ")
+        return f"scheduler{of}: {shorten(first, _MOST_OF_MESSAGE, placeholder=' …').rstrip('.')}"
 
 
 def waiting_pods(rows: Sequence[PodRow], messages: Mapping[str, str]) -> list[Waiting]:

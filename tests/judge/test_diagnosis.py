@@ -244,12 +244,17 @@ def test_many_findings_are_cut_to_a_handful() -> None:
 
 
 def test_a_long_message_of_the_scheduler_is_cut_and_the_commonest_is_told() -> None:
-    """It can list a reason for every node."""
+    """To its first sentence, the rest being about preemption, and that to whole words: it can list
+    a reason for every node.
+    """
     observed = seen(a="x" * 999, b=CPU, c=CPU)
     [said] = diagnosed(observed, web("a"), web("b"), web("c"))
     assert said.endswith("scheduler (of 2): 0/2 nodes are available: 2 Insufficient cpu.")
-    [long] = diagnosed(seen(a="x" * 999), web("a"))
-    assert long.endswith("scheduler: " + "x" * 200 + ".")
+    two = f"{CPU}. preemption: 0/2 nodes are available: 2 No preemption victims found."
+    [short] = diagnosed(seen(a=two), web("a"))
+    assert short.endswith("scheduler: 0/2 nodes are available: 2 Insufficient cpu.")
+    [long] = diagnosed(seen(a="no room, " * 99), web("a"))
+    assert long.endswith("no room, no room, ….")
 
 
 def test_few_pods_have_no_slowest_hundredth() -> None:

@@ -129,13 +129,13 @@ def _workloads(cluster: _Cluster, pods: int) -> Iterator[dict[str, str]]:
 
 
 def _ramp(cluster: _Cluster, pods: int, lost: int) -> list[tuple[str, str]]:
-    """Pods by steps, machines for every hundred; returns UID and node of each pod bound."""
+    """Pods by steps, a machine for every four; returns UID and node of each pod bound."""
     labels = list(_workloads(cluster, pods))
     per_step, placed, machines = -(-pods // STEPS), [], 0
     for position, mark in enumerate(labels):
         step, place = divmod(position, per_step)
         begin = START + step * STEP_SECONDS * SECOND
-        if position % 100 == 0 or place == 0:
+        if position % 4 == 0 or place == 0:
             chosen = begin + cluster.random.randint(1_500_000, 5_000_000)
             node, _, ready = cluster.machine(machines, chosen)
             machines += 1

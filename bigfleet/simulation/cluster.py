@@ -184,11 +184,9 @@ class Cluster:
         workload = self.pods[stranded.pod].workload
         domain = self.nodes[stranded.beside].labels[workload.same_key]
         spec = stranded_request(msgspec.json.decode(workload.request), domain)
+        body = msgspec.Raw(msgspec.json.encode(spec))
         for name in stranded_names(stranded.pod, stranded.times):
-            request = CapacityRequest(
-                Metadata(name, NAMESPACE), msgspec.Raw(msgspec.json.encode(spec))
-            )
-            self.ledger.put(request)
+            self.ledger.put(CapacityRequest(Metadata(name, NAMESPACE), body))
 
     def _request(self, pod: Pod) -> None:
         if pod.workload.same_key:

@@ -12,7 +12,8 @@ from loaddriver.record.rows import PodRow
 def bind_latency(rows: Sequence[PodRow]) -> Quantiles:
     """Over all of them: those bound, and those that were never."""
     ended, unended = waits(rows)
-    return quantiles(ended, unended, came_with(rows), waited_with(rows))
+    arrived = came_with(rows)
+    return quantiles(ended, unended, arrived, waited_with(rows, arrived))
 
 
 def waits(rows: Iterable[PodRow]) -> tuple[list[float], list[float]]:
@@ -30,12 +31,12 @@ def came_with(rows: Sequence[PodRow]) -> list[Hashable]:
     return [of for of, row in zip(groups, rows, strict=True) if row.bound_micros is not None]
 
 
-def waited_with(rows: Sequence[PodRow]) -> list[Hashable]:
+def waited_with(rows: Sequence[PodRow], arrived: Sequence[Hashable]) -> list[Hashable]:
     """Of each bound pod, in the rows' order, the node that it waited for; of one that did not wait
-    for any, the draw that it came with.
+    for any, the draw that it came with, of which `came_with` has `arrived`.
     """
     bound = (row for row in rows if row.bound_micros is not None)
     return [
         (row.cluster, row.node) if row.found_room is False else arrival
-        for row, arrival in zip(bound, came_with(rows), strict=True)
+        for row, arrival in zip(bound, arrived, strict=True)
     ]

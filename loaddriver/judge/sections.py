@@ -92,7 +92,8 @@ def hops_section(rows: Sequence[PodRow]) -> dict[str, Hop]:
     """Each hop that any pod has, in the order in which they happen."""
     bound = [row for row in rows if row.bound_micros is not None]
     hops = [row.hops_micros() for row in bound]
-    parts = list(zip(came_with(rows), waited_with(rows), hops, strict=True))
+    arrived = came_with(rows)
+    parts = list(zip(arrived, waited_with(rows, arrived), hops, strict=True))
     found: dict[str, Hop] = {}
     for hop in HOPS:
         having = [(part[hop], *keys) for *keys, part in parts if hop in part]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import signal
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -69,12 +68,6 @@ class Truth(Scaletest):
                 self.end()
                 raise AssertionError(f"{text!r} was not said:\n{self.output}")
             time.sleep(_LOOK_SECONDS)
-
-    def end(self) -> None:
-        """Interrupt it if it still goes on."""
-        if self.child.poll() is None:
-            self.child.send_signal(signal.SIGINT)
-        self.exit_code()
 
     def finished(self) -> Truth:
         """Wait for the end; a run that broke off proves nothing."""

@@ -22,7 +22,8 @@ class Membership:
     async def join(self, reign: Reign, node_id: str, raft_address: str) -> None:
         """Let a replica in, first without a vote. Harmless when it is in already.
 
-        InvalidInput when one of that name has another address.
+        InvalidInput when one of that name has another address; Unavailable while another one still
+        waits for its vote, because the store bears one such at a time.
         """
         checks.name("node_id", node_id)
         checks.address("raft_address", raft_address)
@@ -34,6 +35,8 @@ class Membership:
         if any(member.name == node_id for member in members):
             cure = f"is a member with another address; `bigfleet fleet leave {node_id}` comes first"
             raise InvalidInput("node_id", node_id, cure)
+        if waiting := [member.name or member.peer_url for member in members if member.learner]:
+            raise Unavailable(f"{', '.join(waiting)} has no vote yet; replicas join one by one")
         await self._store.add_learner(url)
         _LOG.info("replica added", extra={"replica": node_id, "address": raft_address})
 

@@ -137,6 +137,9 @@ def _purpose(view: wire.MachineView) -> Iterator[str]:
         yield "  No need counts it."
         if view.HasField("meant_for"):
             yield f"  It was last meant for {_reference(view.meant_for)}."
+    if view.headroom:
+        yield "  It is one machine ahead: the next small gang of its cluster shall find room on one"
+        yield "  machine, so that the scheduler need not tear it."
     if view.unused_since_unix_nanos:
         yield f"  It has been unused since {_moment(view.unused_since_unix_nanos)}."
 

@@ -11,6 +11,7 @@ from bigfleet.engine.assign import assign
 from bigfleet.engine.carry import Carry
 from bigfleet.engine.decision import Action, ActionKind, Decision
 from bigfleet.engine.desk import Desk
+from bigfleet.engine.headroom import Headroom
 from bigfleet.engine.preempt import preempt
 from bigfleet.engine.rails import cap_reclaims
 from bigfleet.engine.reclaim import (
@@ -40,8 +41,10 @@ def decide(
     refuse_unsound(fleet, demand, now_seconds)
     desk = Desk(fleet, demand, carry, settings, now_seconds)
     assign(desk)
-    ripe = _ripe(desk)
+    headroom = Headroom(desk)
+    ripe = _ripe(desk, headroom)
     preempt(desk, ripe)
+    headroom.acquire(ripe)
     reclaims = [*_reclaims_for_needs(desk), *_reclaims_for_nobody(desk, ripe)]
     allowed = cap_reclaims(fleet, _rows(reclaims), settings.reclaim_cap_fraction)
     short, shortages = shortfalls(desk, carry)
@@ -54,17 +57,18 @@ def decide(
         ],
         shortfalls=short,
         claimed_by=desk.supply.claimed_by,
+        headroom=headroom.rows,
         reclaims_capped=len(reclaims) - int(allowed.sum()),
         carry=Carry(reservations(desk), shortages),
     )
 
 
-def _ripe(desk: Desk) -> Flags:
+def _ripe(desk: Desk, headroom: Headroom) -> Flags:
     """Machines to be reclaimed though nobody waits for them."""
-    spare, over = surplus(desk), held_long_enough(desk)
+    spare = surplus(desk)
     left = left_behind(desk, spare)
-    staying = spare & ~left
-    ripe: Flags = left | (staying & over & ~sheltered(desk, staying, over))
+    staying, due = spare & ~left, held_long_enough(desk) & ~headroom.retain(left)
+    ripe: Flags = left | (staying & due & ~sheltered(desk, staying, due))
     return ripe
 
 

@@ -53,12 +53,14 @@ class Decision:
 
     `shortfalls` are all of them, in the demand's order. `claimed_by` gives for each fleet row the
     need that counts it as its supply, now or once it is drained, or NONE. The next snapshot gives
-    it back as `Fleet.wanted_by`, and the next decision gets `carry`. `reclaims_capped` counts
-    reclaims kept back by the cap.
+    it back as `Fleet.wanted_by`, and the next decision gets `carry`. `headroom` are the rows that
+    are kept or acquired though nobody needs them, to be one machine ahead of small gangs.
+    `reclaims_capped` counts reclaims kept back by the cap.
     """
 
     actions: Sequence[Action]
     shortfalls: Sequence[Shortfall]
     claimed_by: Ints
+    headroom: frozenset[int]
     reclaims_capped: int
     carry: Carry

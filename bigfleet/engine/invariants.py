@@ -41,7 +41,8 @@ def violations(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str
     for need in range(len(demand.needs)):
         rows = [int(row) for row in np.flatnonzero(decision.claimed_by == need)]
         deficit = shortfalls.get(need, {})
-        yield from _wrong_total(fleet, demand, decision, need, rows, deficit)
+        needed = [row for row in rows if row not in decision.headroom]
+        yield from _wrong_total(fleet, demand, decision, need, needed, deficit)
         yield from _scattered(fleet, demand, decision, need, rows)
         yield from _needless_evictions(fleet, demand, decision, need, deficit)
 
@@ -203,8 +204,9 @@ def _needless_evictions(
     # one had until it was its turn to take, came free only after this need's turn.
     evicted = [a.row for a in decision.actions if a.need == index and a.kind is ActionKind.PREEMPT]
     unpromised = (fleet.wanted_by == NONE) | (fleet.wanted_by == index)
-    unclaimed = (decision.claimed_by == NONE) & np.isin(fleet.state, [int(s) for s in _FREE])
-    unclaimed &= unpromised
+    unclaimed = decision.claimed_by == NONE
+    unclaimed[[*decision.headroom]] = True  # it is served last of all
+    unclaimed &= unpromised & np.isin(fleet.state, [int(s) for s in _FREE])
     for row in np.flatnonzero(unclaimed).tolist():
         if any(_units(fleet, demand, later, row) for later in range(index + 1, len(demand.needs))):
             continue

@@ -114,12 +114,17 @@ def _folded(kind: _Class) -> Need:
     )
 
 
+def is_folded(need: Need) -> bool:
+    """Whether it stands for gangs each of which fits on one machine."""
+    return need.group.startswith(_FOLDED_GROUP)
+
+
 def home_key(need: Need) -> str | None:
     """The topology key whose domain a gang's pods share, though it may be folded; None for others.
 
     Label keys hold no colon.
     """
-    if need.group.startswith(_FOLDED_GROUP):
+    if is_folded(need):
         return need.group.removeprefix(_FOLDED_GROUP).partition(":")[0]
     return need.profile.same_key
 

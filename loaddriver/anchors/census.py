@@ -38,8 +38,9 @@ class _Known:
 class Census:
     """`groups` maps each same-rack group of the plan to its number of pods.
 
-    Views of groups and nodes are kept until something changes in them: while any group waits, all
-    of them are looked at several times a second, and most have long been complete.
+    While any group waits, groups and nodes are looked at again every second, and most have long
+    been complete. So views of them are kept until something changes, and groups that have begun, or
+    whose pods all have their place, are no longer gone through.
     """
 
     def __init__(self, groups: Mapping[str, int], ledger: Ledger) -> None:
@@ -54,6 +55,8 @@ class Census:
         self._racks: dict[str, str] = {}
         self._over_full: set[str] = set()
         self._tried: set[str] = set()
+        self._unstarted: set[str] = set()
+        self._unfinished: dict[str, None] = {}
         self._group_views: dict[str, Group] = {}
         self._node_views: dict[str, Node] = {}
 
@@ -87,12 +90,13 @@ class Census:
         again: a Binding of another one might make a second anchor.
         """
         self._tried.add(anchor.pod.uid)
-        self._group_views.pop(anchor.group, None)
+        self._changed(anchor.group)
 
     def anchored(self, anchor: Anchor, now_micros: int) -> None:
         """Note that the server accepted our Binding; the watch will say so later."""
         self._ledger.bound(anchor.group, anchor.pod, anchor.node, True, now_micros)
-        self._group_views.pop(anchor.group, None)
+        self._unstarted.discard(anchor.group)
+        self._changed(anchor.group)
         if known := self._pods.get(anchor.pod.uid):
             self._place(known, anchor.node)
 
@@ -104,18 +108,18 @@ class Census:
     def anyone_waits(self) -> bool:
         """Whether there is a group with pending pods of which none was ever bound."""
         return any(
-            not self._ledger.started(group) and any(_waits(known) for known in members.values())
-            for group, members in self._members.items()
+            _waits(known) for group in self._unstarted for known in self._members[group].values()
         )
 
     def groups(self) -> Iterator[Group]:
-        """The planned groups that have pods."""
-        for name, members in self._members.items():
-            if not members:
-                continue
-            if name not in self._group_views:
-                self._group_views[name] = self._group(name, members)
-            yield self._group_views[name]
+        """The planned groups that have pods and lack some, or have some that wait."""
+        for name in [*self._unfinished]:
+            view = self._group_views.get(name) or self._group(name)
+            self._group_views[name] = view
+            if view.missing or view.pending:
+                yield view
+            else:
+                del self._unfinished[name]
 
     def nodes(self) -> Iterator[Node]:
         """All nodes, with what is free on them."""
@@ -136,7 +140,15 @@ class Census:
         """Whether there was a moment when the node's pods asked for more than it has."""
         return node in self._over_full
 
-    def _group(self, name: str, members: Mapping[str, _Known]) -> Group:
+    def _changed(self, group: str) -> None:
+        self._group_views.pop(group, None)
+        if self._members.get(group):
+            self._unfinished[group] = None
+        else:
+            self._unfinished.pop(group, None)
+
+    def _group(self, name: str) -> Group:
+        members = self._members[name]
         pending = sorted((k for k in members.values() if _waits(k)), key=self._turn)
         running = [k for k in members.values() if k.node and not k.ended and not k.leaving]
         racks = {self.rack_of(known.node) for known in running}
@@ -157,7 +169,7 @@ class Census:
 
     def _see(self, pod: Pod, now_micros: int) -> None:
         known = self._pods.get(pod.metadata.uid) or self._enter(pod)
-        self._group_views.pop(known.group, None)
+        self._changed(known.group)
         if known.group and not pod.spec.node_name:
             known.unschedulable = pod.unschedulable
         known.leaving = pod.metadata.deletion_timestamp is not None
@@ -165,6 +177,7 @@ class Census:
             self._place(known, pod.spec.node_name)
             if known.group:
                 self._ledger.bound(known.group, known.ref, known.node, is_anchor(pod), now_micros)
+                self._unstarted.discard(known.group)
         if pod.ended and not known.ended:
             self._vacate(known)
             known.ended = True
@@ -182,15 +195,17 @@ class Census:
         self._pods[meta.uid] = known
         if known.group:
             self._members[group][meta.uid] = known
+            if not self._ledger.started(group):
+                self._unstarted.add(group)
             if group not in self._shapes:
                 self._shapes[group] = shape_of(pod.spec)
         return known
 
     def _forget(self, uid: str) -> None:
         known = self._pods.pop(uid)
-        self._group_views.pop(known.group, None)
         if known.group:
             del self._members[known.group][uid]
+            self._changed(known.group)
         if not known.ended:
             self._vacate(known)
 
@@ -198,7 +213,7 @@ class Census:
         if known.node:
             return
         known.node = node
-        self._group_views.pop(known.group, None)
+        self._changed(known.group)
         self._node_views.pop(node, None)
         self._used[node].update(known.requests)
         allocatable = self._nodes[node][1] if node in self._nodes else {}
@@ -218,7 +233,8 @@ class Census:
         rack = labels.get(RACK_KEY, "")
         if self._racks.get(name) != rack:
             self._racks[name] = rack
-            self._group_views.clear()  # their pods may have been there before it was known
+            if self._used.get(name):  # of pods that were there before it was known
+                self._group_views.clear()
 
 
 def _waits(known: _Known) -> bool:

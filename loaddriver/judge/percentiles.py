@@ -83,6 +83,14 @@ def quantiles(
     )
 
 
+def some_quantiles(
+    ended: Sequence[float], unended: Sequence[float], *portions: float
+) -> list[Quantile]:
+    """The quantiles of these portions alone, each wait a draw: for whoever looks often."""
+    waits = _Waits.of(ended, unended, len(ended))
+    return [None if waits.longest is None else waits.quantile(portion) for portion in portions]
+
+
 def estimate(ended: Sequence[float], unended: Sequence[float], portion: float) -> float | None:
     """The best guess of a quantile, however few the data: for steering, never for a result.
 

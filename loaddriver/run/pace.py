@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loaddriver.judge.percentiles import Quantiles, quantiles
+from loaddriver.judge.percentiles import Quantile, some_quantiles
 from loaddriver.live import Progress
 from loaddriver.needs import ramp_seconds
 from loaddriver.profile import Profile
@@ -18,7 +18,7 @@ from loaddriver.run.watchers import Watchers
 
 _RATE_WINDOW_SECONDS = 5.0
 # It looks at every pod there ever was, on the cores that are being measured.
-_SPREAD_EVERY_SECONDS = 5.0
+_SPREAD_EVERY_SECONDS = 10.0
 # What a run takes beside its ramp and its soak: starting, settling, judging, stopping.
 _AROUND_SECONDS = 20.0
 
@@ -32,13 +32,13 @@ class Pace:
     shortfalls: int | None = None
     _bound: deque[tuple[float, int]] = field(default_factory=deque)
     _spread_at: float = 0.0
-    _last_spread: Quantiles = field(default_factory=lambda: quantiles(()))
+    _last_spread: Sequence[Quantile] = (None, None)
 
     def progress(self, course: Course, watchers: Watchers) -> Progress:
         """The run at this moment."""
         now = time.time()
         tallies = watchers.tallies
-        spread = self._spread(now, tallies)
+        p50, p99 = self._spread(now, tallies)
         bound = sum(tally.bound_total for tally in tallies)
         there, ready = watchers.nodes()
         remaining = self._remaining_seconds(course, now)
@@ -54,18 +54,19 @@ class Pace:
             pods_bound=bound,
             backlog=sum(tally.backlog for tally in tallies),
             binds_per_second=self._rate(now, bound),
-            p50=spread.p50,
-            p99=spread.p99,
+            p50=p50,
+            p99=p99,
             nodes={"ready": ready, "joining": there - ready},
             shortfalls=self.shortfalls,
             note=course.detail,
             of_requests=self.profile.settings.load.mode == "cr",
         )
 
-    def _spread(self, now: float, tallies: Sequence[Tally]) -> Quantiles:
+    def _spread(self, now: float, tallies: Sequence[Tally]) -> Sequence[Quantile]:
         if now - self._spread_at >= _SPREAD_EVERY_SECONDS:
             waits = all_waits(tallies, now_micros())
-            self._last_spread, self._spread_at = quantiles(waits.bound, waits.unbound), now
+            self._last_spread = some_quantiles(waits.bound, waits.unbound, 0.5, 0.99)
+            self._spread_at = now
         return self._last_spread
 
     def _rate(self, now: float, bound: int) -> float:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from loaddriver.judge.percentiles import least, quantiles
+from loaddriver.judge.percentiles import least, some_quantiles
 from loaddriver.load import RELEASE_NOTICE_SECONDS, LoadProcess
 from loaddriver.plan_records import SETUP_STEP, Plan, Step
 from loaddriver.profile import Ramp, Soak
@@ -172,7 +172,8 @@ class Phases:
         if step != self._p99_step or time.monotonic() - self._p99_at >= _P99_SECONDS:
             self._p99_step, self._p99_at = step, time.monotonic()
             waits = all_waits(self._watchers.tallies, now_micros(), step)
-            self._p99 = least(quantiles(waits.bound, waits.unbound).p99) or 0.0
+            [p99] = some_quantiles(waits.bound, waits.unbound, 0.99)
+            self._p99 = least(p99) or 0.0
         return self._p99
 
     def _trouble(self, step: Step, bound: int, p99_seconds: float) -> str | None:

@@ -66,12 +66,14 @@ class Oracle:
             self.serve(index)
         giving = Giving(self)
         Taking(self, giving.ripe).run()
+        giving.ahead.acquire(giving.ripe)
+        headroom = frozenset(host.row for hosts in giving.ahead.hosts.values() for host in hosts)
         reclaims, capped = giving.reclaims()
         short, shortages = self.shortfalls()
         actions = [*self.acquisitions(), *giving.preemptions(), *reclaims, *giving.deletions()]
         claimed = np.array([host.claimed_by for host in self.hosts], np.int32)
         carry = Carry(tuple(self.reservations()), tuple(shortages))
-        return Decision(actions, short, claimed, capped, carry)
+        return Decision(actions, short, claimed, headroom, capped, carry)
 
     def keep(self) -> None:
         """Take up reservations, and mark machines that are kept for somebody."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from engine_oracle_headroom import Ahead
 from engine_oracle_rules import Host, grace, holds, home_key, release_order, suitable
 
 from bigfleet.engine.decision import Action, ActionKind
@@ -31,6 +32,8 @@ class Giving:
         ]
         self.left = [host for host in spare if self.left_behind(host)]
         rest = [host for host in spare if host not in self.left]
+        self.ahead = Ahead(oracle)
+        self.stays = self.ahead.retain(self.left)
         self.spare = sorted(rest, key=lambda host: (not self.due(host), release_order(host)))
         due = [host for host in self.spare if self.due(host) and not self.sheltered(host)]
         self.ripe = sorted([*due, *self.left], key=release_order)
@@ -47,8 +50,9 @@ class Giving:
         return at_work and not lacking and host.labels.get(key) != home
 
     def due(self, host: Host) -> bool:
-        """Whether the machine's hold is over."""
-        return self.oracle.now - host.idle_since >= self.oracle.settings.reclaim_hold_seconds
+        """Whether the machine's hold is over, and it is not there to be ahead."""
+        hold_seconds = self.oracle.settings.reclaim_hold_seconds
+        return self.oracle.now - host.idle_since >= hold_seconds and host not in self.stays
 
     def sheltered(self, host: Host) -> bool:
         """Whether some gang's members may live on it and would find no room."""

@@ -164,7 +164,8 @@ def told(decision: Decision) -> tuple[object, ...]:
     ]
     actions = [(a.kind.value, a.row, a.need, a.grace_seconds) for a in decision.actions]
     claims = decision.claimed_by.tolist()
-    return actions, shortfalls, claims, decision.reclaims_capped, decision.carry
+    ahead = sorted(decision.headroom)
+    return actions, shortfalls, claims, ahead, decision.reclaims_capped, decision.carry
 
 
 IN_FLIGHT = {

@@ -271,11 +271,11 @@ def test_a_folded_gang_is_sheltered_too() -> None:
 
 
 def test_a_small_gang_on_a_roomy_machine_shelters_nothing() -> None:
-    """What it has to spare there takes in all of its members."""
-    specs = at_work("a", 2, cpu=64)
+    """What it has to spare there takes in all of its members, so only one machine is ahead."""
+    specs = at_work("a", 3, cpu=64)
     fleet = fleet_of(specs)
     demand = normalise(fleet, demand_of(fleet, [("east", need_of(4, same(), unit=2, group="g"))]))
-    assert said(specs, checked(fleet, demand)) == ["Reclaim a1"]
+    assert said(specs, checked(fleet, demand)) == ["Reclaim a2"]
 
 
 def test_sheltered_machines_may_be_taken_by_higher_priorities_only() -> None:

@@ -429,6 +429,7 @@ class MachineView(_message.Message):
     UNUSED_SINCE_UNIX_NANOS_FIELD_NUMBER: _builtins.int
     STORY_FIELD_NUMBER: _builtins.int
     NOT_MINE_FIELD_NUMBER: _builtins.int
+    HEADROOM_FIELD_NUMBER: _builtins.int
     order: _builtins.str
     """The order under way: Bootstrap, Provision, Preempt, Reclaim or Delete."""
     evicting: _builtins.bool
@@ -437,6 +438,8 @@ class MachineView(_message.Message):
     """Since when it has been idle, or at work with nobody counting it; 0 where neither."""
     not_mine: _builtins.str
     """Why this shard does not decide about the machine; empty when it does."""
+    headroom: _builtins.bool
+    """Whether it is there though no need wants it, to be one machine ahead of its cluster's gangs."""
     @_builtins.property
     def machine(self) -> _provider_pb2.Machine:
         """Without its shard_metadata."""
@@ -465,10 +468,11 @@ class MachineView(_message.Message):
         unused_since_unix_nanos: _builtins.int = ...,
         story: _abc.Iterable[Global___StoryLine] | None = ...,
         not_mine: _builtins.str = ...,
+        headroom: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["counted_by", b"counted_by", "evicted_for", b"evicted_for", "machine", b"machine", "meant_for", b"meant_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -68,6 +68,7 @@ def _tell_decision(view: wire.MachineView, machine_id: str, thought: Thought) ->
         claim = int(thought.decision.claimed_by[row])
         if claim != NONE:
             view.counted_by.MergeFrom(_reference(thought.keys[claim], thought))
+        view.headroom = row in thought.decision.headroom
         unused_seconds = float(thought.fleet.unused_since_seconds[row])
         if not np.isnan(unused_seconds):
             view.unused_since_unix_nanos = int(unused_seconds * _NANOS)

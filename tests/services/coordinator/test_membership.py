@@ -18,7 +18,7 @@ async def test_a_second_newcomer_waits_until_the_first_has_its_vote() -> None:
         membership, reign = Membership(a.store, "a", "http"), await a.reign()
         await membership.join(reign, "b", "127.0.0.1:2")
         await membership.join(reign, "b", "127.0.0.1:2")
-        with pytest.raises(Unavailable, match="127.0.0.1:2 has no vote yet"):
+        with pytest.raises(Unavailable, match=":2 has no vote yet"):
             await membership.join(reign, "c", "127.0.0.1:3")
         await membership.promote_learners()
         await membership.join(reign, "c", "127.0.0.1:3")

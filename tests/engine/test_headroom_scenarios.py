@@ -1,0 +1,128 @@
+"""Clusters with gangs that fit on one machine have one machine more than these need."""
+
+from __future__ import annotations
+
+from engine_rig import (
+    DONE,
+    NOW,
+    RACK,
+    Spec,
+    configured,
+    demand_of,
+    fleet_of,
+    idle,
+    need_of,
+    same,
+    speculative,
+)
+from engine_story import Story
+
+from bigfleet.engine.normalise import normalise
+from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.model.need import Need
+
+Asked = tuple[str, Need]
+IN_A = {RACK: "a"}
+AT_ONCE = Settings(reclaim_cap_fraction=1.0)
+
+
+def gangs(count: int, size: int = 2, cluster: str = "east", priority: int = 0) -> list[Asked]:
+    """Gangs of pods of one CPU; machines have four unless something else is said."""
+    return [
+        (cluster, need_of(size, same(), unit=1, group=f"{cluster}-{size}-{n}", priority=priority))
+        for n in range(count)
+    ]
+
+
+def story(specs: list[Spec], *needs: Asked, settings: Settings = AT_ONCE) -> Story:
+    """A story under demand as it is served."""
+    fleet = fleet_of(specs)
+    folded = normalise(fleet, demand_of(fleet, needs))
+    clusters = [fleet.clusters[number] for number in folded.cluster.tolist()]
+    return Story(specs, *zip(clusters, folded.needs, strict=True), settings=settings)
+
+
+def idles(count: int) -> list[Spec]:
+    return [idle(f"m{n}", labels=IN_A) for n in range(count)]
+
+
+def surplus(count: int) -> list[Spec]:
+    return [configured(f"s{n}", labels=IN_A, idle_since=0.0) for n in range(count)]
+
+
+def test_one_machine_more_than_small_gangs_need_is_acquired() -> None:
+    """Two gangs of two fill a machine of four, and a third gang finds an empty one."""
+    told = story(idles(4), *gangs(2))
+    assert told.cycle() == ["Bootstrap m0", "Bootstrap m1"]
+    told.arrive()
+    assert [told.cycle() for _ in range(3)] == [[]] * 3
+
+
+def test_it_may_be_bought() -> None:
+    """What is on its way is not bought twice."""
+    told = story([idle("m", labels=IN_A), *(speculative(f"p{n}", labels=IN_A) for n in range(3))],
+                 *gangs(2))  # fmt: skip
+    assert told.cycle() == ["Bootstrap m", "Provision p0"]
+    assert [told.cycle() for _ in range(3)] == [[]] * 3
+
+
+def test_of_surplus_machines_one_stays() -> None:
+    """It need not be acquired again."""
+    told = story(surplus(4), *gangs(1, size=4))
+    assert told.settle() == ["Reclaim s2", "Reclaim s3"]
+
+
+def test_gangs_of_all_sizes_share_one() -> None:
+    """Room for the largest is room for any."""
+    told = story(idles(6), *gangs(1, size=2), *gangs(1, size=3))
+    assert len(told.cycle()) == 3
+
+
+def test_each_cluster_has_its_own() -> None:
+    """The scheduler of one cannot use the other's."""
+    told = story(idles(6), *gangs(1), *gangs(1, cluster="west"))
+    assert len(told.cycle()) == 4
+
+
+def test_everybody_else_is_served_first() -> None:
+    """Also who comes later in order."""
+    told = story(idles(2), *gangs(1, priority=5), ("west", need_of(4)))
+    assert told.cycle() == ["Bootstrap m0", "Bootstrap m1"]
+    assert told.short() == {}
+
+
+def test_where_there_is_none_nobody_is_evicted_and_nothing_is_short() -> None:
+    """Being ahead is no need."""
+    batch = configured("batch", "west", labels=IN_A, wanted_by=1, last_priority=-5)
+    told = story([idle("m", labels=IN_A), batch], *gangs(1), ("west", need_of(4, priority=-5)))
+    assert told.cycle() == ["Bootstrap m"]
+    assert told.short() == {}
+
+
+def test_a_gang_that_is_short_has_nothing_ahead() -> None:
+    """A machine that does not serve it cannot be spared for it either."""
+    small = [idle(f"m{n}", cpu=2, labels=IN_A) for n in range(2)]
+    told = story(small, *gangs(5))
+    assert len(told.cycle()) == 2
+    assert told.decision.headroom == frozenset()
+    assert told.short() == {0: {"cpu": 6}}
+
+
+def test_who_outranks_the_gangs_may_have_it() -> None:
+    """As it may have any surplus machine."""
+    for priority, orders in ((0, []), (1, ["Reclaim s1"])):
+        needs = [*gangs(1, size=4), ("west", need_of(4, priority=priority))]
+        needs.sort(key=lambda asked: -asked[1].profile.priority)
+        specs = [configured(f"s{n}", labels=IN_A, idle_since=NOW, wanted_by=NONE) for n in range(2)]
+        assert story(specs, *needs).cycle(DONE) == orders
+
+
+def test_with_the_gangs_gone_it_goes() -> None:
+    told = story(surplus(2))
+    assert told.settle() == ["Reclaim s0", "Reclaim s1"]
+
+
+def test_a_gang_of_several_machines_has_none_ahead() -> None:
+    """Its machines are chosen together, and it waits for them as a whole."""
+    told = story(idles(4), *gangs(1, size=8))
+    assert len(told.cycle()) == 2

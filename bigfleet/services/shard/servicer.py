@@ -51,8 +51,8 @@ class SessionServicer(ShardServicer):
                 async for message in news:
                     yield message
         finally:
+            self._sessions.close(session)  # at once: whoever waits may be cancelled a second time
             await end(reading)
-            self._sessions.close(session)
         if session.ending is not None:
             replaced = session.ending.replaced
             code = grpc.StatusCode.ABORTED if replaced else grpc.StatusCode.INVALID_ARGUMENT

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from bigfleet.ports.provider import Fence, Listing, Operation
 from bigfleet.services.provider.role import serving as serving_provider
 from bigfleet.services.provider.settings import Settings as ProviderSettings
 from bigfleet.services.shard import cycle
+from bigfleet.services.shard.servicer import SessionServicer
+from bigfleet.services.shard.sessions import Sessions
 
 _S = MachineState
 
@@ -253,6 +256,28 @@ async def test_an_absent_operator_blocks_nobody_else(tmp_path: Path) -> None:
         await operator.roll_up(need())
         await operator.hears(lambda m: m.node_state_update.state == _S.CONFIGURED.value)
         assert rig.shard.sessions.clusters() == ["east"]
+
+
+async def test_a_session_is_over_however_often_its_stream_is_cancelled(tmp_path: Path) -> None:
+    """gRPC may cancel a stream again while it is ending; its operator is gone all the same."""
+
+    async def requests() -> AsyncIterator[shard_pb2.OperatorMessage]:
+        yield shard_pb2.OperatorMessage(hello=shard_pb2.Hello(cluster_id="east"))
+        await asyncio.Event().wait()
+
+    async def play(sessions: Sessions) -> None:
+        context: Any = None  # nothing is refused
+        async with aclosing(SessionServicer(sessions).Session(requests(), context)) as stream:  # type: ignore[type-var]
+            async for _ in stream:
+                pass
+
+    async with shard(MemoryProvider(), tmp_path) as rig:
+        playing = asyncio.create_task(play(rig.shard.sessions))
+        await eventually(lambda: rig.shard.sessions.of("east") is not None)
+        while not playing.done():
+            playing.cancel()
+            await asyncio.sleep(0)
+        assert rig.shard.sessions.of("east") is None
 
 
 @pytest.mark.parametrize("damage", [b"\xff\xff\xff\xff", b""])

@@ -69,9 +69,12 @@ def _gathers_elsewhere(thought: Thought, row: int, need: int) -> bool:
 
 
 def _is_kept(thought: Thought, row: int, need: int) -> bool:
-    """Whether the need counts the machine, or one to which it must give way does."""
+    """Whether the need counts the machine, or one to which it must give way does: one of a higher
+    priority, and for a gang that is not whole any gang of its own.
+    """
     holder = int(thought.decision.claimed_by[row])
     if holder in (NONE, need):
         return holder == need
-    needs = thought.demand.needs
-    return needs[holder].profile.priority > needs[need].profile.priority
+    own, other = (thought.demand.needs[each].profile for each in (need, holder))
+    both_gangs = own.same_key is not None and other.same_key is not None
+    return other.priority > own.priority or (both_gangs and other.priority == own.priority)

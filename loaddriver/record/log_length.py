@@ -12,20 +12,21 @@ _LOG = logging.getLogger(__name__)
 
 _COUNTER = re.compile(rb"^apiserver_audit_event_total (\S+)$", re.MULTILINE)
 # Its metrics are megabytes, and at the end of a large run a server may still be busy for a while.
-_PATIENCE_SECONDS = 90.0
+_PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
 
 
 async def events_written(
     client: KubeClient, patience_seconds: float = _PATIENCE_SECONDS
 ) -> int | None:
-    """Audit events since the server began, each of them a line; None if it does not say, though one
-    that is busy is asked again until the patience is at its end.
+    """Audit events since the server began, each of them a line; None if it does not say.
+
+    One that is busy is asked again until the patience is at its end; one that is gone is not.
     """
     try:
         async with asyncio.timeout(patience_seconds):
             found = _COUNTER.search(await _metrics(client))
-    except (ApiError, TimeoutError):
+    except (ApiError, *NO_ANSWER):
         return None
     return round(float(found[1])) if found else None
 
@@ -34,7 +35,7 @@ async def _metrics(client: KubeClient) -> bytes:
     while True:
         try:
             return await client.get("/metrics")
-        except (ApiError, *NO_ANSWER) as error:
+        except (ApiError, TimeoutError) as error:
             if not is_transient(error):
                 raise
             _LOG.info("the API server's metrics are not to be had: %s", str(error) or repr(error))

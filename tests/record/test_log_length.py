@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +15,9 @@ from bigfleet.api.kube.client import KubeClient
 from loaddriver.record.log_length import events_written
 
 METRICS = "# TYPE apiserver_audit_event_total counter\napiserver_audit_event_total 1.25e+02\n"
+
+
+PATIENCE_SECONDS = 30.0
 
 
 class Server:
@@ -56,3 +61,15 @@ async def test_a_server_that_refuses_is_not() -> None:
 async def test_patience_has_an_end() -> None:
     async with talking_to(Server(503)) as client:
         assert await events_written(client, patience_seconds=0.2) is None
+
+
+async def test_a_server_that_is_gone_is_not_waited_for() -> None:
+    """The end of a run whose API server died must not take a minute for each cluster."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        host, port = taken.getsockname()
+        async with (
+            asyncio.timeout(PATIENCE_SECONDS),
+            KubeClient(Configuration(host=f"http://{host}:{port}")) as client,
+        ):
+            assert await events_written(client, patience_seconds=10 * PATIENCE_SECONDS) is None

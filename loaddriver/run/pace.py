@@ -63,7 +63,8 @@ class Pace:
         )
 
     def _spread(self, now: float, tallies: Sequence[Tally]) -> Sequence[Quantile]:
-        if now - self._spread_at >= _SPREAD_EVERY_SECONDS:
+        nothing_yet = self._last_spread[0] is None
+        if nothing_yet or now - self._spread_at >= _SPREAD_EVERY_SECONDS:
             waits = all_waits(tallies, now_micros())
             self._last_spread = some_quantiles(waits.bound, waits.unbound, 0.5, 0.99)
             self._spread_at = now

@@ -37,12 +37,7 @@ class Headroom:
         """Choose among what nobody counts and is not among the machines `leaving`; flags of those
         that stay for this alone.
         """
-        self._ahead = {}
-        for wish in self._gangs:
-            if not self._has_room(wish):
-                supply = self._desk.supply
-                spare = supply.creditable(wish, wish.usable)
-                self._note(wish, spare[~leaving[spare]][:1])
+        self._choose(leaving)
         stay = np.zeros(len(self._desk.fleet), np.bool_)
         stay[[*self.rows]] = True
         return stay
@@ -52,7 +47,7 @@ class Headroom:
 
         A need that lacks machines, or passes, gets none ahead either.
         """
-        self.retain(leaving)
+        self._choose(leaving)
         desk = self._desk
         for wish in self._gangs:
             passes = desk.lacks(wish.index) or wish.index in desk.expired
@@ -63,6 +58,13 @@ class Headroom:
                 before = desk.acquired.get(wish.index, rows[:0])
                 desk.acquired[wish.index] = np.concatenate((before, rows))
                 self._note(wish, rows)
+
+    def _choose(self, leaving: Flags) -> None:
+        self._ahead = {}
+        for wish in self._gangs:
+            if not self._has_room(wish):
+                spare = self._desk.supply.creditable(wish, wish.usable)
+                self._note(wish, spare[~leaving[spare]][:1])
 
     def _has_room(self, wish: Wish) -> bool:
         flavour = self._desk.fleet.flavour

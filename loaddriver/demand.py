@@ -25,10 +25,20 @@ Size = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class SizeDemand:
-    """The demand for one pod size of one archetype at its peak, over all clusters.
+class ClusterDemand:
+    """What one cluster, or some together, are handed out; `gang_machines` lists the machines that
+    each gang larger than a machine spans.
+    """
 
-    `gang_machines` lists the machines that each gang larger than a machine spans.
+    machines_claimed: int
+    gang_machines: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SizeDemand:
+    """The demand for one pod size of one archetype at its peak.
+
+    `by_cluster` has the clusters that need any, those with most machines first.
     """
 
     archetype: str
@@ -37,8 +47,25 @@ class SizeDemand:
     gang_pods: int
     same_rack_pods: int
     machines_packed: int
-    machines_claimed: int
-    gang_machines: tuple[int, ...]
+    by_cluster: tuple[ClusterDemand, ...]
+
+    @property
+    def machines_claimed(self) -> int:
+        """The machines handed out in all clusters."""
+        return self.of_largest(len(self.by_cluster)).machines_claimed
+
+    @property
+    def gang_machines(self) -> tuple[int, ...]:
+        """The machines of each gang that spans several, in all clusters."""
+        return self.of_largest(len(self.by_cluster)).gang_machines
+
+    def of_largest(self, clusters: int) -> ClusterDemand:
+        """The most that any so many clusters can need together."""
+        largest = self.by_cluster[:clusters]
+        return ClusterDemand(
+            machines_claimed=sum(each.machines_claimed for each in largest),
+            gang_machines=tuple(gang for each in largest for gang in each.gang_machines),
+        )
 
 
 @dataclass(frozen=True)
@@ -118,10 +145,20 @@ def _size_demand(workloads: Sequence[Workload], density: int) -> SizeDemand:
         gang_pods=_pods(gangs),
         same_rack_pods=_pods(each for each in gangs if each.topology == "sameRack"),
         machines_packed=sum(_packed(own, density) for own in clusters.values()),
-        machines_claimed=sum(_claimed(own, density) for own in clusters.values()),
-        gang_machines=tuple(
-            _machines(gang.replicas, density) for gang in gangs if gang.replicas > density
+        by_cluster=tuple(
+            sorted(
+                (_cluster_demand(own, density) for own in clusters.values()),
+                key=lambda each: -each.machines_claimed,
+            )
         ),
+    )
+
+
+def _cluster_demand(workloads: Sequence[Workload], density: int) -> ClusterDemand:
+    gangs = (each.replicas for each in workloads if each.group is not None)
+    return ClusterDemand(
+        machines_claimed=_claimed(workloads, density),
+        gang_machines=tuple(_machines(pods, density) for pods in gangs if pods > density),
     )
 
 

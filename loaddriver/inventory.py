@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from loaddriver.catalog import Archetype, MachineShape, Pricing, machine_shape
-from loaddriver.demand import Demand, SizeDemand
+from loaddriver.demand import ClusterDemand, Demand, SizeDemand
 from loaddriver.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
-from loaddriver.profile import Fleet, Profile
+from loaddriver.profile import Profile, Settings
 
 SupplyClass = Literal["idle", "speculative", "spot"]
 SUPPLY_CLASSES: tuple[SupplyClass, ...] = ("idle", "speculative", "spot")
@@ -33,9 +34,23 @@ class SeedMachine(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str]
 
 
-def supply_counts(fleet: Fleet, size: SizeDemand) -> dict[SupplyClass, int]:
-    """Machines of each supply class for one pod size."""
-    need = size.machines_claimed
+def shard_demand(settings: Settings, size: SizeDemand) -> ClusterDemand:
+    """The most that the clusters of one shard can need of a pod size; clusters are shared evenly.
+
+    A shard decides about its own part of the fleet only, so each part must do for its clusters.
+    """
+    return size.of_largest(-(-settings.clusters // settings.bigfleet.shards))
+
+
+def supply_counts(settings: Settings, size: SizeDemand) -> dict[SupplyClass, int]:
+    """Machines of each supply class for one pod size, in all shards' parts of the fleet."""
+    shards = settings.bigfleet.shards
+    part = _part_counts(settings, size)
+    return {supply_class: shards * count for supply_class, count in part.items()}
+
+
+def _part_counts(settings: Settings, size: SizeDemand) -> dict[SupplyClass, int]:
+    fleet, need = settings.fleet, shard_demand(settings, size).machines_claimed
     return {
         "idle": math.ceil(fleet.idle_factor_of.get(size.archetype, fleet.idle_factor) * need),
         "speculative": math.ceil(fleet.speculative_factor * need),
@@ -88,24 +103,24 @@ def rack_sizes(machines: Sequence[SeedMachine], instance_types: Sequence[str]) -
 
 
 def _size_machines(profile: Profile, size: SizeDemand, first_number: int) -> Iterator[SeedMachine]:
-    archetype = profile.catalog.archetype(size.archetype)
+    """One part for each shard, alike and in racks of its own, since racks are what shards own."""
+    settings, catalog = profile.settings, profile.catalog
+    archetype = catalog.archetype(size.archetype)
     types = archetype.sizes[size.size].instance_types
-    shape = machine_shape(archetype, archetype.sizes[size.size], profile.catalog.pricing)
-    classes = [
-        name
-        for name, count in supply_counts(profile.settings.fleet, size).items()
-        for _ in range(count)
-    ]
-    for position, supply_class in enumerate(classes):
-        zone, block = _place(archetype, position, profile.settings.fleet.machines_per_rack)
+    shape = machine_shape(archetype, archetype.sizes[size.size], catalog.pricing)
+    part = [name for name, count in _part_counts(settings, size).items() for _ in range(count)]
+    for number, (shard, position) in enumerate(
+        product(range(settings.bigfleet.shards), range(len(part)))
+    ):
+        zone, block = _place(archetype, position, settings.fleet.machines_per_rack)
         yield _machine(
-            number=first_number + position,
-            supply_class=supply_class,
+            number=first_number + number,
+            supply_class=part[position],
             instance_type=types[position % len(types)],
             zone=zone,
-            rack=f"{zone}-{types[0]}-r{block}",
+            rack=f"{zone}-{types[0]}-r{block}" + (f"-{shard}" if shard else ""),
             shape=shape,
-            pricing=profile.catalog.pricing,
+            pricing=catalog.pricing,
         )
 
 

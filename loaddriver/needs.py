@@ -22,6 +22,8 @@ from loaddriver.profile import Profile, Settings
 GIBIBYTE = 2**30
 # One control plane at rest, and what each pod adds to its API server, etcd and caches.
 _CLUSTER_BYTES = int(0.9 * GIBIBYTE)
+# A further shard, and a coordinator with its etcd.
+_SHARD_BYTES, _COORDINATOR_BYTES = int(0.12 * GIBIBYTE), int(0.15 * GIBIBYTE)
 _POD_BYTES = 240 * 1024
 # Audit lines, component logs and results, uncompressed.
 _RUN_DISK_BYTES = 200 * 2**20
@@ -63,7 +65,9 @@ class Rented:
 
 def memory_bytes(settings: Settings) -> int:
     """The memory that the run is expected to take at its peak."""
-    return settings.clusters * _CLUSTER_BYTES + settings.most_pods * _POD_BYTES
+    bigfleet = settings.bigfleet
+    shards = (bigfleet.shards - 1) * _SHARD_BYTES + bigfleet.coordinators * _COORDINATOR_BYTES
+    return settings.clusters * _CLUSTER_BYTES + shards + settings.most_pods * _POD_BYTES
 
 
 def disk_bytes(settings: Settings) -> int:

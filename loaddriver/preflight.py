@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from loaddriver.catalog import PodSize
 from loaddriver.demand import Demand, SizeDemand
 from loaddriver.errors import InfrastructureError, ProfileError
-from loaddriver.inventory import SUPPLY_CLASSES, SeedMachine, rack_sizes, supply_counts
+from loaddriver.inventory import (
+    SUPPLY_CLASSES,
+    SeedMachine,
+    rack_sizes,
+    shard_demand,
+    supply_counts,
+)
 from loaddriver.needs import (
     Host,
     disk_bytes,
@@ -22,7 +28,7 @@ from loaddriver.needs import (
     run_seconds,
     shortages,
 )
-from loaddriver.profile import Profile
+from loaddriver.profile import Profile, Settings
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ def _demand_lines(profile: Profile, demand: Demand) -> Iterator[str]:
     yield _row("machines", "pods", "needed", "handed", *(name[:4] for name in SUPPLY_CLASSES))
     offered = dict.fromkeys(SUPPLY_CLASSES, 0)
     for size in demand.sizes:
-        supply = supply_counts(profile.settings.fleet, size)
+        supply = supply_counts(profile.settings, size)
         offered = {name: offered[name] + supply[name] for name in SUPPLY_CLASSES}
         needed = size.pods, size.machines_packed, size.machines_claimed
         yield _row(_size_name(profile, size), *needed, *supply.values())
@@ -104,39 +110,53 @@ def _cost_lines(profile: Profile, host: Host) -> Iterator[str]:
 
 def _supply_refusals(profile: Profile, demand: Demand) -> Iterator[str]:
     """Supply is held against the peak of demand; a fleet that is meant to be scarce, too."""
-    fleet = profile.settings.fleet
+    settings, fleet = profile.settings, profile.settings.fleet
     lacking = [
-        (size, offered)
+        (size, needed, offered)
         for size in demand.sizes
-        if (offered := sum(supply_counts(fleet, size).values())) < size.machines_claimed
+        if (offered := sum(supply_counts(settings, size).values()))
+        < (needed := _needed(settings, size))
     ]
     if fleet.scarce and not lacking:
         yield (
             f"{profile.name}/profile.yaml: fleet.scarce: the fleet covers all demand, so nothing "
             "would be scarce; lower fleet.idleFactor or fleet.speculativeFactor"
         )
-    for size, offered in () if fleet.scarce else lacking:
+    for size, needed, offered in () if fleet.scarce else lacking:
         least = 1 - fleet.idle_factor - fleet.spot_factor
         yield (
             f"{profile.name}/profile.yaml: fleet: {_size_name(profile, size)} needs "
-            f"{size.machines_claimed} machines at its peak, the fleet has {offered}; raise "
+            f"{needed} machines at its peak{_per_shard(settings)}, the fleet has {offered}; raise "
             f"fleet.speculativeFactor to at least {least:g}"
         )
+
+
+def _needed(settings: Settings, size: SizeDemand) -> int:
+    """What must be there so that every shard's part does for whichever clusters it serves."""
+    return settings.bigfleet.shards * shard_demand(settings, size).machines_claimed
+
+
+def _per_shard(settings: Settings) -> str:
+    shards = settings.bigfleet.shards
+    return f" in the parts of {shards} shards" if shards > 1 else ""
 
 
 def _rack_refusals(
     profile: Profile, demand: Demand, machines: tuple[SeedMachine, ...]
 ) -> Iterator[str]:
     """Gangs larger than a machine must each find all their machines in one rack."""
-    for size in () if profile.settings.fleet.scarce else demand.sizes:
-        if not size.gang_machines or size.same_rack_pods == 0:
+    settings = profile.settings
+    for size in () if settings.fleet.scarce else demand.sizes:
+        gangs = shard_demand(settings, size).gang_machines
+        if not gangs or size.same_rack_pods == 0:
             continue
         room = rack_sizes(machines, _size_of(profile, size).instance_types)
-        homeless = _without_rack(size.gang_machines, room)
+        # Sorted, with as many racks of each size as there are shards.
+        homeless = _without_rack(gangs, room[:: settings.bigfleet.shards])
         if homeless:
             yield (
                 f"{profile.name}/profile.yaml: fleet: {len(homeless)} of "
-                f"{len(size.gang_machines)} {size.archetype} gangs (the largest of "
+                f"{len(gangs)} {size.archetype} gangs (the largest of "
                 f"{max(homeless)} machines) find no rack with room for all of them; raise "
                 f"fleet.speculativeFactor or fleet.machinesPerRack"
             )

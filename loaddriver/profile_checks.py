@@ -33,6 +33,16 @@ def _shard_problems(settings: Settings) -> Iterator[Problem]:
             "bigfleet.coordinators",
             f"= 0: nobody keeps {shards} shards apart; write 1 or 3, or one shard",
         )
+    if shards > settings.clusters:
+        yield Problem(
+            "bigfleet.shards",
+            f"= {shards}: there {_are(settings.clusters)}, and a shard without any keeps its part "
+            "of the machines from the others; write at most one shard for each cluster",
+        )
+
+
+def _are(clusters: int) -> str:
+    return "is 1 cluster" if clusters == 1 else f"are {clusters} clusters"
 
 
 def _weight_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:

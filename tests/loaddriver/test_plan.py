@@ -232,7 +232,7 @@ def test_the_fleet_has_the_ordered_supply_for_every_pod_size(name: str) -> None:
     for size in need.sizes:
         types = profile.catalog.archetype(size.archetype).sizes[size.size].instance_types
         own = [machine for machine in machines if machine.instance_type in types]
-        counts = supply_counts(profile.settings.fleet, size)
+        counts = supply_counts(profile.settings, size)
         assert sum(machine.state == "IDLE" for machine in own) == counts["idle"]
         assert len(own) == sum(counts.values()) >= size.machines_claimed
         assert max(rack_sizes(machines, types)) <= profile.settings.fleet.machines_per_rack

@@ -99,19 +99,23 @@ class SeenDomain(_message.Message):
     TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
     TOPOLOGY_VALUE_FIELD_NUMBER: _builtins.int
     MACHINES_FIELD_NUMBER: _builtins.int
+    INSTANCE_TYPE_FIELD_NUMBER: _builtins.int
     topology_key: _builtins.str
     topology_value: _builtins.str
     machines: _builtins.int
+    instance_type: _builtins.str
+    """The commonest of them, so that each kind of machine can be shared out evenly."""
     def __init__(
         self,
         *,
         topology_key: _builtins.str = ...,
         topology_value: _builtins.str = ...,
         machines: _builtins.int = ...,
+        instance_type: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["machines", b"machines", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instance_type", b"instance_type", "machines", b"machines", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import islice
 
@@ -11,11 +12,11 @@ from bigfleet.services.coordinator.rows import Cluster, RowChanges, put
 
 
 def serving(registry: Registry, cluster: str, asking: str, live: Iterable[str]) -> Cluster:
-    """The cluster's row, as it is or as it is to become: the first shard that asks keeps it.
+    """The cluster's row, as it is or as it is to become: for good, from its first contact on.
 
-    A shard that is being removed gets no new clusters: the live one with the fewest does.
-    `asking` "" only looks. UnknownObject for a cluster that nobody serves, or a shard that has
-    never reported.
+    A new cluster goes to the shard with the most machines for each cluster that it serves, to the
+    asking one among equals; never to one that is being removed. `asking` "" only looks.
+    UnknownObject for a cluster that nobody serves, or a shard that has never reported.
     """
     row = registry.clusters.get(cluster)
     if row is not None:
@@ -25,12 +26,19 @@ def serving(registry: Registry, cluster: str, asking: str, live: Iterable[str]) 
     shard = registry.shards.get(asking)
     if shard is None:
         raise UnknownObject(f"shard {asking} has never reported; a shard reports, then asks")
-    if not (shard.leaving or shard.removed):
-        return Cluster(cluster, asking)
-    others = sorted((registry.load(each).clusters, each) for each in live if each != asking)
-    if not others:
+    staying = set(live) - {asking} if shard.leaving or shard.removed else {*live, asking}
+    if not staying:
         raise InvalidInput("asking_shard_id", asking, "is being removed, and no other shard lives")
-    return Cluster(cluster, others[0][1])
+    return Cluster(cluster, _least_crowded(registry, staying, asking))
+
+
+def _least_crowded(registry: Registry, shards: Iterable[str], asking: str) -> str:
+    def crowding(shard: str) -> tuple[float, int, bool, str]:
+        load = registry.load(shard)
+        clusters_per_machine = (load.clusters + 1) / load.machines if load.machines else math.inf
+        return clusters_per_machine, load.clusters, shard != asking, shard
+
+    return min(shards, key=crowding)
 
 
 def left_behind(registry: Registry, shard: str, limit: int) -> RowChanges:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import UnknownObject
@@ -63,8 +64,7 @@ class Desk:
         changes = shards.providers_seen(registry, report, _staying(reign))
         changes |= acknowledgements.settled(registry, report, reign.new_order)
         if self._may_give(reign):
-            seen = [(d.topology_key, d.topology_value, d.machines) for d in report.unowned_domains]
-            changes |= domains.give(registry, _staying(reign), seen, reign.new_order)
+            changes |= domains.give(registry, _staying(reign), _seen(report), reign.new_order)
         return changes
 
     def _may_give(self, reign: Reign) -> bool:
@@ -93,7 +93,7 @@ class Desk:
         return wire.ReportAck(coordinator_term=reign.term, acknowledged=True, instructions=orders)
 
     async def resolve(self, reign: Reign, cluster: str, asking: str) -> tuple[Cluster, str]:
-        """The shard that serves a cluster, and its address; the asking one where nobody did."""
+        """The shard that serves a cluster, and its address; one is chosen where nobody did."""
         checks.name("cluster_id", cluster)
         reign.require()
 
@@ -158,6 +158,13 @@ def _staying(reign: Reign) -> list[str]:
     """Live shards that are not about to leave."""
     rows = (reign.registry.shards.get(s) for s in reign.reports.live(time.monotonic()))
     return [row.id for row in rows if row is not None and not (row.leaving or row.removed)]
+
+
+def _seen(report: wire.ShardReport) -> Iterator[domains.Sighting]:
+    for each in report.unowned_domains:
+        yield domains.Sighting(
+            each.topology_key, each.topology_value, each.machines, each.instance_type
+        )
 
 
 def _note_incidents(reign: Reign, report: wire.ShardReport) -> None:

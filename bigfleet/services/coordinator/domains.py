@@ -2,43 +2,62 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
 from bigfleet.model.errors import InvalidInput, UnknownObject
 from bigfleet.services.coordinator.domain_lifecycle import DomainEvent, DomainState, next_state
-from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.registry import Load, Registry
 from bigfleet.services.coordinator.rows import Domain, DomainName, RowChanges, put
 
 # A new order's id; never the same twice in the life of the fleet.
 NewOrder = Callable[[], str]
-Seen = tuple[str, str, int]
+
+
+class Sighting(NamedTuple):
+    """A domain that a shard has seen, with its machines and the commonest type among them."""
+
+    topology_key: str
+    topology_value: str
+    machines: int = 0
+    instance_type: str = ""
 
 
 def give(
-    registry: Registry, candidates: Iterable[str], seen: Sequence[Seen], order: NewOrder
+    registry: Registry, candidates: Iterable[str], seen: Iterable[Sighting], order: NewOrder
 ) -> RowChanges:
-    """Domains seen that are nobody's, each to the candidate with the fewest machines.
+    """Domains seen that are nobody's, each to the candidate with the fewest machines of its type.
 
-    Largest domains first, ties by name, so that any leader would decide the same. Domains that
-    somebody has, or is about to get, stay as they are. Nothing without candidates.
+    So every kind of machine is shared out evenly: a shard without any of a kind could never serve
+    those who ask for it. Largest domains first, ties by machines of all types, domains and name,
+    so that any leader would decide the same. Domains that somebody has, or is about to get, stay
+    as they are. Nothing without candidates.
     """
-    queue = [_place(registry, shard) for shard in candidates]
-    heapq.heapify(queue)
+    loads = {shard: registry.load(shard).copy() for shard in candidates}
     changes: RowChanges = {}
-    for key, value, machines in sorted(seen, key=lambda each: (-each[2], each[0], each[1])):
-        if not queue or (key, value) in registry.domains:
+    for sighting in sorted(set(seen), key=_largest_first) if loads else ():
+        if sighting[:2] in registry.domains:
             continue
-        held, domains, shard = heapq.heappop(queue)
-        row = _given((key, value), shard, machines, order())
+        row = _given(sighting, _poorest(loads, sighting.instance_type), order())
         if row.key not in changes:
             changes[row.key] = row
-            held, domains = held + machines, domains + 1
-        heapq.heappush(queue, (held, domains, shard))
+            loads[row.shard].count(row)
     return changes
+
+
+def _largest_first(sighting: Sighting) -> tuple[int, Sighting]:
+    return -sighting.machines, sighting
+
+
+def _poorest(loads: Mapping[str, Load], instance_type: str) -> str:
+    def wealth(shard: str) -> tuple[int, int, int, str]:
+        load = loads[shard]
+        return load.of_type[instance_type], load.machines, load.domains, shard
+
+    return min(loads, key=wealth)
 
 
 def move(registry: Registry, name: DomainName, to: str, order: NewOrder) -> RowChanges:
@@ -53,7 +72,7 @@ def move(registry: Registry, name: DomainName, to: str, order: NewOrder) -> RowC
         raise InvalidInput("shard_id", to, "is being removed; name a shard that stays")
     domain = registry.domains.get(name)
     if domain is None:
-        return put(_given(name, to, 0, order()))
+        return put(_given(Sighting(*name), to, order()))
     if domain.state is not DomainState.RELEASING and domain.shard == to:
         return {}
     return put(_releasing(domain, to, order()))
@@ -92,7 +111,8 @@ def freed(registry: Registry, domain: Domain, order: NewOrder) -> RowChanges:
     heir = registry.shards.get(domain.to)
     if heir is None or heir.removed or heir.leaving:
         return {domain.key: None}
-    return put(_given(domain.name, heir.id, domain.machines, order()))
+    known = Sighting(*domain.name, domain.machines, domain.instance_type)
+    return put(_given(known, heir.id, order()))
 
 
 def repeated(domain: Domain, order: str) -> Domain:
@@ -101,14 +121,10 @@ def repeated(domain: Domain, order: str) -> Domain:
     return msgspec.structs.replace(domain, state=state, order=order)
 
 
-def _place(registry: Registry, shard: str) -> tuple[int, int, str]:
-    load = registry.load(shard)
-    return load.machines, load.domains, shard
-
-
-def _given(name: DomainName, shard: str, machines: int, order: str) -> Domain:
-    state = next_state(name, DomainState.FREE, DomainEvent.GIVE)
-    return Domain(name[0], name[1], shard, state, order, machines=machines)
+def _given(sighting: Sighting, shard: str, order: str) -> Domain:
+    key, value, machines, instance_type = sighting
+    state = next_state((key, value), DomainState.FREE, DomainEvent.GIVE)
+    return Domain(key, value, shard, state, order, machines=machines, instance_type=instance_type)
 
 
 def _releasing(domain: Domain, to: str, order: str) -> Domain:

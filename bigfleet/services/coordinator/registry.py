@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
 from bigfleet.services.coordinator.rows import (
@@ -21,11 +21,22 @@ from bigfleet.services.coordinator.rows import (
 
 @dataclass(slots=True)
 class Load:
-    """What a shard has been given."""
+    """What a shard has been given; `of_type` counts machines by their domains' instance type."""
 
     machines: int = 0
     domains: int = 0
     clusters: int = 0
+    of_type: Counter[str] = field(default_factory=Counter)
+
+    def count(self, domain: Domain, sign: int = 1) -> None:
+        """With `domain`, or without it again."""
+        self.domains += sign
+        self.machines += sign * domain.machines
+        self.of_type[domain.instance_type] += sign * domain.machines
+
+    def copy(self) -> Load:
+        """Counts of its own."""
+        return replace(self, of_type=self.of_type.copy())
 
 
 class Registry:
@@ -73,7 +84,7 @@ class Registry:
         match row:
             case Domain():
                 self.domains[row.name] = row
-                self._count(row, 1)
+                self._loads[row.shard].count(row)
                 if row.state is not DomainState.OWNED:
                     self._unsettled[row.shard][row.order] = row
             case Cluster():
@@ -92,7 +103,7 @@ class Registry:
         match row:
             case Domain():
                 del self.domains[row.name]
-                self._count(row, -1)
+                self._loads[row.shard].count(row, -1)
                 self._unsettled[row.shard].pop(row.order, None)
             case Cluster():
                 del self.clusters[row.id]
@@ -105,8 +116,3 @@ class Registry:
                 del self.providers[row.name, row.region]
             case TermBase():
                 self.term_base = 0
-
-    def _count(self, domain: Domain, sign: int) -> None:
-        load = self._loads[domain.shard]
-        load.domains += sign
-        load.machines += sign * domain.machines

@@ -68,7 +68,7 @@ class Domain(msgspec.Struct, frozen=True):
 
     `order` is the id of the instruction that the last change of this row asks for. While the
     domain is being released, `to` is who gets it next, "" for nobody yet. `machines` is how many
-    it had when it was first given away.
+    it had when it was first given away, and `instance_type` the commonest of them.
     """
 
     topology_key: str
@@ -78,6 +78,7 @@ class Domain(msgspec.Struct, frozen=True):
     order: str
     to: str = ""
     machines: int = 0
+    instance_type: str = ""
 
     @property
     def name(self) -> DomainName:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from bigfleet.services.shard.claims import ALL, Rows
 from bigfleet.services.shard.columns import Columns
 from bigfleet.services.shard.identities import Identities
 from bigfleet.services.shard.interning import Interned
-from bigfleet.services.shard.kinds import Kind, kind_of
+from bigfleet.services.shard.kinds import INSTANCE_TYPE_LABEL, Kind, kind_of
 from bigfleet.services.shard.orders import Order
 from bigfleet.services.shard.territory import Territory
 from bigfleet.services.shard.views import MachineView, Transition
@@ -189,13 +189,14 @@ class Inventory:
         known = row != NONE and self._columns.state[row]
         return self._domains[self._columns.flavour[row]] if known else None
 
-    def seen_domains(self) -> Counter[Domain]:
-        """Machines in each domain, others' included."""
+    def seen_domains(self) -> dict[Domain, Counter[str]]:
+        """Machines in each domain by instance type, others' included."""
         told = self._columns.flavour[self._columns.state != 0]
         counts = np.bincount(told, minlength=len(self._domains)).tolist()
-        seen: Counter[Domain] = Counter()
-        for domain, count in zip(self._domains, counts, strict=True):
-            seen[domain] += count
+        seen: defaultdict[Domain, Counter[str]] = defaultdict(Counter)
+        for domain, flavour, count in zip(self._domains, self._flavours, counts, strict=True):
+            if count:
+                seen[domain][flavour.labels[INSTANCE_TYPE_LABEL]] += count
         return seen
 
     def _under_way(self, orders: Iterable[Order]) -> Iterator[tuple[int, Order]]:

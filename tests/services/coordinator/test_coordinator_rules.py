@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -65,11 +65,39 @@ def test_a_provider_is_what_the_first_live_shard_says() -> None:
     assert registry.providers["kwok", "r"].address == "10.0.0.1:1"
 
 
-def test_the_first_shard_that_asks_keeps_a_cluster() -> None:
+def test_a_cluster_stays_with_the_shard_of_its_first_contact() -> None:
     registry = known(shard("s1"), shard("s2"))
     registry.apply(clusters.bound(registry, clusters.serving(registry, "c", "s1", [])))
-    assert clusters.serving(registry, "c", "s2", []).shard == "s1"
-    assert clusters.serving(registry, "c", "", []).shard == "s1"
+    for asking in ("s2", ""):
+        assert clusters.serving(registry, "c", asking, ["s1", "s2"]).shard == "s1"
+
+
+def owning(machines: Mapping[str, int]) -> Registry:
+    """Shards with so many machines each."""
+    rows = [
+        Domain("rack", name, name, DomainState.OWNED, "", machines=count)
+        for name, count in machines.items()
+    ]
+    return known(*map(shard, machines), *rows)
+
+
+def test_new_clusters_go_where_most_machines_are_left_for_each() -> None:
+    """Also when all operators know the same shard first; one without machines gets none."""
+    registry = owning({"s1": 10, "s2": 20, "s3": 0})
+    for number in range(6):
+        row = clusters.serving(registry, f"c{number}", "s1", ["s1", "s2", "s3"])
+        registry.apply(clusters.bound(registry, row))
+    loads = [registry.load(name).clusters for name in ("s1", "s2", "s3")]
+    assert loads == [2, 4, 0]
+
+
+def test_clusters_spread_over_shards_that_have_nothing_yet() -> None:
+    """A fleet that starts gives its domains later than its first cluster comes."""
+    registry = owning({"s1": 0, "s2": 0})
+    first = clusters.serving(registry, "c1", "s2", ["s1", "s2"])
+    assert first.shard == "s2"
+    registry.apply(clusters.bound(registry, first))
+    assert clusters.serving(registry, "c2", "s2", ["s1", "s2"]).shard == "s1"
 
 
 def test_a_cluster_of_nobody_stays_so_when_one_only_looks() -> None:

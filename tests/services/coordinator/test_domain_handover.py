@@ -18,6 +18,7 @@ from bigfleet.services.coordinator.domain_lifecycle import (
     DomainState,
     next_state,
 )
+from bigfleet.services.coordinator.domains import Sighting
 from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import RowChanges, Shard, put
@@ -64,7 +65,8 @@ def settle(registry: Registry, shard: str, order: Orders) -> None:
 def test_unowned_domains_go_to_the_shard_with_the_fewest_machines() -> None:
     """Largest first, so that shards end up with about the same; the same answer every time."""
     registry, order = registry_with("s1", "s2"), Orders()
-    seen = [(RACK, "r1", 10), (RACK, "r2", 40), (RACK, "r3", 30), (RACK, "r4", 25)]
+    sizes = {"r1": 10, "r2": 40, "r3": 30, "r4": 25}
+    seen = [Sighting(RACK, rack, machines) for rack, machines in sizes.items()]
     registry.apply(domains.give(registry, ["s1", "s2"], seen, order))
     owners = {value: domain.shard for (_, value), domain in registry.domains.items()}
     assert owners == {"r2": "s1", "r3": "s2", "r4": "s2", "r1": "s1"}
@@ -72,23 +74,42 @@ def test_unowned_domains_go_to_the_shard_with_the_fewest_machines() -> None:
     assert registry.load("s2").machines == 55
 
 
+def test_every_kind_of_machine_is_shared_out_evenly() -> None:
+    """Also a scarce one, whatever else the shards have: who gets none could never serve it."""
+    registry, order = registry_with("s1", "s2", "s3"), Orders()
+    racks = {"cpu": (30, 30, 10), "gpu": (2, 2, 2), "memory": (8, 8, 8)}
+    seen = [
+        Sighting(RACK, f"{kind}-{number}", machines, kind)
+        for kind, sizes in racks.items()
+        for number, machines in enumerate(sizes)
+    ]
+    registry.apply(domains.give(registry, ["s1", "s2", "s3"], seen[1:], order))
+    registry.apply(domains.give(registry, ["s1", "s2", "s3"], seen[:1], order))
+    for shard in ("s1", "s2", "s3"):
+        assert registry.load(shard).of_type["gpu"] == 2
+        assert registry.load(shard).of_type["memory"] == 8
+        assert registry.load(shard).of_type["cpu"] in {10, 30}
+
+
 def test_a_domain_that_somebody_has_is_not_given_again() -> None:
     """A report that came late still calls it unowned."""
     registry, order = registry_with("s1", "s2"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
-    assert domains.give(registry, ["s2"], [(RACK, "r1", 1)], order) == {}
+    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
+    assert domains.give(registry, ["s2"], [Sighting(RACK, "r1", 1)], order) == {}
 
 
 def test_a_domain_seen_twice_in_one_report_is_given_once() -> None:
     registry = registry_with("s1", "s2")
-    changes = domains.give(registry, ["s1", "s2"], [(RACK, "r1", 1), (RACK, "r1", 1)], Orders())
+    changes = domains.give(
+        registry, ["s1", "s2"], [Sighting(RACK, "r1", 1), Sighting(RACK, "r1", 2)], Orders()
+    )
     assert len(changes) == 1
 
 
 def test_a_moved_domain_is_given_only_after_its_release() -> None:
     """The new shard is told nothing before the old one has accepted the release."""
     registry, order = registry_with("s1", "s2"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
+    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
     settle(registry, "s1", order)
     assert state_of(registry, "r1") == ("s1", "owned")
     registry.apply(domains.move(registry, (RACK, "r1"), "s2", order))
@@ -103,7 +124,7 @@ def test_a_moved_domain_is_given_only_after_its_release() -> None:
 def test_an_order_keeps_its_id_until_it_is_answered() -> None:
     """Also when its destination changes: the shard may be carrying it out already."""
     registry, order = registry_with("s1", "s2", "s3"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
+    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
     registry.apply(domains.move(registry, (RACK, "r1"), "s2", order))
     first = [each.instruction_id for each in pending(registry, "s1", (), ())]
     registry.apply(domains.move(registry, (RACK, "r1"), "s3", order))
@@ -114,7 +135,7 @@ def test_an_order_keeps_its_id_until_it_is_answered() -> None:
 
 def test_an_answer_to_a_superseded_order_changes_nothing() -> None:
     registry, order = registry_with("s1"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
+    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
     old = registry.domains[RACK, "r1"].order
     registry.apply(domains.release(registry, (RACK, "r1"), order))
     late = report_of(registry, "s1", old)
@@ -124,7 +145,7 @@ def test_an_answer_to_a_superseded_order_changes_nothing() -> None:
 def test_a_stale_order_is_repeated_and_a_failed_one_is_ordered_anew() -> None:
     """A shard answers the same order the same way for ever, unless it never looked at it."""
     registry, order = registry_with("s1"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
+    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
     [told] = pending(registry, "s1", (), ())
 
     def after(outcome: wire.InstructAck.Outcome.ValueType) -> list[str]:
@@ -140,7 +161,7 @@ def test_a_stale_order_is_repeated_and_a_failed_one_is_ordered_anew() -> None:
 
 def test_a_domain_does_not_go_to_a_shard_that_left_while_it_waited() -> None:
     registry, order = registry_with("s1", "s2"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1)], order))
+    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
     registry.apply(domains.move(registry, (RACK, "r1"), "s2", order))
     registry.apply(shards.removed(registry, "s2"))
     settle(registry, "s1", order)
@@ -149,7 +170,7 @@ def test_a_domain_does_not_go_to_a_shard_that_left_while_it_waited() -> None:
 
 def test_a_live_shard_leaves_only_after_it_has_released_everything() -> None:
     registry, order = registry_with("s1", "s2"), Orders()
-    seen = [(RACK, f"r{n}", 1) for n in range(5)]
+    seen = [Sighting(RACK, f"r{n}", 1) for n in range(5)]
     registry.apply(domains.give(registry, ["s1"], seen, order))
     settle(registry, "s1", order)
     registry.apply(shards.leaving(registry, "s1"))
@@ -165,7 +186,9 @@ def test_a_live_shard_leaves_only_after_it_has_released_everything() -> None:
 
 def test_what_a_removed_shard_had_is_freed_in_pieces() -> None:
     registry, order = registry_with("s1", "s2"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [(RACK, f"r{n}", 1) for n in range(5)], order))
+    registry.apply(
+        domains.give(registry, ["s1"], [Sighting(RACK, f"r{n}", 1) for n in range(5)], order)
+    )
     registry.apply(shards.removed(registry, "s1"))
     while batch := departures.orphaned(registry, 2, order):
         assert len(batch) <= 2
@@ -176,7 +199,9 @@ def test_what_a_removed_shard_had_is_freed_in_pieces() -> None:
 def test_a_shard_that_forgot_its_domains_is_reminded_of_them() -> None:
     """It came back with an empty state directory; nobody else has been given them."""
     registry, order = registry_with("s1"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [(RACK, "r1", 1), (RACK, "r2", 1)], order))
+    registry.apply(
+        domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1), Sighting(RACK, "r2", 1)], order)
+    )
     settle(registry, "s1", order)
     empty = wire.ShardReport(shard_id="s1", owned_domains=0)
     reminded = pending(registry, "s1", (), acknowledgements.forgotten(registry, empty, ()))
@@ -234,7 +259,9 @@ class Fleet:
         domain = (RACK, value)
         match action:
             case "give":
-                self._apply(domains.give(self.registry, [name], [(RACK, value, 1)], self.order))
+                self._apply(
+                    domains.give(self.registry, [name], [Sighting(RACK, value, 1)], self.order)
+                )
             case "move":
                 self._apply(domains.move(self.registry, domain, name, self.order))
             case "release" if domain in self.registry.domains:

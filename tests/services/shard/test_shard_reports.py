@@ -57,7 +57,7 @@ def test_a_summary_is_small_and_adds_up_however_many_types_there_are() -> None:
 
 def test_every_foreign_domain_is_told_in_portions_and_again_later() -> None:
     """At most a thousand at once, the untold first; an undelivered portion is due again."""
-    seen = Counter({Domain("rack", f"{number}"): 3 for number in range(2500)})
+    seen = {Domain("rack", f"{number}"): Counter(m5=3) for number in range(2500)}
     owned, sightings = {Domain("rack", "0")}, Sightings()
     assert len(sightings.due(seen, owned, 100.0)) == MOST
     told: set[str] = set()
@@ -72,8 +72,15 @@ def test_every_foreign_domain_is_told_in_portions_and_again_later() -> None:
 
 def test_a_new_leader_hears_of_every_foreign_domain() -> None:
     """It may not have what the old one was told."""
-    seen, sightings = Counter({Domain("rack", "a"): 1, Domain("rack", "b"): 1}), Sightings()
+    seen, sightings = {Domain("rack", name): Counter(m5=1) for name in "ab"}, Sightings()
     sightings.told(sightings.due(seen, set(), 0.0), 1, 0.0)
     assert sightings.due(seen, set(), 1.0) == []
     sightings.told([], 2, 1.0)
     assert len(sightings.due(seen, set(), 1.0)) == 2
+
+
+def test_a_domain_is_told_with_its_commonest_instance_type() -> None:
+    """Whatever order its machines were seen in."""
+    for counts in (Counter(b=2, a=2, c=1), Counter(c=1, a=2, b=2)):
+        [told] = Sightings().due({Domain("rack", "r"): counts}, set(), 0.0)
+        assert (told.machines, told.instance_type) == (5, "a")

@@ -57,7 +57,8 @@ class Reporter:
         metrics.shard_owned_domains.set(len(held.domains))
         thought = self.cycle.latest
         if thought is not None:
-            metrics.shard_foreign_machines.set(seen.total() - len(thought.view.fleet))
+            there = sum(counts.total() for counts in seen.values())
+            metrics.shard_foreign_machines.set(there - len(thought.view.fleet))
             made.summary.CopyFrom(report.summary(thought.view.fleet))
             rows, made.shortfalls_left_out = await self._shortfalls(thought)
             made.shortfalls.extend(rows)

@@ -7,7 +7,7 @@ again after a change of leader, and now and then.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from bigfleet.api.v1alpha1.coordinator_pb2 import SeenDomain
 from bigfleet.model.domain import Domain
@@ -24,16 +24,18 @@ class Sightings:
         self._term = 0
 
     def due(
-        self, seen: Counter[Domain], owned: Collection[Domain], now_seconds: float
+        self,
+        seen: Mapping[Domain, Counter[str]],
+        owned: Collection[Domain],
+        now_seconds: float,
     ) -> list[SeenDomain]:
-        """At most 1,000, those that were never told first."""
-        foreign = {domain: count for domain, count in seen.items() if domain not in owned and count}
+        """At most 1,000, those that were never told first. `seen` counts machines by type."""
+        foreign = {domain: counts for domain, counts in seen.items() if domain not in owned}
         self._told_at = {d: at for d, at in self._told_at.items() if d in foreign}
         late = now_seconds - AGAIN_SECONDS
         due = [domain for domain in foreign if self._told_at.get(domain, late) <= late]
         due.sort(key=lambda domain: self._told_at.get(domain, 0.0))
-        return [SeenDomain(topology_key=d.key, topology_value=d.value, machines=foreign[d])
-                for d in due[:MOST]]  # fmt: skip
+        return [_sighting(domain, foreign[domain]) for domain in due[:MOST]]
 
     def told(self, domains: Iterable[SeenDomain], term: int, now_seconds: float) -> None:
         """The leader of `term` has heard of `domains`; a new leader must hear of all again."""
@@ -41,3 +43,13 @@ class Sightings:
             self._term, self._told_at = term, {}
         for each in domains:
             self._told_at[Domain(each.topology_key, each.topology_value)] = now_seconds
+
+
+def _sighting(domain: Domain, counts: Counter[str]) -> SeenDomain:
+    """Among equally common types the first by name is told, so that all shards tell the same."""
+    return SeenDomain(
+        topology_key=domain.key,
+        topology_value=domain.value,
+        machines=counts.total(),
+        instance_type=min(counts, key=lambda name: (-counts[name], name)),
+    )

@@ -30,16 +30,23 @@ _P99_SECONDS = {
     "rollupBuildP99Seconds": ("bigfleet_operator_rollup_duration_seconds", "build"),
     "rollupSendP99Seconds": ("bigfleet_operator_rollup_duration_seconds", "send"),
 }
+_UNMET = "bigfleet_shard_shortfalls"
 _SUMS = {
-    "shortfallsAtEnd": "bigfleet_shard_shortfalls",
-    "rollupsRejected": "bigfleet_operator_rollups_rejected_total",
-    "sessionReconnects": "bigfleet_operator_session_reconnects_total",
-    "ordersDropped": "bigfleet_shard_actions_dropped_total",
-    "transitionsAdopted": "bigfleet_shard_adopted_transitions_total",
+    "shortfallsAtEnd": (_UNMET,),
+    "rollupsRejected": ("bigfleet_operator_rollups_rejected_total",),
+    "sessionReconnects": ("bigfleet_operator_session_reconnects_total",),
+    "ordersDropped": ("bigfleet_shard_actions_dropped_total",),
+    "transitionsAdopted": ("bigfleet_shard_adopted_transitions_total",),
+    # Somebody deposed who still acted, as each side of it saw it.
+    "incidents": (
+        "bigfleet_shard_incidents_total",
+        "bigfleet_provider_fenced_total",
+        "bigfleet_coordinator_incidents_total",
+    ),
 }
 
 # Asked for all the time, and a whole parse of what a shard tells takes tens of milliseconds.
-_SHORTFALLS = re.compile(rf"^{_SUMS['shortfallsAtEnd']}(?:\{{[^}}]*\}})? (\S+)$", re.MULTILINE)
+_SHORTFALLS = re.compile(rf"^{_UNMET}(?:\{{[^}}]*\}})? (\S+)$", re.MULTILINE)
 
 
 async def components(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
@@ -59,11 +66,10 @@ async def components(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
                 buckets[float(sample.labels["le"])] += sample.value
         result[key] = quantile(buckets, 0.99)
     known = {family.name for family in families}
-    for key, name in _SUMS.items():
-        if name.removesuffix("_total") not in known:  # nobody reports it: that is not zero
-            result[key] = None
-            continue
-        result[key] = sum(s.value for s in samples if s.name == name)
+    for key, names in _SUMS.items():
+        told = known.intersection(name.removesuffix("_total") for name in names)
+        there = (sample.value for sample in samples if sample.name in names)
+        result[key] = sum(there) if told else None  # what nobody reports is not zero
     result["actions"] = _by_kind(samples, "bigfleet_shard_actions_total")
     return result
 

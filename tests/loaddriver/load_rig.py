@@ -22,6 +22,7 @@ SPECIAL = (
     "preemption-50",
     "fedhpa-3",
     "scarcity-50",
+    "shards-8",
 )
 
 

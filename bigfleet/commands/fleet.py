@@ -66,7 +66,7 @@ def _changes(actions: Any) -> None:
 
 def _replicas(actions: Any) -> None:
     leave = _action(actions, "leave", "take a replica of the coordinator out for good", _change)
-    leave.add_argument("replica", metavar="ID")
+    leave.add_argument("replica", metavar="ID", help="or its peer address, if it never started")
     save = _action(actions, "save", "write all that the coordinator keeps into a file", _save)
     save.add_argument("file", type=Path, metavar="FILE")
     restore = actions.add_parser(

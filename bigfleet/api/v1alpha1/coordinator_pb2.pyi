@@ -616,17 +616,23 @@ class JoinRaftClusterRequest(_message.Message):
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     RAFT_ADDRESS_FIELD_NUMBER: _builtins.int
+    RAFT_ADDRESSES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     raft_address: _builtins.str
+    @_builtins.property
+    def raft_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """All replicas as the new one was told of them, its own address among them."""
+
     def __init__(
         self,
         *,
         node_id: _builtins.str = ...,
         raft_address: _builtins.str = ...,
+        raft_addresses: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "raft_address", b"raft_address"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "raft_address", b"raft_address", "raft_addresses", b"raft_addresses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -649,6 +655,8 @@ Global___JoinRaftClusterResponse: _TypeAlias = JoinRaftClusterResponse  # noqa: 
 
 @_typing.final
 class LeaveRaftClusterRequest(_message.Message):
+    """node_id is a replica's id, or its raft_address where it never started and has none."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_ID_FIELD_NUMBER: _builtins.int

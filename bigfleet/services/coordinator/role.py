@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from bigfleet.adapters.coordination.etcd_store import EtcdStore
+from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
 from bigfleet.model.errors import Unavailable
@@ -58,6 +59,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 async def serving(settings: Settings) -> AsyncIterator[Serving]:
     """A replica that serves inside the `async with`."""
     async with AsyncExitStack() as closing:
+        closing.callback(DirectoryLock("--state", settings.state_directory).release)
         store = EtcdStore(settings.member().socket)
         closing.push_async_callback(store.close)
         keeper = Keeper(settings.member())

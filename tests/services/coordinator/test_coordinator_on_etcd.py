@@ -272,6 +272,19 @@ async def test_nobody_there_is_said_in_a_sentence() -> None:
             await client.call("ListShards", wire.ListShardsRequest(), patience_seconds=0.2)
 
 
+async def test_two_replicas_cannot_share_a_state_directory(
+    binaries: Binaries, directory: Path
+) -> None:
+    """The second would take the sockets of the first one's etcd, and with them its watchdog."""
+    told = settings(binaries, directory)
+    async with coordinator(told):
+        with pytest.raises(InvalidInput, match=r"--state: .*in use by another process"):
+            async with role.serving(told):
+                pass
+    async with coordinator(told):
+        pass
+
+
 def test_an_etcd_that_is_none_is_refused_at_once(directory: Path) -> None:
     with pytest.raises(InvalidInput, match="--etcd"):
         Settings("a", 0, 0, directory, directory / "missing", {})

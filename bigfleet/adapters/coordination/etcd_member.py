@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
+from bigfleet.adapters.coordination import etcd_log
 from bigfleet.api.identity import AUTHORITY, CERTIFICATE, KEY, Identity
 from bigfleet.api.transport import SERVES
 from bigfleet.model.errors import InvalidInput, Unavailable
@@ -24,8 +25,6 @@ _TETHER = Path(__file__).with_name("tether.py")
 # Linux takes 107 bytes for the path of a socket.
 _LONGEST_SOCKET_PATH = 107
 _STOP_SECONDS = 5.0
-_TAIL_BYTES = 4096
-_TAIL_LINES = 6
 # One report may change some two thousand rows, in one transaction.
 _MOST_OPERATIONS = 4096
 _REQUEST_BYTES = 8 * 2**20
@@ -220,7 +219,8 @@ class EtcdMember:
     async def ended(self) -> str:
         """Wait for its end; how it ended and its last words."""
         status = await self._process.wait()
-        return f"etcd ended with status {status}; {self._settings.log} ends:{self._last_lines()}"
+        words = etcd_log.last_words(self._settings.log)
+        return f"etcd ended with status {status}; {self._settings.log} ends:{words}"
 
     async def stop(self) -> None:
         """End it, leadership handed over first where there is somebody to take it."""
@@ -233,10 +233,3 @@ class EtcdMember:
                 await self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-
-    def _last_lines(self) -> str:
-        with contextlib.suppress(OSError), self._settings.log.open("rb") as log:
-            log.seek(max(0, self._settings.log.stat().st_size - _TAIL_BYTES))
-            lines = log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
-            return "".join(f"\n  {line}" for line in lines) or " (nothing)"
-        return " (unreadable)"

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 
+from bigfleet.adapters.coordination import etcd_log
 from bigfleet.adapters.coordination.etcd_member import EtcdMember, MemberSettings
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
@@ -46,6 +47,10 @@ class Keeper:
         """End the member for good; `run` must have been cancelled before."""
         if self._member is not None:
             await self._member.stop()
+
+    async def shorten_log(self) -> None:
+        """Nobody else would, however long the member lives."""
+        await asyncio.to_thread(etcd_log.shorten, self._settings.log)
 
     def pulse(self, answers: bool) -> None:
         """The coordinator is at work; `answers`: its member has just answered a question."""

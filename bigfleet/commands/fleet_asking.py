@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,11 +143,20 @@ async def save(replicas: Sequence[str], identity: Identity | None, file: Path) -
     """Write a snapshot; the file appears only when it is whole."""
     async with LeaderClient(replicas, identity, call_seconds=60.0) as client:
         messages = await client.call("SnapshotSave", wire.SnapshotSaveRequest())
-    draft = file.with_name(f".{file.name}.new")
-    with draft.open("wb") as out:
-        out.write(messages[0].meta_json + b"\n")
-        out.writelines(message.data for message in messages[1:])
-        out.flush()
-        os.fsync(out.fileno())
-    draft.rename(file)
+    try:
+        _write_whole(file, [messages[0].meta_json, b"\n", *(each.data for each in messages[1:])])
+    except OSError as error:
+        raise InvalidInput("FILE", str(file), f"cannot be written: {error.strerror}") from None
     return f"saved {json.loads(messages[0].meta_json)['rows']:,} rows to {file}"
+
+
+def _write_whole(file: Path, parts: Iterable[bytes]) -> None:
+    draft = file.with_name(f".{file.name}.new")
+    try:
+        with draft.open("wb") as out:
+            out.writelines(parts)
+            out.flush()
+            os.fsync(out.fileno())
+        draft.rename(file)
+    finally:
+        draft.unlink(missing_ok=True)

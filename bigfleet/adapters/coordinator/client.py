@@ -86,6 +86,9 @@ class Replicas:
         raise _NobodyLeads(asked)
 
     async def _explained(self, asked: Asked) -> str:
+        for address, error in asked.items():
+            if trailer(error.trailing_metadata(), LEADER_TRAILER) == address:
+                return f"coordinator {address} leads, and cannot do that yet: {error.details()}"
         told = [
             f"{address}: {await explained(error, address, self._identity, _ROLE)}"
             for address, error in asked.items()

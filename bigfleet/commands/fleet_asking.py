@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,12 +63,11 @@ def _json(client: LeaderClient, found: Mapping[str, Sequence[Message]]) -> str:
 
 
 def _text(action: str, client: LeaderClient, found: Mapping[str, Sequence[Any]]) -> list[str]:
-    now = time.time()
     match action:
         case "status":
-            return views.status(client.leader, client.term, views.Lists(**found), now)
+            return views.status(client.leader, client.term, views.Lists(**found))
         case "shards":
-            return views.shard_lines(views.Lists(**found), now)
+            return views.shard_lines(views.Lists(**found))
         case "shortfalls":
             return views.shortfalls(found["reports"])
         case _:
@@ -102,7 +100,10 @@ def _unassign(flags: argparse.Namespace) -> tuple[str, Message, str]:
 
 
 def _remove(flags: argparse.Namespace) -> tuple[str, Message, str]:
-    said = f"accepted: {flags.shard} goes; `fleet shards` lists it until it has released all"
+    said = (
+        f"accepted: {flags.shard} goes; `fleet shards` lists it until it has released all. If it "
+        "died just now and shows as silent, remove it again"
+    )
     return "RemoveShard", wire.RemoveShardRequest(shard_id=flags.shard), said
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from coordinator_answers import leading_but_not_yet
@@ -11,6 +12,7 @@ from coordinator_answers import leading_but_not_yet
 from bigfleet.__main__ import main
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.commands import fleet_views as views
 from bigfleet.model.errors import Unavailable
 
 
@@ -34,6 +36,31 @@ def test_who_listens_everywhere_says_where_others_reach_it(
     }
     assert main([role, *flags, *own[role], "--insecure"]) == 2
     assert "--advertise HOST:PORT says where" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("entry", "state"),
+    [
+        ({"silent_seconds": 1.0}, "live"),
+        ({"silent_seconds": 1.0, "leaving": True}, "leaving"),
+        ({"silent_seconds": 60.0, "leaving": True}, "silent"),
+        ({"silent_seconds": 60.0}, "silent"),
+    ],
+)
+def test_a_shard_is_silent_by_the_leaders_clock_alone(entry: dict[str, Any], state: str) -> None:
+    """Whoever looks may have another time of day; and one that leaves can die on its way."""
+    told = wire.ShardRegistryEntry(shard_id="s", last_heartbeat_unix_ns=1, **entry)
+    assert views.state_of(told) == state
+
+
+def test_a_shard_that_died_while_leaving_shows_how_to_end_it() -> None:
+    """It releases nothing any more, and nobody but a person can say that it is dead."""
+    entry = wire.ShardRegistryEntry(
+        shard_id="s", last_heartbeat_unix_ns=1, silent_seconds=60.0, leaving=True
+    )
+    *_, silent, cure = views.status("a:1", 2, views.Lists([entry], [], [], []))
+    assert silent.endswith("shard s has not reported for 60 s")
+    assert cure.endswith("if it is dead, `fleet remove-shard s` again")
 
 
 async def test_a_leader_that_must_wait_is_not_called_absent() -> None:

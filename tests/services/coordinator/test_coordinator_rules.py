@@ -147,6 +147,10 @@ def _line(meta: snapshot.Meta) -> bytes:
     return msgspec.json.encode(meta) + b"\n"
 
 
+def _sealed(data: bytes) -> bytes:
+    return _line(snapshot.meta_of(data, 7, 0)) + data
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -154,15 +158,17 @@ def _line(meta: snapshot.Meta) -> bytes:
         (lambda c: c.replace(b"s1", b"s2", 1), "damaged or cut off"),
         (lambda _: b"something else\n", "is no snapshot"),
         (lambda c: c.replace(b"snapshot/1", b"snapshot/9"), "only bigfleet-coordinator"),
+        (lambda c: c.replace(b'"rows":1', b'"rows":0'), "holds 1 rows, and says 0"),
+        (lambda _: _sealed(b'["shard/s1",{"id":7}]\n'), "which is none: Expected `str`"),
+        (lambda _: _sealed(b'["stone/s1",{}]\n'), "which this release does not know"),
     ],
 )
 def test_a_file_that_is_no_whole_snapshot_is_refused(
     spoil: Callable[[bytes], bytes], said: str
 ) -> None:
     data = snapshot.data_of(known(shard("s1")).rows)
-    content = _line(snapshot.meta_of(data, 7, 0)) + data
     with pytest.raises(InvalidInput, match=said):
-        snapshot.restored("f", spoil(content))
+        snapshot.restored("f", spoil(_sealed(data)))
 
 
 def test_peers_off_loopback_need_an_identity(tmp_path: Path) -> None:

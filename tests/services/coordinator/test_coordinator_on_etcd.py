@@ -143,13 +143,14 @@ async def test_refusals_carry_the_right_code_and_words(client: LeaderClient) -> 
         await ShardStandIn("s1", epoch=2).tell(client)
     broken = ShardStandIn("s1", epoch=3).report()
     broken.shortfalls.extend(many_shortfalls(101))
-    with pytest.raises(BigFleetError, match="101 is more than the 100"):
+    with pytest.raises(InvalidInput, match="101 is more than the 100"):
         await client.call("ReportShard", broken)
     request = wire.AssignDomainRequest(topology_key="k", topology_value="v", shard_id="s9")
     with pytest.raises(UnknownObject, match="no shard s9"):
         await client.call("AssignDomain", request)
-    with pytest.raises(BigFleetError, match="only replica"):
+    with pytest.raises(BigFleetError, match="only replica") as refused:
         await client.call("LeaveRaftCluster", wire.LeaveRaftClusterRequest(node_id="a"))
+    assert not isinstance(refused.value, Fenced)
 
 
 async def test_a_quota_is_told_once_and_again_to_a_new_start(client: LeaderClient) -> None:

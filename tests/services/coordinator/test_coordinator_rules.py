@@ -8,16 +8,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from grpc import StatusCode
 from shard_stand_in import ShardStandIn, many_shortfalls
 
 from bigfleet.adapters.coordination.etcd_member import MemberSettings, command_line
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.commands import fleet_views
 from bigfleet.model.errors import Fenced, InvalidInput, UnknownObject
 from bigfleet.services.coordinator import checks, clusters, quotas, shards, snapshot
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
 from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.reports import Reports
 from bigfleet.services.coordinator.rows import Cluster, Domain, Quota, Shard, TermBase, put
+from bigfleet.services.coordinator.servicer import _CODES
 
 
 def known(*rows: Shard | Cluster | Domain | Quota) -> Registry:
@@ -104,6 +108,22 @@ def test_a_sound_report_passes_and_its_summary_is_small() -> None:
     report.shortfalls.extend(many_shortfalls(100))
     checks.report(report)
     assert report.summary.ByteSize() <= 240
+
+
+def test_shortfalls_that_a_report_left_out_are_shown_as_a_number() -> None:
+    report = ShardStandIn("s1").report()
+    report.shortfalls.extend(many_shortfalls(1))
+    report.shortfalls_left_out = 30
+    heard = Reports(0.0).take(report, 1.0, 1)
+    assert (
+        fleet_views.shortfalls([heard.snapshot])[-1] == "and 30 more that did not fit into reports"
+    )
+
+
+def test_only_what_is_stale_is_failed_precondition() -> None:
+    """Who hears it stops acting for good, so it may mean nothing else."""
+    stale = [kind for kind, code in _CODES.items() if code is StatusCode.FAILED_PRECONDITION]
+    assert stale == [Fenced]
 
 
 @pytest.mark.parametrize(

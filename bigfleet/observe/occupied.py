@@ -23,7 +23,8 @@ def refuse_occupied(purpose: str, host: str, port: int) -> None:
 def _answers(host: str, port: int) -> bool:
     try:
         # An empty host and the unspecified addresses reach this machine.
-        socket.create_connection((host.strip("[]"), port), _ANSWER_SECONDS).close()
+        with socket.create_connection((host.strip("[]"), port), _ANSWER_SECONDS) as dialled:
+            # A free port of those that dialling uses can happen to reach itself.
+            return bool(dialled.getsockname() != dialled.getpeername())
     except OSError:
         return False
-    return True

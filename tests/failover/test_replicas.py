@@ -141,6 +141,21 @@ async def test_a_replica_that_lost_its_disk_is_let_in_only_after_it_left(
         await asyncio.to_thread(replicas.start)
 
 
+async def test_a_replica_that_was_taken_out_ends_and_says_so(
+    binaries: Binaries, directory: Path
+) -> None:
+    """At once, and not with etcd's words, which are of broken connections."""
+    with running(binaries.etcd, directory) as replicas:
+        async with LeaderClient(replicas.addresses()) as client:
+            await shards_of(client)
+            leaver = next(n for n, r in replicas.by_id.items() if r.address != client.leader)
+            request = wire.LeaveRaftClusterRequest(node_id=leaver)
+            await client.call("LeaveRaftCluster", request, _PATIENCE_SECONDS)
+        gone = replicas.by_id[leaver]
+        await asyncio.to_thread(wait_until, lambda: gone.exit_status is not None, "it ends")
+    assert gone.words().rstrip().endswith("start it with --join and an empty state directory")
+
+
 def test_a_replica_whose_peer_port_is_taken_says_so(binaries: Binaries, directory: Path) -> None:
     """It gives up with etcd's own words instead of trying for ever."""
     replicas = Replicas(binaries.etcd, directory, ["a"])

@@ -35,6 +35,15 @@ def last_words(log: Path) -> str:
     return "".join(f"\n  {line}" for line in reversed(told)) or " (nothing)"
 
 
+def said(log: Path, since_byte: int, words: str) -> bool:
+    """Whether `words` stand in it after so many bytes; in all of it if it was shortened since."""
+    try:
+        content = log.read_bytes()
+    except OSError:
+        return False
+    return words.encode() in content[since_byte if since_byte <= len(content) else 0 :]
+
+
 def _told(line: str) -> str:
     """An error's reason stands at its end, behind all that it happened to."""
     try:

@@ -19,6 +19,11 @@ _QUICK_DEATHS = 4
 # How long a member must have been well for its leader to count as unharmed.
 _WELL_SECONDS = 3.0
 
+_TAKEN_OUT = (
+    "this replica was taken out of the coordinator (`bigfleet fleet leave`); to let it in again, "
+    "start it with --join and an empty state directory"
+)
+
 
 class Keeper:
     """`run` until cancelled. `pulse` and `answered` are what the coordinator tells it."""
@@ -36,6 +41,8 @@ class Keeper:
             self._member = await EtcdMember.start(self._settings)
             born = time.monotonic()
             how = await self._member.ended()
+            if self._member.was_removed:
+                raise Unavailable(_TAKEN_OUT)
             deaths = deaths + 1 if time.monotonic() - born < _QUICK_SECONDS else 1
             if deaths >= _QUICK_DEATHS:
                 raise Unavailable(f"{how}\nit was started {deaths} times and did not stay alive")

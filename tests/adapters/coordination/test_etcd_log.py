@@ -49,3 +49,12 @@ def test_a_log_without_words_is_said_to_be_so(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert etcd_log.last_words(tmp_path / "empty") == " (nothing)"
     assert "unreadable" in etcd_log.last_words(tmp_path / "missing")
+
+
+def test_what_an_earlier_member_said_is_not_taken_for_this_ones(tmp_path: Path) -> None:
+    """Until the log was shortened: then all that is in it is newer."""
+    log = tmp_path / "etcd.log"
+    log.write_text("removed\n")
+    assert etcd_log.said(log, 0, "removed")
+    assert not etcd_log.said(log, len("removed\n"), "removed")
+    assert etcd_log.said(log, 1000, "removed")

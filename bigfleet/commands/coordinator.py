@@ -8,7 +8,15 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from bigfleet.commands.flags import address, addresses, identity_flag, identity_of, server_flags
+from bigfleet.commands.flags import (
+    address,
+    addresses,
+    advertise_flag,
+    advertised_of,
+    identity_flag,
+    identity_of,
+    server_flags,
+)
 
 Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -19,9 +27,7 @@ def add(roles: Any) -> None:
     server_flags(role)
     identity_flag(role)
     replica_flags(role)
-    role.add_argument(
-        "--advertise", metavar="HOST:PORT", default="", help="where others reach it, if elsewhere"
-    )
+    advertise_flag(role, "shards and people")
     role.add_argument(
         "--join",
         type=addresses,
@@ -67,7 +73,7 @@ def _coordinator(flags: argparse.Namespace) -> Role:
         state_directory=flags.state,
         etcd=flags.etcd,
         peers=flags.peers,
-        advertised=flags.advertise,
+        advertised=advertised_of(flags),
         join=flags.join,
         expected_shards=flags.expected_shards,
         identity=identity_of(flags, "coordinator", flags.node_id),

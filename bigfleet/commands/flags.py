@@ -6,6 +6,9 @@ import argparse
 from pathlib import Path
 
 from bigfleet.api.identity import Identity
+from bigfleet.model.errors import InvalidInput
+
+_EVERYWHERE = ("", "0.0.0.0", "[::]", "::")
 
 
 def server_flags(role: argparse.ArgumentParser) -> None:
@@ -45,6 +48,34 @@ def address(text: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     return host, int(port)
+
+
+def advertise_flag(role: argparse.ArgumentParser, whom: str) -> None:
+    """Where `whom` reach it."""
+    role.add_argument(
+        "--advertise",
+        type=_reachable,
+        metavar="HOST:PORT",
+        help=f"where {whom} reach it (default: where it listens)",
+    )
+
+
+def advertised_of(flags: argparse.Namespace) -> str:
+    """What `advertise_flag` was given. InvalidInput where others could not dial what is listened
+    on.
+    """
+    host, port = flags.listen
+    if not flags.advertise and host in _EVERYWHERE:
+        cure = "is every address of this host; --advertise HOST:PORT says where others reach it"
+        raise InvalidInput("--listen", f"{host}:{port}", cure)
+    return flags.advertise or ""
+
+
+def _reachable(text: str) -> str:
+    host, port = address(text)
+    if host in _EVERYWHERE or port == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT that others could dial")
+    return text
 
 
 def identity_flag(role: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bigfleet.commands.coordinator import replica_flags
-from bigfleet.commands.flags import identity_flag, identity_of
+from bigfleet.commands.flags import addresses, identity_flag, identity_of
 
 _VIEWS: Mapping[str, str] = {
     "status": "the fleet on one screen",
@@ -37,7 +37,11 @@ def add(roles: Any) -> None:
 def _action(actions: Any, name: str, what: str, run: Callable[..., Any]) -> Any:
     action = actions.add_parser(name, help=what, description=what)
     action.add_argument(
-        "--coordinator", required=True, metavar="HOST:PORT,...", help="any or all replicas"
+        "--coordinator",
+        type=addresses,
+        required=True,
+        metavar="HOST:PORT,...",
+        help="any or all replicas",
     )
     identity_flag(action)
     action.set_defaults(build=lambda flags: partial(run, flags))
@@ -66,7 +70,7 @@ def _changes(actions: Any) -> None:
 
 def _replicas(actions: Any) -> None:
     leave = _action(actions, "leave", "take a replica of the coordinator out for good", _change)
-    leave.add_argument("replica", metavar="ID")
+    leave.add_argument("replica", metavar="ID", help="or its peer address, if it never started")
     save = _action(actions, "save", "write all that the coordinator keeps into a file", _save)
     save.add_argument("file", type=Path, metavar="FILE")
     restore = actions.add_parser(
@@ -88,14 +92,14 @@ async def _look(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     from bigfleet.commands import fleet_asking
 
     identity = identity_of(flags)
-    print(await fleet_asking.view(_replicas_of(flags), identity, flags.action, flags.output))
+    print(await fleet_asking.view(flags.coordinator, identity, flags.action, flags.output))
 
 
 async def _change(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     del stop
     from bigfleet.commands import fleet_asking
 
-    said = await fleet_asking.change(_replicas_of(flags), identity_of(flags), flags.action, flags)
+    said = await fleet_asking.change(flags.coordinator, identity_of(flags), flags.action, flags)
     print(said)
 
 
@@ -103,7 +107,7 @@ async def _save(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     del stop
     from bigfleet.commands import fleet_asking
 
-    print(await fleet_asking.save(_replicas_of(flags), identity_of(flags), flags.file))
+    print(await fleet_asking.save(flags.coordinator, identity_of(flags), flags.file))
 
 
 async def _restore(flags: argparse.Namespace, stop: asyncio.Event) -> None:
@@ -120,7 +124,3 @@ async def _restore(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     )
     meta = await restore(flags.file, member)
     print(f"restored {meta.rows:,} rows of term {meta.term}; now start replica {flags.node_id}")
-
-
-def _replicas_of(flags: argparse.Namespace) -> list[str]:
-    return [part for part in flags.coordinator.split(",") if part]

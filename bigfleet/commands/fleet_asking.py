@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +63,11 @@ def _json(client: LeaderClient, found: Mapping[str, Sequence[Message]]) -> str:
 
 
 def _text(action: str, client: LeaderClient, found: Mapping[str, Sequence[Any]]) -> list[str]:
-    now = time.time()
     match action:
         case "status":
-            return views.status(client.leader, client.term, views.Lists(**found), now)
+            return views.status(client.leader, client.term, views.Lists(**found))
         case "shards":
-            return views.shard_lines(views.Lists(**found), now)
+            return views.shard_lines(views.Lists(**found))
         case "shortfalls":
             return views.shortfalls(found["reports"])
         case _:
@@ -102,7 +100,10 @@ def _unassign(flags: argparse.Namespace) -> tuple[str, Message, str]:
 
 
 def _remove(flags: argparse.Namespace) -> tuple[str, Message, str]:
-    said = f"accepted: {flags.shard} goes; `fleet shards` lists it until it has released all"
+    said = (
+        f"accepted: {flags.shard} goes; `fleet shards` lists it until it has released all. If it "
+        "died just now and shows as silent, remove it again"
+    )
     return "RemoveShard", wire.RemoveShardRequest(shard_id=flags.shard), said
 
 
@@ -143,11 +144,20 @@ async def save(replicas: Sequence[str], identity: Identity | None, file: Path) -
     """Write a snapshot; the file appears only when it is whole."""
     async with LeaderClient(replicas, identity, call_seconds=60.0) as client:
         messages = await client.call("SnapshotSave", wire.SnapshotSaveRequest())
-    draft = file.with_name(f".{file.name}.new")
-    with draft.open("wb") as out:
-        out.write(messages[0].meta_json + b"\n")
-        out.writelines(message.data for message in messages[1:])
-        out.flush()
-        os.fsync(out.fileno())
-    draft.rename(file)
+    try:
+        _write_whole(file, [messages[0].meta_json, b"\n", *(each.data for each in messages[1:])])
+    except OSError as error:
+        raise InvalidInput("FILE", str(file), f"cannot be written: {error.strerror}") from None
     return f"saved {json.loads(messages[0].meta_json)['rows']:,} rows to {file}"
+
+
+def _write_whole(file: Path, parts: Iterable[bytes]) -> None:
+    draft = file.with_name(f".{file.name}.new")
+    try:
+        with draft.open("wb") as out:
+            out.writelines(parts)
+            out.flush()
+            os.fsync(out.fileno())
+        draft.rename(file)
+    finally:
+        draft.unlink(missing_ok=True)

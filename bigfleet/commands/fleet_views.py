@@ -9,23 +9,18 @@ from dataclasses import dataclass
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands.tables import ago, count, table
 
-_NANOS = 1_000_000_000
 # Several missed reports, at the two seconds between them.
 _SILENT_SECONDS = 10.0
 _UNNAMED = "(none)"
 
 
-def state_of(shard: wire.ShardRegistryEntry, now_seconds: float) -> str:
+def state_of(shard: wire.ShardRegistryEntry) -> str:
     """In a word or two."""
-    if shard.leaving:
-        return "leaving"
     if not shard.last_heartbeat_unix_ns:
         return "not heard"
-    return "silent" if _silence(shard, now_seconds) > _SILENT_SECONDS else "live"
-
-
-def _silence(shard: wire.ShardRegistryEntry, now_seconds: float) -> float:
-    return max(0.0, now_seconds - shard.last_heartbeat_unix_ns / _NANOS)
+    if shard.silent_seconds > _SILENT_SECONDS:
+        return "silent"
+    return "leaving" if shard.leaving else "live"
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,7 @@ class Lists:
     clusters: Sequence[wire.ClusterAssignment]
 
 
-def shard_lines(lists: Lists, now_seconds: float) -> list[str]:
+def shard_lines(lists: Lists) -> list[str]:
     """One line for each shard."""
     said = {report.shard_id: report for report in lists.reports}
     owned = Counter(domain.shard_id for domain in lists.domains)
@@ -50,8 +45,8 @@ def shard_lines(lists: Lists, now_seconds: float) -> list[str]:
         rows.append(
             (
                 entry.shard_id,
-                state_of(entry, now_seconds),
-                f"{ago(_silence(entry, now_seconds))} ago" if heard else "never",
+                state_of(entry),
+                f"{ago(entry.silent_seconds)} ago" if heard else "never",
                 report.summary.total_machines,
                 report.summary.free_machines,
                 owned[entry.shard_id],
@@ -129,9 +124,9 @@ def _amounts(each: wire.Shortfall) -> str:
     return ", ".join(f"{name} {much}" for name, much in sorted(each.deficit.resources.items()))
 
 
-def status(leader: str, term: int, lists: Lists, now_seconds: float) -> list[str]:
+def status(leader: str, term: int, lists: Lists) -> list[str]:
     """The fleet on one screen; trouble comes last, one line each."""
-    states = Counter(state_of(entry, now_seconds) for entry in lists.shards)
+    states = Counter(state_of(entry) for entry in lists.shards)
     machines = sum(report.summary.total_machines for report in lists.reports)
     free = sum(report.summary.free_machines for report in lists.reports)
     by_state = Counter(domain.state for domain in lists.domains)
@@ -145,7 +140,7 @@ def status(leader: str, term: int, lists: Lists, now_seconds: float) -> list[str
         f"clusters     {count(len(lists.clusters), 'cluster')}",
         f"shortfalls   {count(len(short) + hidden, 'profile')}{_oldest(short)}",
     ]
-    return [*lines, *_trouble(lists.shards, now_seconds)]
+    return [*lines, *_trouble(lists.shards)]
 
 
 def _parts(counts: Counter[str]) -> str:
@@ -158,11 +153,15 @@ def _oldest(short: Sequence[wire.Shortfall]) -> str:
     return f", the oldest for {count(oldest, 'cycle')}" if short else ""
 
 
-def _trouble(entries: Sequence[wire.ShardRegistryEntry], now_seconds: float) -> Iterator[str]:
+def _trouble(entries: Sequence[wire.ShardRegistryEntry]) -> Iterator[str]:
     for entry in entries:
-        match state_of(entry, now_seconds):
+        shard = entry.shard_id
+        match state_of(entry):
             case "silent":
-                silence = ago(_silence(entry, now_seconds))
-                yield f"trouble      shard {entry.shard_id} has not reported for {silence}"
+                yield f"trouble      shard {shard} has not reported for {ago(entry.silent_seconds)}"
             case "not heard":
-                yield f"trouble      shard {entry.shard_id} has not reported to this leader"
+                yield f"trouble      shard {shard} has not reported to this leader"
+            case _:
+                continue
+        if entry.leaving:
+            yield f"             it was to leave: if it is dead, `fleet remove-shard {shard}` again"

@@ -9,7 +9,14 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from bigfleet.commands.flags import addresses, identity_flag, identity_of, server_flags
+from bigfleet.commands.flags import (
+    addresses,
+    advertise_flag,
+    advertised_of,
+    identity_flag,
+    identity_of,
+    server_flags,
+)
 from bigfleet.model.machine import CapacityType
 
 Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -42,7 +49,7 @@ def _shard(flags: argparse.Namespace) -> Role:
         journal=flags.journal,
         actuation_paused=flags.actuation_paused,
         coordinator_addresses=flags.coordinator,
-        advertised=flags.advertise,
+        advertised=advertised_of(flags) if flags.coordinator else "",
         engine=EngineSettings(
             reclaim_cap_fraction=flags.reclaim_cap_fraction,
             reclaim_hold_seconds=flags.reclaim_hold,
@@ -74,12 +81,7 @@ def _flags(role: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT,...",
         help="the coordinator's replicas; without them all machines and clusters are this shard's",
     )
-    role.add_argument(
-        "--advertise",
-        default="",
-        metavar="HOST:PORT",
-        help="where operators reach this shard (default: where it listens)",
-    )
+    advertise_flag(role, "operators")
     role.add_argument(
         "--actuation-paused", action="store_true", help="decide and show, but order nothing"
     )

@@ -9,6 +9,7 @@ from prometheus_client import generate_latest
 
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe.metrics import REGISTRY
+from bigfleet.observe.occupied import refuse_occupied
 
 NotReady = Callable[[], str]
 
@@ -29,6 +30,7 @@ async def serve(host: str, port: int, not_ready: NotReady) -> web.AppRunner:
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(REGISTRY), content_type="text/plain")
 
+    refuse_occupied("serve health", host, port)
     app = web.Application()
     app.add_routes(
         [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]

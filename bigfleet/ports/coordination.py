@@ -53,12 +53,20 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A replica of the store. A learner follows but has no vote yet; `name` is "" before it ran."""
+    """A replica of the store. A learner follows but has no vote yet; `started`: it has ever run.
+    `name` may be "" before.
+    """
 
     id: int
     name: str
     peer_url: str
     learner: bool
+    started: bool
+
+    @property
+    def peer_address(self) -> str:
+        """Where the others reach it, without the scheme."""
+        return self.peer_url.partition("://")[2]
 
 
 class CoordinationStore(Protocol):

@@ -97,6 +97,8 @@ def test_a_taken_address_is_named(tmp_path: Path) -> None:
 
     async def listen() -> None:
         with socket.socket() as taken:
+            # As our own servers do; the kernel alone would let both listen.
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             address = f"127.0.0.1:{taken.getsockname()[1]}"

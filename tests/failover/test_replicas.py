@@ -22,7 +22,7 @@ from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.identity import Identity, Name
 from bigfleet.api.issuing import issue
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.model.errors import BigFleetError, Unavailable
+from bigfleet.model.errors import BigFleetError
 from controlplane.request import Binaries
 
 pytestmark = pytest.mark.timeout(150)
@@ -119,6 +119,43 @@ async def test_a_replica_joins_gets_a_vote_and_leaves(binaries: Binaries, direct
             assert await shards_of(client) == ["s1"]
 
 
+async def test_a_replica_that_lost_its_disk_is_let_in_only_after_it_left(
+    binaries: Binaries, directory: Path
+) -> None:
+    """Its vote confirmed what only one other has written down; it does not come back without."""
+    with running(binaries.etcd, directory) as replicas:
+        lost = next(
+            r for r in replicas.by_id.values() if not r.metric("bigfleet_coordinator_leads ")
+        )
+        name = next(each for each, r in replicas.by_id.items() if r is lost)
+        others = [r.address for r in replicas.by_id.values() if r is not lost]
+        lost.end()
+        shutil.rmtree(directory / name)
+        again = replicas.add(name, "--join", ",".join(others))
+        again.start()
+        await asyncio.to_thread(wait_until, lambda: again.exit_status is not None, "it is refused")
+        assert f"`bigfleet fleet leave {name}` comes first" in again.words()
+        async with LeaderClient(others) as client:
+            request = wire.LeaveRaftClusterRequest(node_id=name)
+            await client.call("LeaveRaftCluster", request, _PATIENCE_SECONDS)
+        await asyncio.to_thread(replicas.start)
+
+
+async def test_a_replica_that_was_taken_out_ends_and_says_so(
+    binaries: Binaries, directory: Path
+) -> None:
+    """At once, and not with etcd's words, which are of broken connections."""
+    with running(binaries.etcd, directory) as replicas:
+        async with LeaderClient(replicas.addresses()) as client:
+            await shards_of(client)
+            leaver = next(n for n, r in replicas.by_id.items() if r.address != client.leader)
+            request = wire.LeaveRaftClusterRequest(node_id=leaver)
+            await client.call("LeaveRaftCluster", request, _PATIENCE_SECONDS)
+        gone = replicas.by_id[leaver]
+        await asyncio.to_thread(wait_until, lambda: gone.exit_status is not None, "it ends")
+    assert gone.words().rstrip().endswith("start it with --join and an empty state directory")
+
+
 def test_a_replica_whose_peer_port_is_taken_says_so(binaries: Binaries, directory: Path) -> None:
     """It gives up with etcd's own words instead of trying for ever."""
     replicas = Replicas(binaries.etcd, directory, ["a"])
@@ -143,8 +180,8 @@ async def test_replicas_with_identities_admit_their_like_alone(
         addresses = replicas.addresses()
         async with LeaderClient(addresses, made[Name("shard", "s1")]) as client:
             await ShardStandIn("s1").tell(client, _PATIENCE_SECONDS)
-            with pytest.raises(Unavailable, match="may not call"):
-                await client.call("RemoveShard", wire.RemoveShardRequest(shard_id="s1"), 0.0)
+            with pytest.raises(BigFleetError, match=r"^bigfleet://shard/s1 may not call"):
+                await client.call("RemoveShard", wire.RemoveShardRequest(shard_id="s1"))
         async with LeaderClient(addresses, made[Name("readonly")]) as client:
             assert await shards_of(client) == ["s1"]
         shard = made[Name("shard", "s1")]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
+from bigfleet.adapters.coordination import etcd_log
 from bigfleet.api.identity import AUTHORITY, CERTIFICATE, KEY, Identity
 from bigfleet.api.transport import SERVES
 from bigfleet.model.errors import InvalidInput, Unavailable
@@ -24,11 +25,11 @@ _TETHER = Path(__file__).with_name("tether.py")
 # Linux takes 107 bytes for the path of a socket.
 _LONGEST_SOCKET_PATH = 107
 _STOP_SECONDS = 5.0
-_TAIL_BYTES = 4096
-_TAIL_LINES = 6
 # One report may change some two thousand rows, in one transaction.
 _MOST_OPERATIONS = 4096
 _REQUEST_BYTES = 8 * 2**20
+# What it hears from its former peers, before it ends.
+_REMOVED = "the member has been permanently removed from the cluster"
 
 
 @dataclass(frozen=True)
@@ -175,8 +176,11 @@ def _is_loopback(address: str) -> bool:
 class EtcdMember:
     """The running child. Started anew by making another one."""
 
-    def __init__(self, settings: MemberSettings, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, settings: MemberSettings, process: asyncio.subprocess.Process, born_at_byte: int
+    ) -> None:
         self._settings, self._process = settings, process
+        self._born_at_byte = born_at_byte
 
     @classmethod
     async def start(cls, settings: MemberSettings) -> EtcdMember:
@@ -192,6 +196,7 @@ class EtcdMember:
         tether = (str(_TETHER), str(os.getpid()), stall_seconds, str(settings.http_socket))
         try:
             with settings.log.open("ab") as log:
+                born_at_byte = log.tell()
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-I", "-S", *tether, *command_line(settings)),
                     stdin=asyncio.subprocess.PIPE,
@@ -201,7 +206,7 @@ class EtcdMember:
                 )
         except OSError as error:
             raise Unavailable(f"etcd could not be started: {error}") from None
-        return cls(settings, process)
+        return cls(settings, process, born_at_byte)
 
     def pulse(self) -> None:
         """Say that the coordinator is at work."""
@@ -220,7 +225,13 @@ class EtcdMember:
     async def ended(self) -> str:
         """Wait for its end; how it ended and its last words."""
         status = await self._process.wait()
-        return f"etcd ended with status {status}; {self._settings.log} ends:{self._last_lines()}"
+        words = etcd_log.last_words(self._settings.log)
+        return f"etcd ended with status {status}; {self._settings.log} ends:{words}"
+
+    @property
+    def was_removed(self) -> bool:
+        """Whether it ended because its peers have taken it out."""
+        return etcd_log.said(self._settings.log, self._born_at_byte, _REMOVED)
 
     async def stop(self) -> None:
         """End it, leadership handed over first where there is somebody to take it."""
@@ -233,10 +244,3 @@ class EtcdMember:
                 await self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-
-    def _last_lines(self) -> str:
-        with contextlib.suppress(OSError), self._settings.log.open("rb") as log:
-            log.seek(max(0, self._settings.log.stat().st_size - _TAIL_BYTES))
-            lines = log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
-            return "".join(f"\n  {line}" for line in lines) or " (nothing)"
-        return " (unreadable)"

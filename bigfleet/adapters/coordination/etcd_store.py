@@ -135,7 +135,7 @@ class EtcdStore:
         answer = await _ask(
             self._cluster.MemberList, rpc.MemberListRequest(linearizable=False), _READ_SECONDS
         )
-        return [Member(m.ID, m.name, "".join(m.peerURLs[:1]), m.isLearner) for m in answer.members]
+        return [_member(each) for each in answer.members]
 
     async def add_learner(self, peer_url: str) -> None:
         """Let a new replica follow; it is to be promoted once it has caught up."""
@@ -181,6 +181,12 @@ async def _change(method: Any, request: Any) -> None:
 
 def _unavailable(error: grpc.aio.AioRpcError) -> Unavailable:
     return Unavailable(f"etcd does not answer: {error.details() or error.code().name}")
+
+
+def _member(told: rpc.Member) -> Member:
+    """A member says where clients find it once it runs."""
+    peer_url, started = "".join(told.peerURLs[:1]), bool(told.clientURLs)
+    return Member(told.ID, told.name, peer_url, told.isLearner, started)
 
 
 def _followed(response: rpc.WatchResponse) -> Followed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.ports.coordination import (
@@ -24,7 +25,7 @@ class MemoryCluster:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.members = [
-            Member(number, name, f"memory://{name}", learner=False)
+            Member(number, name, f"memory://{name}", learner=False, started=True)
             for number, name in enumerate(names, start=1)
         ]
         self.leader_id, self.term, self.revision = 0, 0, 0
@@ -115,13 +116,13 @@ class MemoryStore:
         self._answer()
         number = max(member.id for member in self._cluster.members) + 1
         name = peer_url.rpartition("/")[2]
-        self._cluster.members.append(Member(number, name, peer_url, learner=True))
+        self._cluster.members.append(Member(number, name, peer_url, True, False))
 
     async def promote(self, member_id: int) -> bool:
         """Give a learner its vote."""
         self._answer()
         self._cluster.members = [
-            Member(m.id, m.name, m.peer_url, m.learner and m.id != member_id)
+            replace(m, learner=False, started=True) if m.id == member_id else m
             for m in self._cluster.members
         ]
         return True

@@ -20,6 +20,8 @@ LEADER_TRAILER, TERM_TRAILER = "bigfleet-leader", "bigfleet-term"
 _ROLE = "coordinator"
 # Between two rounds in which nobody led: an election takes some hundred milliseconds.
 _ROUND_SECONDS = 0.05
+# Longer than any call: those of others that still wait on a channel that is given up.
+_LAST_CALLS_SECONDS = 120.0
 
 _Answer = TypeVar("_Answer")
 
@@ -35,12 +37,13 @@ class _NobodyLeads(Exception):
 
 
 class Replicas:
-    """The replicas at `addresses`, each host:port."""
+    """The replicas at `addresses`, each host:port. Several may ask at once."""
 
     def __init__(self, addresses: Sequence[str], identity: Identity | None = None) -> None:
         self._addresses, self._identity = list(addresses), identity
         self._target = self._addresses[0]
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._given_up: dict[asyncio.Task[None], grpc.aio.Channel] = {}
 
     @property
     def target(self) -> str:
@@ -67,19 +70,25 @@ class Replicas:
 
     async def _round(self, call: Callable[[Any], Awaitable[_Answer]]) -> _Answer:
         asked: Asked = {}
-        while self._target not in asked:
+        target = self._target
+        while target not in asked:
+            self._target, channel = target, self._channel(target)
             try:
-                return await call(self._stub(self._target))
+                return await call(CoordinatorStub(channel))
             except grpc.aio.AioRpcError as error:
                 _raise_refusal(error)
-                asked[self._target] = error
+                asked[target] = error
                 leader = trailer(error.trailing_metadata(), LEADER_TRAILER)
                 if leader is None:
-                    await self._drop(self._target)
-                self._target = self._next(asked, leader)
+                    self._give_up(target, channel)
+                target = self._next(asked, leader)
+        self._target = target
         raise _NobodyLeads(asked)
 
     async def _explained(self, asked: Asked) -> str:
+        for address, error in asked.items():
+            if trailer(error.trailing_metadata(), LEADER_TRAILER) == address:
+                return f"coordinator {address} leads, and cannot do that yet: {error.details()}"
         told = [
             f"{address}: {await explained(error, address, self._identity, _ROLE)}"
             for address, error in asked.items()
@@ -88,8 +97,11 @@ class Replicas:
 
     async def close(self) -> None:
         """Close all channels."""
-        for address in list(self._channels):
-            await self._drop(address)
+        for task in self._given_up:
+            task.cancel()
+        for channel in (*self._given_up.values(), *self._channels.values()):
+            await channel.close(None)
+        self._channels.clear()
 
     def _next(self, asked: Collection[str], leader: str | None) -> str:
         """The leader when it is known, else who was not asked yet, else the first again."""
@@ -98,16 +110,21 @@ class Replicas:
         others = [each for each in self._addresses if each not in asked]
         return (others or self._addresses)[0]
 
-    def _stub(self, address: str) -> Any:
+    def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
             self._channels[address] = transport.channel(address, self._identity, _ROLE)
-        return CoordinatorStub(self._channels[address])
+        return self._channels[address]
 
-    async def _drop(self, address: str) -> None:
-        """A channel that found nobody would wait before it tries again; a new one does not."""
-        channel = self._channels.pop(address, None)
-        if channel is not None:
-            await channel.close(None)
+    def _give_up(self, address: str, channel: grpc.aio.Channel) -> None:
+        """A channel that found nobody would wait before it tries again; a new one does not.
+
+        To close it at once would cancel whoever else waits on it, instead of failing them.
+        """
+        if self._channels.get(address) is channel:
+            del self._channels[address]
+            task = asyncio.create_task(channel.close(_LAST_CALLS_SECONDS))
+            self._given_up[task] = channel
+            task.add_done_callback(self._given_up.pop)
 
 
 class LeaderClient:
@@ -177,5 +194,5 @@ def _raise_refusal(error: grpc.aio.AioRpcError) -> None:
             raise InvalidInput("coordinator", "the request", f"was refused: {details}") from None
         case grpc.StatusCode.NOT_FOUND:
             raise UnknownObject(details) from None
-        case grpc.StatusCode.ABORTED:
+        case grpc.StatusCode.ABORTED | grpc.StatusCode.PERMISSION_DENIED:
             raise BigFleetError(details) from None

@@ -620,17 +620,23 @@ class JoinRaftClusterRequest(_message.Message):
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     RAFT_ADDRESS_FIELD_NUMBER: _builtins.int
+    RAFT_ADDRESSES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     raft_address: _builtins.str
+    @_builtins.property
+    def raft_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """All replicas as the new one was told of them, its own address among them."""
+
     def __init__(
         self,
         *,
         node_id: _builtins.str = ...,
         raft_address: _builtins.str = ...,
+        raft_addresses: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "raft_address", b"raft_address"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "raft_address", b"raft_address", "raft_addresses", b"raft_addresses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -653,6 +659,8 @@ Global___JoinRaftClusterResponse: _TypeAlias = JoinRaftClusterResponse  # noqa: 
 
 @_typing.final
 class LeaveRaftClusterRequest(_message.Message):
+    """node_id is a replica's id, or its raft_address where it never started and has none."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_ID_FIELD_NUMBER: _builtins.int
@@ -923,12 +931,15 @@ class ShardRegistryEntry(_message.Message):
     REGISTERED_AT_UNIX_NS_FIELD_NUMBER: _builtins.int
     LAST_HEARTBEAT_UNIX_NS_FIELD_NUMBER: _builtins.int
     LEAVING_FIELD_NUMBER: _builtins.int
+    SILENT_SECONDS_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     address: _builtins.str
     registered_at_unix_ns: _builtins.int
     last_heartbeat_unix_ns: _builtins.int
     leaving: _builtins.bool
     """It is being removed, and still has to release what it owns."""
+    silent_seconds: _builtins.float
+    """Since its last report, by the leader's clock, which no change of the time of day moves."""
     def __init__(
         self,
         *,
@@ -937,10 +948,11 @@ class ShardRegistryEntry(_message.Message):
         registered_at_unix_ns: _builtins.int = ...,
         last_heartbeat_unix_ns: _builtins.int = ...,
         leaving: _builtins.bool = ...,
+        silent_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "last_heartbeat_unix_ns", b"last_heartbeat_unix_ns", "leaving", b"leaving", "registered_at_unix_ns", b"registered_at_unix_ns", "shard_id", b"shard_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "last_heartbeat_unix_ns", b"last_heartbeat_unix_ns", "leaving", b"leaving", "registered_at_unix_ns", b"registered_at_unix_ns", "shard_id", b"shard_id", "silent_seconds", b"silent_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,7 +17,9 @@ async def ask_for_admission(settings: Settings) -> None:
     if settings.member().data.exists():
         return
     request = wire.JoinRaftClusterRequest(
-        node_id=settings.node_id, raft_address=settings.peers[settings.node_id]
+        node_id=settings.node_id,
+        raft_address=settings.peers[settings.node_id],
+        raft_addresses=settings.peers.values(),
     )
     async with LeaderClient(settings.join, settings.identity) as client:
         await client.call("JoinRaftCluster", request, _PATIENCE_SECONDS)

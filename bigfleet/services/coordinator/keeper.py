@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 
+from bigfleet.adapters.coordination import etcd_log
 from bigfleet.adapters.coordination.etcd_member import EtcdMember, MemberSettings
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
@@ -17,6 +18,11 @@ _QUICK_SECONDS = 10.0
 _QUICK_DEATHS = 4
 # How long a member must have been well for its leader to count as unharmed.
 _WELL_SECONDS = 3.0
+
+_TAKEN_OUT = (
+    "this replica was taken out of the coordinator (`bigfleet fleet leave`); to let it in again, "
+    "start it with --join and an empty state directory"
+)
 
 
 class Keeper:
@@ -35,6 +41,8 @@ class Keeper:
             self._member = await EtcdMember.start(self._settings)
             born = time.monotonic()
             how = await self._member.ended()
+            if self._member.was_removed:
+                raise Unavailable(_TAKEN_OUT)
             deaths = deaths + 1 if time.monotonic() - born < _QUICK_SECONDS else 1
             if deaths >= _QUICK_DEATHS:
                 raise Unavailable(f"{how}\nit was started {deaths} times and did not stay alive")
@@ -46,6 +54,10 @@ class Keeper:
         """End the member for good; `run` must have been cancelled before."""
         if self._member is not None:
             await self._member.stop()
+
+    async def shorten_log(self) -> None:
+        """Nobody else would, however long the member lives."""
+        await asyncio.to_thread(etcd_log.shorten, self._settings.log)
 
     def pulse(self, answers: bool) -> None:
         """The coordinator is at work; `answers`: its member has just answered a question."""

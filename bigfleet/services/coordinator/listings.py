@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
@@ -13,6 +14,7 @@ _NO_REPORT_YET = 0
 
 def shards(reign: Reign) -> Iterator[wire.ShardRegistryEntry]:
     """By id; a heartbeat of 0 means that this leader has not heard of the shard."""
+    now = time.monotonic()
     for row in sorted(reign.registry.known_shards(), key=lambda row: row.id):
         heard = reign.reports.of(row.id)
         yield wire.ShardRegistryEntry(
@@ -23,6 +25,7 @@ def shards(reign: Reign) -> Iterator[wire.ShardRegistryEntry]:
                 heard.snapshot.received_at_unix_ns if heard else _NO_REPORT_YET
             ),
             leaving=row.leaving,
+            silent_seconds=now - heard.at_seconds if heard else 0.0,
         )
 
 

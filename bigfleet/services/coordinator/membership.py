@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
 from bigfleet.ports.coordination import CoordinationStore, Member
@@ -13,43 +14,60 @@ from bigfleet.services.coordinator.reign import NotLeading, Reign
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Newcomer:
+    """A replica that asks for admission, and the peer addresses of all that it was told of."""
+
+    id: str
+    address: str
+    told_of: Sequence[str] = ()
+
+    def check(self) -> None:
+        """InvalidInput unless all of it can be."""
+        checks.name("node_id", self.id)
+        for address in (self.address, *self.told_of):
+            checks.address("raft_address", address)
+
+
 class Membership:
     """What the leader does about replicas. `scheme` is that of the peers' URLs."""
 
     def __init__(self, store: CoordinationStore, own_id: str, scheme: str) -> None:
         self._store, self._own_id, self._scheme = store, own_id, scheme
 
-    async def join(self, reign: Reign, node_id: str, raft_address: str) -> None:
-        """Let a replica in, first without a vote. Harmless when it is in already.
+    async def join(self, reign: Reign, newcomer: Newcomer) -> None:
+        """Let a replica in, first without a vote. Harmless when it is in and never ran.
 
-        InvalidInput when one of that name has another address; Unavailable while another one still
-        waits for its vote, because the store bears one such at a time.
+        InvalidInput when it is to have another address than before, has lost what it wrote down, or
+        was told of other replicas than there are; Unavailable while another one still waits for its
+        vote, because the store bears one such at a time.
         """
-        checks.name("node_id", node_id)
-        checks.address("raft_address", raft_address)
+        newcomer.check()
         reign.require()
-        url = f"{self._scheme}://{raft_address}"
         members = await self._store.members()
-        if any(member.peer_url == url for member in members):
+        _refuse_confused(newcomer, members)
+        if newcomer.address in (member.peer_address for member in members):
             return
-        if any(member.name == node_id for member in members):
-            cure = f"is a member with another address; `bigfleet fleet leave {node_id}` comes first"
-            raise InvalidInput("node_id", node_id, cure)
-        if waiting := [member.name or member.peer_url for member in members if member.learner]:
-            raise Unavailable(f"{', '.join(waiting)} has no vote yet; replicas join one by one")
-        await self._store.add_learner(url)
-        _LOG.info("replica added", extra={"replica": node_id, "address": raft_address})
+        if waiting := [_title(member) for member in members if member.learner]:
+            raise Unavailable(
+                f"{waiting[0]} has no vote yet, and replicas join one by one; if it is not to "
+                f"come, `bigfleet fleet leave {waiting[0]}` takes it out"
+            )
+        await self._store.add_learner(f"{self._scheme}://{newcomer.address}")
+        _LOG.info("replica added", extra={"replica": newcomer.id, "address": newcomer.address})
 
     async def leave(self, reign: Reign, node_id: str) -> None:
-        """Take a replica out. The leader itself first hands over, and the caller asks again."""
+        """Take a replica out; one that never ran goes by its peer address. The leader itself first
+        hands over, and the caller asks again.
+        """
         checks.name("node_id", node_id)
         reign.require()
         members = await self._store.members()
-        leaver = next((member for member in members if member.name == node_id), None)
+        leaver = next((m for m in members if node_id in (m.name, m.peer_address)), None)
         if leaver is None:
-            known = ", ".join(sorted(member.name or "(not started)" for member in members))
+            known = ", ".join(sorted(_title(member) for member in members))
             raise UnknownObject(f"no replica {node_id}; there are: {known}")
-        if node_id == self._own_id:
+        if leaver.name == self._own_id:
             await self._abdicate(members)
         await self._store.remove(leaver.id)
         _LOG.info("replica removed", extra={"replica": node_id})
@@ -65,7 +83,31 @@ class Membership:
         """Give a vote to those that have caught up."""
         try:
             for member in await self._store.members():
-                if member.learner and member.name and await self._store.promote(member.id):
+                if member.learner and member.started and await self._store.promote(member.id):
                     _LOG.info("replica has a vote now", extra={"replica": member.name})
         except Unavailable as error:
             _LOG.debug("learners wait: %s", error)
+
+
+def _title(member: Member) -> str:
+    """By what people can name it."""
+    return member.name or member.peer_address
+
+
+def _refuse_confused(newcomer: Newcomer, members: Sequence[Member]) -> None:
+    """InvalidInput for one with which the store could not begin, or could lose what it holds."""
+    for member in members:
+        if member.peer_address == newcomer.address and member.started:
+            cure = (
+                f"has an empty state directory, but is a member already, as {_title(member)}: what "
+                "it confirmed would be lost with it. `bigfleet fleet leave "
+                f"{_title(member)}` comes first"
+            )
+            raise InvalidInput("node_id", newcomer.id, cure)
+        if member.name == newcomer.id and member.peer_address != newcomer.address:
+            cure = f"is a member at {member.peer_address}; `bigfleet fleet leave {newcomer.id}` "
+            raise InvalidInput("node_id", newcomer.id, cure + "comes first")
+    present = {member.peer_address for member in members} | {newcomer.address}
+    if newcomer.told_of and set(newcomer.told_of) != present:
+        cure = f"does not name all replicas, as they name each other: {', '.join(sorted(present))}"
+        raise InvalidInput("--peers", ", ".join(newcomer.told_of), cure)

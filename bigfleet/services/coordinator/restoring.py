@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bigfleet.adapters.coordination.etcd_member import EtcdMember, MemberSettings
 from bigfleet.adapters.coordination.etcd_store import EtcdStore
+from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.model.errors import InvalidInput, Unavailable
 from bigfleet.services.coordinator.rows import Row, encode
 from bigfleet.services.coordinator.snapshot import Meta, restored
@@ -31,11 +32,14 @@ async def restore(file: Path, member: MemberSettings) -> Meta:
         cure = "has a coordinator's state already; restore into an empty one"
         raise InvalidInput("--state", str(member.directory), cure)
     peers = {name: address for name, address in member.peers.items() if name == member.name}
+    lock = DirectoryLock("--state", member.directory)
     try:
         await _fill(replace(member, peers=peers, joining=False), rows)
     except BaseException:
         shutil.rmtree(member.data, ignore_errors=True)
         raise
+    finally:
+        lock.release()
     return meta
 
 

@@ -11,9 +11,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from bigfleet.adapters.coordination.etcd_store import EtcdStore
+from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
-from bigfleet.model.errors import Unavailable
+from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.observe import health
 from bigfleet.services.coordinator.admission import ask_for_admission
 from bigfleet.services.coordinator.desk import Desk, drop_orphans
@@ -58,6 +59,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 async def serving(settings: Settings) -> AsyncIterator[Serving]:
     """A replica that serves inside the `async with`."""
     async with AsyncExitStack() as closing:
+        closing.callback(DirectoryLock("--state", settings.state_directory).release)
         store = EtcdStore(settings.member().socket)
         closing.push_async_callback(store.close)
         keeper = Keeper(settings.member())
@@ -101,18 +103,24 @@ def _go_first() -> None:
 
 async def _work(keeper: Keeper, leadership: Leadership, membership: Membership) -> None:
     """All that goes on by itself; the first part to fail ends the replica."""
-    await until_one_ends(keeper.run(), leadership.run(), _chores(leadership, membership))
+    chores = _chores(keeper, leadership, membership)
+    await until_one_ends(keeper.run(), leadership.run(), chores)
 
 
-async def _chores(leadership: Leadership, membership: Membership) -> None:
-    """What a leader sees to in passing."""
+async def _chores(keeper: Keeper, leadership: Leadership, membership: Membership) -> None:
+    """What is seen to in passing, most of it by the leader alone."""
     while True:
         await asyncio.sleep(_CHORES_SECONDS)
+        await keeper.shorten_log()
         reign = leadership.reign
         if reign is not None:
-            with contextlib.suppress(Unavailable):
+            try:
                 await membership.promote_learners()
                 await drop_orphans(reign)
+            except Unavailable as error:
+                _LOG.debug("chores wait: %s", error)
+            except BigFleetError as error:
+                _LOG.warning("chores wait: %s", error)
 
 
 def _log_start(settings: Settings, port: int) -> None:

@@ -26,7 +26,7 @@ from bigfleet.observe import metrics
 from bigfleet.services.coordinator import checks, listings, snapshot
 from bigfleet.services.coordinator.desk import Desk
 from bigfleet.services.coordinator.leadership import Leadership
-from bigfleet.services.coordinator.membership import Membership
+from bigfleet.services.coordinator.membership import Membership, Newcomer
 from bigfleet.services.coordinator.reign import NotLeading, Reign
 from bigfleet.services.coordinator.succession import MEMBER_TRAILER
 
@@ -132,7 +132,8 @@ class CoordinatorService(CoordinatorServicer):
         """A new replica; it gets its vote when it has caught up."""
 
         async def join(reign: Reign) -> wire.JoinRaftClusterResponse:
-            await self._membership.join(reign, request.node_id, request.raft_address)
+            newcomer = Newcomer(request.node_id, request.raft_address, request.raft_addresses)
+            await self._membership.join(reign, newcomer)
             return wire.JoinRaftClusterResponse()
 
         return await self._lead(context, join)

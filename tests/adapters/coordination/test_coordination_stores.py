@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -22,11 +23,16 @@ _DEADLINE_SECONDS = 30.0
 
 
 async def on_etcd(etcd: Path) -> AsyncIterator[CoordinationStore]:
+    async for store, _ in etcd_alone(etcd):
+        yield store
+
+
+async def etcd_alone(etcd: Path) -> AsyncIterator[tuple[CoordinationStore, MemberSettings]]:
     directory = Path(tempfile.mkdtemp(prefix="bf-"))
     settings = MemberSettings("a", etcd, directory, {})
     member, store = await EtcdMember.start(settings), EtcdStore(settings.socket)
     try:
-        yield store
+        yield store, settings
     finally:
         await store.close()
         await member.stop()
@@ -134,3 +140,27 @@ async def test_more_rows_than_a_page_are_read_as_of_one_moment(binaries: Binarie
             await store.commit(revision, rows)
         whole = await take(store.follow())
         assert len(whole.changes) == 5001
+
+
+async def test_who_follows_from_before_a_compaction_begins_again(binaries: Binaries) -> None:
+    """It is told, instead of waiting for ever for what etcd has forgotten."""
+    async for store, settings in etcd_alone(binaries.etcd):
+        await leading(store)
+        claim = await claimed(store, b"one")
+        following = store.follow()
+        await take(following)  # the rows; what comes next is asked for with the next question
+        for value in (b"1", b"2", b"3"):
+            await store.commit(claim, {"x": value})
+        await compacted(settings, claim + 3)
+        with pytest.raises(Unavailable, match="compacted"):
+            await take(following)
+        assert (await take(store.follow())).changes == {LEADER_KEY: b"one", "x": b"3"}
+
+
+async def compacted(settings: MemberSettings, revision: int) -> None:
+    """As etcd does by itself every five minutes."""
+    connector = aiohttp.UnixConnector(str(settings.http_socket))
+    async with aiohttp.ClientSession(connector=connector) as session:
+        told = {"revision": str(revision)}
+        async with session.post("http://etcd/v3/kv/compaction", json=told) as answer:
+            assert answer.status == 200, await answer.text()

@@ -143,13 +143,14 @@ async def test_refusals_carry_the_right_code_and_words(client: LeaderClient) -> 
         await ShardStandIn("s1", epoch=2).tell(client)
     broken = ShardStandIn("s1", epoch=3).report()
     broken.shortfalls.extend(many_shortfalls(101))
-    with pytest.raises(BigFleetError, match="101 is more than the 100"):
+    with pytest.raises(InvalidInput, match="101 is more than the 100"):
         await client.call("ReportShard", broken)
     request = wire.AssignDomainRequest(topology_key="k", topology_value="v", shard_id="s9")
     with pytest.raises(UnknownObject, match="no shard s9"):
         await client.call("AssignDomain", request)
-    with pytest.raises(BigFleetError, match="only replica"):
+    with pytest.raises(BigFleetError, match="only replica") as refused:
         await client.call("LeaveRaftCluster", wire.LeaveRaftClusterRequest(node_id="a"))
+    assert not isinstance(refused.value, Fenced)
 
 
 async def test_a_quota_is_told_once_and_again_to_a_new_start(client: LeaderClient) -> None:
@@ -270,6 +271,19 @@ async def test_nobody_there_is_said_in_a_sentence() -> None:
     async with LeaderClient(["127.0.0.1:1"]) as client:
         with pytest.raises(Unavailable, match=r"no coordinator leads: 127\.0\.0\.1:1"):
             await client.call("ListShards", wire.ListShardsRequest(), patience_seconds=0.2)
+
+
+async def test_two_replicas_cannot_share_a_state_directory(
+    binaries: Binaries, directory: Path
+) -> None:
+    """The second would take the sockets of the first one's etcd, and with them its watchdog."""
+    told = settings(binaries, directory)
+    async with coordinator(told):
+        with pytest.raises(InvalidInput, match=r"--state: .*in use by another process"):
+            async with role.serving(told):
+                pass
+    async with coordinator(told):
+        pass
 
 
 def test_an_etcd_that_is_none_is_refused_at_once(directory: Path) -> None:

@@ -8,16 +8,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from grpc import StatusCode
 from shard_stand_in import ShardStandIn, many_shortfalls
 
 from bigfleet.adapters.coordination.etcd_member import MemberSettings, command_line
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.commands import fleet_views
 from bigfleet.model.errors import Fenced, InvalidInput, UnknownObject
 from bigfleet.services.coordinator import checks, clusters, quotas, shards, snapshot
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
 from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.reports import Reports
 from bigfleet.services.coordinator.rows import Cluster, Domain, Quota, Shard, TermBase, put
+from bigfleet.services.coordinator.servicer import _CODES
 
 
 def known(*rows: Shard | Cluster | Domain | Quota) -> Registry:
@@ -134,6 +138,22 @@ def test_a_sound_report_passes_and_its_summary_is_small() -> None:
     assert report.summary.ByteSize() <= 240
 
 
+def test_shortfalls_that_a_report_left_out_are_shown_as_a_number() -> None:
+    report = ShardStandIn("s1").report()
+    report.shortfalls.extend(many_shortfalls(1))
+    report.shortfalls_left_out = 30
+    heard = Reports(0.0).take(report, 1.0, 1)
+    assert (
+        fleet_views.shortfalls([heard.snapshot])[-1] == "and 30 more that did not fit into reports"
+    )
+
+
+def test_only_what_is_stale_is_failed_precondition() -> None:
+    """Who hears it stops acting for good, so it may mean nothing else."""
+    stale = [kind for kind, code in _CODES.items() if code is StatusCode.FAILED_PRECONDITION]
+    assert stale == [Fenced]
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -175,6 +195,10 @@ def _line(meta: snapshot.Meta) -> bytes:
     return msgspec.json.encode(meta) + b"\n"
 
 
+def _sealed(data: bytes) -> bytes:
+    return _line(snapshot.meta_of(data, 7, 0)) + data
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -182,15 +206,17 @@ def _line(meta: snapshot.Meta) -> bytes:
         (lambda c: c.replace(b"s1", b"s2", 1), "damaged or cut off"),
         (lambda _: b"something else\n", "is no snapshot"),
         (lambda c: c.replace(b"snapshot/1", b"snapshot/9"), "only bigfleet-coordinator"),
+        (lambda c: c.replace(b'"rows":1', b'"rows":0'), "holds 1 rows, and says 0"),
+        (lambda _: _sealed(b'["shard/s1",{"id":7}]\n'), "which is none: Expected `str`"),
+        (lambda _: _sealed(b'["stone/s1",{}]\n'), "which this release does not know"),
     ],
 )
 def test_a_file_that_is_no_whole_snapshot_is_refused(
     spoil: Callable[[bytes], bytes], said: str
 ) -> None:
     data = snapshot.data_of(known(shard("s1")).rows)
-    content = _line(snapshot.meta_of(data, 7, 0)) + data
     with pytest.raises(InvalidInput, match=said):
-        snapshot.restored("f", spoil(content))
+        snapshot.restored("f", spoil(_sealed(data)))
 
 
 def test_peers_off_loopback_need_an_identity(tmp_path: Path) -> None:

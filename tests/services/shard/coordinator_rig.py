@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -125,10 +126,14 @@ class FakeCoordinator:
 
 
 class FakeCoordinatorServicer(CoordinatorServicer):
-    """A FakeCoordinator over gRPC. While `leader` is set, it is named and nobody served."""
+    """A FakeCoordinator over gRPC. While `leader` is set, it is named and nobody served; while
+    `answering` is not, callers wait.
+    """
 
     def __init__(self, decides: FakeCoordinator, leader: str | None = None) -> None:
         self.decides, self.leader, self.calls = decides, leader, 0
+        self.answering = asyncio.Event()
+        self.answering.set()
 
     async def ReportShard(
         self, request: wire.ShardReport, context: grpc.aio.ServicerContext[Any, Any]
@@ -149,6 +154,7 @@ class FakeCoordinatorServicer(CoordinatorServicer):
 
     async def _lead(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         self.calls += 1
+        await self.answering.wait()
         if self.leader is not None:
             trailer = (("bigfleet-leader", self.leader),)
             await context.abort(grpc.StatusCode.UNAVAILABLE, "not the leader", trailer)

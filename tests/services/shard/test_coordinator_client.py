@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,7 +10,9 @@ import pytest
 import pytest_asyncio
 from coordinator_rig import FakeCoordinator, FakeCoordinatorServicer, replica, servicer
 
+from bigfleet.adapters.coordinator.client import Replicas as LeaderReplicas
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2 import ShardReport
 from bigfleet.model.errors import Fenced, Unavailable
 
@@ -90,6 +93,23 @@ async def test_a_dead_leader_is_passed_over(replicas: Replicas) -> None:
     nobody = "127.0.0.1:1"
     async with closing(replicas.client(nobody, *replicas.addresses)) as client:
         assert await reports(client) == 1
+
+
+async def test_a_call_that_fails_ends_no_other_call(replicas: Replicas) -> None:
+    """A shard reports and resolves clusters at once. What one call gives up, the other still has:
+    to be cancelled instead of answered would end the shard's reports for good.
+    """
+    answering = replicas.servicers[0].answering
+    answering.clear()
+    patient = LeaderReplicas(replicas.addresses[:1])
+    asked = wire.ResolveClusterRequest(cluster_id="c", asking_shard_id="s-0")
+    resolving = asyncio.create_task(patient.ask(lambda stub: stub.ResolveCluster(asked)))
+    report = ShardReport(shard_id="s-0")
+    with pytest.raises(Unavailable, match="DEADLINE_EXCEEDED"):
+        await patient.ask(lambda stub: stub.ReportShard(report, timeout=0.2))
+    answering.set()
+    assert (await resolving).shard_id == "s-0"
+    await patient.close()
 
 
 @asynccontextmanager

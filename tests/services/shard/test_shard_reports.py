@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
+from coordinator_rig import FakeCoordinator
+from shard_rig import eventually, need, shard
 
+from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.engine.snapshot import Flavour, Fleet
 from bigfleet.model.domain import Domain
 from bigfleet.model.machine import CapacityType, MachineState
@@ -53,6 +57,17 @@ def test_a_summary_is_small_and_adds_up_however_many_types_there_are() -> None:
     assert summary.total_machines == summary.free_machines == 100_000
     assert sum(summary.per_instance_type_counts.values()) == 100_000
     assert sum(summary.per_zone_counts.values()) == 100_000
+
+
+async def test_a_report_carries_a_hundred_shortfalls_and_counts_the_others(tmp_path: Path) -> None:
+    """The most urgent ones; nobody shall take the rest for nothing."""
+    coordinator = FakeCoordinator()
+    async with shard(MemoryProvider(), tmp_path, None, coordinator, shard_id="s-0") as one:
+        east = await one.operator("east")
+        await east.roll_up(*(need(1, priority=number) for number in range(130)))
+        await eventually(lambda: coordinator.reports["s-0"].shortfalls_left_out == 30)
+    told = coordinator.reports["s-0"]
+    assert sorted(each.priority for each in told.shortfalls) == list(range(30, 130))
 
 
 def test_every_foreign_domain_is_told_in_portions_and_again_later() -> None:

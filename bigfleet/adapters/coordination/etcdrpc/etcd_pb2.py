@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1bigfleet/adapters/coordination/etcdrpc/etcd.proto\x12\x0c\x65tcdserverpb\"\\\n\x0eResponseHeader\x12\x12\n\ncluster_id\x18\x01 \x01(\x04\x12\x11\n\tmember_id\x18\x02 \x01(\x04\x12\x10\n\x08revision\x18\x03 \x01(\x03\x12\x11\n\traft_term\x18\x04 \x01(\x04\"<\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x14\n\x0cmod_revision\x18\x03 \x01(\x03\x12\r\n\x05value\x18\x05 \x01(\x0c\"z\n\x05\x45vent\x12+\n\x04type\x18\x01 \x01(\x0e\x32\x1d.etcdserverpb.Event.EventType\x12\"\n\x02kv\x18\x02 \x01(\x0b\x32\x16.etcdserverpb.KeyValue\" \n\tEventType\x12\x07\n\x03PUT\x10\x00\x12\n\n\x06\x44\x45LETE\x10\x01\"e\n\x0cRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\r\n\x05limit\x18\x03 \x01(\x03\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x14\n\x0cserializable\x18\x07 \x01(\x08\"p\n\rRangeResponse\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1c.etcdserverpb.ResponseHeader\x12#\n\x03kvs\x18\x02 \x03(\x0b\x32\x16.etcdserverpb.KeyValue\x12\x0c\n\x04more\x18\x03 \x01(\x08\"(\n\nPutRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"!\n\x12\x44\x65leteRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\"\x89\x01\n\tRequestOp\x12/\n\x0brequest_put\x18\x02 \x01(\x0b\x32\x18.etcdserverpb.PutRequestH\x00\x12@\n\x14request_delete_range\x18\x03 \x01(\x0b\x32 .etcdserverpb.DeleteRangeRequestH\x00\x42\t\n\x07request\"\xf7\x01\n\x07\x43ompare\x12\x33\n\x06result\x18\x01 \x01(\x0e\x32#.etcdserverpb.Compare.CompareResult\x12\x33\n\x06target\x18\x02 \x01(\x0e\x32#.etcdserverpb.Compare.CompareTarget\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x16\n\x0cmod_revision\x18\x06 \x01(\x03H\x00\"\x1a\n\rCompareResult\x12\t\n\x05\x45QUAL\x10\x00\"1\n\rCompareTarget\x12\x0b\n\x07VERSION\x10\x00\x12\n\n\x06\x43REATE\x10\x01\x12\x07\n\x03MOD\x10\x02\x42\x0e\n\x0ctarget_union\"^\n\nTxnRequest\x12&\n\x07\x63ompare\x18\x01 \x03(\x0b\x32\x15.etcdserverpb.Compare\x12(\n\x07success\x18\x02 \x03(\x0b\x32\x17.etcdserverpb.RequestOp\"N\n\x0bTxnResponse\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1c.etcdserverpb.ResponseHeader\x12\x11\n\tsucceeded\x18\x02 \x01(\x08\"[\n\x0cWatchRequest\x12:\n\x0e\x63reate_request\x18\x01 \x01(\x0b\x32 .etcdserverpb.WatchCreateRequestH\x00\x42\x0f\n\rrequest_union\"^\n\x12WatchCreateRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\x16\n\x0estart_revision\x18\x03 \x01(\x03\x12\x10\n\x08\x66ragment\x18\x08 \x01(\x08\"\xc8\x01\n\rWatchResponse\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1c.etcdserverpb.ResponseHeader\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x10\n\x08\x63\x61nceled\x18\x04 \x01(\x08\x12\x18\n\x10\x63ompact_revision\x18\x05 \x01(\x03\x12\x15\n\rcancel_reason\x18\x06 \x01(\t\x12\x10\n\x08\x66ragment\x18\x07 \x01(\x08\x12#\n\x06\x65vents\x18\x0b \x03(\x0b\x32\x13.etcdserverpb.Event\"%\n\x11MoveLeaderRequest\x12\x10\n\x08targetID\x18\x01 \x01(\x04\"\x14\n\x12MoveLeaderResponse\"\x0f\n\rStatusRequest\"s\n\x0eStatusResponse\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1c.etcdserverpb.ResponseHeader\x12\x0e\n\x06leader\x18\x04 \x01(\x04\x12\x10\n\x08raftTerm\x18\x06 \x01(\x04\x12\x11\n\tisLearner\x18\n \x01(\x08\"G\n\x06Member\x12\n\n\x02ID\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08peerURLs\x18\x03 \x03(\t\x12\x11\n\tisLearner\x18\x05 \x01(\x08\"7\n\x10MemberAddRequest\x12\x10\n\x08peerURLs\x18\x01 \x03(\t\x12\x11\n\tisLearner\x18\x02 \x01(\x08\"9\n\x11MemberAddResponse\x12$\n\x06member\x18\x02 \x01(\x0b\x32\x14.etcdserverpb.Member\"!\n\x13MemberRemoveRequest\x12\n\n\x02ID\x18\x01 \x01(\x04\"\x16\n\x14MemberRemoveResponse\")\n\x11MemberListRequest\x12\x14\n\x0clinearizable\x18\x01 \x01(\x08\";\n\x12MemberListResponse\x12%\n\x07members\x18\x02 \x03(\x0b\x32\x14.etcdserverpb.Member\"\"\n\x14MemberPromoteRequest\x12\n\n\x02ID\x18\x01 \x01(\x04\"\x17\n\x15MemberPromoteResponse2\x82\x01\n\x02KV\x12@\n\x05Range\x12\x1a.etcdserverpb.RangeRequest\x1a\x1b.etcdserverpb.RangeResponse\x12:\n\x03Txn\x12\x18.etcdserverpb.TxnRequest\x1a\x19.etcdserverpb.TxnResponse2M\n\x05Watch\x12\x44\n\x05Watch\x12\x1a.etcdserverpb.WatchRequest\x1a\x1b.etcdserverpb.WatchResponse(\x01\x30\x01\x32\xd9\x02\n\x07\x43luster\x12L\n\tMemberAdd\x12\x1e.etcdserverpb.MemberAddRequest\x1a\x1f.etcdserverpb.MemberAddResponse\x12U\n\x0cMemberRemove\x12!.etcdserverpb.MemberRemoveRequest\x1a\".etcdserverpb.MemberRemoveResponse\x12O\n\nMemberList\x12\x1f.etcdserverpb.MemberListRequest\x1a .etcdserverpb.MemberListResponse\x12X\n\rMemberPromote\x12\".etcdserverpb.MemberPromoteRequest\x1a#.etcdserverpb.MemberPromoteResponse2\xa3\x01\n\x0bMaintenance\x12\x43\n\x06Status\x12\x1b.etcdserverpb.StatusRequest\x1a\x1c.etcdserverpb.StatusResponse\x12O\n\nMoveLeader\x12\x1f.etcdserverpb.MoveLeaderRequest\x1a .etcdserverpb.MoveLeaderResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1bigfleet/adapters/coordination/etcdrpc/etcd.proto\x12\x0c\x65tcdserverpb\"\\\n\x0eResponseHeader\x12\x12\n\ncluster_id\x18\x01 \x01(\x04\x12\x11\n\tmember_id\x18\x02 \x01(\x04\x12\x10\n\x08revision\x18\x03 \x01(\x03\x12\x11\n\traft_term\x18\x04 \x01(\x04\"<\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x14\n\x0cmod_revision\x18\x03 \x01(\x03\x12\r\n\x05value\x18\x05 \x01(\x0c\"z\n\x05\x45vent\x12+\n\x04type\x18\x01 \x01(\x0e\x32\x1d.etcdserverpb.Event.EventType\x12\"\n\x02kv\x18\x02 \x01(\x0b\x32\x16.etcdserverpb.KeyValue\" \n\tEventType\x12\x07\n\x03PUT\x10\x00\x12\n\n\x06\x44\x45LETE\x10\x01\"e\n\x0cRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\r\n\x05limit\x18\x03 \x01(\x03\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x14\n\x0cserializable\x18\x07 \x01(\x08\"p\n\rRangeResponse\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1c.etcdserverpb.ResponseHeader\x12#\n\x03kvs\x18\x02 \x03(\x0b\x32\x16.etcdserverpb.KeyValue\x12\x0c\n\x04more\x18\x03 \x01(\x08\"(\n\nPutRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"!\n\x12\x44\x65leteRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\"\x89\x01\n\tRequestOp\x12/\n\x0brequest_put\x18\x02 \x01(\x0b\x32\x18.etcdserverpb.PutRequestH\x00\x12@\n\x14request_delete_range\x18\x03 \x01(\x0b\x32 .etcdserverpb.DeleteRangeRequestH\x00\x42\t\n\x07request\"\xf7\x01\n\x07\x43ompare\x12\x33\n\x06result\x18\x01 \x01(\x0e\x32#.etcdserverpb.Compare.CompareResult\x12\x33\n\x06target\x18\x02 \x01(\x0e\x32#.etcdserverpb.Compare.CompareTarget\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x16\n\x0cmod_revision\x18\x06 \x01(\x03H\x00\"\x1a\n\rCompareResult\x12\t\n\x05\x45QUAL\x10\x00\"1\n\rCompareTarget\x12\x0b\n\x07VERSION\x10\x00\x12\n\n\x06\x43REATE\x10\x01\x12\x07\n\x03MOD\x10\x02\x42\x0e\n\x0ctarget_union\"^\n\nTxnRequest\x12&\n\x07\x63ompare\x18\x01 \x03(\x0b\x32\x15.etcdserverpb.Compare\x12(\n\x07success\x18\x02 \x03(\x0b\x32\x17.etcdserverpb.RequestOp\"N\n\x0bTxnResponse\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1c.etcdserverpb.ResponseHeader\x12\x11\n\tsucceeded\x18\x02 \x01(\x08\"[\n\x0cWatchRequest\x12:\n\x0e\x63reate_request\x18\x01 \x01(\x0b\x32 .etcdserverpb.WatchCreateRequestH\x00\x42\x0f\n\rrequest_union\"^\n\x12WatchCreateRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\x16\n\x0estart_revision\x18\x03 \x01(\x03\x12\x10\n\x08\x66ragment\x18\x08 \x01(\x08\"\xc8\x01\n\rWatchResponse\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1c.etcdserverpb.ResponseHeader\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x10\n\x08\x63\x61nceled\x18\x04 \x01(\x08\x12\x18\n\x10\x63ompact_revision\x18\x05 \x01(\x03\x12\x15\n\rcancel_reason\x18\x06 \x01(\t\x12\x10\n\x08\x66ragment\x18\x07 \x01(\x08\x12#\n\x06\x65vents\x18\x0b \x03(\x0b\x32\x13.etcdserverpb.Event\"%\n\x11MoveLeaderRequest\x12\x10\n\x08targetID\x18\x01 \x01(\x04\"\x14\n\x12MoveLeaderResponse\"\x0f\n\rStatusRequest\"s\n\x0eStatusResponse\x12,\n\x06header\x18\x01 \x01(\x0b\x32\x1c.etcdserverpb.ResponseHeader\x12\x0e\n\x06leader\x18\x04 \x01(\x04\x12\x10\n\x08raftTerm\x18\x06 \x01(\x04\x12\x11\n\tisLearner\x18\n \x01(\x08\"[\n\x06Member\x12\n\n\x02ID\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08peerURLs\x18\x03 \x03(\t\x12\x12\n\nclientURLs\x18\x04 \x03(\t\x12\x11\n\tisLearner\x18\x05 \x01(\x08\"7\n\x10MemberAddRequest\x12\x10\n\x08peerURLs\x18\x01 \x03(\t\x12\x11\n\tisLearner\x18\x02 \x01(\x08\"9\n\x11MemberAddResponse\x12$\n\x06member\x18\x02 \x01(\x0b\x32\x14.etcdserverpb.Member\"!\n\x13MemberRemoveRequest\x12\n\n\x02ID\x18\x01 \x01(\x04\"\x16\n\x14MemberRemoveResponse\")\n\x11MemberListRequest\x12\x14\n\x0clinearizable\x18\x01 \x01(\x08\";\n\x12MemberListResponse\x12%\n\x07members\x18\x02 \x03(\x0b\x32\x14.etcdserverpb.Member\"\"\n\x14MemberPromoteRequest\x12\n\n\x02ID\x18\x01 \x01(\x04\"\x17\n\x15MemberPromoteResponse2\x82\x01\n\x02KV\x12@\n\x05Range\x12\x1a.etcdserverpb.RangeRequest\x1a\x1b.etcdserverpb.RangeResponse\x12:\n\x03Txn\x12\x18.etcdserverpb.TxnRequest\x1a\x19.etcdserverpb.TxnResponse2M\n\x05Watch\x12\x44\n\x05Watch\x12\x1a.etcdserverpb.WatchRequest\x1a\x1b.etcdserverpb.WatchResponse(\x01\x30\x01\x32\xd9\x02\n\x07\x43luster\x12L\n\tMemberAdd\x12\x1e.etcdserverpb.MemberAddRequest\x1a\x1f.etcdserverpb.MemberAddResponse\x12U\n\x0cMemberRemove\x12!.etcdserverpb.MemberRemoveRequest\x1a\".etcdserverpb.MemberRemoveResponse\x12O\n\nMemberList\x12\x1f.etcdserverpb.MemberListRequest\x1a .etcdserverpb.MemberListResponse\x12X\n\rMemberPromote\x12\".etcdserverpb.MemberPromoteRequest\x1a#.etcdserverpb.MemberPromoteResponse2\xa3\x01\n\x0bMaintenance\x12\x43\n\x06Status\x12\x1b.etcdserverpb.StatusRequest\x1a\x1c.etcdserverpb.StatusResponse\x12O\n\nMoveLeader\x12\x1f.etcdserverpb.MoveLeaderRequest\x1a .etcdserverpb.MoveLeaderResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -74,29 +74,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATUSRESPONSE']._serialized_start=1677
   _globals['_STATUSRESPONSE']._serialized_end=1792
   _globals['_MEMBER']._serialized_start=1794
-  _globals['_MEMBER']._serialized_end=1865
-  _globals['_MEMBERADDREQUEST']._serialized_start=1867
-  _globals['_MEMBERADDREQUEST']._serialized_end=1922
-  _globals['_MEMBERADDRESPONSE']._serialized_start=1924
-  _globals['_MEMBERADDRESPONSE']._serialized_end=1981
-  _globals['_MEMBERREMOVEREQUEST']._serialized_start=1983
-  _globals['_MEMBERREMOVEREQUEST']._serialized_end=2016
-  _globals['_MEMBERREMOVERESPONSE']._serialized_start=2018
-  _globals['_MEMBERREMOVERESPONSE']._serialized_end=2040
-  _globals['_MEMBERLISTREQUEST']._serialized_start=2042
-  _globals['_MEMBERLISTREQUEST']._serialized_end=2083
-  _globals['_MEMBERLISTRESPONSE']._serialized_start=2085
-  _globals['_MEMBERLISTRESPONSE']._serialized_end=2144
-  _globals['_MEMBERPROMOTEREQUEST']._serialized_start=2146
-  _globals['_MEMBERPROMOTEREQUEST']._serialized_end=2180
-  _globals['_MEMBERPROMOTERESPONSE']._serialized_start=2182
-  _globals['_MEMBERPROMOTERESPONSE']._serialized_end=2205
-  _globals['_KV']._serialized_start=2208
-  _globals['_KV']._serialized_end=2338
-  _globals['_WATCH']._serialized_start=2340
-  _globals['_WATCH']._serialized_end=2417
-  _globals['_CLUSTER']._serialized_start=2420
-  _globals['_CLUSTER']._serialized_end=2765
-  _globals['_MAINTENANCE']._serialized_start=2768
-  _globals['_MAINTENANCE']._serialized_end=2931
+  _globals['_MEMBER']._serialized_end=1885
+  _globals['_MEMBERADDREQUEST']._serialized_start=1887
+  _globals['_MEMBERADDREQUEST']._serialized_end=1942
+  _globals['_MEMBERADDRESPONSE']._serialized_start=1944
+  _globals['_MEMBERADDRESPONSE']._serialized_end=2001
+  _globals['_MEMBERREMOVEREQUEST']._serialized_start=2003
+  _globals['_MEMBERREMOVEREQUEST']._serialized_end=2036
+  _globals['_MEMBERREMOVERESPONSE']._serialized_start=2038
+  _globals['_MEMBERREMOVERESPONSE']._serialized_end=2060
+  _globals['_MEMBERLISTREQUEST']._serialized_start=2062
+  _globals['_MEMBERLISTREQUEST']._serialized_end=2103
+  _globals['_MEMBERLISTRESPONSE']._serialized_start=2105
+  _globals['_MEMBERLISTRESPONSE']._serialized_end=2164
+  _globals['_MEMBERPROMOTEREQUEST']._serialized_start=2166
+  _globals['_MEMBERPROMOTEREQUEST']._serialized_end=2200
+  _globals['_MEMBERPROMOTERESPONSE']._serialized_start=2202
+  _globals['_MEMBERPROMOTERESPONSE']._serialized_end=2225
+  _globals['_KV']._serialized_start=2228
+  _globals['_KV']._serialized_end=2358
+  _globals['_WATCH']._serialized_start=2360
+  _globals['_WATCH']._serialized_end=2437
+  _globals['_CLUSTER']._serialized_start=2440
+  _globals['_CLUSTER']._serialized_end=2785
+  _globals['_MAINTENANCE']._serialized_start=2788
+  _globals['_MAINTENANCE']._serialized_end=2951
 # @@protoc_insertion_point(module_scope)

@@ -513,23 +513,27 @@ class Member(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     PEERURLS_FIELD_NUMBER: _builtins.int
+    CLIENTURLS_FIELD_NUMBER: _builtins.int
     ISLEARNER_FIELD_NUMBER: _builtins.int
     ID: _builtins.int
     name: _builtins.str
     isLearner: _builtins.bool
     @_builtins.property
     def peerURLs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def clientURLs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
         ID: _builtins.int = ...,
         name: _builtins.str = ...,
         peerURLs: _abc.Iterable[_builtins.str] | None = ...,
+        clientURLs: _abc.Iterable[_builtins.str] | None = ...,
         isLearner: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ID", b"ID", "isLearner", b"isLearner", "name", b"name", "peerURLs", b"peerURLs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ID", b"ID", "clientURLs", b"clientURLs", "isLearner", b"isLearner", "name", b"name", "peerURLs", b"peerURLs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,57 @@
+"""What etcd writes about itself: JSON lines for machines, kept short, and told to people."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+LONGEST_BYTES = 8 * 2**20
+# Stack traces are long.
+_TAIL_BYTES = 32 * 2**10
+_TOLD_LINES = 3
+_TOLD_CHARACTERS = 400
+
+
+def shorten(log: Path) -> None:
+    """Put a long log aside as `.1`. etcd only appends, so it goes on at the new end."""
+    with contextlib.suppress(FileNotFoundError):
+        if log.stat().st_size > LONGEST_BYTES:
+            shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+            os.truncate(log, 0)
+
+
+def last_words(log: Path) -> str:
+    """The last different things it said, one a line, without their stack traces."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError as error:
+        return f" (unreadable: {error.strerror})"
+    told = list(dict.fromkeys(_told(line) for line in reversed(lines)))[:_TOLD_LINES]
+    return "".join(f"\n  {line}" for line in reversed(told)) or " (nothing)"
+
+
+def said(log: Path, since_byte: int, words: str) -> bool:
+    """Whether `words` stand in it after so many bytes; in all of it if it was shortened since."""
+    try:
+        content = log.read_bytes()
+    except OSError:
+        return False
+    return words.encode() in content[since_byte if since_byte <= len(content) else 0 :]
+
+
+def _told(line: str) -> str:
+    """An error's reason stands at its end, behind all that it happened to."""
+    try:
+        said = json.loads(line)
+        text = ": ".join(str(said[key]) for key in ("msg", "error") if key in said) or line
+    except (ValueError, TypeError):
+        text = line
+    if len(text) <= _TOLD_CHARACTERS:
+        return text
+    half = _TOLD_CHARACTERS // 2
+    return f"{text[:half]} ... {text[-half:]}"

@@ -1,0 +1,45 @@
+"""A coordinator that leads and refuses for now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from bigfleet.adapters.coordinator.client import LEADER_TRAILER
+from bigfleet.api import transport
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.api.v1alpha1.coordinator_pb2_grpc import (
+    CoordinatorServicer,
+    add_CoordinatorServicer_to_server,
+)
+
+
+class _NotYet(CoordinatorServicer):
+    def __init__(self, why: str) -> None:
+        self.why, self.address = why, ""
+
+    async def RemoveShard(
+        self,
+        request: wire.RemoveShardRequest,  # noqa: ARG002 - gRPC's
+        context: grpc.aio.ServicerContext[Any, Any],
+    ) -> wire.RemoveShardResponse:
+        """Later, perhaps."""
+        trailer = ((LEADER_TRAILER, self.address),)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, self.why, trailer)
+
+
+@asynccontextmanager
+async def leading_but_not_yet(why: str) -> AsyncIterator[str]:
+    """The address at which it answers."""
+    server, answers = transport.server(), _NotYet(why)  # type: ignore[abstract]
+    add_CoordinatorServicer_to_server(answers, server)
+    answers.address = f"127.0.0.1:{transport.listen(server, '127.0.0.1:0', None)}"
+    await server.start()
+    try:
+        yield answers.address
+    finally:
+        await server.stop(None)

@@ -1,0 +1,70 @@
+"""What a person hears who gives the fleet's commands something that cannot work."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coordinator_answers import leading_but_not_yet
+
+from bigfleet.__main__ import main
+from bigfleet.adapters.coordinator.client import LeaderClient
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.commands import fleet_views as views
+from bigfleet.model.errors import Unavailable
+
+
+@pytest.mark.parametrize("address", [",", "foo", "foo:", "a:1,b"])
+def test_an_address_that_is_none_is_named(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anybody is asked."""
+    with pytest.raises(SystemExit):
+        main(["fleet", "status", "--coordinator", address, "--insecure"])
+    assert "is not HOST:PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("role", ["coordinator", "shard"])
+def test_who_listens_everywhere_says_where_others_reach_it(
+    role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody can dial 0.0.0.0 from elsewhere, and nobody would notice until the leader is asked."""
+    flags = ["--listen", "0.0.0.0:7791", "--observe", "127.0.0.1:0", "--state", str(tmp_path)]
+    own = {
+        "coordinator": ["--etcd", sys.executable, "--node-id", "a"],
+        "shard": ["--provider", "p:1", "--shard-id", "s", "--coordinator", "c:1"],
+    }
+    assert main([role, *flags, *own[role], "--insecure"]) == 2
+    assert "--advertise HOST:PORT says where" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("entry", "state"),
+    [
+        ({"silent_seconds": 1.0}, "live"),
+        ({"silent_seconds": 1.0, "leaving": True}, "leaving"),
+        ({"silent_seconds": 60.0, "leaving": True}, "silent"),
+        ({"silent_seconds": 60.0}, "silent"),
+    ],
+)
+def test_a_shard_is_silent_by_the_leaders_clock_alone(entry: dict[str, Any], state: str) -> None:
+    """Whoever looks may have another time of day; and one that leaves can die on its way."""
+    told = wire.ShardRegistryEntry(shard_id="s", last_heartbeat_unix_ns=1, **entry)
+    assert views.state_of(told) == state
+
+
+def test_a_shard_that_died_while_leaving_shows_how_to_end_it() -> None:
+    """It releases nothing any more, and nobody but a person can say that it is dead."""
+    entry = wire.ShardRegistryEntry(
+        shard_id="s", last_heartbeat_unix_ns=1, silent_seconds=60.0, leaving=True
+    )
+    *_, silent, cure = views.status("a:1", 2, views.Lists([entry], [], [], []))
+    assert silent.endswith("shard s has not reported for 60 s")
+    assert cure.endswith("if it is dead, `fleet remove-shard s` again")
+
+
+async def test_a_leader_that_must_wait_is_not_called_absent() -> None:
+    """Its own reason is told, instead of that nobody leads."""
+    async with leading_but_not_yet("ask again in 9 s") as address, LeaderClient([address]) as asks:
+        with pytest.raises(Unavailable, match=r"leads, and cannot do that yet: ask again in 9 s"):
+            await asks.call("RemoveShard", wire.RemoveShardRequest(shard_id="s"), 0.0)

@@ -179,3 +179,5 @@ def _raise_refusal(error: grpc.aio.AioRpcError) -> None:
             raise UnknownObject(details) from None
         case grpc.StatusCode.ABORTED:
             raise BigFleetError(details) from None
+        case grpc.StatusCode.PERMISSION_DENIED | grpc.StatusCode.UNAUTHENTICATED:
+            raise BigFleetError(f"refused by the coordinator: {details}") from None

@@ -16,3 +16,12 @@ def test_fields_that_are_nothing_are_there() -> None:
     assert data["summary"]["free_machines"] == 0
     plain = [f for f in report.DESCRIPTOR.fields if f.type != FieldDescriptor.TYPE_MESSAGE]
     assert {field.name for field in plain} <= set(data)
+
+
+def test_the_same_answer_is_the_same_text() -> None:
+    """Two looks at a fleet that stands still can be compared line by line."""
+    shares = {f"shard-{number}": number for number in range(20)}
+    quota = wire.QuotaAllocation(provider="kwok", per_shard=shares)
+    answer = wire.ListQuotasResponse(quotas=[quota])
+    (shown,) = as_data(answer)["quotas"]
+    assert list(shown["per_shard"]) == sorted(shares)

@@ -53,9 +53,13 @@ def _asking_shard(message: Any) -> str:
     return str(message.asking_shard_id)
 
 
+def _replica(message: Any) -> str:
+    return str(message.node_id)
+
+
 _ADMIN = Rule(frozenset({"admin"}))
 _READ = Rule(frozenset({"admin", "readonly"}))
-_REPLICA = Rule(frozenset({"admin", "coordinator"}))
+_REPLICA = Rule(frozenset({"admin", "coordinator"}), "coordinator", _replica)
 # Replicas look at each other, to tell an election with a fault from one without.
 _FLEET_READ = Rule(frozenset({"admin", "coordinator", "readonly"}))
 _PROVIDER_ORDER = Rule(frozenset({"admin", "shard"}), "shard", _shard)

@@ -95,8 +95,8 @@ class Identity:
             n: part.decode() for n, part in zip((CERTIFICATE, KEY, AUTHORITY), parts, strict=True)
         }
 
-    def expect(self, role: str, own: str) -> None:
-        """InvalidInput unless this is the identity of the `role` called `own`, and still valid."""
+    def expect(self, role: str, own: str) -> Pem:
+        """As `load`; InvalidInput also unless this is the `role` called `own`, and still valid."""
         pem, wanted = self.load(), Name(role, own)
         if pem.name != wanted:
             cure = f"is the identity of {pem.name}, but this process is {wanted}"
@@ -106,6 +106,7 @@ class Identity:
                 f"expired at {pem.expires.isoformat()}; renew it, for example by `bigfleet certs`"
             )
             raise InvalidInput("--identity", str(self.directory / CERTIFICATE), cure)
+        return pem
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
         """Changes whenever a file does; OSError when one is not there."""
@@ -139,7 +140,7 @@ class Identity:
 
 class Fresh:
     """An identity's newest good files. Files that do not fit together, as in the middle of their
-    replacement, are waited out with the last good ones.
+    replacement, are waited out with the last good ones; so are those of somebody else.
     """
 
     def __init__(self, identity: Identity) -> None:
@@ -165,7 +166,8 @@ class Fresh:
 
     def _reload(self) -> None:
         try:
-            self._pem = self._identity.load()
+            name = self._pem.name
+            self._pem = self._identity.expect(name.role, name.id)
         except BigFleetError as error:
             _LOG.error("the changed identity cannot be used, the last one stays: %s", error)
         else:

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.json_format import MessageToDict
-from google.protobuf.message import Message
 
 from bigfleet.api import transport
 from bigfleet.api.identity import Identity
@@ -19,6 +17,7 @@ from bigfleet.api.refusals import explained
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
 from bigfleet.commands import words
+from bigfleet.commands.data import as_data
 from bigfleet.commands.pod import PodFacts, read_pod
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
 
@@ -99,7 +98,7 @@ def about_machine(machine_id: str) -> Question:
 
     async def asking(shard: Shard) -> Said:
         view = await shard.machine(machine_id)
-        return Said(words.machine(view), {"machine": _plain(view)})
+        return Said(words.machine(view), {"machine": as_data(view)})
 
     return asking
 
@@ -114,7 +113,7 @@ def about_need(name: str) -> Question:
         if not views:
             raise UnknownObject(f"the shard at {shard.address} knows no need {name}")
         lines = [line for view in views for line in (*words.need(view), "")]
-        return Said(lines[:-1], {"needs": [_plain(view) for view in views]})
+        return Said(lines[:-1], {"needs": [as_data(view) for view in views]})
 
     return asking
 
@@ -162,7 +161,3 @@ async def _home(shard: Shard, profile: str, group: str) -> str:
     if len(clusters) > 1:
         raise BigFleetError(f"{', '.join(clusters)} all have such a need; say which with --cluster")
     return "".join(clusters)
-
-
-def _plain(message: Message) -> dict[str, Any]:
-    return MessageToDict(message, preserving_proto_field_name=True)

@@ -18,15 +18,17 @@ def add(roles: Any) -> None:
         "certs",
         help="makes or renews identities for a test fleet",
         description="Makes an authority in DIR unless there is one, and an identity for each name "
-        "given, for an admin and for looking only. Names that are there already are renewed; "
-        "processes that use them read the new files by themselves.",
+        "given, for an admin and for looking only. Names given again are renewed; processes that "
+        "use them read the new files by themselves.",
     )
     role.add_argument("--out", type=Path, required=True, metavar="DIR")
     for kind in ("cluster", "shard", "coordinator", "provider"):
         role.add_argument(
             f"--{kind}", nargs="+", action="extend", default=[], metavar="ID", help=f"{kind} ids"
         )
-    role.add_argument("--days", type=float, default=30.0, help="how long they are valid")
+    role.add_argument(
+        "--days", type=float, default=30.0, help="how long they are valid (default: 30)"
+    )
     role.add_argument(
         "--new-authority",
         action="store_true",

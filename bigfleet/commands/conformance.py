@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from bigfleet.model.errors import BigFleetError, InvalidInput
 if TYPE_CHECKING:
     from bigfleet.api.identity import Identity
     from bigfleet.conformance.cluster import Cluster
+    from bigfleet.conformance.judging import Result
     from bigfleet.conformance.subject import Bounds, Subject
 
 
@@ -74,13 +76,16 @@ def _cluster_flags(role: argparse.ArgumentParser) -> None:
 
 
 def _bound_flags(role: argparse.ArgumentParser) -> None:
-    for name, meaning in (
-        ("answer", "an order must have answered"),
-        ("state", "an order must have led to its state"),
-        ("drain", "a drain must have ended after its grace"),
+    for name, default, meaning in (
+        ("answer", 1, "an order must have answered"),
+        ("state", 10, "an order must have led to its state"),
+        ("drain", 30, "a drain must have ended after its grace"),
     ):
         role.add_argument(
-            f"--{name}-seconds", type=float, metavar="SECONDS", help=f"by when {meaning}"
+            f"--{name}-seconds",
+            type=float,
+            metavar="SECONDS",
+            help=f"by when {meaning} (default: {default})",
         )
 
 
@@ -89,6 +94,8 @@ async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     from bigfleet.conformance import report
     from bigfleet.conformance.suite import examine
 
+    if flags.junit and not flags.junit.parent.is_dir():
+        raise InvalidInput("--junit", str(flags.junit), "is in no directory that exists")
     async with _subject(flags) as (target, subject):
         results = []
         async for result in examine(subject):
@@ -96,9 +103,26 @@ async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
             if flags.output == "text":
                 print(report.line(result), flush=True)
             if stop.is_set():
-                raise BigFleetError("interrupted; machines may be left bought")
+                break
+        left_behind = await _left_behind(subject)
+    if left_behind:
+        print(report.left(left_behind), file=sys.stderr)
+    if stop.is_set():
+        raise BigFleetError(f"interrupted after {len(results)} checks; nothing was judged")
+    _report(flags, results, target, left_behind)
+
+
+def _report(
+    flags: argparse.Namespace,
+    results: Sequence[Result],
+    target: str,
+    left_behind: Mapping[str, str],
+) -> None:
+    """In the ways that were asked for; BigFleetError when a rule was broken."""
+    from bigfleet.conformance import report
+
     print(
-        report.as_json(results, target)
+        report.as_json(results, target, left_behind)
         if flags.output == "json"
         else report.verdict(results, target)
     )
@@ -106,6 +130,16 @@ async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
         flags.junit.write_bytes(report.as_junit(results, target))
     if not report.conforms(results):
         raise BigFleetError(f"the provider at {target} does not keep the contract")
+
+
+async def _left_behind(subject: Subject) -> Mapping[str, str]:
+    """What checks could not give back; all that they used where the provider does not say."""
+    import grpc.aio
+
+    try:
+        return await subject.left_behind()
+    except grpc.aio.AioRpcError:
+        return dict.fromkeys(subject.used, "unknown")
 
 
 @asynccontextmanager

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.identity import Identity
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands import fleet_views as views
+from bigfleet.commands.data import as_data
 from bigfleet.model.errors import InvalidInput
 
 _LISTS: Mapping[str, tuple[str, Message]] = {
@@ -55,10 +55,7 @@ def _rows(answer: Message) -> list[Any]:
 
 
 def _json(client: LeaderClient, found: Mapping[str, Sequence[Message]]) -> str:
-    def plain(message: Message) -> dict[str, Any]:
-        return MessageToDict(message, preserving_proto_field_name=True)
-
-    data = {name: [plain(row) for row in rows] for name, rows in found.items()}
+    data = {name: [as_data(row) for row in rows] for name, rows in found.items()}
     return json.dumps({"leader": client.leader, "term": client.term, **data}, indent=2)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc.aio
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 
@@ -15,10 +17,21 @@ if TYPE_CHECKING:  # only the type stubs know it
 
 CALL_SECONDS = 30.0
 
+_Answer = TypeVar("_Answer")
+
 
 def unheard_of() -> str:
     """A shard id that no provider has heard of."""
     return f"conformance-{secrets.token_hex(4)}"
+
+
+async def named(what: str, call: Awaitable[_Answer]) -> _Answer:
+    """The answer; gRPC's error gets `what` as a note, so that whoever reads it knows the call."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        error.add_note(what)
+        raise
 
 
 @dataclass
@@ -42,12 +55,14 @@ class Caller:
     async def create(self, machine: str, sequence: int | None = None) -> wire.TransitionAck:
         """Create, stamped."""
         request = wire.CreateRequest(**self._stamp(machine, sequence))
-        return await self.stub.Create(request, timeout=CALL_SECONDS)
+        call = self.stub.Create(request, timeout=CALL_SECONDS)
+        return await named(f"Create of {machine}", call)
 
     async def delete(self, machine: str, sequence: int | None = None) -> wire.TransitionAck:
         """Delete, stamped."""
         request = wire.DeleteRequest(**self._stamp(machine, sequence))
-        return await self.stub.Delete(request, timeout=CALL_SECONDS)
+        call = self.stub.Delete(request, timeout=CALL_SECONDS)
+        return await named(f"Delete of {machine}", call)
 
     async def drain(
         self, machine: str, grace_seconds: int = 0, sequence: int | None = None
@@ -55,7 +70,8 @@ class Caller:
         """Drain, stamped."""
         stamp = self._stamp(machine, sequence)
         request = wire.DrainRequest(grace_period_seconds=grace_seconds, **stamp)
-        return await self.stub.Drain(request, timeout=CALL_SECONDS)
+        call = self.stub.Drain(request, timeout=CALL_SECONDS)
+        return await named(f"Drain of {machine}", call)
 
     async def configure(
         self,
@@ -72,4 +88,5 @@ class Caller:
             shard_metadata=metadata or {},
             **self._stamp(machine, sequence),
         )
-        return await self.stub.Configure(request, timeout=CALL_SECONDS)
+        call = self.stub.Configure(request, timeout=CALL_SECONDS)
+        return await named(f"Configure of {machine}", call)

@@ -66,24 +66,30 @@ def expect(holds: bool, seen: object) -> None:
         raise Broken(str(seen).strip().replace("\n", " "))
 
 
-async def refusal(call: Awaitable[object], what: str) -> grpc.StatusCode:
-    """The code that `call` is refused with; Broken if it is accepted."""
+def told(error: grpc.aio.AioRpcError) -> str:
+    """The code that a call ended with, and what the provider said about it."""
+    return f"{error.code().name} ({error.details() or 'no reason given'})"
+
+
+async def refusal(call: Awaitable[object], what: str) -> grpc.aio.AioRpcError:
+    """What `call` is refused with; Broken if it is accepted."""
     try:
         await call
     except grpc.aio.AioRpcError as error:
-        return error.code()
+        return error
     raise Broken(f"{what} was accepted")
 
 
 async def refused_as_stale(call: Awaitable[object], what: str) -> None:
     """Broken unless `call` is refused with FAILED_PRECONDITION."""
-    code = await refusal(call, what)
-    expect(code is grpc.StatusCode.FAILED_PRECONDITION, f"{what} was refused with {code.name}")
+    error = await refusal(call, what)
+    stale = error.code() is grpc.StatusCode.FAILED_PRECONDITION
+    expect(stale, f"{what} was refused with {told(error)}, not with FAILED_PRECONDITION")
 
 
 async def refused_but_not_as_stale(call: Awaitable[object], what: str) -> grpc.StatusCode:
     """The code; Broken when it is FAILED_PRECONDITION, which means stale and nothing else."""
-    code = await refusal(call, what)
-    seen = f"{what} was refused with FAILED_PRECONDITION, as if stale"
-    expect(code is not grpc.StatusCode.FAILED_PRECONDITION, seen)
-    return code
+    error = await refusal(call, what)
+    seen = f"{what} was refused with {told(error)}, as if stale"
+    expect(error.code() is not grpc.StatusCode.FAILED_PRECONDITION, seen)
+    return error.code()

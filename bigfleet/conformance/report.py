@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as Xml
 
 from bigfleet.conformance.judging import Outcome, Result
@@ -37,7 +37,13 @@ def conforms(results: Sequence[Result]) -> bool:
     return Outcome.FAILED not in outcomes and Outcome.PASSED in outcomes
 
 
-def as_json(results: Sequence[Result], target: str) -> str:
+def left(machines: Mapping[str, str]) -> str:
+    """A line about machines that were bought and not given back, by their states."""
+    named = ", ".join(f"{machine} ({state})" for machine, state in sorted(machines.items()))
+    return f"Left behind, and perhaps paid for: {named}. Give them back by hand."
+
+
+def as_json(results: Sequence[Result], target: str, left_behind: Mapping[str, str]) -> str:
     """All that is known, under names that stay."""
     checks = [
         {
@@ -49,7 +55,8 @@ def as_json(results: Sequence[Result], target: str) -> str:
         }
         for result in results
     ]
-    return json.dumps({"target": target, "conforms": conforms(results), "checks": checks}, indent=2)
+    whole = {"target": target, "conforms": conforms(results), "left_behind": dict(left_behind)}
+    return json.dumps({**whole, "checks": checks}, indent=2)
 
 
 def as_junit(results: Sequence[Result], target: str) -> bytes:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import grpc
+import grpc.aio
+
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.caller import CALL_SECONDS, Caller
+from bigfleet.conformance.caller import CALL_SECONDS, Caller, named
 from bigfleet.conformance.cluster import Cluster
 from bigfleet.conformance.judging import Broken, expect
 from bigfleet.model.errors import InvalidInput
@@ -18,10 +21,12 @@ if TYPE_CHECKING:  # only the type stubs know it
     from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderAsyncStub
 
 ELASTIC = (wire.ON_DEMAND, wire.SPOT)
-UNDER_WAY = (wire.CREATING, wire.CONFIGURING, wire.DRAINING, wire.DELETING)
+SETTLED = (wire.SPECULATIVE, wire.IDLE, wire.CONFIGURED, wire.FAILED)
+NOBODY = "conformance-no-such-machine"
 # One check takes two at once.
 MACHINES_NEEDED = 2
 _POLL_SECONDS = 0.02
+_NOT_ADMITTED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
 
 @dataclass(frozen=True)
@@ -40,13 +45,15 @@ class Bounds:
 class Subject:
     """The provider behind `stub`, and the cluster that its machines join.
 
-    `restart` kills and starts it; None where nobody said how.
+    `restart` kills and starts it; None where nobody said how. `used` are the machines that checks
+    have tried things on.
     """
 
     stub: CapacityProviderAsyncStub
     cluster: Cluster
     bounds: Bounds
     restart: Callable[[], Awaitable[None]] | None = None
+    used: set[str] = field(default_factory=set)
 
     def caller(self) -> Caller:
         """A shard that the provider has not heard of."""
@@ -54,17 +61,19 @@ class Subject:
 
     async def get(self, machine: str) -> wire.Machine:
         """The machine now."""
-        return await self.stub.Get(wire.MachineRef(id=machine), timeout=CALL_SECONDS)
+        call = self.stub.Get(wire.MachineRef(id=machine), timeout=CALL_SECONDS)
+        return await named(f"Get of {machine}", call)
 
     async def listed(self, **selection: object) -> wire.MachineList:
         """What a List with these fields answers."""
         request = wire.ListFilter(**selection)  # type: ignore[arg-type]
-        return await self.stub.List(request, timeout=CALL_SECONDS)
+        return await named("List", self.stub.List(request, timeout=CALL_SECONDS))
 
     async def speculative(self) -> list[str]:
-        """The ids of the machines that checks may use, sorted."""
+        """The ids of the machines that checks may use, the cheapest first: they are paid for."""
         listed = await self.listed(states=[wire.SPECULATIVE])
-        return sorted(m.id for m in listed.machines if m.capacity_type in ELASTIC)
+        elastic = [m for m in listed.machines if m.capacity_type in ELASTIC]
+        return [m.id for m in sorted(elastic, key=lambda m: (m.price_per_hour, m.id))]
 
     async def require_machines(self) -> int:
         """How many machines there are to use; InvalidInput when they are too few."""
@@ -76,6 +85,21 @@ class Subject:
             )
             raise InvalidInput("provider: machines to use", found, cure)
         return found
+
+    async def require_admission(self) -> None:
+        """InvalidInput when orders are refused for who gives them, whatever they are."""
+        try:
+            await self.caller().drain(NOBODY)
+        except grpc.aio.AioRpcError as error:
+            if error.code() in _NOT_ADMITTED:
+                cure = "keeps the suite from giving orders as several shards: use an admin's"
+                raise InvalidInput("--identity", error.details(), cure) from None
+
+    async def left_behind(self) -> Mapping[str, str]:
+        """The states of machines that were used and are not for sale again, by id."""
+        listed = (await self.listed()).machines
+        bought = [m for m in listed if m.id in self.used and m.state != wire.SPECULATIVE]
+        return {machine.id: state_name(machine.state) for machine in bought}
 
     async def reaches(
         self, machine: str, *states: int, within: float | None = None
@@ -114,14 +138,36 @@ class Subject:
         return await self.reaches(machine, wire.IDLE, within=self.bounds.drain)
 
     @asynccontextmanager
+    async def joining(self, caller: Caller, machine: str) -> AsyncIterator[None]:
+        """The IDLE machine while it is ordered to join the cluster and cannot yet; then it can.
+
+        The order is not waited for before: a provider that blocks is one check's finding.
+        """
+        async with self.cluster.withheld():
+            ordered = asyncio.create_task(self.configure(caller, machine))
+            try:
+                yield
+            except BaseException:
+                ordered.cancel()
+                await asyncio.gather(ordered, return_exceptions=True)
+                raise
+        await ordered
+
+    @asynccontextmanager
     async def unused(self, number: int = 0) -> AsyncIterator[str]:
         """A SPECULATIVE machine, given back so; `number` tells those used together apart."""
         ids = await self.speculative()
         expect(len(ids) > number, f"no SPECULATIVE machine is left: {ids}; were all given back?")
+        machine = ids[number]
+        self.used.add(machine)
         try:
-            yield ids[number]
-        finally:
-            await self._give_back(ids[number])
+            yield machine
+        except BaseException:
+            # What was found first is the finding; `left_behind` tells what this could not mend.
+            with suppress(Broken, grpc.aio.AioRpcError):
+                await self._give_back(machine)
+            raise
+        await self._give_back(machine)
 
     @asynccontextmanager
     async def idle(self, caller: Caller) -> AsyncIterator[str]:
@@ -133,8 +179,7 @@ class Subject:
 
     async def _give_back(self, machine: str) -> None:
         caller = self.caller()
-        settled = [s for s in wire.MachineState.values() if s not in UNDER_WAY]
-        now = await self.reaches(machine, *settled, within=self.bounds.drain)
+        now = await self.reaches(machine, *SETTLED, within=self.bounds.drain)
         if now.state == wire.CONFIGURED:
             now = await self.drained(caller, machine)
         await self.cluster.remove(machine)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import grpc.aio
 
-from bigfleet.conformance.judging import Broken, Check, NotChecked, Outcome, Result
+from bigfleet.conformance.judging import Broken, Check, NotChecked, Outcome, Result, told
 from bigfleet.conformance.rules import CHECKS
 from bigfleet.conformance.subject import Subject
 
@@ -19,14 +19,16 @@ _CHECK_SECONDS = 300.0
 async def examine(subject: Subject, checks: Sequence[Check] = CHECKS) -> AsyncIterator[Result]:
     """What becomes of each check, as soon as it is known.
 
-    InvalidInput when there are no machines to try things on. A check that fails leaves the provider
-    as well as it can be left; the next one goes on with what there is.
+    InvalidInput when there are no machines to try things on, or orders are not admitted. A check
+    that fails leaves the provider as well as it can be left; the next one goes on with what there
+    is.
     """
     await subject.require_machines()
+    await subject.require_admission()
     for each in checks:
         began = time.monotonic()
         outcome, seen = await _ended(each, subject)
-        yield Result(each, outcome, seen, time.monotonic() - began)
+        yield Result(each, outcome, _printable(seen), time.monotonic() - began)
 
 
 async def _ended(check: Check, subject: Subject) -> tuple[Outcome, str]:
@@ -40,5 +42,10 @@ async def _ended(check: Check, subject: Subject) -> tuple[Outcome, str]:
     except TimeoutError:
         return Outcome.FAILED, f"the check did not end within {_CHECK_SECONDS:g} s"
     except grpc.aio.AioRpcError as error:
-        said = error.details() or "no reason given"
-        return Outcome.FAILED, f"a call that should succeed: {error.code().name}: {said}"
+        what = ", ".join(getattr(error, "__notes__", ())) or "a call"
+        return Outcome.FAILED, f"{what}, which should succeed, ended with {told(error)}"
+
+
+def _printable(text: str) -> str:
+    """On one line; what the provider said may hold anything, also what XML cannot carry."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -45,8 +45,9 @@ class Provider(CapacityProviderServicer):
     ) -> provider_pb2.TransitionAck:
         return provider_pb2.TransitionAck(operation_id=request.shard_id)
 
-    async def Get(self, request: provider_pb2.MachineRef, context: Any) -> provider_pb2.Machine:  # noqa: ARG002
-        return provider_pb2.Machine(id=request.id)
+    async def Get(self, request: provider_pb2.MachineRef, context: Any) -> provider_pb2.Machine:
+        shown = context.auth_context().get("x509_pem_cert", [b""])[0].decode()
+        return provider_pb2.Machine(id=request.id, host=provider_pb2.HostRef(ref=shown))
 
 
 class Shard(ShardServicer):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
+from google.protobuf import message_factory
 from identity_rig import create, get, greet, identity, refusal, serving
 
-from bigfleet.api.admission import TABLE
+from bigfleet.api.admission import TABLE, Refused, check_sender
+from bigfleet.api.identity import Name
 from bigfleet.api.v1alpha1 import coordinator_pb2, provider_pb2, shard_pb2, shardread_pb2
 from bigfleet.observe import metrics
 
@@ -35,13 +38,58 @@ def test_read_only_reads_and_nothing_else(method: str) -> None:
     assert ("readonly" in TABLE[method].roles) == reads
 
 
-def test_replicas_of_the_coordinator_read_each_other_and_join() -> None:
-    """What a replica asks of another at an election is not refused, and it can order nothing."""
-    own = {
-        method.rpartition("/")[2] for method, rule in TABLE.items() if "coordinator" in rule.roles
+@pytest.mark.parametrize(
+    ("role", "calls"),
+    [
+        ("cluster", "Session"),
+        ("shard", "Create Configure Drain Delete Get List ReportShard ResolveCluster"),
+        (
+            "coordinator",
+            "JoinRaftCluster LeaveRaftCluster ListShards ListDomainAssignments "
+            "ListClusterAssignments ListQuotas ListProviders ListShardReports",
+        ),
+        ("provider", ""),
+    ],
+)
+def test_each_role_has_its_calls_and_no_others(role: str, calls: str) -> None:
+    """What a stolen key can do is what this says, and no more."""
+    own = {method.rpartition("/")[2] for method, rule in TABLE.items() if role in rule.roles}
+    assert own == set(calls.split())
+
+
+def test_an_admin_may_make_every_call_but_a_clusters() -> None:
+    """Repair needs all of them; a session would put another cluster's needs in place."""
+    own = {method for method, rule in TABLE.items() if "admin" in rule.roles}
+    assert set(TABLE) - own == {"/bigfleet.v1alpha1.Shard/Session"}
+
+
+@pytest.mark.parametrize(
+    ("role", "field"),
+    [("shard", "shard_id"), ("shard", "asking_shard_id"), ("coordinator", "node_id")],
+)
+def test_whoever_names_itself_in_a_call_is_held_to_it(role: str, field: str) -> None:
+    """No call of a role lets one of its members speak for another."""
+    one = Name(role, "one")
+    requests = {
+        method: message_factory.GetMessageClass(request)
+        for method, request in _requests().items()
+        if field in request.fields_by_name and role in TABLE[method].roles
     }
-    assert {"ListShards", "JoinRaftCluster", "LeaveRaftCluster"} <= own
-    assert not own & {"AssignDomain", "SetQuota", "RemoveShard", "Create", "Session"}
+    assert requests
+    for method, request in requests.items():
+        check_sender(TABLE[method], one, request(**{field: "one"}))
+        with pytest.raises(Refused, match=f"may not speak for {role} 'two'"):
+            check_sender(TABLE[method], one, request(**{field: "two"}))
+
+
+def _requests() -> dict[str, Any]:
+    """What each method is called with."""
+    return {
+        f"/{service.full_name}/{method.name}": method.input_type
+        for file in (coordinator_pb2, provider_pb2)
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
 
 
 async def test_a_shard_gives_orders_as_itself_only(tmp_path: Path) -> None:

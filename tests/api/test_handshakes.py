@@ -21,6 +21,7 @@ from identity_rig import get, identity, refusal
 
 from bigfleet.api import handshakes
 from bigfleet.api.identity import Identity
+from bigfleet.api.refusals import explained
 
 EXPIRED = timedelta(minutes=-1)
 # Only a failing test waits this long: machines that run tests may be slow.
@@ -59,6 +60,13 @@ class Running:
         """The log line about it, once the metric counts it and the line is written."""
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while not ((await self.failures()).get(reason) and reason in self._said()):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        return self._said()[reason]
+
+    async def warned(self, reason: str) -> dict[str, Any]:
+        """The log line about it, once it is written."""
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while reason not in self._said():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         return self._said()[reason]
 
@@ -108,7 +116,9 @@ async def _ready(http: aiohttp.ClientSession, observe: str) -> bool:
 
 
 async def test_a_server_says_whom_it_refused_and_why(tmp_path: Path) -> None:
-    """Expired, of another authority, plaintext and older TLS: each is a log line and a count."""
+    """Expired, of another authority, plaintext and older TLS: each is a log line and a count.
+    So is a peer that refuses us, once it has asked TLS for its reason.
+    """
     admin, expired = identity(tmp_path, "admin"), identity(tmp_path, "shard", "old", EXPIRED)
     stranger = identity(tmp_path / "other", "admin")
     (stranger.directory / "ca.crt").write_bytes((admin.directory / "ca.crt").read_bytes())
@@ -120,6 +130,19 @@ async def test_a_server_says_whom_it_refused_and_why(tmp_path: Path) -> None:
         ):
             await refusal(get(running.address, who))
             assert meaning in (await running.failed(reason))["message"]
+        distrusting = identity(tmp_path / "third", "admin")
+        for who, role, reason, meaning in (
+            (
+                distrusting,
+                "provider",
+                "refused-by-peer",
+                "the peer does not accept our certificate",
+            ),
+            (admin, "shard", "name", "the peer looks for shard.bigfleet.internal"),
+        ):
+            error = await refusal(get(running.address, who, role))
+            await explained(error, running.address, who, role)
+            assert meaning in (await running.warned(reason))["message"]
         with pytest.raises(OSError):  # noqa: PT011  TLS's errors and a hung-up connection alike
             await asyncio.to_thread(_old_tls, running.address, admin)
         assert "does not speak TLS 1.3" in (await running.failed("old-tls"))["message"]

@@ -90,6 +90,20 @@ def test_half_replaced_files_are_waited_out(tmp_path: Path) -> None:
     assert fresh.current().certificate == (other.directory / "tls.crt").read_bytes()
 
 
+@pytest.mark.parametrize(("own", "validity"), [("b", HOUR), ("a", -HOUR)])
+def test_a_running_process_stays_who_it_is(tmp_path: Path, own: str, validity: timedelta) -> None:
+    """Somebody else's files, or ones that are over, are refused as they are at its start."""
+    mine, other = (
+        identity(tmp_path, "shard", "a"),
+        identity(tmp_path / "new", "shard", own, validity),
+    )
+    fresh = Fresh(mine)
+    before = fresh.current()
+    for name in ("ca.crt", "tls.key", "tls.crt"):
+        shutil.copy(other.directory / name, mine.directory / name)
+    assert fresh.current() is before
+
+
 def test_files_that_vanish_leave_the_last_good_ones(tmp_path: Path) -> None:
     """A mount that is away for a moment ends nothing."""
     own = identity(tmp_path, "shard", "a")

@@ -55,20 +55,23 @@ async def test_plaintext_does_not_pass_a_tls_port(tmp_path: Path) -> None:
 
 
 async def test_renewed_files_are_used_without_a_restart(tmp_path: Path) -> None:
-    """Server and open channel go over to a new authority: the old one can be withdrawn at once."""
+    """Server and open channel go over to a new authority: the old one can be withdrawn at once.
+    The channel shows its new certificate in its next call, though its connection still stands.
+    """
     server, client = identity(tmp_path, "provider", "p"), identity(tmp_path, "shard", "s")
     async with serving(server) as address, transport.channel(address, client, "provider") as open_:
         stub: Any = CapacityProviderStub(open_)
 
-        async def ask() -> str:
+        async def shown() -> str:
             ref = provider_pb2.MachineRef(id="m")
             machine: provider_pb2.Machine = await stub.Get(ref, timeout=60)
-            return machine.id
+            return machine.host.ref
 
-        assert await ask() == "m"
+        before = certificate_of(client)
+        assert await shown() == before
         for name, own in (("provider", "p"), ("shard", "s")):
             replace(identity(tmp_path / "new", name, own), identity_at(tmp_path, name, own))
-        assert await ask() == "m"
+        assert await shown() == certificate_of(client) != before
         of_old = identity(tmp_path / "old", "admin")
         assert (await refusal(get(address, of_old))).code() is grpc.StatusCode.UNAVAILABLE
 
@@ -113,6 +116,10 @@ async def test_a_server_does_not_start_without_its_files(tmp_path: Path) -> None
     nothing = Identity(tmp_path)
     with pytest.raises(InvalidInput, match=r"tls\.crt.*cannot be read"):
         transport.listen(transport.server(nothing), "127.0.0.1:0", nothing)
+
+
+def certificate_of(own: Identity) -> str:
+    return (own.directory / "tls.crt").read_text()
 
 
 def identity_at(out: Path, role: str, own: str) -> Identity:

@@ -69,6 +69,54 @@ class SaysConfiguredAtOnce(example.Shop):  # type: ignore[misc]
         await asyncio.wait([booting])
 
 
+class HidesWhatIsUnderWay(example.Provider):  # type: ignore[misc]
+    """Lists a machine again when its order is done."""
+
+    def select(self, ask: wire.ListFilter) -> wire.MachineList:
+        answer: wire.MachineList = super().select(ask)
+        settled = [machine for machine in answer.machines if machine.state not in example.ENDS]
+        return wire.MachineList(machines=settled, revision=answer.revision)
+
+
+class ConfiguresBoundMachines(example.Provider):  # type: ignore[misc]
+    """Takes a machine from its cluster for whoever asks."""
+
+    def accept(self, order: str, request: Any) -> wire.TransitionAck:
+        machine, operation, *_ = self.store.get(request.machine_id)
+        elsewhere = getattr(request, "cluster_id", machine.cluster) != machine.cluster
+        if machine.state != wire.CONFIGURED or not elsewhere:
+            ack: wire.TransitionAck = super().accept(order, request)
+            return ack
+        self.store.advance(request)
+        machine.cluster = request.cluster_id
+        self.store.save(machine, operation, b"", 0)
+        return wire.TransitionAck(operation_id=operation, machine=machine)
+
+
+class NeverDelivers(example.Shop):  # type: ignore[misc]
+    """Takes the order and the money."""
+
+    async def buy(self, machine: wire.Machine) -> str:  # noqa: ARG002
+        await asyncio.Event().wait()
+        raise AssertionError("waits for ever")
+
+
+class ForgetsEpochs(TrustsOldEpochs):
+    """Knows sequences on disk, and which epoch is the newest only until it dies."""
+
+    restarted = False
+
+    def advance(self, order: Any) -> None:
+        (TrustsOldEpochs if self.restarted else example.Store).advance(self, order)
+
+
+class SaysAnything(example.Provider):  # type: ignore[misc]
+    """Refuses in words that no report can carry as they are."""
+
+    def accept(self, order: str, request: Any) -> wire.TransitionAck:  # noqa: ARG002
+        raise example.Refused("INTERNAL", "\x00 \x1b[31m ]]> <é>\n\ufffe")
+
+
 @dataclass(frozen=True)
 class Parts:
     """What a provider is made of, and the one check that must find its fault."""
@@ -86,4 +134,6 @@ FAULTS: Mapping[str, Parts] = {
     "metadata dropped": Parts("metadata/echoed", provider=DropsMetadata),
     "blocking calls": Parts("prompt/orders-answer-at-once", provider=Blocks),
     "Configured before Ready": Parts("configured/only-when-ready", shop=SaysConfiguredAtOnce),
+    "orders under way hidden": Parts("list/under-way", provider=HidesWhatIsUnderWay),
+    "bound machines taken": Parts("lifecycle/forbidden-orders", provider=ConfiguresBoundMachines),
 }

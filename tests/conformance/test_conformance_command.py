@@ -20,6 +20,7 @@ from example import PATH
 
 from bigfleet.api import issuing
 from bigfleet.api.identity import Name
+from bigfleet.conformance.subject import Bounds
 
 DAY = timedelta(days=1)
 
@@ -38,9 +39,9 @@ def free_address() -> str:
 @pytest.fixture
 def restartable(tmp_path: Path) -> Iterator[tuple[str, str, str]]:
     """The example at an address, by certificates; the command that kills it and starts it again."""
-    names = [Name("provider", "shop"), Name("admin")]
+    names = [Name("provider", "shop"), Name("admin"), Name("readonly")]
     issued = issuing.issue(tmp_path / "certs", names, DAY)
-    own, admin = (str(issued[name].directory) for name in names)
+    own, admin, _ = (str(issued[name].directory) for name in names)
     address, pid = free_address(), tmp_path / "pid"
     run = shlex.join([sys.executable, str(PATH), address, str(tmp_path / "machines.db"), own])
     script = tmp_path / "restart.sh"
@@ -81,10 +82,43 @@ def test_the_guides_example_keeps_the_whole_contract(
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["conforms"]
+    assert report["left_behind"] == {}
     assert {check["outcome"] for check in report["checks"]} == {"passed"}
     suite = Xml.parse(junit).getroot()[0]
     assert suite.get("failures") == suite.get("skipped") == "0"
     assert suite.get("tests") == str(len(report["checks"]))
+
+
+def test_an_identity_that_may_not_order_is_no_fault_of_the_provider(
+    restartable: tuple[str, str, str],
+) -> None:
+    """Nothing is judged; the caller is told whose identity it needs."""
+    address, admin, _ = restartable
+    looking = str(Path(admin).parent / "readonly")
+    done = conformance("--target", address, "--identity", looking)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert not done.stdout
+    assert "bigfleet://readonly may not call" in done.stderr
+    assert "use an admin's" in done.stderr
+
+
+def test_a_report_that_cannot_be_written_is_said_before_anything_is_bought(tmp_path: Path) -> None:
+    """A whole run, and its machines, would be for nothing."""
+    done = conformance("--own", "--insecure", "--junit", str(tmp_path / "nowhere" / "junit.xml"))
+    assert done.returncode == 2
+    assert "is in no directory that exists" in done.stderr
+    assert not done.stdout
+
+
+def test_the_help_says_how_long_orders_may_take() -> None:
+    """Its defaults are those that are used."""
+    said = " ".join(conformance("--help").stdout.split())
+    for meaning, seconds in (
+        ("have answered", Bounds.answer),
+        ("to its state", Bounds.state),
+        ("after its grace", Bounds.drain),
+    ):
+        assert f"{meaning} (default: {seconds:g})" in said
 
 
 def test_the_example_fits_into_an_afternoon() -> None:

@@ -3,62 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from conformance_rig import PATIENT, subject
 from faults import FAULTS, SOUND, Parts
 
 from bigfleet.api import transport
-from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.api.v1alpha1.provider_pb2_grpc import (
-    CapacityProviderStub,
-    add_CapacityProviderServicer_to_server,
-)
+from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
 from bigfleet.conformance.judging import Outcome, Result
 from bigfleet.conformance.own_provider import running
 from bigfleet.conformance.served_cluster import ServedCluster
-from bigfleet.conformance.subject import Bounds, Subject
+from bigfleet.conformance.subject import Subject
 from bigfleet.conformance.suite import examine
 from bigfleet.model.errors import InvalidInput
 
-# Bounds of a caller with patience: six providers and their suites share this process, and the
-# machine may be busy.
-PATIENT = Bounds(answer=3.0, state=60.0, drain=60.0)
 CRASHES = {"crash/orders-survive", "crash/marks-survive"}
-
-
-@asynccontextmanager
-async def subject(folder: Path, parts: Parts, machines: int = 3) -> AsyncIterator[Subject]:
-    """The example provider in this process, with a fault or without."""
-    cluster, server = ServedCluster(), transport.server()
-    store = parts.store(folder / "machines.db")
-    for number in range(machines):
-        store.save(offer(number), "", b"", 0)
-    servicer = parts.provider(store, parts.shop())
-    add_CapacityProviderServicer_to_server(servicer, server)
-    port = transport.listen(server, "127.0.0.1:0", None)
-    await server.start()
-    try:
-        async with (
-            cluster.serving("127.0.0.1", 0),
-            transport.channel(f"127.0.0.1:{port}") as channel,
-        ):
-            yield Subject(CapacityProviderStub(channel), cluster, PATIENT)
-    finally:
-        await server.stop(None)
-        for task in servicer.tasks:
-            task.cancel()
-        store.db.close()
-
-
-def offer(number: int) -> wire.Machine:
-    machine = wire.Machine(id=f"m-{number}", instance_type="large", zone="zone-a")
-    machine.state, machine.capacity_type = wire.SPECULATIVE, wire.ON_DEMAND
-    machine.resources.resources["cpu"] = "4"
-    return machine
 
 
 async def results(given: Subject) -> dict[str, Result]:

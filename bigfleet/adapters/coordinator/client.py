@@ -194,5 +194,7 @@ def _raise_refusal(error: grpc.aio.AioRpcError) -> None:
             raise InvalidInput("coordinator", "the request", f"was refused: {details}") from None
         case grpc.StatusCode.NOT_FOUND:
             raise UnknownObject(details) from None
-        case grpc.StatusCode.ABORTED | grpc.StatusCode.PERMISSION_DENIED:
+        case grpc.StatusCode.ABORTED:
             raise BigFleetError(details) from None
+        case grpc.StatusCode.PERMISSION_DENIED | grpc.StatusCode.UNAUTHENTICATED:
+            raise BigFleetError(f"refused by the coordinator: {details}") from None

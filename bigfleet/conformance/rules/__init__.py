@@ -20,6 +20,7 @@ CHECKS: Sequence[Check] = (
     reading.well_formed,
     reading.unknown_ids,
     reading.states_select,
+    reading.listed_under_way,
     reading.answers_are_bounded,
     reading.changes_since_a_revision,
     lifecycle.whole_life,

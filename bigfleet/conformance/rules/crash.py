@@ -38,16 +38,23 @@ async def orders_survive(subject: Subject) -> str:
     return f"{machine} was CONFIGURED by {ids[0]}"
 
 
-@check("crash/marks-survive", "The marks by which stale orders are known survive a crash")
+@check(
+    "crash/marks-survive",
+    "The marks by which stale orders are known, epochs and sequences, survive a crash",
+)
 async def marks_survive(subject: Subject) -> str:
-    """The same order before and after."""
+    """The same order before and after, and then one of a shard that had been replaced before."""
     _way_to_crash(subject)
     shard = subject.caller()
     async with subject.unused() as machine:
+        shard.epoch = 5
         await shard.create(machine, sequence=10)
         await _crash(subject)
-        await refused_as_stale(shard.create(machine, sequence=10), "sequence 10 after a crash")
-    return "sequence 10 after a crash: FAILED_PRECONDITION"
+        await refused_as_stale(shard.create(machine, sequence=10), "its duplicate after a crash")
+        shard.epoch = 4
+        what = "epoch 4 after epoch 5 and a crash"
+        await refused_as_stale(shard.create(machine, sequence=1000), what)
+    return "its duplicate and an older epoch after a crash: FAILED_PRECONDITION"
 
 
 def _way_to_crash(subject: Subject) -> Callable[[], Awaitable[None]]:

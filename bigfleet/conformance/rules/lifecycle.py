@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import grpc
+import grpc.aio
+
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.judging import check, expect, refused_but_not_as_stale
+from bigfleet.conformance.caller import Caller
+from bigfleet.conformance.judging import check, expect, refused_but_not_as_stale, told
 from bigfleet.conformance.subject import Subject, state_name
 from bigfleet.tasks import end
 
@@ -37,7 +41,7 @@ async def whole_life(subject: Subject) -> str:
     "nothing",
 )
 async def forbidden_orders(subject: Subject) -> str:
-    """Drain of a SPECULATIVE and Delete of a CONFIGURED machine."""
+    """Drain of a SPECULATIVE, Delete of a CONFIGURED, and Configure of that for another cluster."""
     shard = subject.caller()
     async with subject.unused() as machine:
         first = await refused_but_not_as_stale(shard.drain(machine), "Drain of a SPECULATIVE")
@@ -47,7 +51,22 @@ async def forbidden_orders(subject: Subject) -> str:
         second = await refused_but_not_as_stale(shard.delete(machine), "Delete of a CONFIGURED")
         after = (await subject.get(machine)).state
         expect(after == wire.CONFIGURED, f"after a refused Delete it is {state_name(after)}")
+        await _stays_where_it_is(subject, shard, machine)
     return f"{first.name}, {second.name}"
+
+
+async def _stays_where_it_is(subject: Subject, shard: Caller, machine: str) -> None:
+    """Broken when a CONFIGURED machine can be configured away: its pods would be lost."""
+    blob = subject.cluster.blob(machine)
+    try:
+        await shard.configure(machine, "another-cluster", blob)  # may be taken for a retry
+    except grpc.aio.AioRpcError as error:
+        stale = error.code() is grpc.StatusCode.FAILED_PRECONDITION
+        expect(not stale, f"Configure for another cluster was refused with {told(error)}")
+    after = await subject.get(machine)
+    same = after.state == wire.CONFIGURED and after.cluster == subject.cluster.id
+    seen = f"{state_name(after.state)} in {after.cluster!r}"
+    expect(same, f"Configure for another cluster made a CONFIGURED machine {seen}")
 
 
 @check(

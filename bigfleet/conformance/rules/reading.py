@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
+
 import grpc
 import grpc.aio
 
+from bigfleet.api import codec
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.judging import check, expect, refusal
-from bigfleet.conformance.subject import Subject, state_name
+from bigfleet.conformance.judging import Broken, check, expect, refusal, told
+from bigfleet.conformance.subject import NOBODY, Subject, state_name
+from bigfleet.model.errors import InvalidInput
+from bigfleet.services.shard.identities import MAX_BYTES, acceptable
 
-_NOBODY = "conformance-no-such-machine"
 _UNKNOWN_STATE = 99
+# CONFIGURED too early is another check's finding.
+_ON_ITS_WAY = (wire.CONFIGURING, wire.CONFIGURED)
 
 
 @check(
     "list/well-formed",
-    "Every machine has an id of its own, an instance type, a zone, resources, a state, a capacity "
-    "type, a price >= 0 and an interruption probability from 0 to 1",
+    "Every machine has an id of its own that can name a Node, an instance type, a zone, resources "
+    "as Kubernetes writes them, a state, a capacity type, a price >= 0 and an interruption "
+    "probability from 0 to 1: what a shard takes",
 )
 async def well_formed(subject: Subject) -> str:
     """All of a full listing."""
@@ -27,26 +34,40 @@ async def well_formed(subject: Subject) -> str:
         chance = 0 <= machine.interruption_probability <= 1
         sound = bool(named and known) and machine.price_per_hour >= 0 and chance
         expect(sound, f"machine {machine.id!r}: {machine}")
+        _taken_by_a_shard(machine)
     ids = {machine.id for machine in machines}
     expect(len(ids) == len(machines), f"{len(machines)} machines have {len(ids)} ids")
     return f"{len(machines)} machines"
+
+
+def _taken_by_a_shard(machine: wire.Machine) -> None:
+    """Broken when a shard would pass over the machine."""
+    expect(
+        acceptable(machine.id),
+        f"machine {machine.id!r}: its id is not 1 to {MAX_BYTES} printable ASCII characters",
+    )
+    try:
+        codec.machine_from_wire(machine)
+    except InvalidInput as error:
+        raise Broken(str(error)) from None
 
 
 @check("unknown-id/not-found", "Get and every order for an id that nobody knows are NOT_FOUND")
 async def unknown_ids(subject: Subject) -> str:
     """All five calls that name a machine."""
     shard = subject.caller()
-    calls = {
-        "Get": subject.get(_NOBODY),
-        "Create": shard.create(_NOBODY),
-        "Configure": shard.configure(_NOBODY, subject.cluster.id, b"{}"),
-        "Drain": shard.drain(_NOBODY),
-        "Delete": shard.delete(_NOBODY),
+    calls: Mapping[str, Callable[[], Awaitable[object]]] = {
+        "Get": lambda: subject.get(NOBODY),
+        "Create": lambda: shard.create(NOBODY),
+        "Configure": lambda: shard.configure(NOBODY, subject.cluster.id, b"{}"),
+        "Drain": lambda: shard.drain(NOBODY),
+        "Delete": lambda: shard.delete(NOBODY),
     }
-    codes = {name: await refusal(call, name) for name, call in calls.items()}
-    wrong = {n: code.name for n, code in codes.items() if code is not grpc.StatusCode.NOT_FOUND}
-    expect(not wrong, wrong)
-    return f"{', '.join(codes)}: NOT_FOUND"
+    for name, call in calls.items():
+        error = await refusal(call(), f"{name} of {NOBODY}")
+        unknown = error.code() is grpc.StatusCode.NOT_FOUND
+        expect(unknown, f"{name} of {NOBODY} was refused with {told(error)}")
+    return f"{', '.join(calls)}: NOT_FOUND"
 
 
 @check(
@@ -69,6 +90,28 @@ async def states_select(subject: Subject) -> str:
     else:
         expect(not unknown, f"List of an unknown state held {unknown} machines")
     return f"{len(listed)} IDLE of all"
+
+
+@check(
+    "list/under-way",
+    "A machine stays in every listing while an order is under way: in a full one, in one of its "
+    "state, and in one since a revision before the order",
+)
+async def listed_under_way(subject: Subject) -> str:
+    """One that is CONFIGURING, with a Node that is kept from being Ready."""
+    shard = subject.caller()
+    async with subject.idle(shard) as machine:
+        before = (await subject.listed()).revision
+        async with subject.joining(shard, machine):
+            now = await subject.reaches(machine, *_ON_ITS_WAY)
+            for what, listed in (
+                ("List", await subject.listed()),
+                ("List of its state", await subject.listed(states=_ON_ITS_WAY)),
+                ("List since a revision", await subject.listed(since_revision=before)),
+            ):
+                seen = f"{what} lacks {machine}, which is {state_name(now.state)}"
+                expect(machine in {m.id for m in listed.machines}, seen)
+    return f"{machine} was in all three while {state_name(now.state)}"
 
 
 @check(

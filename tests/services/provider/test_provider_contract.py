@@ -12,9 +12,8 @@ from bigfleet.conformance.rules import CHECKS
 from bigfleet.services.provider import Latencies, Latency
 
 # The others need a cluster that can withhold readiness, or a process: tests/conformance has both.
-HERE = [
-    check for check in CHECKS if not check.name.startswith(("crash/", "prompt/", "configured/"))
-]
+ELSEWHERE = ("crash/", "prompt/", "configured/", "list/under-way")
+HERE = [check for check in CHECKS if not check.name.startswith(ELSEWHERE)]
 
 
 @pytest.mark.parametrize("check", HERE, ids=lambda check: check.name)

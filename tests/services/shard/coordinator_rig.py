@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 
 from bigfleet.api import transport
+from bigfleet.api.identity import Identity
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import (
     CoordinatorServicer,
@@ -168,11 +169,13 @@ def servicer(decides: FakeCoordinator) -> FakeCoordinatorServicer:
 
 
 @asynccontextmanager
-async def replica(serves: FakeCoordinatorServicer) -> AsyncIterator[str]:
+async def replica(
+    serves: FakeCoordinatorServicer, identity: Identity | None = None
+) -> AsyncIterator[str]:
     """The address at which it answers."""
-    server = transport.server()
+    server = transport.server(identity)
     add_CoordinatorServicer_to_server(serves, server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = transport.listen(server, "127.0.0.1:0", identity)
     await server.start()
     try:
         yield f"127.0.0.1:{port}"

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from coordinator_rig import FakeCoordinator, FakeCoordinatorServicer, replica, servicer
 
+from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.adapters.coordinator.client import Replicas as LeaderReplicas
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
+from bigfleet.api.identity import Name
+from bigfleet.api.issuing import issue
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2 import ShardReport
-from bigfleet.model.errors import Fenced, Unavailable
+from bigfleet.model.errors import BigFleetError, Fenced, Unavailable
 
 
 class Replicas:
@@ -110,6 +115,19 @@ async def test_a_call_that_fails_ends_no_other_call(replicas: Replicas) -> None:
     answering.set()
     assert (await resolving).shard_id == "s-0"
     await patient.close()
+
+
+async def test_who_may_not_call_is_told_so_at_once(tmp_path: Path) -> None:
+    """No replica would answer differently, and none of them is short of a leader."""
+    leader, looking = Name("coordinator", "a"), Name("readonly")
+    made = issue(tmp_path, [leader, looking], timedelta(days=1))
+    async with (
+        replica(servicer(FakeCoordinator()), made[leader]) as address,
+        LeaderClient([address], made[looking]) as client,
+    ):
+        refused = r"^refused by the coordinator: bigfleet://readonly may not call .*/SetQuota"
+        with pytest.raises(BigFleetError, match=refused):
+            await client.call("SetQuota", wire.SetQuotaRequest())
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 
 import grpc
@@ -272,10 +273,13 @@ def _adopted(move: str) -> float:
     return REGISTRY.get_sample_value(name, {"move": move}) or 0.0
 
 
-async def test_fencing_ends_all_orders(tmp_path: Path) -> None:
-    """An order refused as stale means that a newer shard is alive: this one falls silent."""
+async def test_fencing_ends_all_orders(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An order refused as stale means that a newer shard is alive: this one falls silent, and says
+    so as an incident.
+    """
     provider = MemoryProvider([machine("m-1"), machine("m-2", zone="b")])
-    clock = ManualClock()
+    clock, incidents = ManualClock(), metrics.shard_incidents.labels("fenced-by-provider")
+    before = incidents._value.get()
     async with shard(provider, tmp_path, clock) as rig:
         operator = await rig.operator()
         with pytest.raises(IllegalTransition):
@@ -286,6 +290,9 @@ async def test_fencing_ends_all_orders(tmp_path: Path) -> None:
         clock.advance(6)
         await operator.hears(lambda m: m.available_capacity.supersedes_key != "")
     assert provider.orders == []
+    assert incidents._value.get() == before + 1
+    (told,) = [r.message for r in caplog.records if r.levelno == logging.CRITICAL]
+    assert told.startswith("incident: fenced: another shard of this name is alive")
 
 
 async def test_hints_say_what_could_be_had(tmp_path: Path) -> None:

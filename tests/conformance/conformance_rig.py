@@ -1,0 +1,56 @@
+"""The example provider under test in this process, with a fault or without."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from faults import Parts
+
+from bigfleet.api import transport
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.api.v1alpha1.provider_pb2_grpc import (
+    CapacityProviderStub,
+    add_CapacityProviderServicer_to_server,
+)
+from bigfleet.conformance.served_cluster import ServedCluster
+from bigfleet.conformance.subject import Bounds, Subject
+
+# Bounds of a caller with patience: several providers and their suites share this process, and the
+# machine may be busy.
+PATIENT = Bounds(answer=3.0, state=60.0, drain=60.0)
+
+
+@asynccontextmanager
+async def subject(
+    folder: Path, parts: Parts, machines: int = 3, bounds: Bounds = PATIENT
+) -> AsyncIterator[Subject]:
+    """The example provider in this process, with a fault or without."""
+    cluster, server = ServedCluster(), transport.server()
+    store = parts.store(folder / "machines.db")
+    for number in range(machines):
+        store.save(offer(number), "", b"", 0)
+    servicer = parts.provider(store, parts.shop())
+    add_CapacityProviderServicer_to_server(servicer, server)
+    port = transport.listen(server, "127.0.0.1:0", None)
+    await server.start()
+    try:
+        async with (
+            cluster.serving("127.0.0.1", 0),
+            transport.channel(f"127.0.0.1:{port}") as channel,
+        ):
+            yield Subject(CapacityProviderStub(channel), cluster, bounds)
+    finally:
+        await server.stop(None)
+        for task in servicer.tasks:
+            task.cancel()
+        store.db.close()
+
+
+def offer(number: int) -> wire.Machine:
+    """What the shop has for sale; the one with the highest number costs least."""
+    machine = wire.Machine(id=f"m-{number}", instance_type="large", zone="zone-a")
+    machine.state, machine.capacity_type = wire.SPECULATIVE, wire.ON_DEMAND
+    machine.resources.resources["cpu"], machine.price_per_hour = "4", 1.0 / (1 + number)
+    return machine

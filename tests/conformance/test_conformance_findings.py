@@ -1,0 +1,92 @@
+"""What the suite says of a fault is enough to mend it, and it leaves little behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+from conformance_rig import offer, subject
+from faults import SOUND, ForgetsEpochs, NeverDelivers, Parts, SaysAnything, example
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance import report
+from bigfleet.conformance.judging import Check, Outcome, Result
+from bigfleet.conformance.rules import crash, fencing, lifecycle, reading
+from bigfleet.conformance.subject import Bounds, Subject
+from bigfleet.conformance.suite import examine
+
+HASTY = Bounds(answer=3.0, state=0.3, drain=0.3)
+
+
+async def found(given: Subject, check: Check) -> Result:
+    (result,) = [result async for result in examine(given, [check])]
+    return result
+
+
+async def test_what_was_seen_first_is_told_and_what_is_left_is_named(tmp_path: Path) -> None:
+    """A machine that cannot be given back either does not hide why its check failed."""
+    async with subject(tmp_path, Parts("", shop=NeverDelivers), bounds=HASTY) as given:
+        result = await found(given, lifecycle.whole_life)
+        left = await given.left_behind()
+    assert result.seen == "m-2 is CREATING and not IDLE after 0.3 s"
+    assert left == {"m-2": "CREATING"}
+    assert "m-2 (CREATING)" in report.left(left)
+
+
+async def test_the_cheapest_machines_are_used(tmp_path: Path) -> None:
+    """Whoever checks a real provider pays for what the suite buys."""
+    async with subject(tmp_path, SOUND) as given:
+        assert await given.speculative() == ["m-2", "m-1", "m-0"]
+
+
+async def test_reports_carry_whatever_a_provider_says(tmp_path: Path) -> None:
+    """On one line, and as XML that can be read."""
+    async with subject(tmp_path, Parts("", provider=SaysAnything)) as given:
+        result = await found(given, fencing.new_epoch)
+    assert result.seen == (
+        r"Create of m-2, which should succeed, ended with INTERNAL (\x00 \x1b[31m ]]> <é>\n\ufffe)"
+    )
+    failure = Xml.fromstring(report.as_junit([result], "x")).find(".//failure")
+    assert failure is not None
+    assert failure.get("message") == result.seen
+
+
+@pytest.mark.parametrize(
+    ("wrong", "seen"),
+    [
+        ({"id": "m" * 37}, "is not 1 to 36 printable ASCII characters"),
+        ({"resources": wire.Resources(resources={"cpu": "four"})}, "resources: cpu: 'four'"),
+    ],
+)
+async def test_a_machine_that_no_shard_would_take_is_found(
+    tmp_path: Path, wrong: dict[str, object], seen: str
+) -> None:
+    """A provider that keeps the contract has machines that can be used."""
+
+    class Sells(example.Store):  # type: ignore[misc]
+        def save(self, machine: wire.Machine, *more: object) -> None:
+            odd = offer(0)
+            for name, value in wrong.items():
+                odd.ClearField(name)  # type: ignore[arg-type]
+                odd.MergeFrom(wire.Machine(**{name: value}))  # type: ignore[arg-type]
+            super().save(odd if machine.id == "m-0" else machine, *more)
+
+    async with subject(tmp_path, Parts("", store=Sells)) as given:
+        result = await found(given, reading.well_formed)
+    assert result.outcome is Outcome.FAILED
+    assert seen in result.seen
+
+
+async def test_an_epoch_that_a_crash_made_forgotten_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replaced shard stays replaced, whatever happens to the provider."""
+
+    async def restart() -> None:
+        monkeypatch.setattr(ForgetsEpochs, "restarted", True)
+
+    async with subject(tmp_path, Parts("", store=ForgetsEpochs)) as given:
+        given.restart = restart
+        result = await found(given, crash.marks_survive)
+    assert result.seen == "epoch 4 after epoch 5 and a crash was accepted"

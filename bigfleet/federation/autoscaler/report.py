@@ -24,6 +24,7 @@ class Findings:
     not_accepted: str = ""
     no_target: str = ""
     failures: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
     plan: Plan = field(default_factory=Plan)
     done: list[Write] = field(default_factory=list)
 
@@ -145,7 +146,8 @@ def _conditions(
     members = {s.member.name for s in seats}
     unknown = [name for name in autoscaler.spec.clusters.names if name not in members]
     least, most = sum(s.min for s in shares), sum(s.max for s in shares)
-    troubles = [*([refused] if refused else []), *findings.failures, *findings.plan.problems]
+    troubles = [*findings.failures, *findings.refusals, *findings.plan.problems]
+    troubles = [refused, *troubles] if refused else troubles
     return {
         "Accepted": (not refused, "NotAccepted" if refused else "Accepted", refused),
         "TargetFound": (not no_target, "NotFound" if no_target else "Found", no_target),

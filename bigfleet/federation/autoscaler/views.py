@@ -34,6 +34,15 @@ class Doubt:
     until: float
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """A cluster does not take this HPA; it is asked again at `until`, or for another content."""
+
+    sentence: str
+    content: str
+    until: float
+
+
 @dataclass
 class Memory:
     """What the controller remembers of one autoscaler between passes, by cluster.
@@ -45,6 +54,7 @@ class Memory:
     given: dict[str, tuple[bytes, bytes, bytes]] = field(default_factory=dict)
     stamps: dict[str, Stamps] = field(default_factory=dict)
     doubts: dict[str, Doubt] = field(default_factory=dict)
+    refusals: dict[str, Refusal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,7 @@ def seat(
         selected=selected,
         reachable=reachable,
         share=share if reachable else _last_known(state, hpa, line, doubt),
-        remembered=_remembered(hpa, line) if reachable else None,
+        remembered=_remembered(hpa, line) if reachable and selected else None,
         report=report,
         ready=workload.status.ready_replicas if workload and reachable else 0,
     )

@@ -17,8 +17,8 @@ _MISSING = ApiError("PATCH x", NOT_FOUND, "NotFound", 'namespaces "n" not found'
 
 
 def _told(api: Api) -> dict[str, Any]:
-    conditions = api.objects[KEY.path]["status"]["conditions"]
-    return {each["type"]: each for each in conditions}["InForce"]
+    conditions: list[dict[str, Any]] = api.objects[KEY.path]["status"]["conditions"]
+    return next(each for each in conditions if each["type"] == "InForce")
 
 
 def _api(refusal: ApiError) -> Api:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from bigfleet.api.kube.client import CONFLICT, NOT_FOUND, ApiError
 from bigfleet.controllers.work_queue import WorkQueue
-from bigfleet.federation.autoscaler import handing_back, refusals, report, writing
+from bigfleet.federation.autoscaler import claims, handing_back, refusals, report, writing
 from bigfleet.federation.autoscaler.carrying_out import Hands, Scene
 from bigfleet.federation.autoscaler.report import Findings
 from bigfleet.federation.autoscaler.views import Memory, seat
@@ -63,6 +61,13 @@ class AutoscalerController:
         """A federated workload, or a part of it in a member, is not what it was."""
         for autoscaler in self._host.scaling(key):
             self.soon(autoscaler)
+
+    def autoscaler_changed(self, key: Key) -> None:
+        """It is not what it was; those that are refused may have waited for that."""
+        self.soon(key)
+        for other, each in self._host.autoscalers.items():
+            if other.namespace == key.namespace and claims.is_refused(each):
+                self.soon(other)
 
     def reach_changed(self) -> None:
         """A member came, went, was lost or returned."""
@@ -137,11 +142,7 @@ class AutoscalerController:
 
     def _check_claim(self, autoscaler: Autoscaler) -> None:
         workload = self._host.workloads.get(autoscaler.target)
-        by = workload.autoscaled_by if workload else ""
-        if by in ("", autoscaler.metadata.name):
-            return
-        other = self._host.autoscalers.get(Key(AUTOSCALERS, autoscaler.metadata.namespace, by))
-        if other is not None and other.target == autoscaler.target:
+        if by := claims.rival(autoscaler, workload, self._host.autoscalers.values()):
             what = f"{autoscaler.spec.scale_target_ref.kind}: scaleTargetRef.name"
             cure = f"is scaled by FederatedHorizontalPodAutoscaler {by} already"
             raise InvalidInput(what, autoscaler.target.name, cure)
@@ -192,7 +193,7 @@ class AutoscalerController:
         )
         key = scene.autoscaler.key
         if status != scene.autoscaler.status:
-            await self._host.set_status(key, msgspec.to_builtins(status))
+            await self._host.set_status(key, report.whole(status))
             if status.conditions != scene.autoscaler.status.conditions:
                 self._host.on_workload(scene.autoscaler.target)  # it may have waited for a claim
         for write in findings.done:

@@ -135,7 +135,7 @@ async def test_an_autoscalers_refusal_names_the_field(
             "use spec.replicas",
         ),
         (
-            _deployment(template={"spec": {"selector": {}, "template": {"metadata": None}}}),
+            _deployment(template={"spec": {"selector": {}, "template": {"metadata": "x"}}}),
             "spec.template.spec.template.metadata",
             "must be of type object",
         ),

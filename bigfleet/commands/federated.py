@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+import textwrap
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,14 +23,16 @@ from bigfleet.api.kube.client import (
     ApiError,
     KubeClient,
 )
-from bigfleet.commands.tables import aligned
+from bigfleet.commands.tables import ago, aligned
 from bigfleet.controllers.access import connect
+from bigfleet.federation.autoscaler.reading import moment
 from bigfleet.federation.members.registry import SECRETS, member_secret
-from bigfleet.federation.objects import AUTOSCALERS, Autoscaler, ClusterStatus
+from bigfleet.federation.objects import AUTOSCALERS, Autoscaler, ClusterStatus, Condition
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
 
 _APPLY = {"fieldManager": "bigfleet-join", "force": "true"}
-_COLUMNS = ("CLUSTER", "STATE", "MIN", "MAX", "CURRENT", "DESIRED", "PLACED", "LAST MOVE")
+_COLUMNS = ("CLUSTER", "STATE", "MIN", "MAX", "CURRENT", "DESIRED", "PLACED", "MOVED")
+_WIDTH = 80
 
 
 class _Autoscalers(msgspec.Struct):
@@ -46,10 +51,11 @@ async def status(kubeconfig: Path | None, name: str, as_json: bool) -> str:
         content = await _ask(client, f"{GROUP_VERSION}{where}/{AUTOSCALERS}", query)
     found = msgspec.json.decode(content, type=_Autoscalers).items
     if not found:
-        raise UnknownObject(f"{client.server} has no federated HPA {name}".rstrip())
+        which = f" {name}" if short else f" in namespace {namespace}" if namespace else ""
+        raise UnknownObject(f"{client.server} has no federated HPA{which}")
     if as_json:
         return json.dumps(json.loads(content)["items"], indent=2)
-    return "\n\n".join("\n".join(lines(each)) for each in found)
+    return "\n\n".join("\n".join(lines(each, time.time())) for each in found)
 
 
 async def _ask(client: KubeClient, path: str, query: dict[str, str]) -> bytes:
@@ -64,25 +70,48 @@ async def _ask(client: KubeClient, path: str, query: dict[str, str]) -> bytes:
         raise Unavailable(f"{client.server}: {str(error) or repr(error)}") from None
 
 
-def lines(autoscaler: Autoscaler) -> Iterator[str]:
-    """What a person wants to know of one federated HPA."""
+def lines(autoscaler: Autoscaler, now: float) -> Iterator[str]:
+    """What a person wants to know of one federated HPA, on 80 columns; `now` as in `time.time`."""
     metadata, spec, found = autoscaler.metadata, autoscaler.spec, autoscaler.status
     ref = spec.scale_target_ref
-    yield (
+    yield from _wrapped(
         f"{metadata.namespace}/{metadata.name} scales {ref.kind} {ref.name} "
         f"between {spec.min_replicas} and {spec.max_replicas}: "
-        f"{found.current_replicas or 0} run, {found.desired_replicas or 0} are desired"
+        f"{found.current_replicas or 0} run, {found.desired_replicas or 0} are desired",
+        "",
     )
-    for line in aligned(_COLUMNS, [_row(each) for each in found.clusters]):
+    for line in aligned(_COLUMNS, [_row(each, now) for each in found.clusters]):
         yield f"  {line}"
-    for condition in found.conditions:
-        if condition.status != "True":
-            yield f"  {condition.type} is {condition.status}: {condition.message}"
+    if metadata.deletion_timestamp:
+        yield "  It is being deleted, and goes once its HPAs are gone from all clusters."
+    for sentence in _troubles(found.conditions):
+        yield from _wrapped(sentence, "  ")
+    for each in found.clusters:
+        if move := each.last_move:
+            yield from _wrapped(f"{each.name}: {move['change']}: {move['reason']}", "  ")
 
 
-def _row(line: ClusterStatus) -> tuple[str, ...]:
-    move = line.last_move or {}
-    told = f"{move['change']}: {move['reason']} ({move['time']})" if move else "-"
+def _troubles(conditions: Sequence[Condition]) -> Iterator[str]:
+    told: set[str] = set()
+    for each in conditions:
+        if each.status != "True" and each.message not in told:
+            told.add(each.message)
+            yield f"{each.type} is {each.status}: {each.message}"
+
+
+def _wrapped(sentence: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        sentence,
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _row(line: ClusterStatus, now: float) -> tuple[str, ...]:
+    moved = moment((line.last_move or {}).get("time", ""))
     numbers = (
         line.min_replicas,
         line.max_replicas,
@@ -91,7 +120,8 @@ def _row(line: ClusterStatus) -> tuple[str, ...]:
         line.placed_replicas,
     )
     shown = ("-" if number is None else str(number) for number in numbers)
-    return (line.name, line.state, *shown, told)
+    since = f"{ago(max(0.0, now - moved))} ago" if math.isfinite(moved) else "-"
+    return (line.name, line.state, *shown, since)
 
 
 async def make_host(kubeconfig: Path | None) -> str:

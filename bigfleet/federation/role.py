@@ -83,7 +83,7 @@ class Federation:
         self.autoscalers.reach_changed()
 
     def _autoscaler_changed(self, key: Key) -> None:
-        self.autoscalers.soon(key)
+        self.autoscalers.autoscaler_changed(key)
         if (autoscaler := self.host.autoscalers.get(key)) is not None:
             self.workloads.soon(autoscaler.target)
 

@@ -58,14 +58,17 @@ def bounds(preferences: Sequence[Preference], name: str) -> Bounds:
     return Bounds(found.min_replicas or 0, most)
 
 
-class _Annotated(msgspec.Struct, rename="camel"):
+class _Annotated(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     min_replicas: int | None = None
     max_replicas: int | None = None
     weight: int | None = None
 
 
-class _Annotation(msgspec.Struct):
-    clusters: dict[str, _Annotated] = {}
+class _Annotation(msgspec.Struct, forbid_unknown_fields=True):
+    """As the old federation wrote it; of that form, `rebalance` and `weight` do not count."""
+
+    clusters: dict[str, _Annotated]
+    rebalance: bool | None = None
 
 
 def preferences_of(autoscaler: Autoscaler) -> list[Preference]:
@@ -92,6 +95,16 @@ def preferences_of(autoscaler: Autoscaler) -> list[Preference]:
             cure = f"has minReplicas above maxReplicas for cluster {each.cluster}"
             raise InvalidInput(f"annotation {PREFERENCES}", text, cure)
     return [*autoscaler.spec.preferences, *more]
+
+
+def named(autoscaler: Autoscaler) -> list[str]:
+    """The clusters that the user calls by name."""
+    try:
+        preferences = preferences_of(autoscaler)
+    except InvalidInput:
+        preferences = autoscaler.spec.preferences
+    preferred = [each.cluster for each in preferences if each.cluster != _ALL_OTHERS]
+    return list(dict.fromkeys([*autoscaler.spec.clusters.names, *preferred]))
 
 
 def _checked(cluster: str, replicas: int | None) -> int | None:

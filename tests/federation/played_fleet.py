@@ -49,6 +49,7 @@ class Api:
         self.objects: dict[str, dict[str, Any]] = {}
         self.hpas: dict[str, dict[Name, Hpa]] = {name: {} for name in members}
         self.replicas: dict[str, tuple[int, int, bool]] = dict.fromkeys(members, (2, 2, False))
+        self.refusals: dict[str, Exception] = {}
         self.requests = 0
         self.now = 1_800_000_000.0
         self.dies_at: int | None = None
@@ -127,6 +128,13 @@ class PlayedLink(MemberLink):
     def __init__(self, state: MemberState, api: Api) -> None:
         super().__init__(state, {})
         self._api = api
+
+    async def refuse_foreign(self, *_: Any) -> None:
+        if refusal := self._api.refusals.get(self.state.name):
+            raise refusal
+
+    async def try_hpa(self, *_: Any) -> None:
+        await self.refuse_foreign()
 
     async def apply_hpa(self, name: Name, body: Mapping[str, Any]) -> None:
         member = self.state.name

@@ -61,3 +61,42 @@ async def test_once_claimed_it_names_its_autoscaler() -> None:
     looker, _, _ = controller(api)
     await looker.look(AUTOSCALER)
     assert api.objects[KEY.path]["metadata"]["annotations"][AUTOSCALED_BY] == "web"
+
+
+async def _both(first: str, second: str) -> Api:
+    """Two autoscalers of one target that is not there yet, looked at in this order."""
+    api = Api(["a"])
+    for name, created in (("older", "2026-01-01T00:00:00Z"), ("younger", "2026-01-02T00:00:00Z")):
+        add(api, name, 1, 5)
+        body = api.objects[Key(AUTOSCALERS, "n", name).path]
+        body["spec"]["scaleTargetRef"] = {"kind": "FederatedDeployment", "name": "later"}
+        body["metadata"]["creationTimestamp"] = created
+    looker, _, _ = controller(api)
+    await looker.look(Key(AUTOSCALERS, "n", first))
+    await looker.look(Key(AUTOSCALERS, "n", second))
+    return api
+
+
+@pytest.mark.parametrize("order", [("older", "younger"), ("younger", "older")])
+async def test_before_the_target_exists_the_older_one_gets_shares_and_the_other_none(
+    order: tuple[str, str],
+) -> None:
+    """Two HPAs on one target would stop each other in every member."""
+    api = await _both(*order)
+    assert [name.name for name in api.hpas["a"]] == ["older"]
+    conditions = api.objects[Key(AUTOSCALERS, "n", "younger").path]["status"]["conditions"]
+    assert conditions[0]["status"] == "False"
+    assert "FederatedHorizontalPodAutoscaler older already" in conditions[0]["message"]
+
+
+async def test_once_the_older_one_is_gone_the_other_is_looked_at_and_takes_over() -> None:
+    api = await _both("older", "younger")
+    del api.objects[Key(AUTOSCALERS, "n", "older").path]
+    api.hpas["a"].clear()
+    looker, _, _ = controller(api)
+    seen: list[Key] = []
+    looker.soon = seen.append  # type: ignore[assignment]
+    looker.autoscaler_changed(Key(AUTOSCALERS, "n", "older"))
+    assert Key(AUTOSCALERS, "n", "younger") in seen
+    await looker.look(Key(AUTOSCALERS, "n", "younger"))
+    assert [name.name for name in api.hpas["a"]] == ["younger"]

@@ -135,6 +135,11 @@ async def test_an_autoscalers_refusal_names_the_field(
             "use spec.replicas",
         ),
         (
+            _deployment(template={"spec": {"selector": {}, "template": {"metadata": "x"}}}),
+            "spec.template.spec.template.metadata",
+            "must be of type object",
+        ),
+        (
             {**_deployment(), "metadata": {"name": "d" * 51}},
             "metadata.name",
             "longer than 50",

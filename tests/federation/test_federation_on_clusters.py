@@ -113,14 +113,15 @@ async def test_replicas_are_left_alone_through_a_rolling_update(federated: Fleet
 
 
 async def test_recreate_is_handed_to_the_members_and_replicas_stay(federated: Fleet) -> None:
+    """Also when the update is what changes the strategy, beside which nothing may be left over."""
     async with place(federated, "recreate") as where, federated.federation():
         body = deployment()
-        body["spec"]["template"]["spec"]["strategy"] = {"type": "Recreate"}
         await federated.host.create(deployments(where), body)
         await federated.host.create(autoscalers(where), autoscaler(1, 10))
         await federated.until_shares(where, {"east": (1, 10)})
         await federated.until_replicas(where, {"east": 1})
         await federated.scale("east", where, 3)
+        body["spec"]["template"]["spec"]["strategy"] = {"type": "Recreate"}
         body["spec"]["template"]["spec"]["template"]["spec"]["containers"][0]["image"] = "two"
         await federated.host.patch(f"{deployments(where)}/web", {"spec": body["spec"]})
 
@@ -238,6 +239,28 @@ async def test_when_the_autoscaler_goes_replicas_are_the_workloads_own_again(
         await federated.until_replicas(where, {"east": 4, "west": 3})
 
 
+async def test_what_somebody_else_made_in_a_member_is_left_alone_and_named(
+    federated: Fleet,
+) -> None:
+    """Neither taken over nor deleted, nor scaled; the other member has all meanwhile."""
+    async with place(federated, "strangers") as where, federated.federation():
+        theirs = deployment("theirs")["spec"]["template"]
+        body = {"metadata": {"name": "web"}, "spec": {**theirs["spec"], "replicas": 3}}
+        path = f"/apis/apps/v1/namespaces/{where}/deployments"
+        await federated.members["east"].create(path, body)
+        await federated.host.create(deployments(where), deployment())
+        await federated.host.create(autoscalers(where), autoscaler(2, 10))
+        await federated.until_shares(where, {"west": (2, 10)})
+        told = await federated.until_condition(where, "InForce", "False")
+        assert f"cluster east: Deployment {where}/web" in told["message"]
+        await federated.until_replicas(where, {"east": 3, "west": 1})
+        await federated.host.delete(f"{autoscalers(where)}/web")
+        await federated.host.delete(f"{deployments(where)}/web")
+        await eventually(lambda: missing(federated.host, f"{deployments(where)}/web"), "its end")
+        part = await federated.part("east", where) or {}
+        assert part["spec"]["template"]["spec"]["containers"][0]["image"] == "theirs"
+
+
 async def test_a_target_has_one_autoscaler_and_the_second_is_told(federated: Fleet) -> None:
     async with place(federated, "two-of-them") as where, federated.federation():
         await federated.host.create(deployments(where), deployment())
@@ -303,5 +326,6 @@ async def test_a_person_joins_a_member_and_is_shown_what_each_has(
         await federated.until_shares(where, {"west": (2, 10)})
         await federated.until_condition(where, "InForce", "True")
         shown = (await commands.status(admin, f"{where}/web", as_json=False)).splitlines()
-        assert shown[2].split()[:4] == ["west", "NotScaling", "2", "10"]
-        assert "TargetFound is False" in shown[3]
+        row = next(line.split() for line in shown if line.startswith("  west "))
+        assert row[:4] == ["west", "NotScaling", "2", "10"]
+        assert any("TargetFound is False" in line for line in shown)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import copy
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,9 +13,10 @@ import yaml
 
 from bigfleet.commands.federated import complete, lines
 from bigfleet.federation.objects import Autoscaler
+from bigfleet.federation.shares.records import Reason
 from bigfleet.model.errors import InvalidInput
 
-_BODY = {
+_BODY: dict[str, Any] = {
     "metadata": {"name": "web", "namespace": "shop"},
     "spec": {
         "scaleTargetRef": {"kind": "FederatedDeployment", "name": "web"},
@@ -53,27 +56,53 @@ _BODY = {
 }
 
 
+# 2026-01-01T00:05:00Z
+_NOW = 1767225900.0
+
+
+def _shown(**changes: Any) -> list[str]:
+    return list(lines(msgspec.convert(_BODY | changes, Autoscaler), _NOW))
+
+
 def test_each_cluster_is_a_line_with_its_last_move_and_why() -> None:
-    shown = list(lines(msgspec.convert(_BODY, Autoscaler)))
+    shown = _shown()
     assert shown[0] == (
         "shop/web scales FederatedDeployment web between 2 and 20: 12 run, 12 are desired"
     )
     assert shown[1].split()[:4] == ["CLUSTER", "STATE", "MIN", "MAX"]
-    assert "min 1, max 5 -> min 1, max 10: at its limit" in shown[2]
+    assert shown[2].endswith("5 min ago")
+    assert shown[-1] == "  onprem: min 1, max 5 -> min 1, max 10: at its limit"
     assert shown[3].split()[:6] == ["cloud", "Unreachable", "1", "10", "-", "-"]
 
 
 def test_without_clusters_only_the_heads_are_shown() -> None:
-    bare = msgspec.convert(_BODY | {"status": {}}, Autoscaler)
-    assert list(lines(bare))[1:] == [
-        "  CLUSTER  STATE  MIN  MAX  CURRENT  DESIRED  PLACED  LAST MOVE"
-    ]
+    assert _shown(status={})[1:] == ["  CLUSTER  STATE  MIN  MAX  CURRENT  DESIRED  PLACED  MOVED"]
 
 
 def test_only_what_is_not_well_is_said_beneath() -> None:
-    assert list(lines(msgspec.convert(_BODY, Autoscaler)))[-1] == (
+    assert _shown()[4] == (
         "  ClustersReachable is False: they keep their shares: cloud does not answer"
     )
+
+
+def test_no_line_is_wider_than_a_terminal_however_long_a_reason_is() -> None:
+    status = copy.deepcopy(_BODY["status"])
+    status["clusters"][0]["lastMove"]["reason"] = Reason.OPENED.value
+    status["conditions"][0]["message"] = "cluster cloud: " + "a long story, " * 20
+    shown = _shown(status=status)
+    assert max(map(len, shown)) <= 80
+    assert "a long story" in shown[5]
+
+
+def test_what_two_conditions_say_is_shown_once() -> None:
+    status = copy.deepcopy(_BODY["status"])
+    status["conditions"].append(status["conditions"][0] | {"type": "InForce"})
+    assert sum("keep their shares" in line for line in _shown(status=status)) == 1
+
+
+def test_one_that_is_being_deleted_says_so() -> None:
+    metadata = {**_BODY["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert any("is being deleted" in line for line in _shown(metadata=metadata))
 
 
 def test_a_kubeconfig_takes_in_the_files_that_it_names(tmp_path: Path) -> None:

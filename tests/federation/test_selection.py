@@ -83,6 +83,8 @@ def test_weights_in_the_annotation_do_not_count() -> None:
     ("annotation", "words"),
     [
         ("{", "must be JSON"),
+        ({"a": {"minReplicas": 2}}, "unknown field `a`|missing required field `clusters`"),
+        ({"clusters": {"a": {"minreplicas": 2}}}, "unknown field `minreplicas`"),
         ({"clusters": {"a": {"minReplicas": "two"}}}, "must be JSON"),
         ({"clusters": {"a": {"minReplicas": -2}}}, "is negative"),
         ({"clusters": {"a": {"minReplicas": 5, "maxReplicas": 4}}}, "cluster a"),

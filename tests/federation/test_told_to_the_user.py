@@ -6,7 +6,7 @@ from typing import Any
 
 from played_fleet import Api, add, controller
 
-from bigfleet.federation.objects import AUTOSCALERS, Key
+from bigfleet.federation.objects import AUTOSCALERS, PREFERENCES, Key
 
 KEY = Key(AUTOSCALERS, "n", "web")
 
@@ -39,6 +39,36 @@ async def test_a_name_that_is_no_member_is_told() -> None:
     told = _condition(await _status(api), "ClustersReachable")
     assert told["status"] == "False"
     assert "called tokyo" in told["message"]
+
+
+async def test_a_preference_for_a_cluster_that_is_no_member_is_told() -> None:
+    api = Api(["a", "b"])
+    add(api, "web", 2, 10)
+    api.objects[KEY.path]["spec"]["preferences"] = [{"cluster": "*", "maxReplicas": 9}]
+    marks = {PREFERENCES: '{"clusters": {"tokyo": {"minReplicas": 1}}}'}
+    api.objects[KEY.path]["metadata"]["annotations"] = marks
+    told = _condition(await _status(api), "ClustersReachable")
+    assert told["message"] == "no member of the federation is called tokyo"
+
+
+async def test_the_last_cluster_that_was_removed_has_no_line_any_more() -> None:
+    api = Api(["a"])
+    add(api, "web", 2, 10)
+    await _status(api)
+    del api.hpas["a"]
+    status = await _status(api)
+    assert status["clusters"] == []
+    assert status["maxReplicas"] == 0
+
+
+async def test_several_writes_into_a_cluster_are_told_as_one_move() -> None:
+    api = Api(["a", "b"])
+    add(api, "web", 1, 10)
+    await _status(api)
+    api.now += 1000.0
+    api.objects[KEY.path]["spec"]["minReplicas"] = 4
+    status = await _status(api)
+    assert status["clusters"][0]["lastMove"]["change"] == "min 1, max 10 -> min 2, max 5"
 
 
 async def test_a_member_that_is_cut_off_keeps_its_line() -> None:

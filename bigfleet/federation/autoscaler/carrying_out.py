@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from bigfleet.api.kube.client import ApiError
-from bigfleet.federation.autoscaler import report, writing
+from bigfleet.federation.autoscaler import refusals, report, writing
 from bigfleet.federation.autoscaler.report import Findings
 from bigfleet.federation.autoscaler.views import DOUBT_SECONDS, Doubt, Memory, Seat, cautious
 from bigfleet.federation.host import Host, rfc3339
@@ -57,11 +57,19 @@ class Hands:
             try:
                 await self._write(scene, write, marks)
             except (ApiError, Unavailable) as error:
-                findings.failures.append(str(error))
-                metrics.federation_failures.labels(write.cluster).inc()
+                self._failed(scene, findings, write, error)
                 return
             findings.done.append(write)
             metrics.federation_moves.labels(write.reason).inc()
+
+    def _failed(
+        self, scene: Scene, findings: Findings, write: Write, error: ApiError | Unavailable
+    ) -> None:
+        metrics.federation_failures.labels(write.cluster).inc()
+        if write.before is None and refusals.is_refusal(error):
+            refusals.note(scene.memory, write.cluster, error, scene.content, self._now())
+        else:
+            findings.failures.append(refusals.sentence_of(write.cluster, error))
 
     async def _write(self, scene: Scene, write: Write, marks: dict[str, dict[str, str]]) -> None:
         link = self._link(write.cluster)
@@ -86,6 +94,8 @@ class Hands:
             marks[write.cluster] = {}
             scene.memory.given.pop(write.cluster, None)
             return
+        if write.before is None:
+            await link.refuse_foreign(name, scene.target)
         kept = writing.marks_after(write, marks[write.cluster], rfc3339(self._now()))
         body = writing.hpa_body(scene.autoscaler, scene.content, write.after, kept)
         await link.apply_hpa(name, body)
@@ -102,9 +112,10 @@ class Hands:
                 scene.autoscaler, scene.content, hpa.share, writing.marks_of(hpa)
             )
             try:
+                await self._link(name).refuse_foreign(hpa.name, scene.target)
                 await self._link(name).apply_hpa(hpa.name, body)
             except (ApiError, Unavailable) as error:
-                findings.failures.append(str(error))
+                findings.failures.append(refusals.sentence_of(name, error))
                 continue
             self._note_given(scene, name)
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from bigfleet.api.kube.client import CONFLICT, NOT_FOUND, ApiError
 from bigfleet.controllers.work_queue import WorkQueue
-from bigfleet.federation.autoscaler import handing_back, report, writing
+from bigfleet.federation.autoscaler import claims, handing_back, refusals, report, writing
 from bigfleet.federation.autoscaler.carrying_out import Hands, Scene
 from bigfleet.federation.autoscaler.report import Findings
 from bigfleet.federation.autoscaler.views import Memory, seat
@@ -64,6 +62,13 @@ class AutoscalerController:
         for autoscaler in self._host.scaling(key):
             self.soon(autoscaler)
 
+    def autoscaler_changed(self, key: Key) -> None:
+        """It is not what it was; those that are refused may have waited for that."""
+        self.soon(key)
+        for other, each in self._host.autoscalers.items():
+            if other.namespace == key.namespace and claims.is_refused(each):
+                self.soon(other)
+
     def reach_changed(self) -> None:
         """A member came, went, was lost or returned."""
         for key in self._host.autoscalers:
@@ -101,17 +106,29 @@ class AutoscalerController:
             self._check_claim(autoscaler)
         except InvalidInput as error:
             findings.not_accepted, bounds_of = str(error), {}
+        memory = self._memories.setdefault(autoscaler.key, Memory())
+        if not findings.not_accepted:
+            links, target = self._registry.links, _part_of(autoscaler)
+            await refusals.ask_again(links, autoscaler, target, memory, self._now())
         scene = self._scene(autoscaler, bounds_of)
+        refused_before = set(memory.refusals)
         if not findings.not_accepted:
             findings.plan = rebalance(autoscaler.spec.wish, scene.members, scene.at)
             await self._claim(scene, findings.plan)
             await self._hands.carry_out(scene, findings)
+        findings.refusals = [each.sentence for each in memory.refusals.values()]
         # What was written is seen by now, and a status may tell it.
         if (latest := self._host.autoscalers.get(autoscaler.key)) is not None:
             await self._report(self._scene(latest, bounds_of), findings)
-        wakes = [findings.plan.wake_at] if findings.plan.wake_at is not None else []
+        if set(memory.refusals) - refused_before:
+            self.soon(autoscaler.key)  # the others share without it
+        self._wake(autoscaler.key, findings, memory)
+
+    def _wake(self, key: Key, findings: Findings, memory: Memory) -> None:
+        wakes = [each.until for each in memory.refusals.values()]
+        wakes += [findings.plan.wake_at] if findings.plan.wake_at is not None else []
         wakes += [self._now() + _RETRY_SECONDS] if findings.failures else []
-        self._pacer.later(autoscaler.key, min(wakes) - self._now() if wakes else None)
+        self._pacer.later(key, min(wakes) - self._now() if wakes else None)
 
     def _bounds(self, autoscaler: Autoscaler) -> dict[str, Bounds]:
         preferences = preferences_of(autoscaler)
@@ -125,21 +142,17 @@ class AutoscalerController:
 
     def _check_claim(self, autoscaler: Autoscaler) -> None:
         workload = self._host.workloads.get(autoscaler.target)
-        by = workload.autoscaled_by if workload else ""
-        if by in ("", autoscaler.metadata.name):
-            return
-        other = self._host.autoscalers.get(Key(AUTOSCALERS, autoscaler.metadata.namespace, by))
-        if other is not None and other.target == autoscaler.target:
+        if by := claims.rival(autoscaler, workload, self._host.autoscalers.values()):
             what = f"{autoscaler.spec.scale_target_ref.kind}: scaleTargetRef.name"
             cure = f"is scaled by FederatedHorizontalPodAutoscaler {by} already"
             raise InvalidInput(what, autoscaler.target.name, cure)
 
     def _scene(self, autoscaler: Autoscaler, bounds_of: Mapping[str, Bounds]) -> Scene:
         memory = self._memories.setdefault(autoscaler.key, Memory())
-        kind = MEMBER_KINDS[autoscaler.target.plural]
-        target = WorkloadName(kind, autoscaler.target.namespace, autoscaler.target.name)
+        target = _part_of(autoscaler)
         members, now = self._registry.members, self._now()
         chosen = selected(autoscaler.spec.clusters, self._registry.labels)
+        chosen = [name for name in chosen if name not in memory.refusals]
         ranked = [*chosen, *sorted(set(members) - set(chosen))]
         seats = [
             seat(
@@ -180,7 +193,7 @@ class AutoscalerController:
         )
         key = scene.autoscaler.key
         if status != scene.autoscaler.status:
-            await self._host.set_status(key, msgspec.to_builtins(status))
+            await self._host.set_status(key, report.whole(status))
             if status.conditions != scene.autoscaler.status.conditions:
                 self._host.on_workload(scene.autoscaler.target)  # it may have waited for a claim
         for write in findings.done:
@@ -192,6 +205,12 @@ class AutoscalerController:
         # Who lost a race is told by its watch what to look at again.
         level = logging.INFO if error.status in (CONFLICT, NOT_FOUND) else logging.WARNING
         _LOG.log(level, "%s/%s: %s", key.namespace, key.name, error)
+
+
+def _part_of(autoscaler: Autoscaler) -> WorkloadName:
+    """What it scales, as it is called in each member."""
+    target = autoscaler.target
+    return WorkloadName(MEMBER_KINDS[target.plural], target.namespace, target.name)
 
 
 def _event(write: Write) -> str:

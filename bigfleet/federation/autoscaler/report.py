@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
 
 from bigfleet.federation.autoscaler.views import Seat
 from bigfleet.federation.objects import (
@@ -14,6 +17,7 @@ from bigfleet.federation.objects import (
     Condition,
     Pending,
 )
+from bigfleet.federation.selection import named
 from bigfleet.federation.shares import At, Plan, Share, Write
 
 
@@ -24,6 +28,7 @@ class Findings:
     not_accepted: str = ""
     no_target: str = ""
     failures: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
     plan: Plan = field(default_factory=Plan)
     done: list[Write] = field(default_factory=list)
 
@@ -59,9 +64,18 @@ def cluster_lines(
     seats: Sequence[Seat], done: Sequence[Write], at: At, now: str
 ) -> list[ClusterStatus]:
     """One line for each cluster that has a share or had one not long ago."""
-    moved = {write.cluster: write for write in done}
+    moved = _moves(done)
     lines = [_line(seat, moved.get(seat.member.name), at, now) for seat in seats]
     return [line for line in lines if line.share or line.pending or line.left_at]
+
+
+def _moves(done: Sequence[Write]) -> dict[str, Write]:
+    """All that a pass wrote into a cluster, as one move."""
+    moved: dict[str, Write] = {}
+    for write in done:
+        first = moved.get(write.cluster, write)
+        moved[write.cluster] = replace(write, before=first.before)
+    return moved
 
 
 def _line(seat: Seat, write: Write | None, at: At, now: str) -> ClusterStatus:
@@ -123,6 +137,11 @@ def status_of(
     )
 
 
+def whole(status: AutoscalerStatus) -> dict[str, Any]:
+    """With the last cluster's line gone, too: a merge patch leaves what it does not name."""
+    return {"clusters": [], **msgspec.to_builtins(status)}
+
+
 def conditions(
     before: Sequence[Condition], wanted: Mapping[str, tuple[bool, str, str]], now: str
 ) -> list[Condition]:
@@ -143,9 +162,10 @@ def _conditions(
     refused, no_target = findings.not_accepted, findings.no_target
     away = [f"{s.member.name} {s.state.why_not}" for s in seats if _is_away(s)]
     members = {s.member.name for s in seats}
-    unknown = [name for name in autoscaler.spec.clusters.names if name not in members]
+    unknown = [name for name in named(autoscaler) if name not in members]
     least, most = sum(s.min for s in shares), sum(s.max for s in shares)
-    troubles = [*([refused] if refused else []), *findings.failures, *findings.plan.problems]
+    troubles = [*findings.failures, *findings.refusals, *findings.plan.problems]
+    troubles = [refused, *troubles] if refused else troubles
     return {
         "Accepted": (not refused, "NotAccepted" if refused else "Accepted", refused),
         "TargetFound": (not no_target, "NotFound" if no_target else "Found", no_target),

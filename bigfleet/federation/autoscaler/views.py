@@ -23,6 +23,8 @@ from bigfleet.federation.shares.records import NEVER
 
 # Beyond its deadline the API server does not carry out a request whose client has given up.
 DOUBT_SECONDS = 65.0
+# Members' clocks may be off by less than this; what is further ahead is not believed.
+_CLOCKS_DIFFER_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,15 @@ class Doubt:
 
     share: Share
     after: Share | None
+    until: float
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A cluster does not take this HPA; it is asked again at `until`, or for another content."""
+
+    sentence: str
+    content: str
     until: float
 
 
@@ -45,6 +56,7 @@ class Memory:
     given: dict[str, tuple[bytes, bytes, bytes]] = field(default_factory=dict)
     stamps: dict[str, Stamps] = field(default_factory=dict)
     doubts: dict[str, Doubt] = field(default_factory=dict)
+    refusals: dict[str, Refusal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,11 +105,11 @@ def seat(
         selected=selected,
         reachable=reachable,
         share=share if reachable else _last_known(state, hpa, line, doubt),
-        remembered=_remembered(hpa, line) if reachable else None,
+        remembered=_remembered(hpa, line) if reachable and selected else None,
         report=report,
         ready=workload.status.ready_replicas if workload and reachable else 0,
     )
-    return Seat(state, hpa, line, _dated(member, hpa, line, stamps, settings))
+    return Seat(state, hpa, line, _dated(member, hpa, line, stamps, settings, now))
 
 
 def _doubt(memory: Memory, state: MemberState, hpa: Hpa | None, now: float) -> Doubt | None:
@@ -132,24 +144,35 @@ def _remembered(hpa: Hpa | None, line: ClusterStatus) -> Share | None:
 
 
 def _dated(
-    member: Member, hpa: Hpa | None, line: ClusterStatus, stamps: Stamps, settings: Settings
+    member: Member,
+    hpa: Hpa | None,
+    line: ClusterStatus,
+    stamps: Stamps,
+    settings: Settings,
+    now: float,
 ) -> Member:
     """With the moments by which the rules hold still, wait and try again."""
-    left_at = moment(line.left_at or "")
+    left_at = _believed(moment(line.left_at or ""), now)
     marks: Mapping[str, str] = hpa.metadata.annotations if hpa else {}
     return replace(
         member,
-        known_since=max(active_since(hpa) if hpa else NEVER, stamps.returned_at),
+        known_since=max(_believed(active_since(hpa), now) if hpa else NEVER, stamps.returned_at),
         unplaced_since=stamps.unplaced_since,
         idle_since=stamps.idle_since,
-        received_at=moment(marks.get(RECEIVED_AT, "")),
-        full=_full(marks.get(FULL, "")),
+        received_at=_believed(moment(marks.get(RECEIVED_AT, "")), now),
+        full=_full(marks.get(FULL, ""), now),
         avoid_until=left_at + settings.retry_seconds,
     )
 
 
-def _full(mark: str) -> Full | None:
+def _believed(at: float, now: float) -> float:
+    """A moment far ahead is from a clock that was wrong; nobody waits for it."""
+    return NEVER if at > now + _CLOCKS_DIFFER_SECONDS else at
+
+
+def _full(mark: str, now: float) -> Full | None:
     try:
-        return msgspec.json.decode(mark, type=Full)
+        full = msgspec.json.decode(mark, type=Full)
     except msgspec.MsgspecError:
         return None
+    return None if full.until > now + full.wait + _CLOCKS_DIFFER_SECONDS else full

@@ -13,6 +13,7 @@ from kubernetes.aio.config import ConfigException
 
 from bigfleet.api.kube.client import (
     APPLY_PATCH,
+    CONFLICT,
     NO_ANSWER,
     NOT_FOUND,
     ApiError,
@@ -21,6 +22,7 @@ from bigfleet.api.kube.client import (
 from bigfleet.api.kube.watch import Changed, Listed, Watch
 from bigfleet.federation.members.objects import (
     AUTOSCALER_LABEL,
+    CONTENT,
     HPAS,
     MEMBER_PLURALS,
     POD_LABEL,
@@ -33,7 +35,7 @@ from bigfleet.federation.members.objects import (
     hpa_path,
 )
 from bigfleet.federation.members.state import MemberState
-from bigfleet.federation.objects import FIELD_MANAGER
+from bigfleet.federation.objects import FIELD_MANAGER, Metadata
 from bigfleet.model.errors import InvalidInput, Unavailable
 from bigfleet.tasks import until_one_ends
 
@@ -43,6 +45,18 @@ _PROBE_SECONDS, _PROBE_DEADLINE_SECONDS, _FAILURES_ALLOWED = 3.0, 3.0, 1
 _WRITE_DEADLINE_SECONDS = 10.0
 
 T = TypeVar("T")
+
+
+class NotOurs(ApiError):
+    """Something of that name is in the member that the federation did not make."""
+
+    def __init__(self, what: str, label: str) -> None:
+        cure = "was not made by the federation, which leaves it alone; remove it, or hand it over"
+        super().__init__(what, CONFLICT, "NotOurs", f"{cure} by the label {label}")
+
+
+class _Stranger(msgspec.Struct):
+    metadata: Metadata
 
 
 class MemberLink:
@@ -149,6 +163,35 @@ class MemberLink:
             else:
                 self.state.see_pod(change.item, placed=change.deleted)
 
+    async def refuse_foreign(self, name: Name, target: WorkloadName) -> None:
+        """NotOurs when an HPA of that name, or what it would scale, is somebody else's."""
+        if name not in self.state.hpas:
+            what = f"HorizontalPodAutoscaler {name.namespace}/{name.name}"
+            await self._refuse(what, hpa_path(name), AUTOSCALER_LABEL, "true")
+        if target not in self.state.workloads:
+            await self._refuse_workload(target)
+
+    async def _refuse_workload(self, name: WorkloadName) -> None:
+        what = f"{name.kind} {name.namespace}/{name.name}"
+        await self._refuse(what, name.path, WORKLOAD_LABEL, name.label)
+
+    async def _refuse(self, what: str, path: str, label: str, value: str) -> None:
+        try:
+            content = await self._write(lambda c: c.get(path))
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return
+            raise
+        found = msgspec.json.decode(content, type=_Stranger).metadata
+        if label not in found.labels and CONTENT not in found.annotations:
+            raise NotOurs(what, f"{label}={value}")
+
+    async def try_hpa(self, name: Name, target: WorkloadName, body: Mapping[str, Any]) -> None:
+        """Change nothing, and raise what making this HPA would."""
+        await self.refuse_foreign(name, target)
+        query = {**_APPLY, "dryRun": "All"}
+        await self._write(lambda c: c.patch(hpa_path(name), body, APPLY_PATCH, query))
+
     async def apply_hpa(self, name: Name, body: Mapping[str, Any]) -> None:
         """Make the HPA what `body` says. Unavailable when nobody knows whether it was done."""
         content = await self._write(lambda c: c.patch(hpa_path(name), body, APPLY_PATCH, _APPLY))
@@ -160,7 +203,12 @@ class MemberLink:
         self.state.drop_hpa(name)
 
     async def apply_workload(self, name: WorkloadName, body: Mapping[str, Any]) -> None:
-        """Make the workload what `body` says, which leaves replicas as they are."""
+        """Make the workload what `body` says, which leaves replicas as they are.
+
+        NotOurs when one of that name is somebody else's.
+        """
+        if name not in self.state.workloads:
+            await self._refuse_workload(name)
         content = await self._write(lambda c: c.patch(name.path, body, APPLY_PATCH, _APPLY))
         self.state.put_workload(name.kind, msgspec.json.decode(content, type=MemberWorkload))
 

@@ -18,12 +18,24 @@ class Stamps:
     idle_since: float | None = None
 
 
+def _not_ahead(stamps: Stamps, now: float) -> Stamps:
+    """After the clock was set back nothing began later than now."""
+    unplaced, idle = stamps.unplaced_since, stamps.idle_since
+    return replace(
+        stamps,
+        returned_at=min(stamps.returned_at, now),
+        unplaced_since=None if unplaced is None else min(unplaced, now),
+        idle_since=None if idle is None else min(idle, now),
+    )
+
+
 def noted(
     before: Stamps, reachable: bool, share: Share | None, report: Report | None, now: float
 ) -> Stamps:
     """`before`, and what this look adds. While replicas still find nodes, patience begins anew."""
     if not reachable:
         return replace(before, reachable=False)
+    before = _not_ahead(before, now)
     returned_at = before.returned_at if before.reachable else now
     if report is None or share is None:
         return Stamps(True, returned_at)

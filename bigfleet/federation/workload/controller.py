@@ -10,6 +10,7 @@ import msgspec
 
 from bigfleet.api.kube.client import CONFLICT, NOT_FOUND, ApiError
 from bigfleet.controllers.work_queue import WorkQueue
+from bigfleet.federation.autoscaler.claims import is_refused
 from bigfleet.federation.autoscaler.report import conditions
 from bigfleet.federation.host import Host, rfc3339
 from bigfleet.federation.members.link import MemberLink
@@ -108,10 +109,7 @@ class WorkloadController:
             each = self._host.autoscalers.get(name)
             if each is None or each.metadata.deletion_timestamp is not None:
                 continue
-            refused = any(
-                c.type == "Accepted" and c.status == "False" for c in each.status.conditions
-            )
-            if not refused and (each.status.clusters or not each.status.conditions):
+            if not is_refused(each) and (each.status.clusters or not each.status.conditions):
                 return True
         return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -17,6 +18,8 @@ from bigfleet.federation.members.objects import (
 )
 from bigfleet.federation.objects import Workload
 
+_ROLLING_UPDATE = {"maxSurge": "25%", "maxUnavailable": "25%"}
+
 
 def body_of(workload: Workload, name: WorkloadName) -> dict[str, Any]:
     """The whole object as it is applied: never with replicas, so that these are nobody's to lose.
@@ -26,8 +29,11 @@ def body_of(workload: Workload, name: WorkloadName) -> dict[str, Any]:
     template = copy.deepcopy(workload.spec.template)
     metadata = template.get("metadata") or {}
     spec = template["spec"]
-    pods = spec["template"].setdefault("metadata", {})
-    pods["labels"] = {**(pods.get("labels") or {}), POD_LABEL: name.label}
+    pods = spec["template"].get("metadata") or {}
+    pod_labels = {**(pods.get("labels") or {}), POD_LABEL: name.label}
+    spec["template"]["metadata"] = {**pods, "labels": pod_labels}
+    if name.kind == "Deployment":
+        spec["strategy"] = _whole_strategy(spec.get("strategy") or {})
     labels = {**(metadata.get("labels") or {}), WORKLOAD_LABEL: name.label}
     annotations = {**(metadata.get("annotations") or {}), CONTENT: digest_of([labels, spec])}
     return {
@@ -41,6 +47,14 @@ def body_of(workload: Workload, name: WorkloadName) -> dict[str, Any]:
         },
         "spec": spec,
     }
+
+
+def _whole_strategy(strategy: Mapping[str, Any]) -> dict[str, Any]:
+    """With the API server's defaults: what it fills in is nobody's, and forbids Recreate later."""
+    if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+        return dict(strategy)
+    rolling = {**_ROLLING_UPDATE, **(strategy.get("rollingUpdate") or {})}
+    return {"type": "RollingUpdate", "rollingUpdate": rolling}
 
 
 def digest_of(content: Any) -> str:

@@ -1,0 +1,51 @@
+"""A clock that was wrong and is set right does not keep shares from moving."""
+
+from __future__ import annotations
+
+import pytest
+from played_fleet import Api, add, controller
+
+from bigfleet.federation.host import rfc3339
+from bigfleet.federation.members.objects import RECEIVED_AT
+from bigfleet.federation.objects import AUTOSCALERS, Key
+from bigfleet.federation.shares import Report, Share
+from bigfleet.federation.shares.memory import Stamps, noted
+
+KEY = Key(AUTOSCALERS, "n", "web")
+_DAY = 86_400.0
+
+
+def _seen_anew(api: Api, member: str, **marks: str) -> None:
+    """The member's HPA as it is now, with these marks on it."""
+    for name, hpa in api.hpas[member].items():
+        spec = {"minReplicas": hpa.spec.min_replicas, "maxReplicas": hpa.spec.max_replicas}
+        annotations = {**hpa.metadata.annotations, **marks}
+        metadata = {"name": "web", "namespace": "n", "uid": "", "annotations": annotations}
+        api.hpas[member][name] = api.hpa(member, {"metadata": metadata, "spec": spec})
+
+
+@pytest.mark.parametrize(("ahead_seconds", "given"), [(_DAY, True), (30.0, False)])
+async def test_what_was_received_in_a_future_that_did_not_come_is_not_kept_until_then(
+    ahead_seconds: float, given: bool
+) -> None:
+    """Half a minute ahead is within what members' clocks may differ by."""
+    api = Api(["a", "b"])
+    add(api, "web", 2, 20)
+    looker, _, _ = controller(api)
+    await looker.look(KEY)
+    api.now += _DAY
+    api.replicas = {"a": (1, 1, False), "b": (10, 10, True)}
+    _seen_anew(api, "a", **{RECEIVED_AT: rfc3339(api.now + ahead_seconds)})
+    _seen_anew(api, "b")
+    looker, _, _ = controller(api)
+    await looker.look(KEY)
+    assert (api.shares()["b"].max > 10) is given
+
+
+def test_waiting_begins_now_when_the_clock_is_set_back() -> None:
+    waits = Stamps(placed=1, unplaced_since=_DAY, idle_since=_DAY, returned_at=_DAY)
+    stamps = noted(waits, True, Share(1, 5), Report(1, 2, 2, 1), 100.0)
+    assert stamps.unplaced_since == 100.0
+    assert stamps.returned_at == 100.0
+    idle = noted(waits, True, Share(1, 5), Report(1, 1, 1, 1), 100.0)
+    assert idle.idle_since == 100.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,13 @@ from bigfleet.model.machine import MachineState
 Rows = NDArray[np.intp]
 
 ACQUIRABLE = (MachineState.IDLE, MachineState.SPECULATIVE)  # in this order
+
+
+class Owned(NamedTuple):
+    """Machines, each with the need that had it before; the needs ascend."""
+
+    rows: Rows
+    needs: Rows
 
 
 class Supply:
@@ -49,11 +58,22 @@ class Supply:
         CONFIGURING, then machines being CREATED for it, then machines that drain for it; in each,
         price ascending, then the higher reclamation penalty, then tie_break.
         """
-        bound = self._slice(self._bound, self._bound_cluster, wish.cluster)
-        coming = self._slice(self._coming, self._coming_need, wish.index)
+        bound = self._bound.of(wish.cluster)
+        coming = self._coming.of(wish.index)
         rows = self._unclaimed(np.concatenate((bound, coming)), usable)
         own = self._fleet.wanted_by[rows] == wish.index
         return np.concatenate((rows[own], rows[~own]))
+
+    def own(self) -> Owned:
+        """All that is the very need's whose it was before, by need; each need's in the order of
+        `creditable`.
+        """
+        bound, coming, wanted_by = self._bound.rows, self._coming.rows, self._fleet.wanted_by
+        wanted = bound[wanted_by[bound] != NONE]
+        at_home = self._cluster_of_need[wanted_by[wanted]] == self._fleet.cluster[wanted]
+        rows = np.concatenate((wanted[at_home], coming))
+        rows = rows[np.argsort(wanted_by[rows], kind="stable")]
+        return Owned(rows, wanted_by[rows].astype(np.intp))
 
     def acquirable(self, state: MachineState, wish: Wish, usable: Flags) -> Rows:
         """Unclaimed machines in `state` that the need may have, the higher reclamation penalty
@@ -130,8 +150,8 @@ class Supply:
         configured = fleet.state == MachineState.CONFIGURED
         rows = np.flatnonzero(configured | (fleet.state == MachineState.CONFIGURING))
         keys = (*self._worth(rows), ~configured[rows], fleet.cluster[rows])
-        self._bound = rows[np.lexsort(keys)]
-        self._bound_cluster = fleet.cluster[self._bound]
+        bound = rows[np.lexsort(keys)]
+        self._bound = _Sections(bound, fleet.cluster[bound], len(fleet.clusters))
 
     def _index_coming(self) -> None:
         """Machines on their way to one need; the others cannot have them."""
@@ -140,8 +160,9 @@ class Supply:
         creating = (fleet.state == MachineState.CREATING) & (fleet.wanted_by != NONE)
         rows = np.flatnonzero(draining | creating)
         keys = (*self._worth(rows), draining[rows], fleet.wanted_by[rows])
-        self._coming = rows[np.lexsort(keys)]
-        self._coming_need = fleet.wanted_by[self._coming]
+        coming = rows[np.lexsort(keys)]
+        needs = len(self._cluster_of_need)
+        self._coming = _Sections(coming, fleet.wanted_by[coming], needs)
 
     def _worth(self, rows: Rows) -> tuple[Longs, Longs, NDArray[np.float64]]:
         """Keys for lexsort, the last one leading: price up, reclamation penalty down, tie_break."""
@@ -154,7 +175,14 @@ class Supply:
         tie_break, penalty, _ = self._worth(rows)
         return rows[np.lexsort((tie_break, penalty))]
 
-    @staticmethod
-    def _slice(rows: Rows, keys: Ints, key: int) -> Rows:
-        start, stop = np.searchsorted(keys, (key, key + 1))
-        return rows[start:stop]
+
+class _Sections:
+    """Rows ordered by a number below `stop` that each has, and where each number's begin."""
+
+    def __init__(self, rows: Rows, numbers: Ints, stop: int) -> None:
+        self.rows = rows
+        self._starts: list[int] = np.searchsorted(numbers, np.arange(stop + 1)).tolist()
+
+    def of(self, number: int) -> Rows:
+        """The rows that have `number`."""
+        return self.rows[self._starts[number] : self._starts[number + 1]]

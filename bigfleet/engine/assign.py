@@ -9,9 +9,8 @@ from bigfleet.engine.contented import Contented
 from bigfleet.engine.desk import Desk
 from bigfleet.engine.picking import take_until_covered, uncovered
 from bigfleet.engine.same_domain import DomainSupply, Home, choose_domain
-from bigfleet.engine.snapshot import NONE, Flags
+from bigfleet.engine.snapshot import NONE, Flags, Rows
 from bigfleet.engine.spreading import acquire_spread
-from bigfleet.engine.supply import Rows
 from bigfleet.engine.wishes import Wish
 
 

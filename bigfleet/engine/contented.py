@@ -15,8 +15,8 @@ import numpy as np
 
 from bigfleet.engine.desk import Desk
 from bigfleet.engine.holding import wanted
-from bigfleet.engine.snapshot import NONE, Ints
-from bigfleet.engine.supply import Owned, Rows
+from bigfleet.engine.snapshot import NONE, Ints, Rows
+from bigfleet.engine.supply import Owned
 from bigfleet.engine.wishes import Likeness
 
 _NEEDS_AT_ONCE = 1000  # one that was robbed makes those after it be looked at again

@@ -9,8 +9,8 @@ import numpy as np
 from bigfleet.engine.carry import Carry, Reservation
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.picking import uncovered
-from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Settings
-from bigfleet.engine.supply import Rows, Supply
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows, Settings
+from bigfleet.engine.supply import Supply
 from bigfleet.engine.wishes import Wish, Wishes
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey

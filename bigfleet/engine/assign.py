@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from bigfleet.engine.acquisition import Shopping, acquire
+from bigfleet.engine.contented import Contented
 from bigfleet.engine.desk import Desk
 from bigfleet.engine.picking import take_until_covered, uncovered
 from bigfleet.engine.same_domain import DomainSupply, Home, choose_domain
-from bigfleet.engine.snapshot import NONE, Flags
+from bigfleet.engine.snapshot import NONE, Flags, Rows
 from bigfleet.engine.spreading import acquire_spread
-from bigfleet.engine.supply import Rows
 from bigfleet.engine.wishes import Wish
 
 
 def assign(desk: Desk) -> None:
     """Serve all needs in their order."""
-    for index in range(len(desk.demand.needs)):
+    for index in Contented(desk).turns():
         wish = desk.wishes.of(index)
         if wish is not None:
             serve(desk, wish)

@@ -58,7 +58,7 @@ class CostBook:
         self._columns = columns
         self._scarce = [name for name in columns.resources if is_scarce(name)]
         self._costs: dict[int, Floats] = {}
-        self._unasked: dict[tuple[str, ...], Flags] = {}
+        self._reluctance: dict[tuple[int, tuple[str, ...]], Ints] = {}
 
     def costs(self, need: Need) -> Floats:
         """Effective cost of each flavour for `need`."""
@@ -74,20 +74,23 @@ class CostBook:
 
         An infinite cost is worse than any finite one, whatever else speaks for the machine.
         """
-        infinite = np.isinf(self.costs(need))
-        reluctance: Ints = np.where(infinite, INFINITE, 0).astype(np.int32)
-        reluctance[self._has_unasked_scarce(need)] += SCARCE
-        return reluctance
+        key = need.profile.interruption_bucket, self._unasked(need)
+        if key not in self._reluctance:
+            reluctance = np.where(np.isinf(self.costs(need)), INFINITE, 0).astype(np.int32)
+            reluctance[self._has_any(key[1])] += SCARCE
+            self._reluctance[key] = reluctance
+        return self._reluctance[key]
 
-    def _has_unasked_scarce(self, need: Need) -> Flags:
-        unasked = tuple(
+    def _unasked(self, need: Need) -> tuple[str, ...]:
+        """The scarce resources that `need` does not ask for."""
+        return tuple(
             name
             for name in self._scarce
             if need.aggregate.get(name, 0) <= 0 and need.min_unit.get(name, 0) <= 0
         )
-        if unasked not in self._unasked:
-            flags = np.zeros(len(self._columns), np.bool_)
-            for name in unasked:
-                flags |= self._columns.allocatable(name) > 0
-            self._unasked[unasked] = flags
-        return self._unasked[unasked]
+
+    def _has_any(self, resources: tuple[str, ...]) -> Flags:
+        flags = np.zeros(len(self._columns), np.bool_)
+        for name in resources:
+            flags |= self._columns.allocatable(name) > 0
+        return flags

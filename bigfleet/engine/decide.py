@@ -22,9 +22,8 @@ from bigfleet.engine.reclaim import (
     surplus,
 )
 from bigfleet.engine.shelter import sheltered
-from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Settings
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Rows, Settings
 from bigfleet.engine.soundness import refuse_unsound
-from bigfleet.engine.supply import Rows
 from bigfleet.engine.victims import graces
 from bigfleet.model.machine import MachineState
 

@@ -9,8 +9,8 @@ import numpy as np
 from bigfleet.engine.carry import Carry, Reservation
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.picking import uncovered
-from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Settings
-from bigfleet.engine.supply import Rows, Supply
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows, Settings
+from bigfleet.engine.supply import Supply
 from bigfleet.engine.wishes import Wish, Wishes
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
@@ -29,9 +29,10 @@ class Taken(NamedTuple):
 
 
 class Desk:
-    """By need: `missing` [R] is what each lacks that had its turn, `acquired` and `taken` are the
-    rows that it ordered, `homes` the domains of gangs, `reserved` the reservations in force. Needs
-    in `expired` acquire and take nothing, so that others can have what was kept for them.
+    """By need: `missing` [R] is what each lacks that was served by itself, `acquired` and `taken`
+    are the rows that it ordered, `homes` the domains of gangs, `reserved` the reservations in
+    force. Needs in `expired` acquire and take nothing, so that others can have what was kept for
+    them.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Desk:
         return key_of(self.fleet, self.demand, index)
 
     def lacks(self, index: int) -> bool:
-        """Whether the need had its turn and still lacks something."""
+        """Whether the need had its turn and still lacks something; never before it."""
         missing = self.missing.get(index)
         return missing is not None and bool(missing.any())
 

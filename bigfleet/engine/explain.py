@@ -13,8 +13,8 @@ import numpy as np
 
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.decision import ActionKind, Decision
-from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints
-from bigfleet.engine.supply import ACQUIRABLE, Rows
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Rows
+from bigfleet.engine.supply import ACQUIRABLE
 from bigfleet.engine.wishes import Wish, Wishes
 from bigfleet.model.machine import MachineState
 

@@ -15,8 +15,7 @@ import numpy as np
 from bigfleet.engine.acquisition import Shopping, acquire
 from bigfleet.engine.desk import Desk
 from bigfleet.engine.normalise import is_folded
-from bigfleet.engine.snapshot import Flags, Longs
-from bigfleet.engine.supply import Rows
+from bigfleet.engine.snapshot import Flags, Longs, Rows
 from bigfleet.engine.wishes import Wish
 
 

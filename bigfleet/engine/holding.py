@@ -11,6 +11,8 @@ from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.snapshot import Flags, Longs
 from bigfleet.model.need import Need
 
+Size = tuple[tuple[str, int], ...]
+
 
 @dataclass(frozen=True)
 class Holding:
@@ -22,10 +24,16 @@ class Holding:
     usable: Flags
 
 
-def wanted(need: Need) -> tuple[tuple[str, ...], Longs]:
+def wanted(need: Need) -> tuple[tuple[str, ...], list[int]]:
     """The resources that `need` asks for, sorted, and how much of each."""
-    resources = tuple(sorted(name for name, amount in need.aggregate.items() if amount > 0))
-    return resources, np.array([need.aggregate[name] for name in resources], np.int64)
+    aggregate = need.aggregate
+    resources = tuple(sorted([name for name, amount in aggregate.items() if amount > 0]))
+    return resources, [aggregate[name] for name in resources]
+
+
+def unit_sizes(need: Need) -> Size:
+    """What one unit of `need` takes, by resource name."""
+    return tuple(sorted([size for size in need.min_unit.items() if size[1] > 0]))
 
 
 def machine_units(
@@ -36,11 +44,11 @@ def machine_units(
     A resource outside min_unit counts as it is. Whole units are a cautious count when pods differ
     in size: the real scheduler may fit more, never less.
     """
-    sizes = {name: size for name, size in min_unit.items() if size > 0}
-    times = min((allocatable.get(name, 0) // size for name, size in sizes.items()), default=1)
+    unit = {name: size for name, size in min_unit.items() if size > 0}
+    times = min((allocatable.get(name, 0) // size for name, size in unit.items()), default=1)
     if times == 0:
         return []
-    return [times * sizes[r] if r in sizes else allocatable.get(r, 0) for r in resources]
+    return [times * unit[r] if r in unit else allocatable.get(r, 0) for r in resources]
 
 
 class Holdings:
@@ -48,21 +56,21 @@ class Holdings:
 
     def __init__(self, columns: FlavourColumns) -> None:
         self._columns = columns
-        self._known: dict[tuple[tuple[tuple[str, int], ...], tuple[str, ...]], Holding] = {}
+        self._known: dict[tuple[Size, tuple[str, ...]], Holding] = {}
 
     def of(self, need: Need, resources: tuple[str, ...]) -> Holding:
         """What each flavour holds of `need`, whose `resources` are those of `wanted`."""
-        sizes = tuple(sorted((name, size) for name, size in need.min_unit.items() if size > 0))
-        key = sizes, resources
+        unit = unit_sizes(need)
+        key = unit, resources
         if key not in self._known:
-            self._known[key] = self._compute(dict(sizes), resources)
+            self._known[key] = self._compute(dict(unit), resources)
         return self._known[key]
 
-    def _compute(self, sizes: Mapping[str, int], resources: tuple[str, ...]) -> Holding:
-        whole = [self._columns.allocatable(name) // size for name, size in sizes.items()]
+    def _compute(self, unit: Mapping[str, int], resources: tuple[str, ...]) -> Holding:
+        whole = [self._columns.allocatable(name) // size for name, size in unit.items()]
         times = np.minimum.reduce(whole) if whole else np.ones(len(self._columns), np.int64)
         units = np.zeros((len(self._columns), len(resources)), np.int64)
         for at, name in enumerate(resources):
             plain = self._columns.allocatable(name)
-            units[:, at] = times * sizes[name] if name in sizes else plain
+            units[:, at] = times * unit[name] if name in unit else plain
         return Holding(units, (times > 0) & (units > 0).any(axis=1))

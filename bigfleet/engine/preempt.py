@@ -44,7 +44,7 @@ class _Round:
         What stranded pods asked for first is there: nobody is evicted for them a second time.
         """
         needs, passing = self._desk.demand.needs, self._desk.expired
-        for index in list(self._desk.missing):
+        for index in range(len(needs)):
             if self._desk.lacks(index) and index not in passing and not needs[index].stranded:
                 wish = self._desk.wishes.of(index)
                 assert wish is not None, "a need that asks for nothing lacks nothing"

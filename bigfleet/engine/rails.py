@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from bigfleet.engine.snapshot import Flags, Fleet, Ints
-from bigfleet.engine.supply import Rows
+from bigfleet.engine.snapshot import Flags, Fleet, Ints, Rows
 from bigfleet.model.machine import MachineState
 
 

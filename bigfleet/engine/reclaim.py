@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigfleet.engine.desk import Desk
-from bigfleet.engine.snapshot import NONE, Flags, Fleet
-from bigfleet.engine.supply import Rows
+from bigfleet.engine.snapshot import NONE, Flags, Fleet, Rows
 from bigfleet.model.machine import MachineState
 
 

@@ -17,8 +17,7 @@ import numpy as np
 from bigfleet.engine.desk import Desk
 from bigfleet.engine.normalise import home_key
 from bigfleet.engine.reclaim import release_order
-from bigfleet.engine.snapshot import NONE, Flags, Longs
-from bigfleet.engine.supply import Rows
+from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
 from bigfleet.engine.wishes import Wish
 from bigfleet.model.machine import BOUND, MachineState
 

@@ -26,6 +26,7 @@ Longs = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

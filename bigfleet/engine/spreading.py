@@ -15,8 +15,8 @@ import numpy as np
 from bigfleet.engine.acquisition import Shopping, tiers
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.picking import Positions, best_fit, uncovered
-from bigfleet.engine.snapshot import Flags, Fleet, Floats, Ints, Longs
-from bigfleet.engine.supply import Rows, Supply
+from bigfleet.engine.snapshot import Flags, Fleet, Floats, Ints, Longs, Rows
+from bigfleet.engine.supply import Supply
 from bigfleet.model.need import Spread
 
 

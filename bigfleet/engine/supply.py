@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from bigfleet.engine.columns import FlavourColumns
-from bigfleet.engine.snapshot import NONE, Flags, Fleet, Ints, Longs
-from bigfleet.engine.wishes import Wish
+from bigfleet.engine.shelves import Kinds, Shelves, kinds_of
+from bigfleet.engine.snapshot import NONE, Flags, Fleet, Ints, Longs, Rows
+from bigfleet.engine.wishes import Likeness, Wish
 from bigfleet.model.machine import MachineState
 
-Rows = NDArray[np.intp]
-
 ACQUIRABLE = (MachineState.IDLE, MachineState.SPECULATIVE)  # in this order
+_MOST_KINDS = 64  # more are not looked at one by one
+
+
+class Owned(NamedTuple):
+    """Machines, each with the need that had it before; the needs ascend."""
+
+    rows: Rows
+    needs: Rows
 
 
 class Supply:
@@ -39,7 +49,10 @@ class Supply:
         self._all_free = {state: self._free_rows(state) for state in ACQUIRABLE}
         free = np.concatenate([*self._all_free.values()])
         self._kept: Rows = free[kept_for[free] != NONE]
-        self._free, self._free_count = self._all_free, self.by_flavour(free)
+        self._place = np.empty(len(fleet), np.intp)
+        self._place[free] = np.arange(len(free))
+        self._kinds: dict[Likeness, Kinds] = {}
+        self._look_again()
 
     def creditable(self, wish: Wish, usable: Flags) -> Rows:
         """Unclaimed machines that already count for the need, in keep order.
@@ -49,17 +62,53 @@ class Supply:
         CONFIGURING, then machines being CREATED for it, then machines that drain for it; in each,
         price ascending, then the higher reclamation penalty, then tie_break.
         """
-        bound = self._slice(self._bound, self._bound_cluster, wish.cluster)
-        coming = self._slice(self._coming, self._coming_need, wish.index)
+        bound = self._bound.of(wish.cluster)
+        coming = self._coming.of(wish.index)
         rows = self._unclaimed(np.concatenate((bound, coming)), usable)
         own = self._fleet.wanted_by[rows] == wish.index
         return np.concatenate((rows[own], rows[~own]))
+
+    def own(self) -> Owned:
+        """All that is the very need's whose it was before, by need; each need's in the order of
+        `creditable`.
+        """
+        bound, coming, wanted_by = self._bound.rows, self._coming.rows, self._fleet.wanted_by
+        wanted = bound[wanted_by[bound] != NONE]
+        at_home = self._cluster_of_need[wanted_by[wanted]] == self._fleet.cluster[wanted]
+        rows = np.concatenate((wanted[at_home], coming))
+        rows = rows[np.argsort(wanted_by[rows], kind="stable")]
+        return Owned(rows, wanted_by[rows].astype(np.intp))
+
+    def kinds(self, wish: Wish) -> Kinds | None:
+        """The kinds of machines that `front` sees for the need; None where it cannot be used,
+        because there are many kinds, or machines are kept for somebody.
+        """
+        if len(self._kept):
+            return None
+        if wish.like not in self._kinds:
+            self._kinds[wish.like] = kinds_of(wish.like)
+        kinds = self._kinds[wish.like]
+        return kinds if len(kinds.costs) <= _MOST_KINDS else None
+
+    def front(self, state: MachineState, wish: Wish, many: Mapping[int, int]) -> Rows:
+        """Of each of those kinds the first so `many` of `acquirable`, in its order."""
+        shelves = self._shelves.get((state, wish.like))
+        if shelves is None:
+            kinds, free = self._kinds[wish.like], self._unclaimed(self._free[state], wish.usable)
+            of_rows = kinds.of_flavour[self._fleet.flavour[free]]
+            shelves = Shelves(free, of_rows, len(kinds.costs), self.claimed_by)
+            self._shelves[state, wish.like] = shelves
+        rows = np.concatenate([shelves.front(kind, count) for kind, count in many.items()])
+        in_order: Rows = rows[np.argsort(self._place[rows])]
+        return in_order
 
     def acquirable(self, state: MachineState, wish: Wish, usable: Flags) -> Rows:
         """Unclaimed machines in `state` that the need may have, the higher reclamation penalty
         first, then tie_break.
         """
-        rows = self._unclaimed(self._free[state], usable)
+        free = self._free[state]
+        free = self._free[state] = free[self.claimed_by[free] == NONE]
+        rows: Rows = free[usable[self._fleet.flavour[free]]]
         return rows[self.may_have(wish, rows)] if len(self._kept) else rows
 
     def acquirable_by_flavour(self, wish: Wish, usable: Flags) -> Longs:
@@ -92,11 +141,9 @@ class Supply:
         if not len(rows):
             return
         self.claimed_by[rows] = need
-        for state, free in [*self._free.items()]:
-            taken = rows[self._fleet.state[rows] == state]
-            if len(taken):
-                self._free = {**self._free, state: free[self.claimed_by[free] == NONE]}
-                self._free_count = self._free_count - self.by_flavour(taken)
+        state = self._fleet.state[rows]
+        taken = rows[(state == MachineState.IDLE) | (state == MachineState.SPECULATIVE)]
+        np.subtract.at(self._free_count, self._fleet.flavour[taken], 1)
 
     def disclaim(self, need: int) -> None:
         """Take back all that `need` holds."""
@@ -120,6 +167,7 @@ class Supply:
     def _look_again(self) -> None:
         self._free = {s: rows[self.claimed_by[rows] == NONE] for s, rows in self._all_free.items()}
         self._free_count = self.by_flavour(np.concatenate([*self._free.values()]))
+        self._shelves: dict[tuple[MachineState, Likeness], Shelves] = {}
 
     def _unclaimed(self, rows: Rows, usable: Flags) -> Rows:
         free: Rows = rows[(self.claimed_by[rows] == NONE) & usable[self._fleet.flavour[rows]]]
@@ -130,8 +178,8 @@ class Supply:
         configured = fleet.state == MachineState.CONFIGURED
         rows = np.flatnonzero(configured | (fleet.state == MachineState.CONFIGURING))
         keys = (*self._worth(rows), ~configured[rows], fleet.cluster[rows])
-        self._bound = rows[np.lexsort(keys)]
-        self._bound_cluster = fleet.cluster[self._bound]
+        bound = rows[np.lexsort(keys)]
+        self._bound = _Sections(bound, fleet.cluster[bound], len(fleet.clusters))
 
     def _index_coming(self) -> None:
         """Machines on their way to one need; the others cannot have them."""
@@ -140,8 +188,9 @@ class Supply:
         creating = (fleet.state == MachineState.CREATING) & (fleet.wanted_by != NONE)
         rows = np.flatnonzero(draining | creating)
         keys = (*self._worth(rows), draining[rows], fleet.wanted_by[rows])
-        self._coming = rows[np.lexsort(keys)]
-        self._coming_need = fleet.wanted_by[self._coming]
+        coming = rows[np.lexsort(keys)]
+        needs = len(self._cluster_of_need)
+        self._coming = _Sections(coming, fleet.wanted_by[coming], needs)
 
     def _worth(self, rows: Rows) -> tuple[Longs, Longs, NDArray[np.float64]]:
         """Keys for lexsort, the last one leading: price up, reclamation penalty down, tie_break."""
@@ -154,7 +203,14 @@ class Supply:
         tie_break, penalty, _ = self._worth(rows)
         return rows[np.lexsort((tie_break, penalty))]
 
-    @staticmethod
-    def _slice(rows: Rows, keys: Ints, key: int) -> Rows:
-        start, stop = np.searchsorted(keys, (key, key + 1))
-        return rows[start:stop]
+
+class _Sections:
+    """Rows ordered by a number below `stop` that each has, and where each number's begin."""
+
+    def __init__(self, rows: Rows, numbers: Ints, stop: int) -> None:
+        self.rows = rows
+        self._starts: list[int] = np.searchsorted(numbers, np.arange(stop + 1)).tolist()
+
+    def of(self, number: int) -> Rows:
+        """The rows that have `number`."""
+        return self.rows[self._starts[number] : self._starts[number + 1]]

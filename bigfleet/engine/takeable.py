@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfleet.engine.desk import Desk
-from bigfleet.engine.snapshot import NONE, Bytes, Flags, Floats, Ints, Longs
-from bigfleet.engine.supply import Rows
+from bigfleet.engine.snapshot import NONE, Bytes, Flags, Floats, Ints, Longs, Rows
 from bigfleet.engine.victims import graces, scores
 from bigfleet.engine.wishes import Wish
 from bigfleet.model import penalty

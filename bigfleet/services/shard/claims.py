@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -20,6 +20,16 @@ _PURPOSEFUL = (MachineState.CREATING, MachineState.CONFIGURING, MachineState.CON
 Rows = Ints | slice
 ALL = slice(None)
 
+# As many as may be written without keeping a session waiting.
+_ROWS_AT_ONCE = 10_000
+
+
+def parts(rows: Rows, claimed_by: Ints) -> Iterator[tuple[Rows, Ints]]:
+    """`rows` and their claims, some of them at a time."""
+    for start in range(0, len(claimed_by), _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        yield part if isinstance(rows, slice) else rows[part], claimed_by[part]
+
 
 def note(
     columns: Columns,
@@ -33,7 +43,7 @@ def note(
     """
     need, counted = columns.need[rows], claimed_by != NONE
     claims = np.unique(claimed_by[counted])
-    numbers = np.array([needs.number(keys[claim]) for claim in claims], np.int32)
+    numbers = np.array([needs.number(keys[claim]) for claim in claims.tolist()], np.int32)
     need[~counted & ~np.isin(columns.state[rows], _PURPOSEFUL)] = NONE
     need[counted] = numbers[np.searchsorted(claims, claimed_by[counted])]
     columns.need[rows] = need
@@ -62,7 +72,7 @@ def take_worth(columns: Columns, rows: Rows, claimed_by: Ints, demand: Demand) -
     at_home = demand.cluster[claimed] == columns.cluster[numbers]
     numbers, claimed = numbers[at_home], claimed[at_home]
     claims, place = np.unique(claimed, return_inverse=True)
-    worths = np.array([worth(demand.needs[claim]) for claim in claims], np.int64).reshape(-1, 3)
+    worths = np.array([worth(demand.needs[c]) for c in claims.tolist()], np.int64).reshape(-1, 3)
     columns.priority[numbers] = worths[place, 0]
     columns.interruption_bucket[numbers] = worths[place, 1]
     columns.reclamation_bucket[numbers] = worths[place, 2]

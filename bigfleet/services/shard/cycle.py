@@ -41,6 +41,9 @@ FAILURES_UNTIL_UNREADY = 3
 # A provider may take that long over a listing now and then, but not over every one.
 STALLED_SECONDS = 60.0
 
+# As many as may be queued without keeping a session waiting.
+_ORDERS_AT_ONCE = 500
+
 _ACQUIRING = (ActionKind.BOOTSTRAP, ActionKind.PROVISION)
 _BY_OPERATOR = (ActionKind.BOOTSTRAP, ActionKind.PREEMPT, ActionKind.RECLAIM)
 
@@ -146,13 +149,16 @@ class Cycle:
             work = partial(think, view, self.decide, self.settings.engine)
             self.latest = thought = await self.offload(work)
             self.count += 1
-        decision, keys = thought.decision, thought.keys
-        self.inventory.note_claims(decision.claimed_by, thought.demand, keys, now_seconds)
+        claims = thought.decision.claimed_by, thought.demand, thought.keys
+        for _ in self.inventory.noting_claims(*claims, now_seconds):
+            await asyncio.sleep(0)
         with _phase("enqueue"):
-            for action in self._affordable(thought):
+            for number, action in enumerate(self._affordable(thought), 1):
                 self._enqueue(self._order(action, thought))
+                if number % _ORDERS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
         with _phase("hints"):
-            self._publish_hints(view)
+            self._publish_hints(thought)
         self._measure(thought)
 
     def _look(self, now_seconds: float) -> View:
@@ -173,7 +179,8 @@ class Cycle:
         unheard = (number for number, name in enumerate(fleet.clusters) if name not in heard)
         asked = replace(self.needs.demand(), unreachable=frozenset(unheard))
         carry = self.latest.decision.carry if self.latest else Carry()
-        return View(fleet, self.inventory.ids, wants, asked, now_seconds, carry)
+        hinted = heard if self.hints.are_due(now_seconds) else ()
+        return View(fleet, self.inventory.ids, wants, asked, now_seconds, carry, hinted)
 
     def _release_held(self, now_seconds: float) -> None:
         for cluster in self.needs.release_held(now_seconds):
@@ -216,10 +223,8 @@ class Cycle:
         elif self.actuation.offer(order):
             self.journal.note_order("decided", order)
 
-    def _publish_hints(self, view: View) -> None:
-        listening = self.sessions.clusters()
-        hints = self.hints.due(view.fleet, view.asked, listening, view.now_seconds)
-        for cluster, message in hints:
+    def _publish_hints(self, thought: Thought) -> None:
+        for cluster, message in self.hints.news(thought.hints, set(self.sessions.clusters())):
             self.sessions.tell(cluster, message, message.available_capacity.supersedes_key)
 
     def _measure(self, thought: Thought) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from bigfleet.model.need import Need
 AT_LEAST_APART_SECONDS = 5.0
 
 _Hint = shard_pb2.AvailableCapacityUpdate
+HintsByNeed = Mapping[tuple[str, str], _Hint]
 
 
 class Hints:
@@ -27,19 +28,26 @@ class Hints:
         self._told: dict[tuple[str, str], bytes] = {}
         self._next_seconds = 0.0
 
-    def due(
-        self, fleet: Fleet, demand: Demand, listening: Collection[str], now_seconds: float
-    ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
-        """The clusters to tell, and what; only `listening` ones are told."""
+    def are_due(self, now_seconds: float) -> bool:
+        """Whether it is time to work them out again; if so, the next time is later."""
         if now_seconds < self._next_seconds:
-            return
+            return False
         self._next_seconds = now_seconds + AT_LEAST_APART_SECONDS
+        return True
+
+    def news(
+        self, hints: HintsByNeed | None, listening: Collection[str]
+    ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
+        """Of `hints` what the `listening` clusters have not been told yet; nothing when None."""
+        if hints is None:
+            return
         told: dict[tuple[str, str], bytes] = {}
-        for (cluster, fingerprint), hint in _hints(fleet, demand, listening).items():
-            content = hint.SerializeToString(deterministic=True)
-            if self._told.get((cluster, fingerprint)) != content:
-                yield cluster, shard_pb2.ShardMessage(available_capacity=hint)
-            told[cluster, fingerprint] = content
+        for key, hint in hints.items():
+            if key[0] in listening:
+                content = hint.SerializeToString(deterministic=True)
+                if self._told.get(key) != content:
+                    yield key[0], shard_pb2.ShardMessage(available_capacity=hint)
+                told[key] = content
         self._told = told
 
     def forget(self, cluster: str) -> None:
@@ -47,9 +55,8 @@ class Hints:
         self._told = {key: said for key, said in self._told.items() if key[0] != cluster}
 
 
-def _hints(
-    fleet: Fleet, demand: Demand, listening: Collection[str]
-) -> dict[tuple[str, str], _Hint]:
+def hints_of(fleet: Fleet, demand: Demand, listening: Collection[str]) -> HintsByNeed:
+    """What each of the `listening` clusters could have, by cluster and profile."""
     supply = _Supply(fleet)
     listens = [name in listening for name in fleet.clusters]
     alike: dict[tuple[str, frozenset[tuple[str, int]]], _Hint] = {}

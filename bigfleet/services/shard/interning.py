@@ -38,10 +38,18 @@ class Interned(Generic[_Value]):
 
         NONE stays NONE. Without this, prices that move and gangs that come and go would pile up.
         """
-        alive: Sequence[int] = [int(n) for n in np.unique(used) if n != NONE]
+        alive = self.alive(used)
+        if len(alive) == len(self.values):
+            return used
         renumbered = np.full(len(self.values) + 1, NONE, np.int32)  # the last entry is for NONE
         renumbered[alive] = np.arange(len(alive), dtype=np.int32)
         self.values = [self.values[n] for n in alive]
         self._numbers = {value: n for n, value in enumerate(self.values)}
         result: Ints = renumbered[used]
         return result
+
+    @staticmethod
+    def alive(used: Ints) -> Sequence[int]:
+        """The numbers that occur in `used`, in ascending order."""
+        numbers: list[int] = np.unique(used[used != NONE]).tolist()
+        return numbers

@@ -123,9 +123,10 @@ class Inventory:
 
     def compact(self) -> None:
         """Forget kinds and needs that no machine has any more."""
+        alive = self._kinds.alive(self._columns.flavour)
+        self._flavours = [self._flavours[number] for number in alive]
+        self._domains = [self._domains[number] for number in alive]
         self._columns.flavour = self._kinds.keep(self._columns.flavour)
-        self._flavours = [kind.flavour for kind in self._kinds.values]
-        self._domains = [domain_of(flavour.labels) for flavour in self._flavours]
         self._columns.need = self._needs.keep(self._columns.need)
 
     def snapshot(
@@ -169,10 +170,20 @@ class Inventory:
 
         `claimed_by` indexes `keys` and `demand` for each row of the latest snapshot.
         """
+        for _ in self.noting_claims(claimed_by, demand, keys, now_seconds):
+            pass
+
+    def noting_claims(
+        self, claimed_by: Ints, demand: Demand, keys: Sequence[NeedKey], now_seconds: float
+    ) -> Iterator[None]:
+        """`note_claims` in parts, none of which takes long; others may do something between two."""
         columns, rows = self._columns, self._rows
-        claims.note(columns, rows, self._needs, claimed_by, keys)
         claims.time_disuse(columns, rows, claimed_by, now_seconds)
-        claims.take_worth(columns, rows, claimed_by, demand)
+        for number, (part, claims_of_part) in enumerate(claims.parts(rows, claimed_by)):
+            if number:
+                yield
+            claims.note(columns, part, self._needs, claims_of_part, keys)
+            claims.take_worth(columns, part, claims_of_part, demand)
 
     def mine(self) -> Flags:
         """For each row whether this shard decides about it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 
@@ -139,8 +139,10 @@ class NeedsTable:
 
     def _arrange(self) -> None:
         """Sorting what was sorted before plus a few additions takes little more than a look."""
-        in_force = (row for row in chain(self._ordered, self._added) if row.in_force)
-        self._ordered = sorted(in_force, key=lambda row: row.order)
+        self._ordered = [row for row in self._ordered if row.in_force]
+        added = [row for row in self._added if row.in_force]
+        if added:
+            self._ordered = sorted([*self._ordered, *added], key=attrgetter("order"))
         self._added = []
 
 

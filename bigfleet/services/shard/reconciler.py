@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from bigfleet.engine.decision import ActionKind
@@ -63,13 +63,17 @@ class Reconciler:
         number = self._orders.listing_asked()
         listing = await self._provider.list(b"" if is_full else self._revision)
         self._inventory.provider_name = listing.provider_name or self._inventory.provider_name
-        machines = self._sound(listing)
+        machines = await self._sound(listing)
         self._inventory.admit(machines)
         complete = await self._take_over(machines, number)
         if is_full:
-            believed = self._retain([*(m.id for m in machines), *listing.rejected], now_seconds)
+            believed = self._retain(machines, listing.rejected, now_seconds)
             pause_seconds = FULL_LISTING_SECONDS if believed else LOOK_AGAIN_SECONDS
             self._full_listing_due_seconds = now_seconds + pause_seconds
+            if len(machines) > _RECORDS_AT_ONCE:
+                await asyncio.sleep(0)
+            if believed:
+                self._inventory.compact()
         if complete:
             self._revision = listing.revision
         self._orders.listing_applied(number)
@@ -87,11 +91,13 @@ class Reconciler:
         if self._inventory.state(machine.id) in order.starts_from:
             self._observe(self._inventory.apply([machine], self._clock.unix_seconds()))
 
-    def _sound(self, listing: Listing) -> list[Machine]:
+    async def _sound(self, listing: Listing) -> list[Machine]:
         for error in listing.rejected.values():
             self._reject(str(error))
         sound: dict[str, Machine] = {}
-        for machine in listing.machines:
+        for number, machine in enumerate(listing.machines, 1):
+            if number % _RECORDS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             if not acceptable(machine.id):
                 shown = repr(machine.id[:_SHOWN_CHARACTERS])
                 self._reject(f"machine {shown}: its id is not 1 to {MAX_BYTES} ASCII characters")
@@ -115,9 +121,11 @@ class Reconciler:
             await asyncio.sleep(0)
         return taken == len(machines)
 
-    def _retain(self, ids: Sequence[str], now_seconds: float) -> bool:
+    def _retain(
+        self, machines: Sequence[Machine], rejected: Iterable[str], now_seconds: float
+    ) -> bool:
         """Drop what a full listing does not name; False when that is hard to believe."""
-        named = [i for i in dict.fromkeys(ids) if acceptable(i)]
+        named = [*dict.fromkeys([m.id for m in machines] + [i for i in rejected if acceptable(i)])]
         known, kept = len(self._inventory), self._inventory.count_known(named)
         if why := self._guard.doubts(known, kept, now_seconds):
             metrics.shard_listings_doubted.inc()
@@ -125,7 +133,6 @@ class Reconciler:
             self._journal.note("listing-doubted", note=why)
             return False
         self._observe(self._inventory.retain(named))
-        self._inventory.compact()
         return True
 
     def _observe(self, transitions: Sequence[Transition]) -> None:

@@ -27,6 +27,7 @@ from bigfleet.ports.provider import CapacityProvider
 from bigfleet.ports.store import EpochStore
 from bigfleet.services.shard.assembly import Shard, assemble
 from bigfleet.services.shard.coordination.parts import Ties
+from bigfleet.services.shard.garbage import short_collections
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.read_servicer import ShardReadServicer
 from bigfleet.services.shard.servicer import SessionServicer
@@ -58,8 +59,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     provider = GrpcProvider(settings.provider_address, settings.identity)
-    async with serving(settings, provider, SystemClock(), _coordinator(settings)) as serves:
-        await stopped_or_failed(stop, serves.work)
+    with short_collections():
+        async with serving(settings, provider, SystemClock(), _coordinator(settings)) as serves:
+            await stopped_or_failed(stop, serves.work)
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bigfleet.engine.carry import Carry
@@ -13,6 +13,7 @@ from bigfleet.engine.reporting import MOST_ROWS, PATIENCE_CYCLES
 from bigfleet.engine.snapshot import Demand, Fleet, Settings
 from bigfleet.model import resources
 from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.hints import HintsByNeed, hints_of
 from bigfleet.services.shard.wants import Wants
 
 Decide = Callable[[Fleet, Demand, Carry, Settings, float], Decision]
@@ -21,7 +22,8 @@ Decide = Callable[[Fleet, Demand, Carry, Settings, float], Decision]
 @dataclass(frozen=True)
 class View:
     """What is known at one moment, safe from later changes. `asked` is the demand as reported,
-    `carry` what the last decision handed on, `machine_ids` names the rows.
+    `carry` what the last decision handed on, `machine_ids` names the rows, `hinted` are the
+    clusters that are to be told what could be had.
     """
 
     fleet: Fleet
@@ -30,6 +32,7 @@ class View:
     asked: Demand
     now_seconds: float
     carry: Carry
+    hinted: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Complaint:
 class Thought:
     """A decision and what it was made from: `demand` is `view.asked` in the shape in which it is
     served, `keys` name its needs, and `complaints` tell of those that have come to stay short.
+    `hints` is None when nobody is to be told any.
     """
 
     view: View
@@ -63,6 +67,7 @@ class Thought:
     keys: Sequence[NeedKey]
     decision: Decision
     complaints: Sequence[Complaint]
+    hints: HintsByNeed | None
 
     def machine_id(self, row: int) -> str:
         """The machine in `row` of the fleet."""
@@ -70,7 +75,7 @@ class Thought:
 
 
 def think(view: View, decide: Decide, settings: Settings) -> Thought:
-    """Fold the demand, say which need each machine is meant for, decide."""
+    """Fold the demand, say which need each machine is meant for, decide, and work out hints."""
     demand = normalise(view.fleet, view.asked)
     keys = [
         NeedKey(view.fleet.clusters[cluster], *need.key)
@@ -79,7 +84,8 @@ def think(view: View, decide: Decide, settings: Settings) -> Thought:
     fleet = view.wants.over(view.fleet, {key: index for index, key in enumerate(keys)})
     decision = decide(fleet, demand, view.carry, settings, view.now_seconds)
     complaints = list(_complaints(fleet, demand, keys, decision))
-    return Thought(view, fleet, demand, keys, decision, complaints)
+    hints = hints_of(view.fleet, view.asked, view.hinted) if view.hinted else None
+    return Thought(view, fleet, demand, keys, decision, complaints, hints)
 
 
 def _complaints(

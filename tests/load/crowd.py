@@ -1,0 +1,41 @@
+"""What a shard knows of very many clusters, without their sessions: to look at decisions alone."""
+
+from __future__ import annotations
+
+from operators import Operator, Tally, bound_machines
+from stand_in_provider import machines
+
+from bigfleet.api import codec
+from bigfleet.api.v1alpha1 import capacity_pb2
+from bigfleet.engine.carry import Carry
+from bigfleet.services.shard.interning import Interned
+from bigfleet.services.shard.inventory import Inventory
+from bigfleet.services.shard.needs import NeedsTable
+from bigfleet.services.shard.thinking import View
+
+NOW_SECONDS = 10_000.0
+
+
+class Crowd:
+    """A needs table and an inventory of `clusters`, each with 30 to 300 needs; with `served`, the
+    machine that just serves each need is at work for it already.
+    """
+
+    def __init__(self, clusters: int, *, served: bool) -> None:
+        names: Interned[str] = Interned()
+        self.inventory, self.needs = Inventory(names), NeedsTable(names)
+        operators = [Operator(number, clusters, 10.0, Tally()) for number in range(clusters)]
+        for number, operator in enumerate(operators):
+            cluster = f"cluster-{number:04d}"
+            needs = capacity_pb2.ClusterCapacityNeeds(cluster_id=cluster, needs=operator.needs)
+            self.needs.replace(needs, NOW_SECONDS)
+        bound = bound_machines(operators)
+        listed = machines(max(bound) + 1, clusters, bound if served else {})
+        known = [codec.machine_from_wire(machine) for machine in listed]
+        self.inventory.apply(known, NOW_SECONDS)
+
+    def view(self) -> View:
+        """What the next decision is made from."""
+        fleet, wants = self.inventory.snapshot([])
+        asked = self.needs.demand()
+        return View(fleet, self.inventory.ids, wants, asked, NOW_SECONDS, Carry())

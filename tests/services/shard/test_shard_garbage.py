@@ -1,0 +1,42 @@
+"""Full garbage collections stay short however much a shard remembers."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from bigfleet.services.shard import garbage
+from bigfleet.services.shard.garbage import short_collections
+
+
+@pytest.fixture(autouse=True)
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every collection counts as a long one; afterwards nothing is set aside."""
+    monkeypatch.setattr(garbage, "LONG_SECONDS", -1.0)
+    with short_collections():
+        yield
+
+
+def test_what_outlived_a_long_collection_is_set_aside() -> None:
+    """The next collections look at what is newer."""
+    gc.collect()
+    assert gc.get_freeze_count() > 0
+
+
+def test_what_is_set_aside_is_looked_at_again_once_it_has_doubled() -> None:
+    """Cycles that have become garbage meanwhile do not pile up for ever."""
+    gc.collect()
+    count = gc.get_freeze_count()
+    kept = [[number] for number in range(count + 10_000)]
+    gc.collect()
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+    assert gc.get_freeze_count() > len(kept)
+
+
+def test_young_collections_set_nothing_aside() -> None:
+    """They see only what is new."""
+    gc.collect(0)
+    assert gc.get_freeze_count() == 0

@@ -16,6 +16,7 @@ _VIEWS: Mapping[str, str] = {
     "status": "the fleet on one screen",
     "shards": "which shards there are, and how they do",
     "domains": "which shard acts on which topology domain",
+    "guests": "machines at work for a cluster whose shard does not act on their domain",
     "clusters": "which shard serves which cluster",
     "quotas": "how many machines each shard may hold bought",
     "shortfalls": "what shards could not provide",

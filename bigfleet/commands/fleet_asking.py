@@ -33,6 +33,7 @@ _NEEDED: Mapping[str, Sequence[str]] = {
     "clusters": ("clusters",),
     "quotas": ("quotas",),
     "shortfalls": ("reports",),
+    "guests": ("reports",),
     "providers": ("providers",),
 }
 
@@ -67,6 +68,8 @@ def _text(action: str, client: LeaderClient, found: Mapping[str, Sequence[Any]])
             return views.shard_lines(views.Lists(**found))
         case "shortfalls":
             return views.shortfalls(found["reports"])
+        case "guests":
+            return views.guests(found["reports"])
         case _:
             show: Callable[[Sequence[Any]], list[str]] = getattr(views, action)
             return show(found[action])

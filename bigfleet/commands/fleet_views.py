@@ -72,6 +72,18 @@ def domains(entries: Sequence[wire.DomainAssignment]) -> list[str]:
     return table(("DOMAIN", "SHARD", "STATE", "KEY"), rows)
 
 
+def guests(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:
+    """One line for each machine that is drained by another shard than acts on its domain."""
+    rows = [
+        (each.machine_id, each.cluster_id, report.shard_id, each.topology_value or _UNNAMED)
+        for report in reports
+        for each in report.guests
+    ]
+    hidden = sum(report.guests_left_out for report in reports)
+    lines = table(("MACHINE", "CLUSTER", "SHARD", "DOMAIN"), rows)
+    return [*lines, *([f"and {hidden:,} more that did not fit into reports"] * bool(hidden))]
+
+
 def clusters(entries: Sequence[wire.ClusterAssignment]) -> list[str]:
     """One line for each cluster."""
     return table(("CLUSTER", "SHARD"), [(entry.cluster_id, entry.shard_id) for entry in entries])
@@ -130,12 +142,14 @@ def status(leader: str, term: int, lists: Lists) -> list[str]:
     machines = sum(report.summary.total_machines for report in lists.reports)
     free = sum(report.summary.free_machines for report in lists.reports)
     by_state = Counter(domain.state for domain in lists.domains)
+    guests = sum(len(report.guests) + report.guests_left_out for report in lists.reports)
     short = [each for report in lists.reports for each in report.shortfalls]
     hidden = sum(report.shortfalls_left_out for report in lists.reports)
     lines = [
         f"coordinator  {leader} leads in term {term}",
         f"shards       {count(len(lists.shards), 'shard')}{_parts(states)}",
-        f"machines     {machines:,}, of which {free:,} free",
+        f"machines     {machines:,}, of which {free:,} free"
+        + (f"; {guests:,} in domains of other shards" if guests else ""),
         f"domains      {count(len(lists.domains), 'domain')}{_parts(by_state)}",
         f"clusters     {count(len(lists.clusters), 'cluster')}",
         f"shortfalls   {count(len(short) + hidden, 'profile')}{_oldest(short)}",

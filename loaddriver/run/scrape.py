@@ -10,7 +10,7 @@ import asyncio
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -31,6 +31,7 @@ _P99_SECONDS = {
     "rollupSendP99Seconds": ("bigfleet_operator_rollup_duration_seconds", "send"),
 }
 _UNMET = "bigfleet_shard_shortfalls"
+_ELECTIONS = "bigfleet_coordinator_elections_total"
 _SUMS = {
     "shortfallsAtEnd": (_UNMET,),
     "rollupsRejected": ("bigfleet_operator_rollups_rejected_total",),
@@ -70,8 +71,17 @@ async def components(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         told = known.intersection(name.removesuffix("_total") for name in names)
         there = (sample.value for sample in samples if sample.name in names)
         result[key] = sum(there) if told else None  # what nobody reports is not zero
+    result["electionsWithoutFault"] = _elections_without_fault(samples, known)
     result["actions"] = _by_kind(samples, "bigfleet_shard_actions_total")
     return result
+
+
+def _elections_without_fault(samples: Iterable[Sample], known: Collection[str]) -> float | None:
+    """Times that a coordinator lost its lead though it was well; None without coordinators."""
+    if _ELECTIONS.removesuffix("_total") not in known:
+        return None
+    found = (s.value for s in samples if s.name == _ELECTIONS and s.labels["predecessor"] == "well")
+    return sum(found)
 
 
 def _by_kind(samples: Iterable[Sample], name: str) -> dict[str, float]:

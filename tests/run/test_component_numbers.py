@@ -101,3 +101,12 @@ async def test_incidents_of_every_side_add_up(scrape: Scrape) -> None:
     assert (await scrape(told))["incidents"] == 0
     seen = told + 'bigfleet_shard_incidents_total{kind="stale_instruction"} 1\n'
     assert (await scrape(seen, fenced))["incidents"] == 3
+
+
+async def test_only_elections_without_a_fault_count(scrape: Scrape) -> None:
+    """A leader that resigned or died had to be replaced; a fleet without coordinators has none."""
+    name = "bigfleet_coordinator_elections"
+    told = [f'{name}_total{{predecessor="{how}"}} {n}' for how, n in (("well", 1), ("gone", 3))]
+    first, second = f"# TYPE {name} counter\n", "\n".join([f"# TYPE {name} counter", *told, ""])
+    assert (await scrape(first, second))["electionsWithoutFault"] == 1
+    assert (await scrape(OPERATOR))["electionsWithoutFault"] is None

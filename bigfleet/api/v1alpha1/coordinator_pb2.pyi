@@ -41,6 +41,8 @@ class ShardReport(_message.Message):
     OWNED_DOMAINS_FIELD_NUMBER: _builtins.int
     SEEN_TERM_FIELD_NUMBER: _builtins.int
     SEEN_SEQUENCE_FIELD_NUMBER: _builtins.int
+    GUESTS_FIELD_NUMBER: _builtins.int
+    GUESTS_LEFT_OUT_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     cycle: _builtins.int
     timestamp_unix_nanos: _builtins.int
@@ -52,6 +54,7 @@ class ShardReport(_message.Message):
     seen_term: _builtins.int
     """The newest order this shard has taken from a coordinator."""
     seen_sequence: _builtins.int
+    guests_left_out: _builtins.int
     @_builtins.property
     def summary(self) -> Global___ShardSummary: ...
     @_builtins.property
@@ -65,6 +68,10 @@ class ShardReport(_message.Message):
     @_builtins.property
     def unowned_domains(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeenDomain]:
         """Domains of machines that this shard sees and nobody is known to own; at most 1,000."""
+
+    @_builtins.property
+    def guests(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuestMachine]:
+        """Machines at work for this shard's clusters in domains that are not its own; at most 100."""
 
     def __init__(
         self,
@@ -83,14 +90,44 @@ class ShardReport(_message.Message):
         owned_domains: _builtins.int = ...,
         seen_term: _builtins.int = ...,
         seen_sequence: _builtins.int = ...,
+        guests: _abc.Iterable[Global___GuestMachine] | None = ...,
+        guests_left_out: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "instruction_acks", b"instruction_acks", "owned_domains", b"owned_domains", "providers", b"providers", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "instruction_acks", b"instruction_acks", "owned_domains", b"owned_domains", "providers", b"providers", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ShardReport: _TypeAlias = ShardReport  # noqa: Y015
+
+@_typing.final
+class GuestMachine(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MACHINE_ID_FIELD_NUMBER: _builtins.int
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_VALUE_FIELD_NUMBER: _builtins.int
+    machine_id: _builtins.str
+    cluster_id: _builtins.str
+    topology_key: _builtins.str
+    topology_value: _builtins.str
+    def __init__(
+        self,
+        *,
+        machine_id: _builtins.str = ...,
+        cluster_id: _builtins.str = ...,
+        topology_key: _builtins.str = ...,
+        topology_value: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "machine_id", b"machine_id", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GuestMachine: _TypeAlias = GuestMachine  # noqa: Y015
 
 @_typing.final
 class SeenDomain(_message.Message):
@@ -1027,15 +1064,20 @@ class ShardReportSnapshot(_message.Message):
     SHORTFALLS_FIELD_NUMBER: _builtins.int
     SHORTFALLS_LEFT_OUT_FIELD_NUMBER: _builtins.int
     SHARD_EPOCH_FIELD_NUMBER: _builtins.int
+    GUESTS_FIELD_NUMBER: _builtins.int
+    GUESTS_LEFT_OUT_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     cycle: _builtins.int
     received_at_unix_ns: _builtins.int
     shortfalls_left_out: _builtins.int
     shard_epoch: _builtins.int
+    guests_left_out: _builtins.int
     @_builtins.property
     def summary(self) -> Global___ShardSummary: ...
     @_builtins.property
     def shortfalls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Shortfall]: ...
+    @_builtins.property
+    def guests(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuestMachine]: ...
     def __init__(
         self,
         *,
@@ -1046,10 +1088,12 @@ class ShardReportSnapshot(_message.Message):
         shortfalls: _abc.Iterable[Global___Shortfall] | None = ...,
         shortfalls_left_out: _builtins.int = ...,
         shard_epoch: _builtins.int = ...,
+        guests: _abc.Iterable[Global___GuestMachine] | None = ...,
+        guests_left_out: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "received_at_unix_ns", b"received_at_unix_ns", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "received_at_unix_ns", b"received_at_unix_ns", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

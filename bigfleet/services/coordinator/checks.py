@@ -9,6 +9,7 @@ from bigfleet.model.errors import InvalidInput
 
 MOST_SHORTFALLS = 100
 MOST_UNOWNED = 1000
+MOST_GUESTS = 100
 MOST_PROVIDERS = 200
 MOST_ACKS = 1000
 # A name is part of a key in the store and of a line on somebody's screen.
@@ -50,6 +51,7 @@ def report(message: wire.ShardReport) -> None:
         raise InvalidInput(f"{who}: shard_epoch", message.shard_epoch, "is not > 0")
     _at_most(f"{who}: shortfalls", len(message.shortfalls), MOST_SHORTFALLS)
     _at_most(f"{who}: unowned_domains", len(message.unowned_domains), MOST_UNOWNED)
+    _at_most(f"{who}: guests", len(message.guests), MOST_GUESTS)
     _at_most(f"{who}: providers", len(message.providers), MOST_PROVIDERS)
     _at_most(f"{who}: instruction_acks", len(message.instruction_acks), MOST_ACKS)
     summary_bytes = message.summary.ByteSize()
@@ -68,6 +70,7 @@ def _counts(who: str, message: wire.ShardReport) -> None:
     summary = message.summary
     _not_negative(f"{who}: owned_domains", [message.owned_domains])
     _not_negative(f"{who}: shortfalls_left_out", [message.shortfalls_left_out])
+    _not_negative(f"{who}: guests_left_out", [message.guests_left_out])
     _not_negative(f"{who}: summary", [summary.total_machines, summary.free_machines])
     _not_negative(f"{who}: summary by type", summary.per_instance_type_counts.values())
     _not_negative(f"{who}: summary by zone", summary.per_zone_counts.values())

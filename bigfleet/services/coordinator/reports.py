@@ -38,6 +38,8 @@ class Reports:
             shortfalls=report.shortfalls,
             shortfalls_left_out=report.shortfalls_left_out,
             shard_epoch=report.shard_epoch,
+            guests=report.guests,
+            guests_left_out=report.guests_left_out,
         )
         last = self._heard.get(report.shard_id)
         same_start = last is not None and last.snapshot.shard_epoch == report.shard_epoch

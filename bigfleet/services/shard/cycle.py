@@ -150,7 +150,7 @@ class Cycle:
             self.latest = thought = await self.offload(work)
             self.count += 1
         claims = thought.decision.claimed_by, thought.demand, thought.keys
-        for _ in self.inventory.noting_claims(*claims, now_seconds):
+        for _ in self.inventory.note_claims(*claims, now_seconds):
             await asyncio.sleep(0)
         with _phase("enqueue"):
             for number, action in enumerate(self._affordable(thought), 1):

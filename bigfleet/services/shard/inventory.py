@@ -153,9 +153,7 @@ class Inventory:
                 overlay.show(fleet, place, order, self._cluster_number(order.cluster))
                 key = order.need_key
                 wanted[place] = NONE if key is None else self._needs.number(key)
-        overlay.protect(
-            fleet, self._territory.guests(columns, self._domains, self._clusters.values)[rows]
-        )
+        overlay.protect(fleet, self._guest_flags()[rows])
         fleet = replace(fleet, clusters=tuple(self._clusters.values))
         if hidden is not None and (gone := hidden(fleet)).any():
             fleet, wanted = fleet.of_rows(~gone), wanted[~gone]
@@ -164,19 +162,11 @@ class Inventory:
 
     def note_claims(
         self, claimed_by: Ints, demand: Demand, keys: Sequence[NeedKey], now_seconds: float
-    ) -> None:
-        """Remember which need counts each machine, so that the next decision counts it likewise,
-        and since when nobody counts it.
-
-        `claimed_by` indexes `keys` and `demand` for each row of the latest snapshot.
-        """
-        for _ in self.noting_claims(claimed_by, demand, keys, now_seconds):
-            pass
-
-    def noting_claims(
-        self, claimed_by: Ints, demand: Demand, keys: Sequence[NeedKey], now_seconds: float
     ) -> Iterator[None]:
-        """`note_claims` in parts, none of which takes long; others may do something between two."""
+        """Remember which need counts each machine, so that the next decision counts it likewise,
+        and since when nobody counts it. In parts, none of which takes long: others may do something
+        between two. `claimed_by` indexes `keys` and `demand` for each row of the latest snapshot.
+        """
         columns, rows = self._columns, self._rows
         claims.time_disuse(columns, rows, claimed_by, now_seconds)
         for number, (part, claims_of_part) in enumerate(claims.parts(rows, claimed_by)):
@@ -209,6 +199,20 @@ class Inventory:
             if count:
                 seen[domain][flavour.labels[INSTANCE_TYPE_LABEL]] += count
         return seen
+
+    def guests(self, most: int) -> tuple[list[tuple[str, str, Domain]], int]:
+        """The first machines at work for clusters of this shard in domains of others, each with
+        its cluster and domain; and how many more there are.
+        """
+        rows = np.flatnonzero(self._guest_flags()).tolist()
+        told = [
+            (self._ids.id(row), self._cluster_name(row), self._domains[self._columns.flavour[row]])
+            for row in rows[:most]
+        ]
+        return told, len(rows) - len(told)
+
+    def _guest_flags(self) -> Flags:
+        return self._territory.guests(self._columns, self._domains, self._clusters.values)
 
     def _under_way(self, orders: Iterable[Order]) -> Iterator[tuple[int, Order]]:
         """Each order with the place of its machine in the latest snapshot."""

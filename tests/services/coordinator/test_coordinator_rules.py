@@ -148,6 +148,21 @@ def test_shortfalls_that_a_report_left_out_are_shown_as_a_number() -> None:
     )
 
 
+def test_machines_at_work_outside_their_shards_domains_are_listed() -> None:
+    """They are the exceptions to machines following their domain, so one can see each of them."""
+    report = ShardStandIn("s1").report()
+    report.guests.add(machine_id="m-1", cluster_id="east", topology_key="rack", topology_value="r1")
+    report.guests_left_out = 4
+    checks.report(report)
+    heard = Reports(0.0).take(report, 1.0, 1).snapshot
+    head, row, more = fleet_views.guests([heard])
+    assert head.split() == ["MACHINE", "CLUSTER", "SHARD", "DOMAIN"]
+    assert row.split() == ["m-1", "east", "s1", "r1"]
+    assert more == "and 4 more that did not fit into reports"
+    lists = fleet_views.Lists([], [heard], [], [])
+    assert any("5 in domains of other shards" in line for line in fleet_views.status("a", 1, lists))
+
+
 def test_only_what_is_stale_is_failed_precondition() -> None:
     """Who hears it stops acting for good, so it may mean nothing else."""
     stale = [kind for kind, code in _CODES.items() if code is StatusCode.FAILED_PRECONDITION]

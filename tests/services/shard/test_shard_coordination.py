@@ -55,6 +55,12 @@ async def shards(
         yield [first, *others]
 
 
+def guests(coordinator: FakeCoordinator, name: str) -> list[tuple[str, str, str]]:
+    """Machines that a shard has told as exceptions: id, cluster and domain."""
+    told = coordinator.reports[name].guests
+    return [(each.machine_id, each.cluster_id, each.topology_value) for each in told]
+
+
 def domains(rig: Rig) -> set[Domain]:
     """What a shard owns."""
     assert rig.shard.coordination is not None
@@ -117,12 +123,15 @@ async def test_a_bound_machine_counts_where_its_cluster_is_served(tmp_path: Path
         await eventually(lambda: coordinator.accepted(moved))
         coordinator.give(rack("a"), "s-1")
         await eventually(lambda: domains(two) == {rack("a")})
+        await eventually(lambda: guests(coordinator, "s-0") == [("a-0", "east", "a")])
         await west.roll_up(need(1, priority=1000))
         await eventually(lambda: short(two))
         assert not short(one)
         assert placed(provider, "east") == {"a-0"}
         await east.roll_up()
         await eventually(lambda: placed(provider, "west") == {"a-0"})
+        await eventually(lambda: guests(coordinator, "s-0") == [])
+        assert guests(coordinator, "s-1") == []
     assert [(what, fence.shard_id) for what, _, fence in provider.orders] == [
         ("CONFIGURE", "s-0"), ("DRAIN", "s-0"), ("CONFIGURE", "s-1"),
     ]  # fmt: skip

@@ -15,12 +15,14 @@ from bigfleet.engine.reporting import ReportedShortfall, report
 from bigfleet.engine.snapshot import Fleet
 from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
+from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.kinds import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.services.shard.thinking import Thought
 
 # So that a summary stays near 240 bytes however many kinds of machines there are.
 MOST_TYPES, MOST_ZONES = 6, 3
 OTHERS = "others"
+MOST_GUESTS = 100
 
 
 def summary(fleet: Fleet) -> wire.ShardSummary:
@@ -39,6 +41,21 @@ def shortfalls(thought: Thought) -> tuple[list[wire.Shortfall], int]:
     """The most urgent lacks of the last decision, and how many old ones are left out."""
     found = report(thought.fleet, thought.demand, thought.decision)
     return [_shortfall(row) for row in found.rows], found.unreported
+
+
+def guests(inventory: Inventory) -> tuple[list[wire.GuestMachine], int]:
+    """Machines that serve this shard's clusters in others' domains, and how many are left out."""
+    found, left_out = inventory.guests(MOST_GUESTS)
+    told = [
+        wire.GuestMachine(
+            machine_id=machine_id,
+            cluster_id=cluster,
+            topology_key=domain.key,
+            topology_value=domain.value,
+        )
+        for machine_id, cluster, domain in found
+    ]
+    return told, left_out
 
 
 def _commonest(

@@ -42,6 +42,7 @@ class Reporter:
         """The report as of now, but for answers to instructions."""
         held, now_seconds = self.estate.held, self.clock.unix_seconds()
         seen = self.inventory.seen_domains()
+        guests, guests_left_out = report.guests(self.inventory)
         made = wire.ShardReport(
             shard_id=self.settings.shard_id,
             cycle=self.cycle.count,
@@ -53,6 +54,8 @@ class Reporter:
             owned_domains=len(held.domains),
             seen_term=held.newest.term,
             seen_sequence=held.newest.sequence,
+            guests=guests,
+            guests_left_out=guests_left_out,
         )
         metrics.shard_owned_domains.set(len(held.domains))
         thought = self.cycle.latest

@@ -21,10 +21,11 @@ from bigfleet.api.install import install
 from bigfleet.api.kube.client import KubeClient
 from controlplane.request import Binaries
 from loaddriver.inventory import save_inventory
-from loaddriver.run.fleet import cluster_roles, provider_role, shard_role, start_fleet
+from loaddriver.profile import Settings
+from loaddriver.run.fleet import start_fleet
 from loaddriver.run.options import RunOptions
 from loaddriver.run.prepared import prepare
-from loaddriver.substrates.base import Cluster, RoleSpec
+from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 
@@ -40,15 +41,28 @@ STAYING, MOVING, LATER = 60, 20, 400
 
 
 class Fleet:
-    """One cluster with BigFleet's roles beside it, which can be killed and started again."""
+    """One cluster with all of BigFleet beside it, to be killed and started again."""
 
-    def __init__(self, substrate: LocalSubstrate, cluster: Cluster, admin: KubeClient) -> None:
+    def __init__(
+        self,
+        substrate: LocalSubstrate,
+        cluster: Cluster,
+        admin: KubeClient,
+        settings: Settings,
+        inventory: Path,
+    ) -> None:
         self.substrate, self.cluster, self.admin = substrate, cluster, admin
-        self.roles: list[RoleSpec] = []
+        self._settings, self._inventory = settings, inventory
+        self._parts: set[str] = set()
+
+    async def start(self) -> None:
+        """All parts, in the order in which they come up together."""
+        started = await start_fleet(self.substrate, self._settings, [self.cluster], self._inventory)
+        self._parts = set(started)
 
     async def kill(self) -> None:
         """Every part of BigFleet at once, as if its hosts lost power."""
-        names = {role.name for role in self.roles}
+        names = self._parts
         for name in names:
             self.substrate.expect_exit(name)
         alive = [each for each in self.substrate._supervisor.running() if each.name in names]
@@ -57,11 +71,6 @@ class Fleet:
             process.send(signal.SIGKILL)
         for process in alive:
             await process.wait()
-
-    async def start_again(self) -> None:
-        """In the order in which they come up together."""
-        for role in self.roles:
-            await self.substrate.start_role(role)
 
     async def pods(self, app: str = "") -> dict[str, Mapping[str, Any]]:
         """Pods that are not on their way out, by uid."""
@@ -95,12 +104,10 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet(
-    scope: RunScope, binaries: Binaries, directory: Path, *overrides: str
-) -> AsyncIterator[Fleet]:
-    """The smoke profile's fleet, without its load."""
-    environment = dict(os.environ)
-    options = RunOptions("smoke", ROOT / "profiles", directory, environment, overrides=overrides)
+async def fleet(scope: RunScope, binaries: Binaries, directory: Path) -> AsyncIterator[Fleet]:
+    """The smoke profile's fleet with three coordinators, without its load."""
+    environment, replicated = dict(os.environ), ("bigfleet.coordinators=3",)
+    options = RunOptions("smoke", ROOT / "profiles", directory, environment, overrides=replicated)
     prepared = prepare(options)
     settings = prepared.profile.settings
     inventory = directory / "inventory.jsonl"
@@ -113,13 +120,8 @@ async def fleet(
         async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as admin:
             await install(admin)
             await admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-            made = Fleet(substrate, cluster, admin)
-            made.roles = [
-                provider_role(settings, inventory),
-                shard_role(settings),
-                *cluster_roles(settings, cluster),
-            ]
-            await start_fleet(substrate, settings, [cluster], inventory)
+            made = Fleet(substrate, cluster, admin, settings, inventory)
+            await made.start()
             yield made
     finally:
         await substrate.stop()
@@ -167,7 +169,7 @@ async def test_running_pods_do_not_notice_that_bigfleet_is_gone(
         assert await found.unready_nodes() == []
         waiting = LATER - len(await found.running("later"))
         assert waiting > 0, "nobody needed BigFleet meanwhile"
-        await found.start_again()
+        await found.start()
         await asyncio.sleep(2)
         load.cancel()
         await asyncio.wait([load])

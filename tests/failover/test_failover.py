@@ -27,6 +27,8 @@ P95_SECONDS, MOST_SECONDS = 1.0, 2.0
 _BUSY = 3.0
 ROUNDS = int(os.environ.get("ROUNDS", "100"))
 QUIET_SECONDS = float(os.environ.get("QUIET_SECONDS", "120"))
+# What the logs say of an election and of what led to it.
+_ELECTIONS = ("lost leader", "elected leader", "fdatasync", "overloaded", "leading", "well")
 
 
 @pytest.fixture
@@ -88,7 +90,7 @@ async def test_no_election_happens_without_a_fault(
             f"\nfailover: {after - before} elections without a fault in {QUIET_SECONDS:.0f} s, "
             f"{writes:,} writes, the slowest {slowest:.3f} s"
         )
-    assert after == before
+    assert after == before, replicas.told(*_ELECTIONS)
 
 
 async def term(client: LeaderClient) -> int:

@@ -160,6 +160,17 @@ class Replicas:
 
         wait_until(all_ready, "all replicas know a leader")
 
+    def told(self, *words: str) -> str:
+        """The lines of all logs, etcd's included, that have any of these words; in their order."""
+        logs = [*self._directory.glob("*.log"), *self._directory.glob("*/etcd.log*")]
+        lines = [
+            f"{log.relative_to(self._directory)}: {line}"
+            for log in logs
+            for line in log.read_text(errors="replace").splitlines()
+            if any(word in line for word in words)
+        ]
+        return "\n".join(lines)
+
     def end(self) -> None:
         for replica in self.by_id.values():
             with contextlib.suppress(AssertionError, psutil.Error, StopIteration):

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from bigfleet.api.kube.client import ApiError, is_transient
+from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.1, 30.0
@@ -20,7 +21,8 @@ class WorkQueue(Generic[K]):
     """Keys whose objects must be looked at; a key added while worked on is worked on again.
 
     `work(key)` makes the world agree with what its owner wants now. When it fails for a passing
-    reason the key returns after a delay that doubles; a refusal is given to `refused` instead.
+    reason, or for one that nobody foresaw, the key returns after a delay that doubles; a refusal is
+    given to `refused` instead.
     """
 
     def __init__(
@@ -85,16 +87,22 @@ class WorkQueue(Generic[K]):
     async def _attempt(self, key: K) -> None:
         try:
             await self._work(key)
-        except Exception as error:
-            if not is_transient(error):
-                if not isinstance(error, ApiError):
-                    raise
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw is told, too
+            if is_transient(error):
+                self._later(key, error)
+            elif isinstance(error, ApiError):
                 self._failures.pop(key, None)
                 self._refused(key, error)
-                return
-            self._later(key, error)
+            else:
+                self._unforeseen(key, error)
         else:
             self._failures.pop(key, None)
+
+    def _unforeseen(self, key: K, error: Exception) -> None:
+        """One object that we cannot bear must not keep all others from being looked at."""
+        metrics.unforeseen_errors.inc()
+        _LOG.exception("a bug, met at %s: please report it with what follows", key)
+        self._later(key, error)
 
     def _later(self, key: K, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1

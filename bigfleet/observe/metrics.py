@@ -22,6 +22,10 @@ def _gauge(name: str, help_text: str, *labels: str) -> Gauge:
     return Gauge(name, help_text, labels, registry=REGISTRY)
 
 
+unforeseen_errors = _counter(
+    "bigfleet_unforeseen_errors_total",
+    "Bugs met at single objects, which are tried again; see the log",
+)
 shard_cycle_seconds = _histogram(
     "bigfleet_shard_cycle_duration_seconds", "Whole decision cycles, reconcile to enqueue"
 )

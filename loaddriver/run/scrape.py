@@ -37,6 +37,7 @@ _SUMS = {
     "rollupsRejected": ("bigfleet_operator_rollups_rejected_total",),
     "sessionReconnects": ("bigfleet_operator_session_reconnects_total",),
     "ordersDropped": ("bigfleet_shard_actions_dropped_total",),
+    "unforeseenErrors": ("bigfleet_unforeseen_errors_total",),
     "transitionsAdopted": ("bigfleet_shard_adopted_transitions_total",),
     # Somebody deposed who still acted, as each side of it saw it.
     "incidents": (

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+import pytest
+
 from bigfleet.api.kube.client import ApiError
 from bigfleet.controllers.work_queue import WorkQueue
+from bigfleet.observe import metrics
 
 
 class _Worker:
@@ -106,3 +109,23 @@ async def test_a_refusal_is_reported_once_and_not_repeated() -> None:
         await asyncio.sleep(0.05)
     assert worker.refused == ["a"]
     assert worker.done == []
+
+
+async def test_an_object_that_nobody_foresaw_keeps_no_other_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A bug met at one of them is counted, logged with its key, and tried again later."""
+    worker, before = _Worker(), metrics.unforeseen_errors._value.get()
+    worker.failures = [AttributeError("'NoneType' object has no attribute 'get'")]
+    async with _running(worker, 1) as queue, asyncio.timeout(60):
+        queue.add("odd")
+        await queue.settled("odd")
+        queue.add("plain")
+        await queue.settled("plain")
+        while "odd" not in worker.done:
+            worker.finished.clear()
+            await worker.finished.wait()
+    assert worker.done == ["plain", "odd"]
+    assert metrics.unforeseen_errors._value.get() == before + 1
+    assert "a bug, met at odd" in caplog.text
+    assert "AttributeError" in caplog.text

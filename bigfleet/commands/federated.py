@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import yaml
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.install_federation import install_federation
 from bigfleet.api.kube.client import (
-    APPLY_PATCH,
     NO_ANSWER,
     NOT_FOUND,
     ApiError,
@@ -26,11 +22,9 @@ from bigfleet.api.kube.client import (
 from bigfleet.commands.tables import ago, aligned
 from bigfleet.controllers.access import connect
 from bigfleet.federation.autoscaler.reading import moment
-from bigfleet.federation.members.registry import SECRETS, member_secret
 from bigfleet.federation.objects import AUTOSCALERS, Autoscaler, ClusterStatus, Condition
-from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
+from bigfleet.model.errors import BigFleetError, Unavailable, UnknownObject
 
-_APPLY = {"fieldManager": "bigfleet-join", "force": "true"}
 _COLUMNS = ("CLUSTER", "STATE", "MIN", "MAX", "CURRENT", "DESIRED", "PLACED", "MOVED")
 _WIDTH = 80
 
@@ -129,48 +123,3 @@ async def make_host(kubeconfig: Path | None) -> str:
     async with await connect(kubeconfig) as client:
         await install_federation(client)
         return f"{client.server} can hold federated objects; now join members"
-
-
-async def join(kubeconfig: Path | None, name: str, member: Path, labels: Sequence[str]) -> str:
-    """Keep the member's kubeconfig as a Secret. InvalidInput when it is not fit for that."""
-    secret = member_secret(name, complete(member), dict(_label(each) for each in labels))
-    async with await connect(kubeconfig) as client:
-        try:
-            await client.patch(f"{SECRETS}/{name}", secret, APPLY_PATCH, _APPLY)
-        except ApiError as error:
-            raise BigFleetError(f"{client.server}: {error}") from None
-        return f"{name} is a member of the federation at {client.server}"
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise InvalidInput("--label", text, "is not KEY=VALUE")
-    return key, value
-
-
-def complete(path: Path) -> str:
-    """The kubeconfig with all files that it names put into it.
-
-    Certificates, keys and tokens become part of the text; a command that fetches a token cannot.
-    """
-    try:
-        content = yaml.safe_load(path.read_text())
-        parts = [each["cluster"] for each in content["clusters"]]
-        parts += [each["user"] for each in content["users"]]
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise InvalidInput("--member", str(path), f"is no kubeconfig: {error}") from None
-    for part in parts:
-        _take_in(part, path.parent)
-    return yaml.safe_dump(content)
-
-
-def _take_in(part: dict[str, Any], folder: Path) -> None:
-    if "exec" in part:
-        cure = "has a user with a command; give it a token or a certificate"
-        raise InvalidInput("--member", str(folder), cure)
-    for key in ("certificate-authority", "client-certificate", "client-key"):
-        if file := part.pop(key, None):
-            part[f"{key}-data"] = base64.b64encode((folder / file).read_bytes()).decode()
-    if file := part.pop("tokenFile", None):
-        part["token"] = (folder / file).read_text().strip()

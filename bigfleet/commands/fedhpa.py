@@ -58,6 +58,6 @@ async def _make_host(flags: argparse.Namespace, stop: asyncio.Event) -> None:
 
 async def _make_member(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     del stop
-    from bigfleet.commands import federated
+    from bigfleet.commands import joining
 
-    print(await federated.join(flags.kubeconfig, flags.name, flags.member, flags.label))
+    print(await joining.join(flags.kubeconfig, flags.name, flags.member, flags.label))

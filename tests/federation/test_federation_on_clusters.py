@@ -19,6 +19,7 @@ from federation_rig import (
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.commands import federated as commands
+from bigfleet.commands import joining
 from loaddriver.substrates.base import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -318,8 +319,8 @@ async def test_a_person_joins_a_member_and_is_shown_what_each_has(
     admin = federated_clusters["host"].kubeconfigs["admin"]
     await federated.leave("west")
     member = federated_clusters["west"].kubeconfigs["bigfleet-federation"]
-    said = await commands.join(admin, "west", member, ["zone=west"])
-    assert "west is a member" in said
+    said = await joining.join(admin, "west", member, ["zone=west"])
+    assert said == f"west is a member of the federation at {federated.host.server}"
     async with place(federated, "by-hand") as where, federated.federation():
         selector = {"selector": {"matchLabels": {"zone": "west"}}}
         await federated.host.create(autoscalers(where), autoscaler(2, 10, clusters=selector))

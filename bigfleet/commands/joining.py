@@ -1,0 +1,102 @@
+"""What `bigfleet fedhpa join` does: keeps a member's kubeconfig, and says what will not work."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from bigfleet.api.kube.client import APPLY_PATCH, NO_ANSWER, ApiError
+from bigfleet.controllers.access import connect
+from bigfleet.federation.members.registry import SECRETS, member_secret
+from bigfleet.model.errors import BigFleetError, InvalidInput
+
+_APPLY = {"fieldManager": "bigfleet-join", "force": "true"}
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_MAY_SCALE = {
+    "apiVersion": "authorization.k8s.io/v1",
+    "kind": "SelfSubjectAccessReview",
+    "spec": {
+        "resourceAttributes": {
+            "group": "autoscaling",
+            "resource": "horizontalpodautoscalers",
+            "verb": "patch",
+        }
+    },
+}
+
+
+class _Verdict(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Verdict
+
+
+async def join(kubeconfig: Path | None, name: str, member: Path, labels: Sequence[str]) -> str:
+    """Keep the member's kubeconfig as a Secret, and say so, with what is wrong with it already.
+
+    InvalidInput when it is no kubeconfig that could be kept.
+    """
+    secret = member_secret(name, complete(member), dict(_label(each) for each in labels))
+    async with await connect(kubeconfig) as client:
+        try:
+            await client.patch(f"{SECRETS}/{name}", secret, APPLY_PATCH, _APPLY)
+        except ApiError as error:
+            raise BigFleetError(f"{client.server}: {error}") from None
+        joined = f"{name} is a member of the federation at {client.server}"
+    return "\n".join([joined, *await _doubts(member)])
+
+
+async def _doubts(member: Path) -> list[str]:
+    """A member may be down now, or reached from elsewhere only; so it is a member all the same."""
+    async with await connect(member) as client:
+        try:
+            answer = await client.create(_REVIEWS, _MAY_SCALE)
+        except (*NO_ANSWER, ApiError) as error:
+            return [f"but {client.server} does not take its kubeconfig from here: {error!s}"]
+    if msgspec.json.decode(answer, type=_Review).status.allowed:
+        return []
+    return [
+        f"but its user may not scale there: apply bigfleet/api/federation/rights/member.yaml to "
+        f"{client.server}"
+    ]
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise InvalidInput("--label", text, "is not KEY=VALUE")
+    return key, value
+
+
+def complete(path: Path) -> str:
+    """The kubeconfig with all files that it names put into it.
+
+    Certificates, keys and tokens become part of the text; a command that fetches a token cannot.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+        parts = [each["cluster"] for each in content["clusters"]]
+        parts += [each["user"] for each in content["users"]]
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise InvalidInput("--member", str(path), f"is no kubeconfig: {error}") from None
+    for part in parts:
+        _take_in(part, path.parent)
+    return yaml.safe_dump(content)
+
+
+def _take_in(part: dict[str, Any], folder: Path) -> None:
+    if "exec" in part:
+        cure = "has a user with a command; give it a token or a certificate"
+        raise InvalidInput("--member", str(folder), cure)
+    for key in ("certificate-authority", "client-certificate", "client-key"):
+        if file := part.pop(key, None):
+            part[f"{key}-data"] = base64.b64encode((folder / file).read_bytes()).decode()
+    if file := part.pop("tokenFile", None):
+        part["token"] = (folder / file).read_text().strip()

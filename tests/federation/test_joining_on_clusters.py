@@ -1,0 +1,52 @@
+"""A person who joins a member hears at once what will not work with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from federation_rig import Fleet
+
+from bigfleet.commands import joining
+from bigfleet.model.errors import InvalidInput
+from loaddriver.substrates.base import Cluster
+
+pytestmark = pytest.mark.cluster
+
+
+async def test_a_member_whose_user_may_not_scale_is_told_what_to_apply(
+    federated: Fleet, federated_clusters: dict[str, Cluster]
+) -> None:
+    """Not minutes later, by a status that says Unreachable."""
+    admin = federated_clusters["host"].kubeconfigs["admin"]
+    recorder = federated_clusters["west"].kubeconfigs["recorder"]
+    await federated.leave("west")
+    said, doubt = (await joining.join(admin, "west", recorder, [])).splitlines()
+    assert said.startswith("west is a member")
+    assert doubt.startswith("but its user may not scale there")
+    assert "rights/member.yaml" in doubt
+
+
+async def test_a_member_that_does_not_answer_is_a_member_all_the_same(
+    federated: Fleet, federated_clusters: dict[str, Cluster], tmp_path: Path
+) -> None:
+    """It may be down just now, or reached from the federation only."""
+    admin = federated_clusters["host"].kubeconfigs["admin"]
+    content = yaml.safe_load(federated_clusters["west"].kubeconfigs["admin"].read_text())
+    content["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
+    away = tmp_path / "away"
+    away.write_text(yaml.safe_dump(content))
+    await federated.leave("west")
+    said, doubt = (await joining.join(admin, "west", away, [])).splitlines()
+    assert said.startswith("west is a member")
+    assert doubt.startswith("but https://127.0.0.1:9 does not take its kubeconfig from here")
+
+
+async def test_a_file_that_is_no_kubeconfig_joins_nothing(
+    federated_clusters: dict[str, Cluster], tmp_path: Path
+) -> None:
+    admin = federated_clusters["host"].kubeconfigs["admin"]
+    (tmp_path / "odd").write_text("- 1")
+    with pytest.raises(InvalidInput, match=r"odd.* is no kubeconfig"):
+        await joining.join(admin, "west", tmp_path / "odd", [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from bigfleet.conformance.judging import NotChecked
+from bigfleet.conformance.expectations import NotChecked
 
 
 class Cluster(Protocol):

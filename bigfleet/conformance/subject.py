@@ -14,7 +14,7 @@ import grpc.aio
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance.caller import CALL_SECONDS, Caller, named
 from bigfleet.conformance.cluster import Cluster
-from bigfleet.conformance.judging import Broken, expect
+from bigfleet.conformance.expectations import Broken, expect
 from bigfleet.model.errors import InvalidInput
 
 if TYPE_CHECKING:  # only the type stubs know it

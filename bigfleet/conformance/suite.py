@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import grpc.aio
 
-from bigfleet.conformance.judging import Broken, Check, NotChecked, Outcome, Result, told
+from bigfleet.conformance.expectations import Broken, NotChecked, told
+from bigfleet.conformance.judging import Check, Outcome, Result
 from bigfleet.conformance.rules import CHECKS
 from bigfleet.conformance.subject import Subject
 

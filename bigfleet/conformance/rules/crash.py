@@ -9,7 +9,8 @@ import grpc
 import grpc.aio
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.judging import Broken, NotChecked, check, expect, refused_as_stale
+from bigfleet.conformance.expectations import Broken, NotChecked, expect, refused_as_stale
+from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import Subject
 
 _METADATA = {"kept": "over a crash"}

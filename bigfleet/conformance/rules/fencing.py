@@ -6,12 +6,8 @@ import itertools
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance.caller import Caller
-from bigfleet.conformance.judging import (
-    check,
-    expect,
-    refused_as_stale,
-    refused_but_not_as_stale,
-)
+from bigfleet.conformance.expectations import expect, refused_as_stale, refused_but_not_as_stale
+from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import Subject, state_name
 
 

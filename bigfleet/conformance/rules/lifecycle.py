@@ -9,7 +9,8 @@ import grpc.aio
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance.caller import Caller
-from bigfleet.conformance.judging import check, expect, refused_but_not_as_stale, told
+from bigfleet.conformance.expectations import expect, refused_but_not_as_stale, told
+from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import Subject, state_name
 from bigfleet.tasks import end
 

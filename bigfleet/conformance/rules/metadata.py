@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.judging import check, expect
+from bigfleet.conformance.expectations import expect
+from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import Subject
 
 _METADATA = {

@@ -7,7 +7,8 @@ import time
 from collections.abc import Awaitable
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.judging import check, expect
+from bigfleet.conformance.expectations import expect
+from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import Subject
 
 

@@ -6,7 +6,8 @@ import asyncio
 import time
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.judging import Broken, check, expect
+from bigfleet.conformance.expectations import Broken, expect
+from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import Subject
 
 # Long enough to catch who counts seconds instead of looking.

@@ -9,7 +9,8 @@ import grpc.aio
 
 from bigfleet.api import codec
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.judging import Broken, check, expect, refusal, told
+from bigfleet.conformance.expectations import Broken, expect, refusal, told
+from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import NOBODY, Subject, state_name
 from bigfleet.model.errors import InvalidInput
 from bigfleet.services.shard.identities import MAX_BYTES, acceptable

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.judging import check, expect
+from bigfleet.conformance.expectations import expect
+from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import Subject, state_name
 
 

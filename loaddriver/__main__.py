@@ -75,8 +75,7 @@ def _hold(flags: argparse.Namespace) -> ExitCode:
     options = run_options(flags)
     prepared = prepare(options)
     prepared.preflight().raise_refusals()
-    metrics = prepared.profile.settings.resource_metrics
-    supplies = get_supplies(options, resource_metrics=metrics)
+    supplies = get_supplies(options, prepared.profile.settings)
     with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
         folder = create(options.results, f"up-{options.profile}")
         part = Part(prepared, folder, folder.name)

@@ -16,6 +16,7 @@ from loaddriver.commands.advice import ADVICE
 from loaddriver.errors import ExitCode
 from loaddriver.judge.schema import Summary
 from loaddriver.live import view_on
+from loaddriver.profile import Settings
 from loaddriver.run.folder import create, prune
 from loaddriver.run.frame import Ground
 from loaddriver.run.options import RunOptions
@@ -87,8 +88,7 @@ def run_once(options: RunOptions) -> Outcome:
     for line in check.lines:
         say(line)
     check.raise_refusals()
-    metrics = prepared.profile.settings.resource_metrics
-    supplies = get_supplies(options, resource_metrics=metrics)
+    supplies = get_supplies(options, prepared.profile.settings)
     with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
         folder = create(options.results, options.profile)
         work = play(Ground(options, supplies, lock, view), prepared, folder)
@@ -98,14 +98,23 @@ def run_once(options: RunOptions) -> Outcome:
     return outcome
 
 
-def get_supplies(options: RunOptions, *, resource_metrics: bool = False) -> Supplies:
-    """What the substrate must have of this machine: found, cached, downloaded or built."""
+def get_supplies(options: RunOptions, settings: Settings | None = None) -> Supplies:
+    """What the substrate must have of this machine: found, cached, downloaded or built.
+
+    Without a profile's `settings`, bare control planes are all that is asked for.
+    """
     request = request_from(
         options.environment,
         binaries=options.binaries,
         kubernetes_version=options.kubernetes_version,
     )
-    return obtain_supplies(options.substrate, request, say, resource_metrics=resource_metrics)
+    return obtain_supplies(
+        options.substrate,
+        request,
+        say,
+        resource_metrics=settings is not None and settings.resource_metrics,
+        coordinators=settings.bigfleet.coordinators if settings else 0,
+    )
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T:

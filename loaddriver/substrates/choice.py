@@ -34,8 +34,9 @@ def obtain_supplies(
     tell: Callable[[str], None],
     *,
     resource_metrics: bool = False,
+    coordinators: int = 0,
 ) -> Supplies:
-    """Find, fetch or build them; blocks for minutes the first time.
+    """Find, fetch or build what a run needs of its machine; blocks for minutes the first time.
 
     Raises controlplane's errors, or SubstrateError for what this machine or the place lacks.
     """
@@ -44,11 +45,16 @@ def obtain_supplies(
             return resolve(request, tell, [METRICS_SERVER] if resource_metrics else [])
         case SubstrateName.KIND:
             if resource_metrics:
-                raise SubstrateError(
-                    "this profile has `metrics: resource`, which kind clusters have not: "
-                    "use --substrate local"
-                )
+                raise _only_local("metrics: resource")
+            if coordinators:
+                raise _only_local(f"bigfleet.coordinators: {coordinators}")
             return kind.obtain(request, tell)
+
+
+def _only_local(setting: str) -> SubstrateError:
+    return SubstrateError(
+        f"this profile has `{setting}`, which kind clusters have not: use --substrate local"
+    )
 
 
 def make_substrate(

@@ -24,7 +24,7 @@ def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Another run has this machine; where we may put results."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for module in (running, bare):
-        monkeypatch.setattr(module, "get_supplies", lambda _options, **_: None)
+        monkeypatch.setattr(module, "get_supplies", lambda *_: None)
     RunLock.acquire(machine_lock_path(), OTHER)
     return tmp_path / "results"
 

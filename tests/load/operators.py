@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ from bigfleet.services.shard.assignment import to_metadata
 
 LEAST_NEEDS, MOST_NEEDS = 30, 300
 CHANGED_SHARE = 0.01
+ARRIVE_WITHIN_SECONDS = 30.0
+SLOW_SECONDS = 1.0
 _ZERO = capacity_pb2.PenaltyBucket.ValueType(1)
 
 
@@ -71,6 +74,13 @@ class Tally:
     refused: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     answer_seconds: list[float] = field(default_factory=list)
+    slow_at: Counter[int] = field(default_factory=Counter)
+
+    def answered(self, asked: float, heard: float) -> None:
+        """Note how long it took; slow ones also with the tenth of a minute in which they ended."""
+        self.answer_seconds.append(heard - asked)
+        if heard - asked > SLOW_SECONDS:
+            self.slow_at[int(heard // 6)] += 1
 
 
 class Operator:
@@ -87,16 +97,20 @@ class Operator:
         self._answers: dict[str, asyncio.Future[shard_pb2.Acknowledgement]] = {}
 
     async def run(self, address: str) -> None:
-        """Until cancelled; a session that ends is counted and not opened again."""
+        """Until cancelled; a session that ends or is not answered is counted, and not opened again.
+
+        They come one after another: all at once, they would time this process and not the shard.
+        """
         cluster = f"cluster-{self._number:04d}"
+        await asyncio.sleep(self._number / self._of * ARRIVE_WITHIN_SECONDS)
         async with transport.channel(address) as channel:
             call = ShardStub(channel).Session(None)  # written to below
             try:
                 async with asyncio.TaskGroup() as both:
                     both.create_task(self._hear(call))
                     both.create_task(self._speak(call, cluster))
-            except* grpc.aio.AioRpcError as errors:
-                self._tally.lost.append(f"{cluster}: {errors.exceptions[0]}")
+            except* (grpc.aio.AioRpcError, TimeoutError) as errors:
+                self._tally.lost.append(f"{cluster}: {errors.exceptions[0]!r}")
             finally:
                 call.cancel()
 
@@ -112,7 +126,7 @@ class Operator:
             )
             echo = str(rollup.timestamp_unix_nanos)
             ack = await self._ask(call, shard_pb2.OperatorMessage(rollup=rollup), echo)
-            self._tally.answer_seconds.append(time.monotonic() - started)
+            self._tally.answered(started, time.monotonic())
             self._tally.sent += 1
             if ack.rejected:
                 self._tally.refused.append(f"{cluster}: {ack.rejected}")

@@ -15,6 +15,7 @@ from shard_stand_in import ShardStandIn
 
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.garbage import short_collections
 from bigfleet.services.coordinator import role
 from bigfleet.services.coordinator.settings import Settings
 from controlplane.request import Binaries
@@ -53,6 +54,13 @@ def directory() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="bf-"))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture(autouse=True)
+def collections() -> Iterator[None]:
+    """Short, as the role has them."""
+    with short_collections():
+        yield
 
 
 async def test_a_hundred_thousand_domains_are_given_read_again_and_listed(

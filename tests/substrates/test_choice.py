@@ -24,5 +24,7 @@ def test_kind_names_the_setting_that_only_local_runs_have(
     """So that nobody waits for images first."""
     told: list[str] = []
     with pytest.raises(SubstrateError, match=f"{setting}.*use --substrate local"):
-        obtain_supplies(SubstrateName.KIND, request_from({"HOME": "/nowhere"}), told.append, **asked)
+        obtain_supplies(
+            SubstrateName.KIND, request_from({"HOME": "/nowhere"}), told.append, **asked
+        )
     assert told == []

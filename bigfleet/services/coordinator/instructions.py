@@ -7,7 +7,7 @@ shard can tell a repeated order from a new one. Its (term, sequence) is fresh in
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.services.coordinator.acknowledgements import reminder
@@ -27,10 +27,10 @@ def pending(
     `done` are the ids of orders that it has accepted from this leader, `reminders` domains that it
     should have and seems to have forgotten.
     """
-    orders = (
-        *_releases_first(registry, shard),
-        *(_assignment(domain, reminder(domain)) for domain in reminders),
-        *_slices(registry, shard, done),
+    orders = chain(
+        _releases_first(registry, shard),
+        (_assignment(domain, reminder(domain)) for domain in reminders),
+        _slices(registry, shard, done),
     )
     return list(islice(orders, MOST_INSTRUCTIONS))
 

@@ -14,6 +14,7 @@ from bigfleet.adapters.coordination.etcd_store import EtcdStore
 from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
+from bigfleet.garbage import short_collections
 from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.observe import health
 from bigfleet.services.coordinator.admission import ask_for_admission
@@ -50,9 +51,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     address is taken, BigFleetError when the stored state cannot be read.
     """
     _go_first()
-    async with serving(settings) as serves:
-        await stopped_or_failed(stop, serves.work)
-        await serves.leadership.resign()
+    with short_collections():  # a long one would pass for a stall, and cost leadership
+        async with serving(settings) as serves:
+            await stopped_or_failed(stop, serves.work)
+            await serves.leadership.resign()
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from bigfleet.adapters.store.holdings_file import HoldingsFile
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.shard_pb2_grpc import add_ShardServicer_to_server
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import add_ShardReadServicer_to_server
+from bigfleet.garbage import short_collections
 from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordinator import Coordinator
@@ -27,7 +28,6 @@ from bigfleet.ports.provider import CapacityProvider
 from bigfleet.ports.store import EpochStore
 from bigfleet.services.shard.assembly import Shard, assemble
 from bigfleet.services.shard.coordination.parts import Ties
-from bigfleet.services.shard.garbage import short_collections
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.read_servicer import ShardReadServicer
 from bigfleet.services.shard.servicer import SessionServicer

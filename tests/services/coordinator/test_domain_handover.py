@@ -11,7 +11,13 @@ from shard_stand_in import ShardStandIn
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import IllegalTransition, InvalidInput, UnknownObject
-from bigfleet.services.coordinator import acknowledgements, departures, domains, shards
+from bigfleet.services.coordinator import (
+    acknowledgements,
+    departures,
+    domains,
+    instructions,
+    shards,
+)
 from bigfleet.services.coordinator.domain_lifecycle import (
     TRANSITIONS,
     DomainEvent,
@@ -21,7 +27,7 @@ from bigfleet.services.coordinator.domain_lifecycle import (
 from bigfleet.services.coordinator.domains import Sighting
 from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.registry import Registry
-from bigfleet.services.coordinator.rows import RowChanges, Shard, put
+from bigfleet.services.coordinator.rows import Domain, RowChanges, Shard, put
 
 RACK = "topology.bigfleet/rack"
 
@@ -104,6 +110,23 @@ def test_a_domain_seen_twice_in_one_report_is_given_once() -> None:
         registry, ["s1", "s2"], [Sighting(RACK, "r1", 1), Sighting(RACK, "r1", 2)], Orders()
     )
     assert len(changes) == 1
+
+
+def test_no_more_orders_are_put_together_than_one_answer_carries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred thousand domains to be told of would else stop the leader at each report."""
+    registry, made = registry_with("s1"), count()
+    seen = [Sighting(RACK, f"r{n}", 1) for n in range(2000)]
+    registry.apply(domains.give(registry, ["s1"], seen, Orders()))
+
+    def counted(_: Domain, order: str) -> wire.CoordinatorInstruction:
+        next(made)
+        return wire.CoordinatorInstruction(instruction_id=order)
+
+    monkeypatch.setattr(instructions, "_assignment", counted)
+    assert len(pending(registry, "s1", (), ())) == instructions.MOST_INSTRUCTIONS
+    assert next(made) == instructions.MOST_INSTRUCTIONS
 
 
 def test_a_moved_domain_is_given_only_after_its_release() -> None:

@@ -1,4 +1,4 @@
-"""Full garbage collections stay short however much a shard remembers."""
+"""Full garbage collections stay short however much a role remembers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bigfleet.services.shard import garbage
-from bigfleet.services.shard.garbage import short_collections
+from bigfleet import garbage
+from bigfleet.garbage import short_collections
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,10 @@
 """Garbage collection that never keeps sessions waiting.
 
 A full collection looks at every object there is, and nobody does anything meanwhile: with the needs
-of a thousand clusters that takes the better part of a second, each time. What has outlived one that
-took long is therefore set aside, and the next ones look at what is newer. Objects without cycles
-are freed as ever, so little piles up among those set aside; once they have doubled, all are looked
-at again.
+of a thousand clusters, or a hundred thousand domains, that takes the better part of a second, each
+time. What has outlived one that took long is therefore set aside, and the next ones look at what is
+newer. Objects without cycles are freed as ever, so little piles up among those set aside; once they
+have doubled, all are looked at again.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import os
 import shutil
 import signal
 import socket
@@ -202,3 +203,19 @@ def peer_port_answers(port: int, identity: Identity) -> bool:
         return False
     finally:
         connection.close()
+
+
+def test_a_replica_that_leads_its_session_goes_first_with_all_of_it(
+    binaries: Binaries, directory: Path
+) -> None:
+    """Its etcd and its tether, too: between sessions, niceness of a process alone means nothing."""
+    if os.geteuid() != 0 or not Path("/proc/self/autogroup").exists():
+        pytest.skip("no right to go first, or a kernel that does not group by session")
+    with running(binaries.etcd, directory, ["a"]) as replicas:
+        replica = replicas.by_id["a"]
+        etcd = replica.etcd()
+        tether = etcd.parent()
+        assert tether is not None
+        for process in (replica.pid, tether.pid, etcd.pid):
+            assert Path(f"/proc/{process}/autogroup").read_text().endswith("nice -10\n")
+            assert os.getpriority(os.PRIO_PROCESS, process) == -10

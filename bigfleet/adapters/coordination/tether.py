@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> int:
     """The member's exit status, once it has ended."""
     parent, stall_seconds, http_socket, *command = arguments
     _die_with(int(parent))
+    _be_as_nice_as_the_coordinator()
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -55,6 +56,14 @@ def _die_with(parent: int) -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above took effect
         os._exit(1)
+
+
+def _be_as_nice_as_the_coordinator() -> None:
+    """Its niceness is inherited, but where Linux groups processes by session it counts within one
+    session only, and this is a new one.
+    """
+    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
+        group.write(str(os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def _watch(etcd: subprocess.Popen[bytes], stall_seconds: float, http_socket: str) -> None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from bigfleet.adapters.coordination.etcd_store import EtcdStore
 from bigfleet.adapters.store.directory_lock import DirectoryLock
@@ -33,6 +34,7 @@ _STOP_GRACE_SECONDS = 0.2
 _CHORES_SECONDS = 1.0
 # As much as cluster software commonly takes; real-time needs no less than a machine of its own.
 _NICENESS = -10
+_SESSION_NICENESS = Path("/proc/self/autogroup")
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,15 @@ def _go_first() -> None:
 
     The three need little, but a leader that is kept from the CPU for half a second loses its term.
     Without the right to ask, they are scheduled like everybody else.
+
+    Where Linux groups processes by session, niceness counts within a session only, and the session
+    has one of its own; it is changed when it was begun for this replica alone.
     """
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
+    if os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):
+            _SESSION_NICENESS.write_text(str(_NICENESS))
     _LOG.info("scheduled", extra={"niceness": os.getpriority(os.PRIO_PROCESS, 0)})
 
 

@@ -41,7 +41,12 @@ class ReplicaProcess:
         if self._process is None or self._process.poll() is not None:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                    self._command,
+                    cwd=ROOT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,  # as a service manager does
                 )
 
     def start_again(self) -> None:

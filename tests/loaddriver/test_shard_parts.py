@@ -9,9 +9,11 @@ from itertools import count
 import pytest
 from load_rig import planned, shipped
 
+from bigfleet.model.domain import Domain
 from bigfleet.services.coordinator import domains
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Shard, put
+from bigfleet.services.shard.coordination.sightings import Sightings
 from loaddriver.demand import Demand
 from loaddriver.errors import ProfileError
 from loaddriver.inventory import SeedMachine, fleet_inventory, shard_demand
@@ -31,12 +33,17 @@ def with_shards(name: str, shards: int, *overrides: str) -> tuple[Profile, Deman
 
 
 def given_to(shards: int, machines: Sequence[SeedMachine]) -> dict[str, list[SeedMachine]]:
-    """The machines of each shard once a real coordinator's rules have shared out the racks."""
+    """The machines of each shard once a shard has told of all racks, and the coordinator's rules
+    have shared them out.
+    """
     racks: defaultdict[str, list[SeedMachine]] = defaultdict(list)
+    types: defaultdict[Domain, Counter[str]] = defaultdict(Counter)
     for machine in machines:
         racks[machine.rack].append(machine)
+        types[Domain(RACK_KEY, machine.rack)][machine.instance_type] += 1
     seen = [
-        domains.Sighting(RACK_KEY, rack, len(own), _commonest(own)) for rack, own in racks.items()
+        domains.Sighting(each.topology_key, each.topology_value, each.machines, each.instance_type)
+        for each in Sightings().due(types, (), 0.0)
     ]
     names, numbers, registry = [f"shard-{n}" for n in range(shards)], count(), Registry()
     registry.apply(put(*(Shard(name, "127.0.0.1:1", 1, 0) for name in names)))
@@ -45,11 +52,6 @@ def given_to(shards: int, machines: Sequence[SeedMachine]) -> dict[str, list[See
         name: [m for d in registry.domains_of(name) for m in racks[d.topology_value]]
         for name in names
     }
-
-
-def _commonest(machines: Sequence[SeedMachine]) -> str:
-    counts = Counter(machine.instance_type for machine in machines)
-    return min(counts, key=lambda name: (-counts[name], name))
 
 
 @pytest.mark.parametrize(("name", "shards"), [("dev-50", 2), ("dev-500", 4), ("shards-8", 8)])

@@ -1,4 +1,4 @@
-"""Wire messages to model records and back; everything received is validated here, once.
+"""Needs as wire messages and back; everything received is validated here, once.
 
 A message with an unknown enum value, a malformed quantity or an impossible number is refused as a
 whole with InvalidInput, so that its receiver keeps the last good one.
@@ -6,18 +6,30 @@ whole with InvalidInput, so that its receiver keeps the last good one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
 
+from bigfleet.api.enums import known
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
-from bigfleet.api.v1alpha1 import provider_pb2 as provider
 from bigfleet.model import penalty, resources
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.machine import CapacityType, Machine, MachineState, violations
-from bigfleet.model.need import Need, Operator, Profile, Requirement, Spread, profile
+from bigfleet.model.need import (
+    MAX_PODS_OF_A_SIZE,
+    MAX_SIZES_OF_A_NEED,
+    Need,
+    Operator,
+    Profile,
+    Requirement,
+    Size,
+    Spread,
+    Term,
+    Toleration,
+    is_integer,
+    profile,
+    sizes_of,
+    sizes_of_aggregate,
+)
 
-_Enum = TypeVar("_Enum", Operator, MachineState, CapacityType)
 _HARD = capacity.TopologySpread.DO_NOT_SCHEDULE
 _SOFT = capacity.TopologySpread.SCHEDULE_ANYWAY
 # Larger ones are read each time: what is remembered must stay small whatever is sent.
@@ -27,14 +39,58 @@ _USUAL_PROFILE_BYTES = 2048
 def need_from_wire(message: capacity.CapacityNeed, where: str) -> Need:
     """A validated Need; `where` (such as `cluster a, need 3`) begins every error's text."""
     aggregate = _amounts(message.aggregate_resources, f"{where}: aggregate_resources")
-    if not any(aggregate.values()):
-        raise InvalidInput(f"{where}: aggregate_resources", aggregate, "ask for nothing")
     min_unit = _amounts(message.min_unit, f"{where}: min_unit")
-    need = Need(_profile_from_wire(message, where), aggregate, min_unit, message.group)
-    if need.stranded and need.profile.same_key is not None:
+    if message.HasField("sizes"):
+        sizes = sizes_from_wire(message.sizes, f"{where}: sizes")
+    else:
+        sizes = sizes_of_aggregate(aggregate, min_unit)
+    if not sizes:
+        raise InvalidInput(f"{where}: aggregate_resources", aggregate, "ask for nothing")
+    need = Need(_profile_from_wire(message, where), sizes, message.group)
+    if need.is_additional and need.profile.same_key is not None:
         cure = "names its domain with IN, not with SAME"
         raise InvalidInput(f"{where}: group", need.group, cure)
     return need
+
+
+def sizes_from_wire(message: capacity.PodSizes, where: str) -> tuple[Size, ...]:
+    """Validated sizes in canonical order; at least one pod of some size."""
+    names, counts = list(message.resources), list(message.counts)
+    if len(set(names)) != len(names) or not all(names):
+        raise InvalidInput(f"{where}.resources", names, "are not distinct names")
+    if len(message.amounts) != len(names) * len(counts):
+        cure = f"are not {len(names)} for each of {len(counts)} sizes"
+        raise InvalidInput(f"{where}.amounts", len(message.amounts), cure)
+    if len(counts) > MAX_SIZES_OF_A_NEED:
+        cure = f"sizes are more than {MAX_SIZES_OF_A_NEED}; merge those that differ little"
+        raise InvalidInput(where, len(counts), cure)
+    _refuse_outside(counts, 1, MAX_PODS_OF_A_SIZE, f"{where}.counts")
+    _refuse_outside(message.amounts, 0, resources.MAX_MACHINE_UNITS, f"{where}.amounts")
+    rows = (message.amounts[at * len(names) : (at + 1) * len(names)] for at in range(len(counts)))
+    sizes = sizes_of(
+        (dict(zip(names, row, strict=True)), count) for row, count in zip(rows, counts, strict=True)
+    )
+    if not sizes or sum(size.pods for size in sizes) != sum(counts):
+        raise InvalidInput(f"{where}.amounts", 0, "are all there is of a size: it asks for nothing")
+    return sizes
+
+
+def _refuse_outside(numbers: Iterable[int], least: int, most: int, where: str) -> None:
+    for number in numbers:
+        if not least <= number <= most:
+            raise InvalidInput(where, number, f"is not in {least}..{most}")
+
+
+def sizes_to_wire(sizes: Iterable[Size]) -> capacity.PodSizes:
+    """The message that `sizes_from_wire` turns back into equal sizes."""
+    listed = list(sizes)
+    names = sorted({name for size in listed for name, _ in size.amounts})
+    rows = [dict(size.amounts) for size in listed]
+    return capacity.PodSizes(
+        resources=names,
+        amounts=[row.get(name, 0) for row in rows for name in names],
+        counts=[size.pods for size in listed],
+    )
 
 
 def _profile_from_wire(message: capacity.CapacityNeed, where: str) -> Profile:
@@ -45,6 +101,10 @@ def _profile_from_wire(message: capacity.CapacityNeed, where: str) -> Profile:
         priority=message.priority,
         interruption_penalty_bucket=message.interruption_penalty_bucket,
         reclamation_penalty_bucket=message.reclamation_penalty_bucket,
+        alternatives=message.alternatives,
+        tolerations=message.tolerations,
+        anti_affinity_keys=message.anti_affinity_keys,
+        never_preempts=message.never_preempts,
     )
     wire_bytes = kind.SerializeToString(deterministic=True)
     if len(wire_bytes) > _USUAL_PROFILE_BYTES:
@@ -70,18 +130,55 @@ def _profile_of(message: capacity.CapacityNeed, where: str) -> Profile:
         message.priority,
         _bucket(message.interruption_penalty_bucket, f"{where}: interruption_penalty_bucket"),
         _bucket(message.reclamation_penalty_bucket, f"{where}: reclamation_penalty_bucket"),
+        alternatives=_terms_from_wire(message.alternatives, f"{where}: alternatives"),
+        tolerations=tolerations_from_wire(message.tolerations, f"{where}: tolerations"),
+        anti_affinity=_keys(message.anti_affinity_keys, f"{where}: anti_affinity_keys"),
+        never_preempts=message.never_preempts,
     )
+
+
+def _keys(keys: Iterable[str], where: str) -> Sequence[str]:
+    found = list(keys)
+    if not all(found):
+        raise InvalidInput(where, found, "has an empty key")
+    return found
+
+
+def _terms_from_wire(messages: Iterable[capacity.NodeSelectorTerm], where: str) -> Sequence[Term]:
+    terms = [tuple(requirement_from_wire(r, where) for r in term.requirements) for term in messages]
+    for term in terms:
+        if not term or any(r.operator is Operator.SAME for r in term):
+            raise InvalidInput(where, [str(r) for r in term], "is empty or contains SAME")
+    return terms
+
+
+def tolerations_from_wire(
+    messages: Iterable[capacity.Toleration], where: str
+) -> Sequence[Toleration]:
+    """Validated tolerations; an empty key goes with EXISTS only, as in Kubernetes."""
+    found = []
+    for each in messages:
+        exists = each.operator == capacity.Toleration.EXISTS
+        if (exists and each.value) or (not each.key and not exists):
+            shown = f"{each.key}/{each.value}"
+            raise InvalidInput(where, shown, "needs a key unless it is EXISTS, which has no value")
+        found.append(Toleration(each.key, exists, each.value, each.effect))
+    return found
 
 
 def requirement_from_wire(message: capacity.NodeSelectorRequirement, where: str) -> Requirement:
     """A validated Requirement: IN and NOT_IN have values, the others none."""
     if not message.key:
         raise InvalidInput(f"{where}: requirement key", "", "is empty")
-    operator = _known(Operator, message.operator, f"{where}: operator of {message.key}")
+    operator = known(Operator, message.operator, f"{where}: operator of {message.key}")
     values = tuple(sorted(set(message.values)))
-    if (operator in (Operator.IN, Operator.NOT_IN)) != bool(values):
+    what = f"{where}: {message.key} {operator.name}"
+    if operator in (Operator.GREATER_THAN, Operator.LESS_THAN):
+        if len(values) != 1 or not is_integer(values[0]):
+            raise InvalidInput(what, values, "needs one value, an integer")
+    elif (operator in (Operator.IN, Operator.NOT_IN)) != bool(values):
         cure = "needs values" if not values else "takes no values"
-        raise InvalidInput(f"{where}: {message.key} {operator.name}", values, cure)
+        raise InvalidInput(what, values, cure)
     return Requirement(message.key, operator, values)
 
 
@@ -92,20 +189,22 @@ def _spread_from_wire(message: capacity.TopologySpread, where: str) -> Spread:
     if message.when_unsatisfiable not in (_HARD, _SOFT):
         value = int(message.when_unsatisfiable)
         raise InvalidInput(f"{where}: when_unsatisfiable", value, "is not a value known here")
-    return Spread(message.topology_key, message.max_skew, message.when_unsatisfiable == _HARD)
+    if message.min_domains < 0:
+        raise InvalidInput(f"{where}: min_domains", message.min_domains, "is not a number >= 0")
+    return Spread(
+        message.topology_key,
+        message.max_skew,
+        message.when_unsatisfiable == _HARD,
+        max(1, message.min_domains),
+        message.ignores_node_affinity,
+        message.honors_node_taints,
+    )
 
 
 def _bucket(value: int, what: str) -> int:
     if not penalty.ZERO <= value <= penalty.PINNED:
         raise InvalidInput(what, int(value), f"is not one of {penalty.ZERO} to {penalty.PINNED}")
     return int(value)
-
-
-def _known(kind: Callable[[int], _Enum], value: int, what: str) -> _Enum:
-    try:
-        return kind(int(value))
-    except ValueError:
-        raise InvalidInput(what, int(value), "is not a value known here") from None
 
 
 def _amounts(quantities: Mapping[str, str], where: str) -> dict[str, int]:
@@ -115,36 +214,49 @@ def _amounts(quantities: Mapping[str, str], where: str) -> dict[str, int]:
         raise InvalidInput(f"{where}: {error.what}", error.value, error.cure) from None
 
 
-def needs_from_wire(message: capacity.ClusterCapacityNeeds) -> dict[tuple[str, str], Need]:
-    """A whole roll-up by need key; one bad or repeated need refuses all of it."""
-    needs: dict[tuple[str, str], Need] = {}
-    for number, raw in enumerate(message.needs):
-        where = f"cluster {message.cluster_id}, need {number}"
-        need = need_from_wire(raw, where)
-        if needs.setdefault(need.key, need) is not need:
-            raise InvalidInput(where, need.key, "repeats the profile and group of another need")
-    return needs
-
-
 def need_to_wire(need: Need) -> capacity.CapacityNeed:
     """The message that `need_from_wire` turns back into an equal Need."""
     kind = need.profile
     return capacity.CapacityNeed(
         requirements=requirements_to_wire(kind.requirements),
-        aggregate_resources=resources.texts(need.aggregate),
+        aggregate_resources=resources.texts(
+            {name: min(n, resources.MAX_AGGREGATE_UNITS) for name, n in need.aggregate.items()}
+        ),
         priority=kind.priority,
         spread=[
             capacity.TopologySpread(
                 topology_key=s.topology_key,
                 max_skew=s.max_skew,
                 when_unsatisfiable=_HARD if s.hard else _SOFT,
+                min_domains=s.min_domains if s.min_domains > 1 else 0,
+                ignores_node_affinity=s.ignores_node_affinity,
+                honors_node_taints=s.honors_node_taints,
             )
             for s in kind.spread
         ],
         interruption_penalty_bucket=capacity.PenaltyBucket.ValueType(kind.interruption_bucket),
         reclamation_penalty_bucket=capacity.PenaltyBucket.ValueType(kind.reclamation_bucket),
-        min_unit=resources.texts(need.min_unit),
+        min_unit=resources.texts(need.largest),
         group=need.group,
+        sizes=sizes_to_wire(need.sizes),
+        alternatives=[
+            capacity.NodeSelectorTerm(requirements=requirements_to_wire(term))
+            for term in kind.alternatives
+        ],
+        tolerations=[toleration_to_wire(t) for t in kind.tolerations],
+        anti_affinity_keys=kind.anti_affinity,
+        never_preempts=kind.never_preempts,
+    )
+
+
+def toleration_to_wire(toleration: Toleration) -> capacity.Toleration:
+    """The message that `tolerations_from_wire` turns back."""
+    exists, equal = capacity.Toleration.EXISTS, capacity.Toleration.EQUAL
+    return capacity.Toleration(
+        key=toleration.key,
+        operator=exists if toleration.exists else equal,
+        value=toleration.value,
+        effect=toleration.effect,
     )
 
 
@@ -160,61 +272,3 @@ def requirements_to_wire(
         )
         for r in requirements
     ]
-
-
-def machine_from_wire(message: provider.Machine) -> Machine:
-    """A validated Machine; without `allocatable` its `resources` stand in for it."""
-    where = f"machine {message.id}"
-    capacity_units = _capacity(message.resources, f"{where}: resources")
-    machine = Machine(
-        id=message.id,
-        state=_known(MachineState, message.state, f"{where}: state"),
-        instance_type=message.instance_type,
-        zone=message.zone,
-        capacity_type=_known(CapacityType, message.capacity_type, f"{where}: capacity_type"),
-        price_per_hour=message.price_per_hour,
-        interruption_probability=message.interruption_probability,
-        resources=capacity_units,
-        allocatable=_capacity(message.allocatable, f"{where}: allocatable") or capacity_units,
-        labels=dict(message.labels),
-        host=message.host.ref,
-        cluster=message.cluster,
-        last_error=message.last_error,
-        shard_metadata=dict(message.shard_metadata),
-    )
-    for sentence in violations(machine):
-        raise InvalidInput(where, machine.state.name, f"cannot be right: {sentence}")
-    return machine
-
-
-def _capacity(message: provider.Resources, where: str) -> Mapping[str, int]:
-    try:
-        return _amounts_in(message.SerializeToString())
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error.what}", error.value, error.cure) from None
-
-
-@lru_cache(maxsize=4096)
-def _amounts_in(wire_bytes: bytes) -> Mapping[str, int]:
-    """What machines have; a fleet of 100,000 has some dozen sizes of them."""
-    return resources.parse_capacity(provider.Resources.FromString(wire_bytes).resources)
-
-
-def machine_to_wire(machine: Machine, provider_name: str) -> provider.Machine:
-    """The message that `machine_from_wire` turns back into an equal Machine."""
-    return provider.Machine(
-        id=machine.id,
-        state=provider.MachineState.ValueType(machine.state),
-        host=provider.HostRef(provider=provider_name, ref=machine.host) if machine.host else None,
-        instance_type=machine.instance_type,
-        zone=machine.zone,
-        capacity_type=provider.CapacityType.ValueType(machine.capacity_type),
-        price_per_hour=machine.price_per_hour,
-        interruption_probability=machine.interruption_probability,
-        resources=provider.Resources(resources=resources.texts(machine.resources)),
-        labels=machine.labels,
-        last_error=machine.last_error,
-        allocatable=provider.Resources(resources=resources.texts(machine.allocatable)),
-        cluster=machine.cluster,
-        shard_metadata=machine.shard_metadata,
-    )

@@ -91,7 +91,7 @@ async def _read(client: KubeClient, namespace: str, name: str) -> PodFacts:
     path = f"{GROUP_VERSION}/namespaces/{namespace}/capacityrequests"
     selector = {"labelSelector": f"{POD_UID_LABEL}={pod.metadata.uid}"}
     asked = msgspec.json.decode(await client.get(path, selector), type=_Requests).items
-    found = [request for request in asked if not request.spec.stranded]
+    found = [request for request in asked if not request.spec.additional]
     need, trouble = _need(namespace, found)
     return PodFacts(
         name=f"{namespace}/{name}",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from bigfleet.api.v1alpha1 import capacity_pb2, provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.commands.pod import PodFacts
-from bigfleet.model.need import STRANDED_GROUP
+from bigfleet.model.need import ADDITIONAL_GROUP
 
 _NANOS = 1_000_000_000
 _NAMED_MACHINES = 3
@@ -55,7 +55,7 @@ def _unit(view: wire.NeedView) -> str:
 def _shape(view: wire.NeedView) -> Iterator[str]:
     if view.need.group.startswith("folded:"):
         yield "  It stands for gangs each of which fits on one machine; a unit is a whole gang."
-    elif view.need.group == STRANDED_GROUP:
+    elif view.need.group == ADDITIONAL_GROUP:
         yield "  It is of pods that their gangs hold to a domain that others filled; only machines"
         yield "  beyond those that serve other needs count for it, and nobody is evicted for it."
     elif view.need.group:

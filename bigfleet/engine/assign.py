@@ -103,7 +103,7 @@ def _creditable_rows(desk: Desk, wish: Wish, usable: Flags, *, spares: bool) -> 
     """What already counts for the need, in keep order."""
     rows = desk.supply.creditable(wish, usable)
     wanted_by = desk.fleet.wanted_by[rows]
-    if wish.need.stranded:
+    if wish.need.is_additional:
         own: Rows = rows[wanted_by == wish.index]
         return own
     if not spares:
@@ -114,7 +114,7 @@ def _creditable_rows(desk: Desk, wish: Wish, usable: Flags, *, spares: bool) -> 
 
 def _awaits_others(desk: Desk, wish: Wish) -> bool:
     """Whether stranded pods may yet find room on a machine that their cluster is about to get."""
-    return wish.need.stranded and desk.supply.is_coming(wish)
+    return wish.need.is_additional and desk.supply.is_coming(wish)
 
 
 def _acquirable_rows(desk: Desk, shopping: Shopping, held: Rows) -> Rows:

@@ -86,7 +86,7 @@ class CostBook:
         return tuple(
             name
             for name in self._scarce
-            if need.aggregate.get(name, 0) <= 0 and need.min_unit.get(name, 0) <= 0
+            if need.aggregate.get(name, 0) <= 0 and need.largest.get(name, 0) <= 0
         )
 
     def _has_any(self, resources: tuple[str, ...]) -> Flags:

@@ -76,7 +76,7 @@ class Headroom:
 def _largest_first(desk: Desk) -> list[Wish]:
     """The folded gangs of all clusters: what has room for a large one has it for a small one."""
     sizes = {
-        index: sorted(need.min_unit.items())
+        index: sorted(need.largest.items())
         for index, need in enumerate(desk.demand.needs)
         if is_folded(need)
     }
@@ -86,4 +86,4 @@ def _largest_first(desk: Desk) -> list[Wish]:
 
 
 def _one_gang(wish: Wish) -> Longs:
-    return np.array([wish.need.min_unit.get(name, 0) for name in wish.resources], np.int64)
+    return np.array([wish.need.largest.get(name, 0) for name in wish.resources], np.int64)

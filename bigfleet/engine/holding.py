@@ -33,7 +33,7 @@ def wanted(need: Need) -> tuple[tuple[str, ...], list[int]]:
 
 def unit_sizes(need: Need) -> Size:
     """What one unit of `need` takes, by resource name."""
-    return tuple(sorted([size for size in need.min_unit.items() if size[1] > 0]))
+    return tuple(sorted([size for size in need.largest.items() if size[1] > 0]))
 
 
 def machine_units(

@@ -159,7 +159,7 @@ def _late(fleet: Fleet, demand: Demand, index: int, rows: list[int]) -> list[int
 def _units(fleet: Fleet, demand: Demand, index: int, row: int) -> list[int]:
     need = demand.needs[index]
     allocatable = fleet.flavours[fleet.flavour[row]].allocatable
-    return machine_units(allocatable, need.min_unit, wanted(need)[0])
+    return machine_units(allocatable, need.largest, wanted(need)[0])
 
 
 def _scattered(

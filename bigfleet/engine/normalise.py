@@ -24,7 +24,7 @@ from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.matching import Matcher, placement_requirements
 from bigfleet.engine.snapshot import Bytes, Demand, Flags, Fleet, Longs
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need, Operator, Profile, Requirement, profile
+from bigfleet.model.need import Need, Operator, Profile, Requirement, profile, sizes_of
 
 # An operator's groups begin with a namespace, which holds no colon: they never look like this.
 _FOLDED_GROUP = "folded:"
@@ -108,8 +108,7 @@ def _folded(kind: _Class) -> Need:
             kind.profile.interruption_bucket,
             kind.profile.reclamation_bucket,
         ),
-        dict(kind.size),
-        dict(kind.size),
+        sizes_of([(dict(kind.size), 1)]),
         f"{_FOLDED_GROUP}{kind.profile.same_key}:{size}",
     )
 
@@ -130,11 +129,7 @@ def home_key(need: Need) -> str | None:
 
 
 def _joined(one: Need, other: Need) -> Need:
-    amounts = {
-        name: one.aggregate.get(name, 0) + other.aggregate.get(name, 0)
-        for name in {**one.aggregate, **other.aggregate}
-    }
-    return replace(one, aggregate=amounts)
+    return replace(one, sizes=sizes_of((dict(a), n) for a, n in (*one.sizes, *other.sizes)))
 
 
 def _prefers(need: Need) -> bool:
@@ -162,7 +157,7 @@ class _Alike:
     def _sizes(self) -> dict[tuple[int, Profile, str], set[Size]]:
         sizes: dict[tuple[int, Profile, str], set[Size]] = {}
         for need, cluster in zip(self._demand.needs, self._demand.cluster.tolist(), strict=True):
-            size = tuple(sorted(need.min_unit.items()))
+            size = tuple(sorted(need.largest.items()))
             sizes.setdefault(self._place(need, cluster), set()).add(size)
         return sizes
 

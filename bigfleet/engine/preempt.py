@@ -45,7 +45,7 @@ class _Round:
         """
         needs, passing = self._desk.demand.needs, self._desk.expired
         for index in range(len(needs)):
-            if self._desk.lacks(index) and index not in passing and not needs[index].stranded:
+            if self._desk.lacks(index) and index not in passing and not needs[index].is_additional:
                 wish = self._desk.wishes.of(index)
                 assert wish is not None, "a need that asks for nothing lacks nothing"
                 self._help(wish)

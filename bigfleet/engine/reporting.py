@@ -87,10 +87,10 @@ def _row(
 
 
 def _bound_to_domain(need: Need) -> bool:
-    return need.profile.same_key is not None or need.stranded
+    return need.profile.same_key is not None or need.is_additional
 
 
 def units_missing(need: Need, deficit: Mapping[str, int]) -> int:
     """How many of the need's smallest units `deficit` amounts to, at least one."""
-    sizes = {name: size for name, size in need.min_unit.items() if size > 0}
+    sizes = {name: size for name, size in need.largest.items() if size > 0}
     return max([1, *(-(-deficit[name] // size) for name, size in sizes.items() if name in deficit)])

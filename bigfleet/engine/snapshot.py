@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType
-from bigfleet.model.need import Need
+from bigfleet.model.need import Need, Taint
 
 NONE = -1
 
@@ -38,6 +38,7 @@ class Flavour:
     price_per_hour: float
     interruption_probability: float
     allocatable: Mapping[str, int]
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def _check_demand(fleet: Fleet, demand: Demand) -> None:
 def _check_need(name: str, need: Need) -> None:
     kind = need.profile
     _check_amounts(f"{name}: aggregate", need.aggregate, MAX_AGGREGATE_UNITS)
-    _check_amounts(f"{name}: min_unit", need.min_unit, MAX_AGGREGATE_UNITS)
+    _check_amounts(f"{name}: min_unit", need.largest, MAX_AGGREGATE_UNITS)
     if kind.priority not in _PRIORITIES:
         raise InvalidInput(f"{name}: priority", kind.priority, "does not fit into 32 bits")
     for bucket in (kind.interruption_bucket, kind.reclamation_bucket):

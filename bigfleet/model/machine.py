@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from bigfleet.model.errors import IllegalTransition
+from bigfleet.model.need import Taint
 from bigfleet.model.resources import MAX_MACHINE_UNITS
 
 
@@ -99,7 +100,8 @@ class Machine:
     """One machine as a provider reports it.
 
     Prices are dollars per hour, the interruption probability is per hour, resources are in the
-    units of `model.resources`. `allocatable` is what pods may use of `resources`.
+    units of `model.resources`. `allocatable` is what pods may use of `resources`. `taints` are
+    those that its Node keeps for as long as it lives.
     """
 
     id: str
@@ -116,6 +118,7 @@ class Machine:
     cluster: str = ""
     last_error: str = ""
     shard_metadata: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
 
 
 def violations(machine: Machine) -> Iterator[str]:

@@ -37,6 +37,7 @@ def test_field_numbers_are_the_published_contract() -> None:
         "id": 1, "state": 2, "host": 3, "instance_type": 4, "zone": 5, "capacity_type": 6,
         "price_per_hour": 7, "interruption_probability": 8, "resources": 9, "labels": 10,
         "last_error": 12, "allocatable": 13, "cluster": 14, "shard_metadata": 15,
+        "taints": 100,
     }  # fmt: skip
     need = capacity_pb2.CapacityNeed.DESCRIPTOR.fields_by_name
     assert [need[n].number for n in ("requirements", "min_unit", "group")] == [1, 8, 9]
@@ -49,6 +50,8 @@ def test_fields_of_our_own_start_at_100() -> None:
     ours = {
         "Acknowledgement": {"rejected"},
         "BootstrapRequest": {"machine_id"},
+        "ReclaimInstruction": {"most_cost"},
+        "ReclaimAck": {"refused"},
     }
     for message, fields in ours.items():
         descriptor = shard_pb2.DESCRIPTOR.message_types_by_name[message]

@@ -141,7 +141,7 @@ class Oracle:
         self.recount(index)
         missing = self.missing[index]
         ours = [host for host in self.creditable(index) if inside(host)]
-        stranded = self.demand.needs[index].stranded
+        stranded = self.demand.needs[index].is_additional
         if spares or stranded:
             allowed = (index,) if stranded else (index, NONE)
             ours = [host for host in ours if host.wanted_by in allowed]

@@ -26,7 +26,7 @@ class Ahead:
             for index, need in enumerate(self.oracle.demand.needs)
             if need.group.startswith("folded:") and any(need.aggregate.values())
         ]
-        return sorted(found, key=lambda gang: sorted(gang[1].min_unit.items()), reverse=True)
+        return sorted(found, key=lambda gang: sorted(gang[1].largest.items()), reverse=True)
 
     def of_cluster(self, index: int) -> list[Host]:
         """What the gang's cluster has ahead."""
@@ -53,7 +53,7 @@ class Ahead:
             if self.has_room(index, need) or oracle.lacks(index) or index in oracle.expired:
                 continue
             before = oracle.missing[index]
-            oracle.missing[index] = {name: need.min_unit.get(name, 0) for name in before}
+            oracle.missing[index] = {name: need.largest.get(name, 0) for name in before}
             bought = oracle.buy(index, [], oracle.acquirable(index))
             oracle.missing[index] = before
             oracle.acquired[index] = [*oracle.acquired.get(index, []), *bought]

@@ -81,14 +81,14 @@ def meets(host: Host, requirement: Requirement) -> bool:
 def holds(host: Host, need: Need) -> Amounts:
     """What a machine holds of a need; empty when it does not hold the unit once."""
     times = None
-    for name, size in need.min_unit.items():
+    for name, size in need.largest.items():
         if size > 0:
             fit = host.allocatable.get(name, 0) // size
             times = fit if times is None else min(times, fit)
     held: Amounts = {}
     for name, amount in need.aggregate.items():
         if amount > 0:
-            size = need.min_unit.get(name, 0)
+            size = need.largest.get(name, 0)
             whole = times is not None and size > 0
             held[name] = int(times or 0) * size if whole else host.allocatable.get(name, 0)
     return {} if times == 0 else held
@@ -127,7 +127,7 @@ def per_unit(host: Host, need: Need, missing: Amounts) -> float:
 
 def last_resort(host: Host, need: Need) -> int:
     """0 for plain machines, 1 for unasked scarce resources, 2 and 3 when never worth it."""
-    asked = {n for amounts in (need.aggregate, need.min_unit) for n, a in amounts.items() if a > 0}
+    asked = {n for amounts in (need.aggregate, need.largest) for n, a in amounts.items() if a > 0}
     unasked = any(
         amount > 0
         and name not in asked

@@ -41,7 +41,7 @@ class Taking:
             return
         oracle.keeps = False
         for index in range(len(oracle.keys)):
-            passes = index in oracle.expired or oracle.demand.needs[index].stranded
+            passes = index in oracle.expired or oracle.demand.needs[index].is_additional
             if oracle.lacks(index) and not passes:
                 self.help(index)
 

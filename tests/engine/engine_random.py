@@ -14,7 +14,7 @@ from bigfleet.engine.desk import key_of
 from bigfleet.engine.snapshot import NONE, Demand, Fleet
 from bigfleet.model import penalty
 from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.model.need import STRANDED_GROUP, Need, NeedKey, Operator, Requirement, Spread
+from bigfleet.model.need import ADDITIONAL_GROUP, Need, NeedKey, Operator, Requirement, Spread
 
 T = TypeVar("T")
 CLUSTERS = ("east", "west", "north")
@@ -120,7 +120,7 @@ def _random_need(draw: np.random.Generator, at: int) -> Need:
         more=more,
         spread=tuple({_pick(draw, _SPREAD) for _ in range(int(draw.integers(0, 2)))}),
         interruption=_pick(draw, (penalty.ZERO, penalty.bucket(3), penalty.PINNED)),
-        group=STRANDED_GROUP if stranded else f"g{at}",
+        group=ADDITIONAL_GROUP if stranded else f"g{at}",
         priority=_pick(draw, PRIORITIES),
         reclamation=_pick(draw, (penalty.ZERO, penalty.bucket(8))),
     )

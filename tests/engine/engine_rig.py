@@ -14,7 +14,7 @@ from bigfleet.engine.invariants import violations
 from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, Settings
 from bigfleet.model import penalty
 from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.model.need import Need, Operator, Requirement, Spread, profile
+from bigfleet.model.need import Need, Operator, Requirement, Spread, profile, sizes_of_aggregate
 
 RACK, ZONE = "rack", "zone"
 NOW = 10_000.0
@@ -108,8 +108,8 @@ def need_of(
 ) -> Need:
     """A need for `cpu` in units of `unit` (0: no floor)."""
     wanted = profile(requirements, spread, priority, interruption, reclamation)
-    min_unit = {"cpu": unit} if unit else {}
-    return Need(wanted, {"cpu": cpu, **(more or {})}, min_unit, group)
+    sizes = sizes_of_aggregate({"cpu": cpu, **(more or {})}, {"cpu": unit or 1})
+    return Need(wanted, sizes, group)
 
 
 def same(key: str = RACK) -> Requirement:

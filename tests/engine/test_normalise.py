@@ -38,7 +38,7 @@ def test_small_gangs_become_one_plain_need_of_whole_gangs() -> None:
     fleet = fleet_of([idle("m", labels=IN_RACK)])
     (folded,) = normalise(fleet, demand_of(fleet, gangs(5, 2))).needs
     assert folded.aggregate == {"cpu": 10}
-    assert folded.min_unit == {"cpu": 2}
+    assert folded.largest == {"cpu": 2}
     assert folded.profile.same_key is None
 
 
@@ -145,7 +145,7 @@ def test_claimed_machines_hold_every_folded_gang_whole(
     short = {shortfall.need for shortfall in decision.shortfalls}
     for index, need in enumerate(demand.needs):
         if need.profile.same_key is None and index not in short:
-            one = need.min_unit["cpu"]
+            one = need.largest["cpu"]
             rows = (decision.claimed_by == index).nonzero()[0]
             assert sum(machines[row] // one for row in rows) * one >= need.aggregate["cpu"]
     assert all(a.need != NONE for a in decision.actions)

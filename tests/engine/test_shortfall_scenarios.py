@@ -173,6 +173,6 @@ def test_a_gang_is_shown_its_best_domains() -> None:
 def test_a_need_for_nothing_is_explained_in_no_words() -> None:
     """It is legal, and lacks nothing."""
     fleet = fleet_of([idle("i")])
-    demand = demand_of(fleet, [("east", replace(need_of(1), aggregate={}))])
+    demand = demand_of(fleet, [("east", replace(need_of(1), sizes=()))])
     found = Explainer(fleet, demand, checked(fleet, demand)).need(0)
     assert (found.reason, found.counted, found.usable) == (None, (), {})

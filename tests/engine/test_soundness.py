@@ -33,7 +33,7 @@ from bigfleet.engine.desk import Desk
 from bigfleet.engine.snapshot import Demand, Fleet, Settings, VictimWeights
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType
-from bigfleet.model.need import Need, Spread, profile
+from bigfleet.model.need import Need, Spread, profile, sizes_of_aggregate
 from bigfleet.model.resources import MAX_AGGREGATE_UNITS, MAX_MACHINE_UNITS
 
 FLEET = fleet_of([idle("a"), configured("b")])
@@ -214,7 +214,7 @@ def test_damaged_needs_are_refused_or_harmless(
     """Amounts up to 2^62, units larger than the whole, nothing at all: refused or decided."""
     fleet, demand = random_case(seed, 20, 3)
     kind = profile((), (), priority, 1, 1)
-    needs = sorted([*demand.needs, Need(kind, aggregate, min_unit)],
+    needs = sorted([*demand.needs, Need(kind, sizes_of_aggregate(aggregate, min_unit))],
                    key=lambda need: -need.profile.priority)  # fmt: skip
     damaged = replace(demand, needs=needs, cluster=np.zeros(4, np.int32))
     with suppress(InvalidInput):

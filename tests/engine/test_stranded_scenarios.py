@@ -8,7 +8,7 @@ from engine_rig import NOW, RACK, configured, idle, need_of, speculative
 from engine_story import Story
 
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import STRANDED_GROUP, Need, Operator, Requirement
+from bigfleet.model.need import ADDITIONAL_GROUP, Need, Operator, Requirement
 
 
 def gangs(units: int) -> tuple[str, Need]:
@@ -19,7 +19,7 @@ def gangs(units: int) -> tuple[str, Need]:
 def stranded(cpu: int = 1, rack: str = "a") -> tuple[str, Need]:
     """Pods that wait in a rack."""
     here = Requirement(RACK, Operator.IN, (rack,))
-    return "east", need_of(cpu, here, unit=1, group=STRANDED_GROUP)
+    return "east", need_of(cpu, here, unit=1, group=ADDITIONAL_GROUP)
 
 
 IN_A, IN_B = {RACK: "a"}, {RACK: "b"}

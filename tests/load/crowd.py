@@ -5,7 +5,7 @@ from __future__ import annotations
 from operators import Operator, Tally, bound_machines
 from stand_in_provider import machines
 
-from bigfleet.api import codec
+from bigfleet.api import machine_codec
 from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.engine.carry import Carry
 from bigfleet.services.shard.interning import Interned
@@ -31,7 +31,7 @@ class Crowd:
             self.needs.replace(needs, NOW_SECONDS)
         bound = bound_machines(operators)
         listed = machines(max(bound) + 1, clusters, bound if served else {})
-        known = [codec.machine_from_wire(machine) for machine in listed]
+        known = [machine_codec.machine_from_wire(machine) for machine in listed]
         self.inventory.apply(known, NOW_SECONDS)
 
     def view(self) -> View:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
-from bigfleet.api import codec, transport
+from bigfleet.api import machine_codec, transport
 from bigfleet.api.identity import Identity
 from bigfleet.api.refusals import explained
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
@@ -100,7 +100,9 @@ class GrpcProvider:
     async def get(self, machine_id: str) -> Machine:
         """See `ports.provider.CapacityProvider`."""
         call = self._stub.Get(wire.MachineRef(id=machine_id), timeout=CALL_SECONDS)
-        return codec.machine_from_wire(await self._answer(call, machine_id, "a question about it"))
+        return machine_codec.machine_from_wire(
+            await self._answer(call, machine_id, "a question about it")
+        )
 
     async def list(self, since_revision: bytes = b"") -> Listing:
         """See `ports.provider.CapacityProvider`."""
@@ -140,7 +142,7 @@ def _meaning(
 
 
 def _operation(ack: wire.TransitionAck) -> Operation:
-    return Operation(ack.operation_id, codec.machine_from_wire(ack.machine))
+    return Operation(ack.operation_id, machine_codec.machine_from_wire(ack.machine))
 
 
 async def _listing(answer: wire.MachineList) -> Listing:
@@ -152,7 +154,7 @@ async def _listing(answer: wire.MachineList) -> Listing:
             await asyncio.sleep(0)
         provider_name = provider_name or record.host.provider
         try:
-            machines.append(codec.machine_from_wire(record))
+            machines.append(machine_codec.machine_from_wire(record))
         except InvalidInput as error:
             rejected[record.id] = error
     return Listing(machines, rejected, answer.revision, provider_name)

@@ -96,24 +96,86 @@ class ClusterCapacityNeeds(_message.Message):
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     TIMESTAMP_UNIX_NANOS_FIELD_NUMBER: _builtins.int
     NEEDS_FIELD_NUMBER: _builtins.int
+    NODE_OVERHEADS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     timestamp_unix_nanos: _builtins.int
     @_builtins.property
     def needs(self) -> _containers.RepeatedCompositeFieldContainer[Global___CapacityNeed]: ...
+    @_builtins.property
+    def node_overheads(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOverhead]:
+        """What the cluster's DaemonSets take of each machine that joins it."""
+
     def __init__(
         self,
         *,
         cluster_id: _builtins.str = ...,
         timestamp_unix_nanos: _builtins.int = ...,
         needs: _abc.Iterable[Global___CapacityNeed] | None = ...,
+        node_overheads: _abc.Iterable[Global___NodeOverhead] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "needs", b"needs", "timestamp_unix_nanos", b"timestamp_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "needs", b"needs", "node_overheads", b"node_overheads", "timestamp_unix_nanos", b"timestamp_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClusterCapacityNeeds: _TypeAlias = ClusterCapacityNeeds  # noqa: Y015
+
+@_typing.final
+class NodeOverhead(_message.Message):
+    """What one DaemonSet (or several that match the same machines) takes of a machine that matches."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ResourcesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REQUIREMENTS_FIELD_NUMBER: _builtins.int
+    ALTERNATIVES_FIELD_NUMBER: _builtins.int
+    TOLERATIONS_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def requirements(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeSelectorRequirement]: ...
+    @_builtins.property
+    def alternatives(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeSelectorTerm]: ...
+    @_builtins.property
+    def tolerations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Toleration]: ...
+    @_builtins.property
+    def resources(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Resource name to Kubernetes quantity."""
+
+    def __init__(
+        self,
+        *,
+        requirements: _abc.Iterable[Global___NodeSelectorRequirement] | None = ...,
+        alternatives: _abc.Iterable[Global___NodeSelectorTerm] | None = ...,
+        tolerations: _abc.Iterable[Global___Toleration] | None = ...,
+        resources: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternatives", b"alternatives", "requirements", b"requirements", "resources", b"resources", "tolerations", b"tolerations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeOverhead: _TypeAlias = NodeOverhead  # noqa: Y015
 
 @_typing.final
 class CapacityNeed(_message.Message):
@@ -169,14 +231,21 @@ class CapacityNeed(_message.Message):
     RECLAMATION_PENALTY_BUCKET_FIELD_NUMBER: _builtins.int
     MIN_UNIT_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
+    SIZES_FIELD_NUMBER: _builtins.int
+    ALTERNATIVES_FIELD_NUMBER: _builtins.int
+    TOLERATIONS_FIELD_NUMBER: _builtins.int
+    ANTI_AFFINITY_KEYS_FIELD_NUMBER: _builtins.int
+    NEVER_PREEMPTS_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     interruption_penalty_bucket: Global___PenaltyBucket.ValueType
     reclamation_penalty_bucket: Global___PenaltyBucket.ValueType
     group: _builtins.str
-    """"" for plain pods; another text for each gang. "stranded": pods that wait in the domain that the
-    requirements name, because their gang has begun there and others have filled it since. Only
-    machines beyond those that serve other needs count for them.
+    """"" for plain pods; another text for each gang, and for each group of pods that spread or repel
+    each other. "additional": pods that kube-scheduler cannot place although machines enough for all
+    needs are there. Only machines beyond those that serve other needs count for them.
     """
+    never_preempts: _builtins.bool
+    """preemptionPolicy Never: nobody is evicted for these pods."""
     @_builtins.property
     def requirements(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeSelectorRequirement]: ...
     @_builtins.property
@@ -189,6 +258,24 @@ class CapacityNeed(_message.Message):
     def min_unit(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The largest atomic schedulable unit, element by element: a floor per machine."""
 
+    @_builtins.property
+    def sizes(self) -> Global___PodSizes:
+        """The distinct pod sizes. Without it, all pods are taken to be as large as min_unit."""
+
+    @_builtins.property
+    def alternatives(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeSelectorTerm]:
+        """Of these, a machine must meet at least one, beside all `requirements`. Empty: no more is asked."""
+
+    @_builtins.property
+    def tolerations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Toleration]:
+        """The taints that the pods tolerate."""
+
+    @_builtins.property
+    def anti_affinity_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Topology keys of which a domain takes at most one pod of this need. kubernetes.io/hostname
+        means one pod a machine.
+        """
+
     def __init__(
         self,
         *,
@@ -200,14 +287,141 @@ class CapacityNeed(_message.Message):
         reclamation_penalty_bucket: Global___PenaltyBucket.ValueType = ...,
         min_unit: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         group: _builtins.str = ...,
+        sizes: Global___PodSizes | None = ...,
+        alternatives: _abc.Iterable[Global___NodeSelectorTerm] | None = ...,
+        tolerations: _abc.Iterable[Global___Toleration] | None = ...,
+        anti_affinity_keys: _abc.Iterable[_builtins.str] | None = ...,
+        never_preempts: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sizes", b"sizes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["aggregate_resources", b"aggregate_resources", "group", b"group", "interruption_penalty_bucket", b"interruption_penalty_bucket", "min_unit", b"min_unit", "priority", b"priority", "reclamation_penalty_bucket", b"reclamation_penalty_bucket", "requirements", b"requirements", "spread", b"spread"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["aggregate_resources", b"aggregate_resources", "alternatives", b"alternatives", "anti_affinity_keys", b"anti_affinity_keys", "group", b"group", "interruption_penalty_bucket", b"interruption_penalty_bucket", "min_unit", b"min_unit", "never_preempts", b"never_preempts", "priority", b"priority", "reclamation_penalty_bucket", b"reclamation_penalty_bucket", "requirements", b"requirements", "sizes", b"sizes", "spread", b"spread", "tolerations", b"tolerations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CapacityNeed: _TypeAlias = CapacityNeed  # noqa: Y015
+
+@_typing.final
+class PodSizes(_message.Message):
+    """Pod sizes, small differences rounded up. `amounts` holds a row for each size, with one entry for
+    each of `resources`: CPU in millicores, bytes in KiB, anything else in thousandths.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    AMOUNTS_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def resources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def amounts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        resources: _abc.Iterable[_builtins.str] | None = ...,
+        amounts: _abc.Iterable[_builtins.int] | None = ...,
+        counts: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amounts", b"amounts", "counts", b"counts", "resources", b"resources"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PodSizes: _TypeAlias = PodSizes  # noqa: Y015
+
+@_typing.final
+class NodeSelectorTerm(_message.Message):
+    """Requirements of which a machine meets all."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUIREMENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def requirements(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeSelectorRequirement]: ...
+    def __init__(
+        self,
+        *,
+        requirements: _abc.Iterable[Global___NodeSelectorRequirement] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["requirements", b"requirements"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeSelectorTerm: _TypeAlias = NodeSelectorTerm  # noqa: Y015
+
+@_typing.final
+class Toleration(_message.Message):
+    """As of pods: an empty key tolerates every taint, an empty effect means every effect."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Operator:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _OperatorEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[Toleration._Operator.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        EQUAL: Toleration._Operator.ValueType  # 0
+        EXISTS: Toleration._Operator.ValueType  # 1
+
+    class Operator(_Operator, metaclass=_OperatorEnumTypeWrapper): ...
+    EQUAL: Toleration.Operator.ValueType  # 0
+    EXISTS: Toleration.Operator.ValueType  # 1
+
+    KEY_FIELD_NUMBER: _builtins.int
+    OPERATOR_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    EFFECT_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    operator: Global___Toleration.Operator.ValueType
+    value: _builtins.str
+    effect: _builtins.str
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        operator: Global___Toleration.Operator.ValueType = ...,
+        value: _builtins.str = ...,
+        effect: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effect", b"effect", "key", b"key", "operator", b"operator", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Toleration: _TypeAlias = Toleration  # noqa: Y015
+
+@_typing.final
+class Taint(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    EFFECT_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    value: _builtins.str
+    effect: _builtins.str
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        effect: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effect", b"effect", "key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Taint: _TypeAlias = Taint  # noqa: Y015
 
 @_typing.final
 class NodeSelectorRequirement(_message.Message):
@@ -226,6 +440,9 @@ class NodeSelectorRequirement(_message.Message):
         DOES_NOT_EXIST: NodeSelectorRequirement._Operator.ValueType  # 4
         SAME: NodeSelectorRequirement._Operator.ValueType  # 5
         """All machines of the need share one value of `key`. On the wire only, never in a CR."""
+        GREATER_THAN: NodeSelectorRequirement._Operator.ValueType  # 100
+        """The label is an integer, and greater (or less) than the one value."""
+        LESS_THAN: NodeSelectorRequirement._Operator.ValueType  # 101
 
     class Operator(_Operator, metaclass=_OperatorEnumTypeWrapper): ...
     OPERATOR_UNSPECIFIED: NodeSelectorRequirement.Operator.ValueType  # 0
@@ -235,6 +452,9 @@ class NodeSelectorRequirement(_message.Message):
     DOES_NOT_EXIST: NodeSelectorRequirement.Operator.ValueType  # 4
     SAME: NodeSelectorRequirement.Operator.ValueType  # 5
     """All machines of the need share one value of `key`. On the wire only, never in a CR."""
+    GREATER_THAN: NodeSelectorRequirement.Operator.ValueType  # 100
+    """The label is an integer, and greater (or less) than the one value."""
+    LESS_THAN: NodeSelectorRequirement.Operator.ValueType  # 101
 
     KEY_FIELD_NUMBER: _builtins.int
     OPERATOR_FIELD_NUMBER: _builtins.int
@@ -280,19 +500,32 @@ class TopologySpread(_message.Message):
     TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
     MAX_SKEW_FIELD_NUMBER: _builtins.int
     WHEN_UNSATISFIABLE_FIELD_NUMBER: _builtins.int
+    MIN_DOMAINS_FIELD_NUMBER: _builtins.int
+    IGNORES_NODE_AFFINITY_FIELD_NUMBER: _builtins.int
+    HONORS_NODE_TAINTS_FIELD_NUMBER: _builtins.int
     topology_key: _builtins.str
     max_skew: _builtins.int
     when_unsatisfiable: Global___TopologySpread.WhenUnsatisfiable.ValueType
+    min_domains: _builtins.int
+    """While fewer domains than this have machines, the emptiest domain counts as empty. 0 means 1."""
+    ignores_node_affinity: _builtins.bool
+    """Whether machines that the pods' node affinity excludes are domains all the same, and whether
+    those are not whose taints the pods do not tolerate.
+    """
+    honors_node_taints: _builtins.bool
     def __init__(
         self,
         *,
         topology_key: _builtins.str = ...,
         max_skew: _builtins.int = ...,
         when_unsatisfiable: Global___TopologySpread.WhenUnsatisfiable.ValueType = ...,
+        min_domains: _builtins.int = ...,
+        ignores_node_affinity: _builtins.bool = ...,
+        honors_node_taints: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_skew", b"max_skew", "topology_key", b"topology_key", "when_unsatisfiable", b"when_unsatisfiable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["honors_node_taints", b"honors_node_taints", "ignores_node_affinity", b"ignores_node_affinity", "max_skew", b"max_skew", "min_domains", b"min_domains", "topology_key", b"topology_key", "when_unsatisfiable", b"when_unsatisfiable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

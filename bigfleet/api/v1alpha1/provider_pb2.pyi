@@ -3,6 +3,7 @@
 isort:skip_file
 What a capacity provider implements: six asynchronous, idempotent calls."""
 
+from bigfleet.api.v1alpha1 import capacity_pb2 as _capacity_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -189,6 +190,7 @@ class Machine(_message.Message):
     ALLOCATABLE_FIELD_NUMBER: _builtins.int
     CLUSTER_FIELD_NUMBER: _builtins.int
     SHARD_METADATA_FIELD_NUMBER: _builtins.int
+    TAINTS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     state: Global___MachineState.ValueType
     instance_type: _builtins.str
@@ -210,6 +212,12 @@ class Machine(_message.Message):
     def shard_metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Stored and echoed byte for byte, unknown keys included; cleared with `cluster` after a drain."""
 
+    @_builtins.property
+    def taints(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.Taint]:
+        """What the machine's Node is tainted with for as long as it lives. Taints that vanish before the
+        Node is Ready do not belong here.
+        """
+
     def __init__(
         self,
         *,
@@ -227,10 +235,11 @@ class Machine(_message.Message):
         allocatable: Global___Resources | None = ...,
         cluster: _builtins.str = ...,
         shard_metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        taints: _abc.Iterable[_capacity_pb2.Taint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["allocatable", b"allocatable", "host", b"host", "resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocatable", b"allocatable", "capacity_type", b"capacity_type", "cluster", b"cluster", "host", b"host", "id", b"id", "instance_type", b"instance_type", "interruption_probability", b"interruption_probability", "labels", b"labels", "last_error", b"last_error", "price_per_hour", b"price_per_hour", "resources", b"resources", "shard_metadata", b"shard_metadata", "state", b"state", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allocatable", b"allocatable", "capacity_type", b"capacity_type", "cluster", b"cluster", "host", b"host", "id", b"id", "instance_type", b"instance_type", "interruption_probability", b"interruption_probability", "labels", b"labels", "last_error", b"last_error", "price_per_hour", b"price_per_hour", "resources", b"resources", "shard_metadata", b"shard_metadata", "state", b"state", "taints", b"taints", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -31,6 +31,7 @@ class OperatorMessage(_message.Message):
     RECLAIM_ACK_FIELD_NUMBER: _builtins.int
     ROLLUP_TOO_LARGE_FIELD_NUMBER: _builtins.int
     INQUIRY_FIELD_NUMBER: _builtins.int
+    DISRUPTION_REPORT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -43,6 +44,8 @@ class OperatorMessage(_message.Message):
     def rollup_too_large(self) -> Global___RollUpTooLarge: ...
     @_builtins.property
     def inquiry(self) -> Global___Inquiry: ...
+    @_builtins.property
+    def disruption_report(self) -> Global___DisruptionReport: ...
     def __init__(
         self,
         *,
@@ -52,12 +55,13 @@ class OperatorMessage(_message.Message):
         reclaim_ack: Global___ReclaimAck | None = ...,
         rollup_too_large: Global___RollUpTooLarge | None = ...,
         inquiry: Global___Inquiry | None = ...,
+        disruption_report: Global___DisruptionReport | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "hello", b"hello", "inquiry", b"inquiry", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup", "rollup_too_large", b"rollup_too_large"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "disruption_report", b"disruption_report", "hello", b"hello", "inquiry", b"inquiry", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup", "rollup_too_large", b"rollup_too_large"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "hello", b"hello", "inquiry", b"inquiry", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup", "rollup_too_large", b"rollup_too_large"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "disruption_report", b"disruption_report", "hello", b"hello", "inquiry", b"inquiry", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup", "rollup_too_large", b"rollup_too_large"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "rollup", "bootstrap_response", "reclaim_ack", "rollup_too_large", "inquiry"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "rollup", "bootstrap_response", "reclaim_ack", "rollup_too_large", "inquiry", "disruption_report"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -100,6 +104,8 @@ class ShardMessage(_message.Message):
     NODE_STATE_UPDATE_FIELD_NUMBER: _builtins.int
     AVAILABLE_CAPACITY_FIELD_NUMBER: _builtins.int
     REDIRECT_FIELD_NUMBER: _builtins.int
+    DEMAND_STATUS_FIELD_NUMBER: _builtins.int
+    DISRUPTION_INQUIRY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def ack(self) -> Global___Acknowledgement: ...
     @_builtins.property
@@ -112,6 +118,10 @@ class ShardMessage(_message.Message):
     def available_capacity(self) -> Global___AvailableCapacityUpdate: ...
     @_builtins.property
     def redirect(self) -> Global___Redirect: ...
+    @_builtins.property
+    def demand_status(self) -> Global___DemandStatus: ...
+    @_builtins.property
+    def disruption_inquiry(self) -> Global___DisruptionInquiry: ...
     def __init__(
         self,
         *,
@@ -121,16 +131,175 @@ class ShardMessage(_message.Message):
         node_state_update: Global___NodeStateUpdate | None = ...,
         available_capacity: Global___AvailableCapacityUpdate | None = ...,
         redirect: Global___Redirect | None = ...,
+        demand_status: Global___DemandStatus | None = ...,
+        disruption_inquiry: Global___DisruptionInquiry | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "available_capacity", b"available_capacity", "bootstrap_request", b"bootstrap_request", "message", b"message", "node_state_update", b"node_state_update", "reclaim_instruction", b"reclaim_instruction", "redirect", b"redirect"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "available_capacity", b"available_capacity", "bootstrap_request", b"bootstrap_request", "demand_status", b"demand_status", "disruption_inquiry", b"disruption_inquiry", "message", b"message", "node_state_update", b"node_state_update", "reclaim_instruction", b"reclaim_instruction", "redirect", b"redirect"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "available_capacity", b"available_capacity", "bootstrap_request", b"bootstrap_request", "message", b"message", "node_state_update", b"node_state_update", "reclaim_instruction", b"reclaim_instruction", "redirect", b"redirect"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "available_capacity", b"available_capacity", "bootstrap_request", b"bootstrap_request", "demand_status", b"demand_status", "disruption_inquiry", b"disruption_inquiry", "message", b"message", "node_state_update", b"node_state_update", "reclaim_instruction", b"reclaim_instruction", "redirect", b"redirect"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["ack", "bootstrap_request", "reclaim_instruction", "node_state_update", "available_capacity", "redirect"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["ack", "bootstrap_request", "reclaim_instruction", "node_state_update", "available_capacity", "redirect", "demand_status", "disruption_inquiry"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___ShardMessage: _TypeAlias = ShardMessage  # noqa: Y015
+
+@_typing.final
+class DemandStatus(_message.Message):
+    """What is wrong with a cluster's demand: every need that is short, and nothing of the others. It
+    replaces everything that was said before.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHORT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def short(self) -> _containers.RepeatedCompositeFieldContainer[Global___NeedStatus]: ...
+    def __init__(
+        self,
+        *,
+        short: _abc.Iterable[Global___NeedStatus] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["short", b"short"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DemandStatus: _TypeAlias = DemandStatus  # noqa: Y015
+
+@_typing.final
+class NeedStatus(_message.Message):
+    """A need that is short, by the identity under which the operator reported it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROFILE_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    SIZES_FIELD_NUMBER: _builtins.int
+    profile_fingerprint: _builtins.str
+    group: _builtins.str
+    reason: _builtins.str
+    """As of NeedView.UnmetReason, in CamelCase, fit for a condition's reason."""
+    message: _builtins.str
+    """A sentence for people."""
+    @_builtins.property
+    def sizes(self) -> _capacity_pb2.PodSizes:
+        """How many pods of each reported size are short. A size that is not in the need means all."""
+
+    def __init__(
+        self,
+        *,
+        profile_fingerprint: _builtins.str = ...,
+        group: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+        sizes: _capacity_pb2.PodSizes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["sizes", b"sizes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "message", b"message", "profile_fingerprint", b"profile_fingerprint", "reason", b"reason", "sizes", b"sizes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NeedStatus: _TypeAlias = NeedStatus  # noqa: Y015
+
+@_typing.final
+class DisruptionInquiry(_message.Message):
+    """Which machines could be given back at the least cost to those whose pods run there? `machine_ids`
+    are those that the shard would look at first; the operator may know better ones. At most `most`
+    are named in the answer.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INQUIRY_ID_FIELD_NUMBER: _builtins.int
+    MACHINE_IDS_FIELD_NUMBER: _builtins.int
+    MOST_FIELD_NUMBER: _builtins.int
+    inquiry_id: _builtins.str
+    most: _builtins.int
+    @_builtins.property
+    def machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        inquiry_id: _builtins.str = ...,
+        machine_ids: _abc.Iterable[_builtins.str] | None = ...,
+        most: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["inquiry_id", b"inquiry_id", "machine_ids", b"machine_ids", "most", b"most"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisruptionInquiry: _TypeAlias = DisruptionInquiry  # noqa: Y015
+
+@_typing.final
+class DisruptionReport(_message.Message):
+    """Machines in the order in which they are best given back. Each can be emptied though all those
+    named before it are gone: its pods find room elsewhere.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INQUIRY_ID_FIELD_NUMBER: _builtins.int
+    MACHINES_FIELD_NUMBER: _builtins.int
+    inquiry_id: _builtins.str
+    @_builtins.property
+    def machines(self) -> _containers.RepeatedCompositeFieldContainer[Global___MachineDisruption]: ...
+    def __init__(
+        self,
+        *,
+        inquiry_id: _builtins.str = ...,
+        machines: _abc.Iterable[Global___MachineDisruption] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["inquiry_id", b"inquiry_id", "machines", b"machines"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisruptionReport: _TypeAlias = DisruptionReport  # noqa: Y015
+
+@_typing.final
+class MachineDisruption(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MACHINE_ID_FIELD_NUMBER: _builtins.int
+    PODS_FIELD_NUMBER: _builtins.int
+    BATCH_PODS_FIELD_NUMBER: _builtins.int
+    COST_FIELD_NUMBER: _builtins.int
+    BLOCKED_FIELD_NUMBER: _builtins.int
+    machine_id: _builtins.str
+    pods: _builtins.int
+    """Pods that would have to go: neither finished nor finishing, nor of a DaemonSet."""
+    batch_pods: _builtins.int
+    """Those of them that Jobs own: work that ends by itself, and is lost when it is interrupted."""
+    cost: _builtins.float
+    """1 for an ordinary pod, more for one of higher priority or deletion cost, summed, and the
+    reclamation penalties in dollars.
+    """
+    blocked: _builtins.str
+    """Why the machine must not be given back now; empty when it may."""
+    def __init__(
+        self,
+        *,
+        machine_id: _builtins.str = ...,
+        pods: _builtins.int = ...,
+        batch_pods: _builtins.int = ...,
+        cost: _builtins.float = ...,
+        blocked: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_pods", b"batch_pods", "blocked", b"blocked", "cost", b"cost", "machine_id", b"machine_id", "pods", b"pods"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MachineDisruption: _TypeAlias = MachineDisruption  # noqa: Y015
 
 @_typing.final
 class Redirect(_message.Message):
@@ -301,9 +470,12 @@ class ReclaimInstruction(_message.Message):
     NODES_FIELD_NUMBER: _builtins.int
     GRACE_PERIOD_SECONDS_FIELD_NUMBER: _builtins.int
     PREEMPTOR_PRIORITY_FIELD_NUMBER: _builtins.int
+    MOST_COST_FIELD_NUMBER: _builtins.int
     instruction_id: _builtins.str
     grace_period_seconds: _builtins.int
     preemptor_priority: _builtins.int
+    most_cost: _builtins.float
+    """Do it only if it costs no more than this, as of MachineDisruption; absent: in any case."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -313,12 +485,15 @@ class ReclaimInstruction(_message.Message):
         nodes: _abc.Iterable[_builtins.str] | None = ...,
         grace_period_seconds: _builtins.int = ...,
         preemptor_priority: _builtins.int = ...,
+        most_cost: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_most_cost", b"_most_cost", "most_cost", b"most_cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grace_period_seconds", b"grace_period_seconds", "instruction_id", b"instruction_id", "nodes", b"nodes", "preemptor_priority", b"preemptor_priority"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_cost", b"_most_cost", "grace_period_seconds", b"grace_period_seconds", "instruction_id", b"instruction_id", "most_cost", b"most_cost", "nodes", b"nodes", "preemptor_priority", b"preemptor_priority"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__most_cost: _TypeAlias = _typing.Literal["most_cost"]  # noqa: Y015
+    _WhichOneofArgType__most_cost: _TypeAlias = _typing.Literal["_most_cost", b"_most_cost"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_cost) -> _WhichOneofReturnType__most_cost | None: ...
 
 Global___ReclaimInstruction: _TypeAlias = ReclaimInstruction  # noqa: Y015
 
@@ -330,17 +505,21 @@ class ReclaimAck(_message.Message):
 
     INSTRUCTION_ID_FIELD_NUMBER: _builtins.int
     NODES_STARTED_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     instruction_id: _builtins.str
     nodes_started: _builtins.int
+    refused: _builtins.str
+    """Not empty: nothing was begun, because it would disturb more than was said."""
     def __init__(
         self,
         *,
         instruction_id: _builtins.str = ...,
         nodes_started: _builtins.int = ...,
+        refused: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["instruction_id", b"instruction_id", "nodes_started", b"nodes_started"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["instruction_id", b"instruction_id", "nodes_started", b"nodes_started", "refused", b"refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -393,7 +572,7 @@ class NodeStateUpdate(_message.Message):
     @_builtins.property
     def resources(self) -> _provider_pb2.Resources: ...
     @_builtins.property
-    def taints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Taint]: ...
+    def taints(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.Taint]: ...
     def __init__(
         self,
         *,
@@ -406,7 +585,7 @@ class NodeStateUpdate(_message.Message):
         last_error: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         resources: _provider_pb2.Resources | None = ...,
-        taints: _abc.Iterable[Global___Taint] | None = ...,
+        taints: _abc.Iterable[_capacity_pb2.Taint] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -415,31 +594,6 @@ class NodeStateUpdate(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeStateUpdate: _TypeAlias = NodeStateUpdate  # noqa: Y015
-
-@_typing.final
-class Taint(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KEY_FIELD_NUMBER: _builtins.int
-    VALUE_FIELD_NUMBER: _builtins.int
-    EFFECT_FIELD_NUMBER: _builtins.int
-    key: _builtins.str
-    value: _builtins.str
-    effect: _builtins.str
-    def __init__(
-        self,
-        *,
-        key: _builtins.str = ...,
-        value: _builtins.str = ...,
-        effect: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["effect", b"effect", "key", b"key", "value", b"value"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Taint: _TypeAlias = Taint  # noqa: Y015
 
 @_typing.final
 class AvailableCapacityUpdate(_message.Message):

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import grpc
 import grpc.aio
 
-from bigfleet.api import codec
+from bigfleet.api import machine_codec
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance.expectations import Broken, expect, refusal, told
 from bigfleet.conformance.judging import check
@@ -48,7 +48,7 @@ def _taken_by_a_shard(machine: wire.Machine) -> None:
         f"machine {machine.id!r}: its id is not 1 to {MAX_BYTES} printable ASCII characters",
     )
     try:
-        codec.machine_from_wire(machine)
+        machine_codec.machine_from_wire(machine)
     except InvalidInput as error:
         raise Broken(str(error)) from None
 

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from bigfleet.api.codec import need_to_wire
 from bigfleet.api.v1alpha1.capacity_pb2 import CapacityNeed
 from bigfleet.controllers.operator.demand import Demand
-from bigfleet.model.need import Need, Profile
+from bigfleet.model.need import Need, Profile, sizes_of
 
 K = TypeVar("K", bound=Hashable)
 # A gang that stops growing before it is whole (a quota, a failing webhook) is told as it is.
@@ -47,7 +47,6 @@ class _Row:
         self._members = 0
         self._whole = False
         self._grown, self._grown_at = False, 0.0
-        self._sums: Counter[str] = Counter()
         self._units: Counter[tuple[tuple[str, int], ...]] = Counter()
         self._need: Need | None = None
         self._wire: CapacityNeed | None = None
@@ -55,8 +54,6 @@ class _Row:
     def count(self, unit: tuple[tuple[str, int], ...], change: int) -> bool:
         """Add (`change` 1) or take away (-1) a request of `unit`; False when none is left."""
         self._need = self._wire = None
-        for name, amount in unit:
-            self._sums[name] += change * amount
         self._units[unit] += change
         if not self._units[unit]:
             del self._units[unit]
@@ -82,22 +79,14 @@ class _Row:
 
     def need(self) -> Need:
         if self._need is None:
-            sums = {name: amount for name, amount in self._sums.items() if amount}
-            self._need = Need(self._profile, sums, self._largest_unit(), self._group)
+            sizes = sizes_of((dict(unit), count) for unit, count in self._units.items())
+            self._need = Need(self._profile, sizes, self._group)
         return self._need
 
     def wire(self) -> CapacityNeed:
         if self._wire is None:
             self._wire = need_to_wire(self.need())
         return self._wire
-
-    def _largest_unit(self) -> dict[str, int]:
-        largest: dict[str, int] = {}
-        for unit in self._units:
-            for name, amount in unit:
-                if amount > largest.get(name, 0):
-                    largest[name] = amount
-        return largest
 
 
 class Aggregate(Generic[K]):

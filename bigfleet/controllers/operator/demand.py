@@ -10,7 +10,7 @@ import msgspec
 
 from bigfleet.model import penalty, resources
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import STRANDED_GROUP, Operator, Profile, Requirement, Spread, profile
+from bigfleet.model.need import ADDITIONAL_GROUP, Operator, Profile, Requirement, Spread, profile
 
 _OPERATORS = {
     "In": Operator.IN,
@@ -59,7 +59,7 @@ class RequestSpec(msgspec.Struct, rename="camel"):
     requirements: list[RequirementSpec] | None = None
     co_location: CoLocation | None = None
     topology_spread: list[TopologySpread] | None = None
-    stranded: bool = False
+    additional: bool = False
     interruption_penalty: Amount = 0
     reclamation_penalty: Amount = 0
 
@@ -83,9 +83,9 @@ def demand_of(namespace: str, spec: RequestSpec) -> Demand:
     unit = resources.parse_requests({name: str(q) for name, q in spec.resources.items()})
     if not any(unit.values()):
         raise InvalidInput("resources", spec.resources, "ask for nothing")
-    if spec.stranded and spec.co_location:
+    if spec.additional and spec.co_location:
         cure = "goes with the domain among the requirements, not with coLocation"
-        raise InvalidInput("stranded", spec.stranded, cure)
+        raise InvalidInput("additional", spec.additional, cure)
     requirements = [_requirement(r) for r in spec.requirements or ()]
     if spec.co_location:
         requirements.append(Requirement(spec.co_location.topology_key, Operator.SAME))
@@ -97,7 +97,7 @@ def demand_of(namespace: str, spec: RequestSpec) -> Demand:
             _bucket("interruptionPenalty", spec.interruption_penalty),
             _bucket("reclamationPenalty", spec.reclamation_penalty),
         ),
-        STRANDED_GROUP if spec.stranded else group_of(namespace, spec.co_location),
+        ADDITIONAL_GROUP if spec.additional else group_of(namespace, spec.co_location),
         tuple(sorted(unit.items())),
     )
 

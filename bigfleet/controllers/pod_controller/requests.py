@@ -83,7 +83,7 @@ def stranded_request(spec: Mapping[str, Any], domain: str) -> dict[str, Any]:
     here = {"key": spec["coLocation"]["topologyKey"], "operator": "In", "values": [domain]}
     left_out = ("coLocation", "topologySpread")  # the domain stands for the one, and outranks both
     kept = {field: value for field, value in spec.items() if field not in left_out}
-    return {**kept, "requirements": [*spec["requirements"], here], "stranded": True}
+    return {**kept, "requirements": [*spec["requirements"], here], "additional": True}
 
 
 def manifest_for(

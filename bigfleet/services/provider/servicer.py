@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import grpc
 import grpc.aio
 
-from bigfleet.api import codec
+from bigfleet.api import machine_codec
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderServicer
 from bigfleet.model.errors import (
@@ -67,7 +67,7 @@ class ProviderServicer(CapacityProviderServicer):
             record = self._machinery.store.get(request.id)
         except BigFleetError as error:
             await _refuse(context, error)
-        return codec.machine_to_wire(record.machine, self._provider_name)
+        return machine_codec.machine_to_wire(record.machine, self._provider_name)
 
     async def List(self, request: wire.ListFilter, context: Context) -> wire.MachineList:
         """All machines, those in some states, or those changed since a revision."""
@@ -78,7 +78,7 @@ class ProviderServicer(CapacityProviderServicer):
         answer = wire.MachineList(revision=selection.revision)
         for start in range(0, len(selection.records), _PIECE):
             answer.machines.extend(
-                codec.machine_to_wire(record.machine, self._provider_name)
+                machine_codec.machine_to_wire(record.machine, self._provider_name)
                 for record in selection.records[start : start + _PIECE]
             )
             await asyncio.sleep(0)
@@ -92,7 +92,7 @@ class ProviderServicer(CapacityProviderServicer):
             await _refuse(context, error)
         return wire.TransitionAck(
             operation_id=record.operation_id,
-            machine=codec.machine_to_wire(record.machine, self._provider_name),
+            machine=machine_codec.machine_to_wire(record.machine, self._provider_name),
         )
 
 

@@ -65,7 +65,7 @@ def hints_of(fleet: Fleet, demand: Demand, listening: Collection[str]) -> HintsB
         key = fleet.clusters[number], need.profile.fingerprint
         if listens[number] and key not in hints:
             # A thousand clusters ask for the same few kinds of machines.
-            kind = key[1], frozenset(need.min_unit.items())
+            kind = key[1], frozenset(need.largest.items())
             hint = alike.get(kind)
             if hint is None:
                 hint = alike[kind] = supply.hint(need)
@@ -95,7 +95,7 @@ class _Supply:
 
     def _usable(self, need: Need) -> Flags:
         usable = self._matcher.flavours(placement_requirements(need.profile)).copy()
-        for resource, amount in need.min_unit.items():
+        for resource, amount in need.largest.items():
             usable &= self._columns.allocatable(resource) >= amount
         return usable
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from bigfleet.engine.snapshot import Flavour
 from bigfleet.model.machine import CapacityType, Machine
+from bigfleet.model.need import HOSTNAME_LABEL, Taint
 
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 ZONE_LABEL = "topology.kubernetes.io/zone"
 CAPACITY_TYPE_LABEL = "bigfleet.lucy.sh/capacity-type"
-HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 _Amounts = tuple[tuple[str, int], ...]
 
@@ -29,6 +29,7 @@ class Kind(NamedTuple):
     interruption_probability: float
     allocatable: _Amounts
     resources: _Amounts
+    taints: tuple[Taint, ...] = ()
 
     @property
     def flavour(self) -> Flavour:
@@ -39,6 +40,7 @@ class Kind(NamedTuple):
             price_per_hour=self.price_per_hour,
             interruption_probability=self.interruption_probability,
             allocatable=dict(self.allocatable),
+            taints=self.taints,
         )
 
     def labels_of(self, machine_id: str) -> dict[str, str]:
@@ -65,4 +67,5 @@ def kind_of(machine: Machine) -> Kind:
         interruption_probability=machine.interruption_probability,
         allocatable=tuple(sorted(machine.allocatable.items())),
         resources=tuple(sorted(machine.resources.items())),
+        taints=machine.taints,
     )

@@ -18,7 +18,7 @@ from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.machine import HOSTLESS, CapacityType, Machine, MachineState
-from bigfleet.model.need import Need, Operator, Requirement, profile
+from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of_aggregate
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.provider import CapacityProvider
@@ -59,7 +59,7 @@ def need(machines: float = 1, priority: int = 0, group: str = "", zone: str = "a
         (Requirement("topology.kubernetes.io/zone", Operator.IN, (zone,)),), (), priority, 1, 1
     )
     cpu = int(machines * CPU_PER_MACHINE)
-    return Need(kind, {"cpu": cpu}, {"cpu": min(cpu, CPU_PER_MACHINE)}, group)
+    return Need(kind, sizes_of_aggregate({"cpu": cpu}, {"cpu": min(cpu, CPU_PER_MACHINE)}), group)
 
 
 _timestamps = itertools.count(1)

@@ -19,7 +19,7 @@ from shard_rig import Rig, SessionClient, eventually, machine, need, rollup, sha
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.adapters.provider.memory import MemoryProvider
-from bigfleet.api import codec, transport
+from bigfleet.api import codec, machine_codec, transport
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.model.machine import MachineState
@@ -125,7 +125,7 @@ class Absurd:
         """Everything, every time: it gives no revision."""
         self.listings += 1
         nonsense = [malformed.machine(self._draw) for _ in range(self._draw.randint(0, 30))]
-        sound = codec.machine_to_wire(machine("sound"), "absurd")
+        sound = machine_codec.machine_to_wire(machine("sound"), "absurd")
         return wire.MachineList(machines=[sound, *nonsense])
 
 
@@ -139,7 +139,7 @@ class Constant:
     async def list(self, *_: object) -> wire.MachineList:
         """Everything, every time."""
         self.listings += 1
-        sound = codec.machine_to_wire(machine("sound"), "constant")
+        sound = machine_codec.machine_to_wire(machine("sound"), "constant")
         return wire.MachineList(machines=[*self._records, sound])
 
 
@@ -202,9 +202,9 @@ async def test_a_machine_that_cannot_be_is_refused_by_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: dict[str, Any], words: str
 ) -> None:
     """Alone: whoever is listed with it counts, and the log says which machine and what of it."""
-    record = codec.machine_to_wire(machine("bad"), "constant")
+    record = machine_codec.machine_to_wire(machine("bad"), "constant")
     record.MergeFrom(wire.Machine(**fault))
-    listed = Constant(codec.machine_to_wire(machine("sound"), "constant"), record)
+    listed = Constant(machine_codec.machine_to_wire(machine("sound"), "constant"), record)
     name = record.id
     before = failures()
     async with (
@@ -230,8 +230,12 @@ def _bad_need(**fields: Any) -> capacity_pb2.CapacityNeed:
 @pytest.mark.parametrize(
     ("faulty", "words"),
     [
-        (_bad_need(aggregate_resources={}), "ask for nothing"),
-        (_bad_need(aggregate_resources={"cpu": "0"}), "ask for nothing"),
+        (_bad_need(sizes=None, aggregate_resources={}), "ask for nothing"),
+        (_bad_need(sizes=None, aggregate_resources={"cpu": "0"}), "ask for nothing"),
+        (_bad_need(sizes={"resources": ["cpu"], "amounts": [0], "counts": [1]}), "nothing"),
+        (_bad_need(sizes={"resources": ["cpu"], "amounts": [1, 2], "counts": [1]}), "amounts"),
+        (_bad_need(sizes={"resources": ["cpu"], "amounts": [1], "counts": [2**31]}), "counts"),
+        (_bad_need(sizes={"resources": ["cpu"], "amounts": [-1], "counts": [1]}), "amounts"),
         (_bad_need(aggregate_resources={"cpu": "-1"}), "aggregate_resources"),
         (_bad_need(aggregate_resources={"cpu": "NaN"}), "aggregate_resources"),
         (_bad_need(aggregate_resources={"memory": "9" * 30}), "aggregate_resources"),

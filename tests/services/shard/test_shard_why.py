@@ -17,7 +17,7 @@ from bigfleet.commands import asking, words
 from bigfleet.commands.pod import PodFacts, read_pod
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need, Operator, Requirement, profile
+from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of_aggregate
 
 _S = MachineState
 RACK = "topology.bigfleet/rack"
@@ -27,7 +27,7 @@ def gang(machines: float, name: str) -> Need:
     """So much CPU in one rack."""
     kind = profile((Requirement(RACK, Operator.SAME),), (), 0, 1, 1)
     cpu = int(machines * CPU_PER_MACHINE)
-    return Need(kind, {"cpu": cpu}, {"cpu": min(cpu, CPU_PER_MACHINE)}, name)
+    return Need(kind, sizes_of_aggregate({"cpu": cpu}, {"cpu": min(cpu, CPU_PER_MACHINE)}), name)
 
 
 async def test_a_served_need_shows_its_machines_and_their_cost(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def of_type(name: str, machines: float) -> Need:
     type_only = (Requirement("node.kubernetes.io/instance-type", Operator.IN, (name,)),)
     plain = need(machines)
     kind = profile(type_only, (), plain.profile.priority, 1, 1)
-    return Need(kind, plain.aggregate, plain.min_unit)
+    return Need(kind, plain.sizes)
 
 
 def endpoint(folder: Path, address: str) -> Endpoint:

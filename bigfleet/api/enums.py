@@ -1,0 +1,19 @@
+"""Wire enums as the model's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TypeVar
+
+from bigfleet.model.errors import InvalidInput
+
+_Enum = TypeVar("_Enum", bound=IntEnum)
+
+
+def known(kind: Callable[[int], _Enum], value: int, what: str) -> _Enum:
+    """The member with this value; InvalidInput, begun by `what`, when there is none."""
+    try:
+        return kind(int(value))
+    except ValueError:
+        raise InvalidInput(what, int(value), "is not a value known here") from None

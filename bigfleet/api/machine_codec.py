@@ -1,0 +1,79 @@
+"""Machines as wire messages and back; everything received is validated here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from bigfleet.api.enums import known
+from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
+from bigfleet.api.v1alpha1 import provider_pb2 as provider
+from bigfleet.model import resources
+from bigfleet.model.errors import InvalidInput
+from bigfleet.model.machine import CapacityType, Machine, MachineState, violations
+from bigfleet.model.need import Taint
+
+
+def machine_from_wire(message: provider.Machine) -> Machine:
+    """A validated Machine; without `allocatable` its `resources` stand in for it."""
+    where = f"machine {message.id}"
+    capacity_units = _capacity(message.resources, f"{where}: resources")
+    machine = Machine(
+        id=message.id,
+        state=known(MachineState, message.state, f"{where}: state"),
+        instance_type=message.instance_type,
+        zone=message.zone,
+        capacity_type=known(CapacityType, message.capacity_type, f"{where}: capacity_type"),
+        price_per_hour=message.price_per_hour,
+        interruption_probability=message.interruption_probability,
+        resources=capacity_units,
+        allocatable=_capacity(message.allocatable, f"{where}: allocatable") or capacity_units,
+        labels=dict(message.labels),
+        host=message.host.ref,
+        cluster=message.cluster,
+        last_error=message.last_error,
+        shard_metadata=dict(message.shard_metadata),
+        taints=tuple(sorted(Taint(t.key, t.value, t.effect) for t in message.taints)),
+    )
+    for sentence in violations(machine):
+        raise InvalidInput(where, machine.state.name, f"cannot be right: {sentence}")
+    return machine
+
+
+def _capacity(message: provider.Resources, where: str) -> Mapping[str, int]:
+    try:
+        return _amounts_in(message.SerializeToString())
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error.what}", error.value, error.cure) from None
+
+
+@lru_cache(maxsize=4096)
+def _amounts_in(wire_bytes: bytes) -> Mapping[str, int]:
+    """What machines have; a fleet of 100,000 has some dozen sizes of them."""
+    return resources.parse_capacity(provider.Resources.FromString(wire_bytes).resources)
+
+
+def machine_to_wire(machine: Machine, provider_name: str) -> provider.Machine:
+    """The message that `machine_from_wire` turns back into an equal Machine."""
+    return provider.Machine(
+        id=machine.id,
+        state=provider.MachineState.ValueType(machine.state),
+        host=provider.HostRef(provider=provider_name, ref=machine.host) if machine.host else None,
+        instance_type=machine.instance_type,
+        zone=machine.zone,
+        capacity_type=provider.CapacityType.ValueType(machine.capacity_type),
+        price_per_hour=machine.price_per_hour,
+        interruption_probability=machine.interruption_probability,
+        resources=provider.Resources(resources=resources.texts(machine.resources)),
+        labels=machine.labels,
+        last_error=machine.last_error,
+        allocatable=provider.Resources(resources=resources.texts(machine.allocatable)),
+        cluster=machine.cluster,
+        shard_metadata=machine.shard_metadata,
+        taints=taints_to_wire(machine.taints),
+    )
+
+
+def taints_to_wire(taints: Iterable[Taint]) -> Sequence[capacity.Taint]:
+    """One message each."""
+    return [capacity.Taint(key=t.key, value=t.value, effect=t.effect) for t in taints]

@@ -33,6 +33,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 6; }
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m bigfleet.engine.precompile
 	@touch $@
 
 .PHONY: setup

@@ -17,6 +17,7 @@ from bigfleet.model.need import (
     MAX_PODS_OF_A_SIZE,
     MAX_SIZES_OF_A_NEED,
     Need,
+    NodeOverhead,
     Operator,
     Profile,
     Requirement,
@@ -257,6 +258,21 @@ def toleration_to_wire(toleration: Toleration) -> capacity.Toleration:
         operator=exists if toleration.exists else equal,
         value=toleration.value,
         effect=toleration.effect,
+    )
+
+
+def overheads_from_wire(
+    messages: Iterable[capacity.NodeOverhead], where: str
+) -> tuple[NodeOverhead, ...]:
+    """Validated overheads, in the order given."""
+    return tuple(
+        NodeOverhead(
+            tuple(requirement_from_wire(r, where) for r in message.requirements),
+            tuple(_terms_from_wire(message.alternatives, where)),
+            tuple(tolerations_from_wire(message.tolerations, where)),
+            _amounts(message.resources, where),
+        )
+        for message in messages
     )
 
 

@@ -202,6 +202,19 @@ class Size(NamedTuple):
     pods: int
 
 
+@dataclass(frozen=True)
+class NodeOverhead:
+    """What DaemonSets take of each machine of a cluster that meets all `requirements` and at least
+    one of the `alternatives` (if there are any) and whose taints they tolerate; `amounts` in units
+    of `model.resources`.
+    """
+
+    requirements: Term
+    alternatives: tuple[Term, ...]
+    tolerations: tuple[Toleration, ...]
+    amounts: Mapping[str, int]
+
+
 class NeedKey(NamedTuple):
     """A need among all clusters' needs."""
 

@@ -14,8 +14,9 @@ from bigfleet.controllers.operator.ledger import CapacityRequest, Key, Ledger, M
 from bigfleet.controllers.pod_controller.requests import stranded_names, stranded_request
 from bigfleet.controllers.pod_controller.stranded import MOST_TIMES, Gangs, Stranded
 from bigfleet.model.machine import Machine
+from bigfleet.model.need import HOSTNAME_LABEL
 from bigfleet.services.shard.kinds import kind_of
-from bigfleet.simulation.scheduler import Node, Pod, bindings
+from bigfleet.simulation.scheduler import Node, Pod, displaceable, schedule
 from bigfleet.simulation.workload import NAMESPACE, Workload
 from bigfleet.tasks import until_one_ends
 
@@ -45,7 +46,7 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.ledger = Ledger()
-        self.evicted = 0
+        self.evicted = self.preempted = 0
         self._looks_ahead = looks_ahead
         self._request_bound_pods = request_bound_pods
         self._request_stranded_pods = request_stranded_pods
@@ -99,6 +100,16 @@ class Cluster:
         """Pods that wait for a place, oldest first."""
         return [pod for pod in self.pods.values() if not pod.node]
 
+    def releasable(self, most: int) -> list[str]:
+        """Nodes that could go, one after the other, those with fewest pods first: their pods find
+        room on the others.
+        """
+        by_number = sorted(
+            (node for node in self.nodes.values() if node.usable),
+            key=lambda node: (len(self.pods_on(node.name)), node.name),
+        )
+        return displaceable(by_number, [p for p in self.pods.values() if p.node], most)
+
     def pods_on(self, node: str) -> list[Pod]:
         """The pods bound to a node."""
         return [pod for pod in self.pods.values() if pod.node == node]
@@ -106,9 +117,14 @@ class Cluster:
     def schedule(self) -> None:
         """Bind what can be bound."""
         bound = [pod for pod in self.pods.values() if pod.node]
-        waiting = self.unbound()
-        for pod, _ in bindings(waiting, self.nodes, bound, looks_ahead=self._looks_ahead):
+        ahead = self._looks_ahead
+        for pod in schedule(self.unbound(), self.nodes, bound, self._preempt, looks_ahead=ahead):
             self._request(pod)
+
+    def _preempt(self, pod: Pod) -> None:
+        """Kube-scheduler evicts a pod for one of higher priority."""
+        self.preempted += 1
+        self._lose(pod)
 
     def evict(self, pod: Pod) -> bool:
         """End a pod by request; False when its workload's budget forbids it for now."""
@@ -127,8 +143,9 @@ class Cluster:
         if machine.id in self.nodes:
             self.nodes[machine.id].dead = False
         else:
-            labels = kind_of(machine).labels_of(machine.id)
-            self.nodes[machine.id] = Node(machine.id, labels, dict(machine.allocatable))
+            labels = {**kind_of(machine).labels_of(machine.id), HOSTNAME_LABEL: machine.id}
+            has = machine.allocatable
+            self.nodes[machine.id] = Node(machine.id, labels, has, dict(has), machine.taints)
         self._changed.set()
 
     def die(self, node: str) -> None:

@@ -19,6 +19,7 @@ _INITIAL: dict[str, np.generic] = {
     "interruption_bucket": np.uint8(penalty.ZERO),
     "reclamation_bucket": np.uint8(penalty.ZERO),
     "unused_since_seconds": np.float64(np.nan),
+    "headroom": np.bool_(False),
 }
 
 
@@ -36,6 +37,7 @@ class Columns:
     interruption_bucket: Bytes
     reclamation_bucket: Bytes
     unused_since_seconds: Floats
+    headroom: Flags
 
     def __init__(self) -> None:
         for name, initial in _INITIAL.items():

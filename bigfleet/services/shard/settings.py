@@ -17,7 +17,8 @@ class Settings:
 
     `provider_address` is host:port. `state_directory` keeps the epoch and must not be shared with
     another shard. `cycle_seconds` is the longest time between two decisions. `journal` gets the
-    machines' stories as JSON lines. `engine` tunes the decisions themselves. While
+    machines' stories as JSON lines. `engine` tunes the decisions themselves. A machine to spare on
+    which pods of Jobs run stays until these have had `batch_wait_seconds` to end. While
     `actuation_paused` all is decided, shown and counted, and nothing is ordered.
     `coordinator_addresses` are host:port of the coordinator's replicas; without any the shard owns
     all machines and serves all clusters. It reports every `report_seconds`, and `advertised` is the
@@ -37,6 +38,7 @@ class Settings:
     journal: Path | None = None
     actuation_paused: bool = False
     engine: EngineSettings = field(default_factory=EngineSettings)
+    batch_wait_seconds: float = 1800.0
     coordinator_addresses: Sequence[str] = ()
     report_seconds: float = 2.0
     advertised: str = ""
@@ -50,5 +52,7 @@ class Settings:
             raise InvalidInput("cycle_seconds", self.cycle_seconds, "is not > 0")
         if not self.report_seconds > 0:
             raise InvalidInput("report_seconds", self.report_seconds, "is not > 0")
+        if not self.batch_wait_seconds >= 0:
+            raise InvalidInput("batch_wait_seconds", self.batch_wait_seconds, "is not a time >= 0")
         if self.execute_concurrency < 1:
             raise InvalidInput("execute_concurrency", self.execute_concurrency, "is not >= 1")

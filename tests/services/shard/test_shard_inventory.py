@@ -258,7 +258,7 @@ def claimed(kept: Inventory, claims: list[int], needs: list[Need], now_seconds: 
     east = kept.snapshot([])[0].clusters.index("east")
     demand = Demand(needs, np.full(len(needs), east, np.int32), frozenset())
     keys = [NeedKey("east", *wanted.key) for wanted in needs]
-    for _ in kept.note_claims(np.array(claims, np.int32), demand, keys, now_seconds):
+    for _ in kept.note_claims(np.array(claims, np.int32), (), demand, keys, now_seconds):
         pass
 
 

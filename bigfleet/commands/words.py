@@ -28,10 +28,12 @@ def pod(facts: PodFacts) -> list[str]:
                 f"Its gang has {facts.gang_members} members, and is told to BigFleet once all of "
                 "them have a CapacityRequest, or half a minute after the last one came."
             )
-    if facts.stranded and not facts.node:
+    if facts.short and not facts.node:
+        lines.append(f"Machines are missing for it: {facts.short}")
+    if facts.additional and not facts.node:
         lines.append(
-            "Its companions run in a domain that other pods have filled since, and hold it there; "
-            "so a machine in that domain has been asked for beside those that are there."
+            "kube-scheduler finds no place for it although no machine is missing; so "
+            f"{facts.additional} beyond those that are there have been asked for."
         )
     return lines
 
@@ -56,8 +58,8 @@ def _shape(view: wire.NeedView) -> Iterator[str]:
     if view.need.group.startswith("folded:"):
         yield "  It stands for gangs each of which fits on one machine; a unit is a whole gang."
     elif view.need.group == ADDITIONAL_GROUP:
-        yield "  It is of pods that their gangs hold to a domain that others filled; only machines"
-        yield "  beyond those that serve other needs count for it, and nobody is evicted for it."
+        yield "  It is of pods that kube-scheduler cannot place though no machine is missing; only"
+        yield "  machines beyond those of other needs count for it, and nobody is evicted for it."
     elif view.need.group:
         yield f"  It is the gang {view.need.group}."
     for term in view.need.spread:

@@ -158,6 +158,17 @@ operator_evictions = _counter("bigfleet_operator_evictions_total", "Evictions", 
 pod_controller_requests = _counter(
     "bigfleet_pod_controller_requests_total", "CapacityRequests written", "operation", "outcome"
 )
+pod_controller_unschedulable = _gauge(
+    "bigfleet_pod_controller_unschedulable_pods", "Pods that kube-scheduler finds no place for"
+)
+pod_controller_additional = _counter(
+    "bigfleet_pod_controller_additional_requests_total",
+    "Additional machines asked for, by how many its pod had asked for then",
+    "number",
+)
+pod_controller_events = _counter(
+    "bigfleet_pod_controller_events_total", "Events written on Pods", "reason"
+)
 pod_controller_not_carried = _counter(
     "bigfleet_pod_controller_not_carried_total",
     "Pods seen with a wish that no CapacityRequest carries",

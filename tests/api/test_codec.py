@@ -92,7 +92,7 @@ def _two_domains(n: capacity.CapacityNeed) -> None:
         n.requirements.add(key=key, operator=capacity.NodeSelectorRequirement.SAME)
 
 
-def _stranded_nowhere(n: capacity.CapacityNeed) -> None:
+def _additional_nowhere(n: capacity.CapacityNeed) -> None:
     n.group = ADDITIONAL_GROUP
     n.requirements.add(key="rack", operator=capacity.NodeSelectorRequirement.SAME)
 
@@ -109,7 +109,7 @@ def _stranded_nowhere(n: capacity.CapacityNeed) -> None:
         (_nothing, "aggregate_resources"),
         (_in_without_values, "zone IN"),
         (_two_domains, "SAME"),
-        (_stranded_nowhere, "group"),
+        (_additional_nowhere, "group"),
     ],
 )
 def test_a_bad_need_is_refused_with_the_field_named(

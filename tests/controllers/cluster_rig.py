@@ -87,9 +87,9 @@ def pod(name: str, node: str | None = None, **spec: Any) -> dict[str, Any]:
     return body
 
 
-def node(name: str, **metadata: Any) -> dict[str, Any]:
+def node(name: str, cpu: str = "8", **metadata: Any) -> dict[str, Any]:
     """A Node that kwok plays; it overlooks one without any label."""
-    size = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    size = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -101,6 +101,18 @@ def node(name: str, **metadata: Any) -> dict[str, Any]:
         },
         "status": {"allocatable": size, "capacity": size},
     }
+
+
+async def add_ready_node(client: KubeClient, name: str, cpu: str = "8", **labels: str) -> None:
+    """A Node that pods can be bound to, by the time this returns."""
+    own = {"kubernetes.io/hostname": name, **labels}
+    await client.create("/api/v1/nodes", node(name, cpu, labels=own))
+
+    async def ready() -> bool:
+        conditions = (await get(client, f"/api/v1/nodes/{name}"))["status"].get("conditions", [])
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+    await eventually(ready, f"Node {name} to be Ready")
 
 
 def request(name: str, **spec: Any) -> dict[str, Any]:

@@ -60,8 +60,8 @@ async def test_only_label_operators_of_node_selectors_are_accepted(
         ({"priority": 2**31}, "spec.priority", "2147483647"),
         ({"coLocation": {}}, "spec.coLocation.topologyKey", "Required"),
         (
-            {"stranded": True, "coLocation": {"topologyKey": "rack"}},
-            "spec.stranded",
+            {"additional": True, "coLocation": {"topologyKey": "rack"}},
+            "spec.additional",
             "not with coLocation",
         ),
         ({"interruptionPenalty": "-3"}, "spec.interruptionPenalty", "is negative"),

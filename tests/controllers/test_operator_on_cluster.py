@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from cluster_rig import (
     FakeShard,
+    add_ready_node,
     admin,
     eventually,
     fake_shard,
@@ -28,6 +29,7 @@ from cluster_rig import (
 
 from bigfleet.api.install import GROUP_VERSION, NODE_NAMESPACE
 from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.provider_pb2 import MachineState, Resources
 from bigfleet.api.v1alpha1.shard_pb2 import (
@@ -39,7 +41,6 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
 )
 from bigfleet.controllers import operator
 from bigfleet.controllers.operator.hints import hint_name
-from bigfleet.controllers.operator.machines import MACHINE_LABEL
 
 pytestmark = pytest.mark.cluster
 
@@ -268,16 +269,6 @@ async def test_the_node_of_another_machine_is_left_alone(kubeconfig: dict[str, P
         await client.delete("/api/v1/nodes/m-foreign")
 
 
-async def _add_ready_node(client: KubeClient, name: str) -> None:
-    await client.create("/api/v1/nodes", node(name))
-
-    async def ready() -> bool:
-        conditions = (await get(client, f"/api/v1/nodes/{name}"))["status"].get("conditions", [])
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-    await eventually(ready, f"Node {name} to be Ready")
-
-
 async def _add_running_pod(client: KubeClient, pods: str, name: str, node_name: str) -> None:
     """A Pod that counts for budgets, by our own word: when kwok gets to it is not our matter."""
     await client.create(pods, pod(name, node_name))
@@ -312,7 +303,7 @@ async def test_a_reclaimed_node_is_cordoned_emptied_within_budgets_and_deleted(
         fake_shard() as (shard, address),
         _operator(kubeconfig, address),
     ):
-        await _add_ready_node(client, "m-full")
+        await add_ready_node(client, "m-full")
         pods = f"/api/v1/namespaces/{where}/pods"
         budgets = f"/apis/policy/v1/namespaces/{where}/poddisruptionbudgets"
         await client.create(budgets, _budget(2))
@@ -344,7 +335,7 @@ async def test_a_node_that_joined_again_under_its_name_is_not_emptied(
     ):
         pods = f"/api/v1/namespaces/{where}/pods"
         await client.create(f"/apis/policy/v1/namespaces/{where}/poddisruptionbudgets", _budget(1))
-        await _add_ready_node(client, "m-again")
+        await add_ready_node(client, "m-again")
         await _add_running_pod(client, pods, "p", "m-again")
         shard.order(_reclaim("m-again", 60))
         await shard.acks.get()

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigfleet.api.marks import MACHINE_LABEL, RECLAIM_DEADLINE
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.api.v1alpha1.provider_pb2 import Resources
 from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate
 from bigfleet.controllers.operator.acknowledge import rfc3339
 from bigfleet.controllers.operator.hints import hint_name, hint_object
-from bigfleet.controllers.operator.machines import MACHINE_LABEL, RECLAIM_DEADLINE, Node
+from bigfleet.controllers.operator.machines import Node
 from bigfleet.controllers.operator.passage import Passage, Removal, passage, phase_after
 from bigfleet.controllers.operator.pods import PodOnNode, keeping
 from bigfleet.controllers.operator.session import backoff_seconds

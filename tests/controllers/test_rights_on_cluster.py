@@ -139,7 +139,7 @@ async def test_only_the_pod_controller_may_watch_pods(
     ("identity", "path"),
     [
         ("bigfleet-operator", "/api/v1/secrets"),
-        ("bigfleet-pod-controller", "/api/v1/nodes"),
+        ("bigfleet-pod-controller", "/api/v1/configmaps"),
         ("bigfleet-pod-controller", "/api/v1/secrets"),
         ("fake-host", "/api/v1/pods"),
     ],

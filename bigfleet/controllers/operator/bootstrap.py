@@ -14,8 +14,9 @@ import msgspec
 
 from bigfleet.api.install import NODE_NAMESPACE, request_token
 from bigfleet.api.kube.client import CONFLICT, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.shard_pb2 import BootstrapBlobResponse, BootstrapRequest
-from bigfleet.controllers.operator.machines import MACHINE_LABEL, Node, node_path
+from bigfleet.controllers.operator.machines import Node, node_path
 
 _LOG = logging.getLogger(__name__)
 TOKEN_SECONDS = 600

@@ -70,7 +70,7 @@ class Demand:
 
     `unit` holds (resource, units of `model.resources`) in order of names. `group` is "" unless the
     request wants to be in one domain with others, and then the same text for just those others, or
-    the pod is stranded.
+    the pod is one that kube-scheduler cannot place though machines enough are there.
     """
 
     profile: Profile

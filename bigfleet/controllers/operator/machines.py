@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-# On every Node that joined with a blob of ours: the machine it is.
-MACHINE_LABEL = "bigfleet.lucy.sh/machine"
-# On a Node being emptied: when its machine will be taken anyway, in seconds since 1970.
-RECLAIM_DEADLINE = "bigfleet.lucy.sh/reclaim-deadline"
+from bigfleet.api.marks import MACHINE_LABEL, RECLAIM_DEADLINE
 
 
 class NodeMetadata(msgspec.Struct):

@@ -10,9 +10,10 @@ from contextlib import suppress
 import msgspec
 
 from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.marks import RECLAIM_DEADLINE
 from bigfleet.api.v1alpha1.shard_pb2 import ReclaimAck, ReclaimInstruction
 from bigfleet.controllers.operator.evicting import Evictor
-from bigfleet.controllers.operator.machines import RECLAIM_DEADLINE, Node, Nodes, node_path
+from bigfleet.controllers.operator.machines import Node, Nodes, node_path
 from bigfleet.controllers.operator.nodes import delete_node
 from bigfleet.controllers.operator.pods import PodOnNode, keeping
 from bigfleet.observe import metrics

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import msgspec
 
+from bigfleet.api.install import GANG_MEMBERS
+
 POD_UID_LABEL = "bigfleet.lucy.sh/pod-uid"
 INTERRUPTION_PENALTY = "bigfleet.lucy.sh/interruption-penalty"
-RECLAMATION_PENALTY = "bigfleet.lucy.sh/reclamation-penalty"
 
 # The API server writes a quantity as it was given, which may be a number.
 Quantities = dict[str, str | int | float]
@@ -28,13 +30,27 @@ class Owner(_Struct):
 
 
 class Metadata(_Struct):
-    """A Pod's names, marks and owners."""
+    """A Pod's names, marks, owners and, if it is on its way out, since when."""
 
     name: str
     namespace: str
     uid: str
     annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
+    labels: dict[str, str] | None = None
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+
+    def slim(self, *, owners: bool = False) -> Metadata:
+        """What must be kept of it for as long as the Pod lives: there are many Pods."""
+        said = (self.annotations or {}).get(GANG_MEMBERS)
+        return Metadata(
+            name=self.name,
+            namespace=sys.intern(self.namespace),
+            uid=self.uid,
+            annotations={GANG_MEMBERS: said} if said is not None else None,
+            owner_references=self.owner_references if owners else None,
+        )
 
 
 class Resources(_Struct):
@@ -43,11 +59,19 @@ class Resources(_Struct):
     requests: Quantities | None = None
 
 
+class Port(_Struct):
+    """A port of a container; `host_port` is 0 unless it takes that port of the Node, too."""
+
+    host_port: int = 0
+    protocol: str = "TCP"
+
+
 class Container(_Struct):
     """A container or an init container; the latter is a sidecar if it restarts `Always`."""
 
     resources: Resources | None = None
     restart_policy: str = ""
+    ports: list[Port] | None = None
 
 
 class Expression(_Struct):
@@ -123,6 +147,34 @@ class SpreadConstraint(_Struct):
     topology_key: str
     max_skew: int
     when_unsatisfiable: str
+    label_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+
+
+class Toleration(_Struct):
+    """A taint that does not keep the Pod away."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Claim(_Struct):
+    """The PersistentVolumeClaim that a volume is made from."""
+
+    claim_name: str = ""
+
+
+class Volume(_Struct):
+    """A volume, as far as it is a claim or brings one along."""
+
+    name: str
+    persistent_volume_claim: Claim | None = None
+    ephemeral: msgspec.Raw | None = None
 
 
 class PodSpec(_Struct):
@@ -137,12 +189,25 @@ class PodSpec(_Struct):
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     topology_spread_constraints: list[SpreadConstraint] | None = None
+    tolerations: list[Toleration] | None = None
+    volumes: list[Volume] | None = None
+
+
+class Condition(_Struct):
+    """One of the things that are said of an object."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
 
 
 class PodStatus(_Struct):
     """How far a Pod has come."""
 
     phase: str = ""
+    conditions: list[Condition] | None = None
+    nominated_node_name: str = ""
 
 
 class Pod(_Struct):
@@ -156,6 +221,17 @@ class Pod(_Struct):
     def terminal(self) -> bool:
         """Whether it will never run again."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def refusal(self) -> str | None:
+        """Why kube-scheduler has found no place for it; None unless it has tried in vain."""
+        if self.spec.node_name or self.status.phase != "Pending":
+            return None
+        for each in self.status.conditions or ():
+            if each.type == "PodScheduled":
+                refused = each.status == "False" and each.reason == "Unschedulable"
+                return each.message if refused else None
+        return None
 
     @property
     def workload(self) -> str:
@@ -174,11 +250,18 @@ class RequestMetadata(_Struct):
     labels: dict[str, str] | None = None
 
 
+class RequestStatus(_Struct):
+    """What others say of a request."""
+
+    conditions: list[Condition] | None = None
+
+
 class ExistingRequest(_Struct):
     """A CapacityRequest as found in the cluster."""
 
     metadata: RequestMetadata
     spec: dict[str, Any]
+    status: RequestStatus = msgspec.field(default_factory=RequestStatus)
 
     @property
     def pod_uid(self) -> str:

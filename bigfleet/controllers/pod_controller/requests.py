@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from bigfleet.api.install import GANG_MEMBERS
+from bigfleet.controllers.disruption_cost import RECLAMATION_PENALTY
 from bigfleet.controllers.pod_controller.pods import (
     INTERRUPTION_PENALTY,
     POD_UID_LABEL,
-    RECLAMATION_PENALTY,
     Container,
     Expression,
     LabelSelector,
@@ -28,6 +28,8 @@ _ANY_MACHINE = {"key": "node.kubernetes.io/instance-type", "operator": "Exists"}
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _NAME_LIMIT = 253
 _UID_CHARACTERS = 8
+# What a request says of other pods, rather than of its machine.
+BETWEEN_PODS = ("coLocation", "topologySpread", "antiAffinity")
 # Resources that a Pod may ask for as a whole, in place of its containers' sum.
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
 
@@ -76,14 +78,16 @@ def request_for(pod: Pod) -> dict[str, Any]:
     return spec
 
 
-def stranded_request(spec: Mapping[str, Any], domain: str) -> dict[str, Any]:
-    """The spec by which a Pod whose request is `spec` asks for a machine in `domain`, where its
-    companions hold it, beside what is there.
+def additional_request(
+    spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The spec by which a Pod whose request is `spec` asks for a machine beyond those there are.
+
+    The requirements `where` name the domains that kube-scheduler leaves it now; they stand for what
+    bound it to other pods.
     """
-    here = {"key": spec["coLocation"]["topologyKey"], "operator": "In", "values": [domain]}
-    left_out = ("coLocation", "topologySpread")  # the domain stands for the one, and outranks both
-    kept = {field: value for field, value in spec.items() if field not in left_out}
-    return {**kept, "requirements": [*spec["requirements"], here], "additional": True}
+    kept = {field: value for field, value in spec.items() if field not in BETWEEN_PODS}
+    return {**kept, "requirements": [*spec["requirements"], *where], "additional": True}
 
 
 def manifest_for(
@@ -120,12 +124,9 @@ def request_name(pod_name: str, uid: str) -> str:
     return f"{pod_name[:room].rstrip('.-')}-{uid[:_UID_CHARACTERS]}"
 
 
-def stranded_names(request: str, times: int) -> list[str]:
-    """The names of a stranded Pod's further requests; its first one is called `request`."""
-    return [
-        f"{request[: _NAME_LIMIT - len('-stranded-1')]}-stranded-{number}"
-        for number in range(1, times + 1)
-    ]
+def additional_name(request: str, number: int) -> str:
+    """The name of a Pod's `number`th additional request; its first one is called `request`."""
+    return f"{request[: _NAME_LIMIT - len('-additional-1')]}-additional-{number}"
 
 
 def effective_requests(pod: Pod) -> dict[str, int]:

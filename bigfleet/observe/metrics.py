@@ -141,6 +141,11 @@ operator_rollups_rejected = _counter(
 operator_acknowledged = _counter(
     "bigfleet_operator_acknowledged_total", "CapacityRequests acknowledged"
 )
+operator_short_conditions = _counter(
+    "bigfleet_operator_short_conditions_total",
+    "Conditions CapacityShort written on CapacityRequests",
+    "status",
+)
 operator_reconnects = _counter(
     "bigfleet_operator_session_reconnects_total", "Sessions that had to be opened again"
 )

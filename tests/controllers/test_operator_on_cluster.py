@@ -27,6 +27,7 @@ from cluster_rig import (
     role,
 )
 
+from bigfleet.api.codec import need_from_wire
 from bigfleet.api.install import GROUP_VERSION, NODE_NAMESPACE
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.marks import MACHINE_LABEL
@@ -35,6 +36,8 @@ from bigfleet.api.v1alpha1.provider_pb2 import MachineState, Resources
 from bigfleet.api.v1alpha1.shard_pb2 import (
     AvailableCapacityUpdate,
     BootstrapRequest,
+    DemandStatus,
+    NeedStatus,
     NodeStateUpdate,
     ReclaimInstruction,
     ShardMessage,
@@ -373,6 +376,54 @@ async def test_a_node_that_is_not_there_can_be_reclaimed_at_once(
     ):
         shard.order(_reclaim("m-never", 60))
         assert (await shard.acks.get()).nodes_started == 1
+
+
+async def test_a_request_whose_need_is_short_says_so_until_it_is_not(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Beside what others say of it, and its being acknowledged takes nothing of that away."""
+    others = {
+        "type": "AdditionalCapacityRequested",
+        "status": "False",
+        "reason": "Scheduled",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "told-short") as where,
+        fake_shard() as (shard, address),
+        _operator(kubeconfig, address),
+    ):
+        path = requests_path(where)
+        await client.create(path, request("r"))
+        [need] = (await _rollup_with(shard, "1")).needs
+        await client.patch(f"{path}/r/status", {"status": {"conditions": [others]}})
+        said = NeedStatus(
+            profile_fingerprint=need_from_wire(need, "").profile.fingerprint,
+            reason="NoMatchingSupply",
+            message="no machine of the fleet has it",
+            sizes=need.sizes,
+        )
+
+        async def told() -> dict[str, dict[str, str]]:
+            conditions = (await get(client, f"{path}/r"))["status"].get("conditions", [])
+            return {condition["type"]: condition for condition in conditions}
+
+        async def is_short(status: str) -> bool:
+            return (await told()).get("CapacityShort", {}).get("status") == status
+
+        shard.order(ShardMessage(demand_status=DemandStatus(short=[said])))
+        await eventually(lambda: is_short("True"), "the condition")
+        found = await told()
+        assert found["CapacityShort"]["reason"] == "NoMatchingSupply"
+        assert found["CapacityShort"]["message"] == "no machine of the fleet has it"
+        assert found["AdditionalCapacityRequested"]["reason"] == "Scheduled"
+        shard.order(ShardMessage(demand_status=DemandStatus()))
+        await eventually(lambda: is_short("False"), "the condition to be taken back")
+        assert (await told())["CapacityShort"]["reason"] == "Satisfied"
+        assert (await get(client, f"{path}/r"))["status"]["phase"] == "Acknowledged"
+        await client.delete(path)
 
 
 async def test_a_hint_of_the_shard_becomes_an_object(kubeconfig: dict[str, Path]) -> None:

@@ -7,7 +7,7 @@ or removing a request costs the same in a large cluster as in a small one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from bigfleet.api.codec import need_to_wire
@@ -142,6 +142,10 @@ class Aggregate(Generic[K]):
         """Every gang is taken for whole: what is here was here before us."""
         for row in self._rows.values():
             row.close()
+
+    def demands(self) -> Mapping[K, Demand]:
+        """What each request that counts asks for; not to be modified."""
+        return self._demands
 
     def row_of(self, key: K) -> RowKey:
         """The row in which request `key` counts."""

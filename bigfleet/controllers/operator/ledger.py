@@ -15,6 +15,7 @@ import msgspec
 from bigfleet.api.install import GROUP_VERSION, gang_members
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.kube.watch import Listed, Watch, WatchStats
+from bigfleet.api.marks import CAPACITY_SHORT
 from bigfleet.controllers.operator.aggregate import Aggregate, RowKey
 from bigfleet.controllers.operator.demand import Demand, RequestSpec, demand_of
 from bigfleet.model.errors import InvalidInput
@@ -38,12 +39,29 @@ class Metadata(msgspec.Struct, rename="camel"):
     namespace: str
     deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
+    creation_timestamp: str = ""
+
+
+class Condition(msgspec.Struct, rename="camel"):
+    """One of the things that are said of a request."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
 
 
 class Status(msgspec.Struct):
     """What the operator told the request's owner so far."""
 
     phase: str = ""
+    conditions: list[Condition] | None = None
+
+    @property
+    def short(self) -> Condition | None:
+        """Whether machines are missing for the request, as far as that was ever said."""
+        return next((c for c in self.conditions or () if c.type == CAPACITY_SHORT), None)
 
 
 class CapacityRequest(msgspec.Struct):
@@ -69,10 +87,14 @@ def _demand(namespace: str, spec: bytes) -> Demand:
 
 
 class Ledger:
-    """The requests in force. `changed` is set with every change of their sum."""
+    """The requests in force. `changed` is set with every change of their sum. `created` says when
+    each was made, `short` what its condition CapacityShort says where it has one.
+    """
 
     def __init__(self) -> None:
         self.aggregate: Aggregate[Key] = Aggregate()
+        self.created: dict[Key, str] = {}
+        self.short: dict[Key, Condition] = {}
         self.listed, self.changed = asyncio.Event(), asyncio.Event()
         # In order of the aggregate's version that first contained them.
         self._unanswered: dict[Key, int] = {}
@@ -118,6 +140,11 @@ class Ledger:
             self.remove(key)
             return
         before = self.aggregate.version
+        self.created[key] = request.metadata.creation_timestamp
+        if (short := request.status.short) is not None:
+            self.short[key] = short
+        else:
+            self.short.pop(key, None)
         try:
             demand = _demand(key.namespace, bytes(request.spec))
             self.aggregate.put(key, demand, request.gang_members)
@@ -133,6 +160,8 @@ class Ledger:
         before = self.aggregate.version
         self.aggregate.remove(key)
         self._unanswered.pop(key, None)
+        self.created.pop(key, None)
+        self.short.pop(key, None)
         self._understood(key)
         self._note_change(before)
 

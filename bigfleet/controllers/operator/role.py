@@ -29,6 +29,7 @@ from bigfleet.controllers.operator.nodes import NodeStates
 from bigfleet.controllers.operator.reclaim import Reclaims
 from bigfleet.controllers.operator.rollup import Rollups
 from bigfleet.controllers.operator.session import Dialer, Session
+from bigfleet.controllers.operator.short_conditions import ShortConditions
 from bigfleet.observe import health
 from bigfleet.tasks import until_stopped
 
@@ -45,7 +46,8 @@ class Settings:
     `api_server_for_machines` and `ca_pem_for_machines` are what a joining machine is given; None
     means what the operator itself uses. A roll-up is sent `debounce_seconds` after a change and at
     the latest every `rollup_seconds`. At most `acknowledge_per_second` requests are told that they
-    are known; 0 tells none. Without an `identity` it dials plaintext.
+    are known; 0 tells none. At most `short_conditions_per_second` are told that they are short, or
+    are not any more. Without an `identity` it dials plaintext.
     """
 
     cluster_id: str
@@ -58,6 +60,7 @@ class Settings:
     rollup_seconds: float = 10.0
     debounce_seconds: float = 0.2
     acknowledge_per_second: float = 50.0
+    short_conditions_per_second: float = 50.0
     identity: Identity | None = None
 
 
@@ -89,6 +92,9 @@ class Operator:
         )
         self._reclaims = Reclaims(client, time.time)
         self._hints = Hints(client)
+        self._short = ShortConditions(
+            client, self._ledger, settings.short_conditions_per_second, time.time
+        )
         self._dialer = Dialer(
             settings.shard_addresses,
             settings.cluster_id,
@@ -111,6 +117,7 @@ class Operator:
                 loops.create_task(self._acknowledger.run())
                 loops.create_task(self._nodes.run())
                 loops.create_task(self._hints.run())
+                loops.create_task(self._short.run())
                 loops.create_task(self._serve_shard())
         finally:
             for task in self._tasks:
@@ -156,6 +163,8 @@ class Operator:
                 self._nodes.offer(message.node_state_update)
             case "available_capacity":
                 self._hints.offer(message.available_capacity)
+            case "demand_status":
+                self._short.offer(message.demand_status)
             case unknown:
                 _LOG.warning(
                     "the shard sent a message that this version does not know: %s", unknown

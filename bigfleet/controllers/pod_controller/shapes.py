@@ -141,31 +141,29 @@ class Shapes:
 
     def of(self, pod: Pod) -> Shape:
         """The pod's shape."""
-        key = _identity(pod)
+        amounts = _requests(pod)
+        key = _identity(pod, amounts)
         shape = self._known.get(key)
         if shape is None:
-            shape = self._known[key] = shape_of(pod)
+            shape = self._known[key] = shape_of(pod, amounts)
         return shape
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-def _identity(pod: Pod) -> bytes:
+def _identity(pod: Pod, amounts: Mapping[str, int]) -> bytes:
     """Equal for equal shapes."""
     spec = pod.spec
-    marks = _annotations(pod)
-    labels = _labels(pod)
-    volumes = _has_claims(spec)
+    marks, ports = _annotations(pod), sorted(_host_ports(spec))
+    whose = (pod.metadata.namespace, _labels(pod), marks, _owner_kind(pod), _has_claims(spec))
     placing = (spec.node_selector, spec.affinity, spec.topology_spread_constraints)
-    asking = (spec.containers, spec.init_containers, spec.overhead, spec.resources, spec.priority)
-    whose = (pod.metadata.namespace, labels, marks, _owner_kind(pod), volumes)
-    text = _ENCODER.encode((whose, asking, placing, spec.tolerations))
+    text = _ENCODER.encode((whose, amounts, ports, spec.priority, placing, spec.tolerations))
     return blake2b(text, digest_size=16).digest()
 
 
-def shape_of(pod: Pod) -> Shape:
-    """A shape of its own for one pod."""
+def shape_of(pod: Pod, amounts: Mapping[str, int] | None = None) -> Shape:
+    """A shape of its own for one pod, which asks for these `amounts`, if they are known."""
     spec, metadata, affinity = pod.spec, pod.metadata, pod.spec.affinity
     near = affinity.pod_affinity.required if affinity and affinity.pod_affinity else None
     apart = affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
@@ -174,7 +172,7 @@ def shape_of(pod: Pod) -> Shape:
     return Shape(
         namespace=metadata.namespace,
         labels=labels,
-        requests=_requests(pod),
+        requests=_requests(pod) if amounts is None else amounts,
         priority=spec.priority or 0,
         demands=_demands(spec),
         host_ports=frozenset(_host_ports(spec)),

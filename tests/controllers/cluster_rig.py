@@ -15,10 +15,12 @@ import msgspec
 from bigfleet.api import transport
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import (
     Acknowledgement,
     BootstrapBlobResponse,
+    DisruptionReport,
     Inquiry,
     OperatorMessage,
     ReclaimAck,
@@ -104,8 +106,8 @@ def node(name: str, cpu: str = "8", **metadata: Any) -> dict[str, Any]:
 
 
 async def add_ready_node(client: KubeClient, name: str, cpu: str = "8", **labels: str) -> None:
-    """A Node that pods can be bound to, by the time this returns."""
-    own = {"kubernetes.io/hostname": name, **labels}
+    """A Node of a machine that pods can be bound to, by the time this returns."""
+    own = {"kubernetes.io/hostname": name, MACHINE_LABEL: name, **labels}
     await client.create("/api/v1/nodes", node(name, cpu, labels=own))
 
     async def ready() -> bool:
@@ -150,6 +152,7 @@ class FakeShard(ShardServicer):
         self.blobs: asyncio.Queue[BootstrapBlobResponse] = asyncio.Queue()
         self.acks: asyncio.Queue[ReclaimAck] = asyncio.Queue()
         self.inquiries: asyncio.Queue[Inquiry] = asyncio.Queue()
+        self.reports: asyncio.Queue[DisruptionReport] = asyncio.Queue()
         self.rejected = ""
         self._outbox: asyncio.Queue[ShardMessage | None] = asyncio.Queue()
 
@@ -189,6 +192,8 @@ class FakeShard(ShardServicer):
                     self.acks.put_nowait(message.reclaim_ack)
                 case "inquiry":
                     self.inquiries.put_nowait(message.inquiry)
+                case "disruption_report":
+                    self.reports.put_nowait(message.disruption_report)
 
 
 @asynccontextmanager

@@ -69,8 +69,13 @@ def apart(*terms: Mapping[str, Any]) -> dict[str, Any]:
     return {"affinity": {"podAntiAffinity": required}}
 
 
-def spread(key: str, max_skew: int = 1, **more: Any) -> dict[str, Any]:
-    constraint = {**peers(key), "maxSkew": max_skew, "whenUnsatisfiable": "DoNotSchedule", **more}
+def spread(key: str, max_skew: int = 1, app: str = "web", **more: Any) -> dict[str, Any]:
+    constraint = {
+        **peers(key, app),
+        "maxSkew": max_skew,
+        "whenUnsatisfiable": "DoNotSchedule",
+        **more,
+    }
     return {"topologySpreadConstraints": [constraint]}
 
 

@@ -357,7 +357,9 @@ async def test_a_new_operator_goes_on_with_a_reclaim(kubeconfig: dict[str, Path]
     until = {"bigfleet.lucy.sh/reclaim-deadline": f"{time.time() + 60:.3f}"}
     annotations = {"kwok.x-k8s.io/node": "fake", **until}
     async with await admin(kubeconfig) as client, fake_shard() as (_, address):
-        await client.create("/api/v1/nodes", node("m-half", annotations=annotations))
+        labels = {MACHINE_LABEL: "m-half"}
+        half = node("m-half", labels=labels, annotations=annotations)
+        await client.create("/api/v1/nodes", half)
         async with _operator(kubeconfig, address):
 
             async def gone() -> bool:

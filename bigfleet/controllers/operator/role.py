@@ -15,6 +15,7 @@ from bigfleet.api.identity import Identity
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import (
     BootstrapRequest,
+    DisruptionInquiry,
     Inquiry,
     OperatorMessage,
     ReclaimInstruction,
@@ -23,6 +24,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
 from bigfleet.controllers.access import connect
 from bigfleet.controllers.operator.acknowledge import Acknowledger
 from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
+from bigfleet.controllers.operator.disruptions import Disruptions
 from bigfleet.controllers.operator.hints import Hints
 from bigfleet.controllers.operator.ledger import Ledger
 from bigfleet.controllers.operator.nodes import NodeStates
@@ -90,7 +92,8 @@ class Operator:
             client.ca_pem if settings.ca_pem_for_machines is None else settings.ca_pem_for_machines,
             self._nodes.expect,
         )
-        self._reclaims = Reclaims(client, time.time)
+        self._disruptions = Disruptions(client, time.time)
+        self._reclaims = Reclaims(client, time.time, self._disruptions.of)
         self._hints = Hints(client)
         self._short = ShortConditions(
             client, self._ledger, settings.short_conditions_per_second, time.time
@@ -118,6 +121,7 @@ class Operator:
                 loops.create_task(self._nodes.run())
                 loops.create_task(self._hints.run())
                 loops.create_task(self._short.run())
+                loops.create_task(self._disruptions.run())
                 loops.create_task(self._serve_shard())
         finally:
             for task in self._tasks:
@@ -165,6 +169,8 @@ class Operator:
                 self._hints.offer(message.available_capacity)
             case "demand_status":
                 self._short.offer(message.demand_status)
+            case "disruption_inquiry":
+                self._spawn(self._answer_inquiry(message.disruption_inquiry, session))
             case unknown:
                 _LOG.warning(
                     "the shard sent a message that this version does not know: %s", unknown
@@ -180,6 +186,15 @@ class Operator:
             ack = await self._reclaims.begin(instruction)
         if ack is not None:
             session.send(OperatorMessage(reclaim_ack=ack))
+
+    async def _answer_inquiry(self, inquiry: DisruptionInquiry, session: Session) -> None:
+        try:
+            async with self._orders:
+                report = await self._disruptions.report(inquiry)
+        except (ApiError, *NO_ANSWER) as error:
+            _LOG.error("cannot say what a reclaim would disturb: %s", str(error) or repr(error))
+        else:
+            session.send(OperatorMessage(disruption_report=report))
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)

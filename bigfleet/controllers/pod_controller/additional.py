@@ -82,12 +82,6 @@ class AdditionalRequests:
             loops.create_task(self._look_around())
             loops.create_task(self._say_who_is_short())
 
-    def clear(self) -> None:
-        """All Pods are about to be seen anew; what they have asked for is in their requests."""
-        for key in list(self._waiting):
-            self._rules.forget(key)
-        self._waiting.clear()
-
     def see(self, key: Key, pod: Pod, shape: Shape) -> None:
         """A Pod whose first request is `key` waits, and kube-scheduler finds no place for it."""
         spec = self._writer.spec(key)
@@ -103,12 +97,9 @@ class AdditionalRequests:
 
     def settle(self, key: Key, pod: Metadata, node: str = "") -> None:
         """The Pod is bound to `node`, or wants nothing any more: nor does it any additional."""
-        waiting = self._waiting.pop(key, None)
-        self._rules.forget(key)
-        metrics.pod_controller_unschedulable.set(len(self._rules))
-        if waiting is not None:
-            for reason in (_ASKED, _SHORT):
-                self._events.forget(waiting.name, reason)
+        known = self._drop(key)
+        if not known and not self._existing.any_additional:
+            return  # so it is with nearly all Pods
         asked = 0
         for number, each in enumerate(key.additional(), 1):
             if each in self._writer or each in self._existing:
@@ -119,14 +110,20 @@ class AdditionalRequests:
 
     def forget(self, key: Key) -> None:
         """The Pod is gone, and its requests go with it."""
-        waiting = self._waiting.pop(key, None)
-        self._rules.forget(key)
-        metrics.pod_controller_unschedulable.set(len(self._rules))
-        if waiting is not None:
-            for reason in (_ASKED, _SHORT):
-                self._events.forget(waiting.name, reason)
+        self._drop(key)
         for each in key.additional():
             self._writer.forget(each)
+
+    def _drop(self, key: Key) -> bool:
+        """Whether the Pod was one that waits."""
+        waiting = self._waiting.pop(key, None)
+        if waiting is None:
+            return False
+        self._rules.forget(key)
+        metrics.pod_controller_unschedulable.set(len(self._rules))
+        for reason in (_ASKED, _SHORT):
+            self._events.forget(waiting.name, reason)
+        return True
 
     async def _look_around(self) -> None:
         while True:

@@ -16,7 +16,7 @@ from bigfleet.controllers.pod_controller import requests
 from bigfleet.controllers.pod_controller.additional import AdditionalRequests
 from bigfleet.controllers.pod_controller.existing import ExistingRequests, Key, Spec
 from bigfleet.controllers.pod_controller.nodes import RawNode, RawUpcomingNode
-from bigfleet.controllers.pod_controller.occupancy import Occupancy, Place
+from bigfleet.controllers.pod_controller.occupancy import Occupancy, Place, Situation
 from bigfleet.controllers.pod_controller.pods import (
     POD_UID_LABEL,
     ExistingRequest,
@@ -24,6 +24,7 @@ from bigfleet.controllers.pod_controller.pods import (
     Pod,
 )
 from bigfleet.controllers.pod_controller.request_writer import RequestWriter
+from bigfleet.controllers.pod_controller.reviews import Reviews
 from bigfleet.controllers.pod_controller.shapes import Shape, Shapes
 from bigfleet.controllers.pod_controller.unschedulable import HOLD_SECONDS
 from bigfleet.observe import metrics
@@ -61,6 +62,7 @@ class PodController:
         self._additional = AdditionalRequests(
             client, self._writer, self._existing, self._occupancy, now, wall, hold_seconds
         )
+        self._reviews = Reviews(client, self._situation, wall)
         self._places: dict[Key, Place] = {}
         self._told: set[tuple[str, str]] = set()
         self._requests_listed, self._pods_listed = asyncio.Event(), asyncio.Event()
@@ -82,6 +84,7 @@ class PodController:
             loops.create_task(self._follow_upcoming())
             loops.create_task(self._writer.run())
             loops.create_task(self._additional.run())
+            loops.create_task(self._reviews.run())
 
     async def _follow_requests(self) -> None:
         async with _changes(self._requests) as changes:
@@ -126,6 +129,12 @@ class PodController:
                 else:
                     machine = None if change.deleted else change.item.read()
                     self._occupancy.expect(change.item.metadata.name, machine)
+
+    async def _situation(self) -> Situation:
+        """The cluster as it is, once all of it is known."""
+        await self._pods_listed.wait()
+        await self._nodes_listed.wait()
+        return self._occupancy.situation()
 
     def _replace(self, pods: Sequence[Pod]) -> None:
         """These are all Pods there are."""

@@ -65,10 +65,11 @@ class ExistingRequests:
         self._digests: dict[Key, bytes] = {}
         self._short: dict[Key, tuple[bytes, Shortage]] = {}
         self._short_together: dict[bytes, dict[Key, Shortage]] = {}
+        self._additional: set[Key] = set()
 
     def replace(self, requests: Iterable[ExistingRequest]) -> None:
         """These are all there are."""
-        for each in (self._digests, self._short, self._short_together):
+        for each in (self._digests, self._short, self._short_together, self._additional):
             each.clear()
         for request in requests:
             self.put(request)
@@ -79,6 +80,8 @@ class ExistingRequests:
         digest = digest_of(request.spec)
         if self._digests.get(key) != digest:  # else the one that is there is shared by many
             self._digests[key] = digest
+        if request.spec.get("additional"):
+            self._additional.add(key)
         self._not_short(key)
         for condition in request.status.conditions or ():
             if condition.type == CAPACITY_SHORT and condition.status == "True":
@@ -89,11 +92,19 @@ class ExistingRequests:
     def wrote(self, key: Key, spec: Spec) -> None:
         """We have just written it ourselves."""
         self._digests[key] = spec.digest
+        if spec.body.get("additional"):
+            self._additional.add(key)
 
     def remove(self, key: Key) -> None:
         """It is gone."""
         self._digests.pop(key, None)
+        self._additional.discard(key)
         self._not_short(key)
+
+    @property
+    def any_additional(self) -> bool:
+        """Whether any Pod has asked for an additional machine."""
+        return bool(self._additional)
 
     def __contains__(self, key: object) -> bool:
         return key in self._digests

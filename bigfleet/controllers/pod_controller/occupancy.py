@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from bigfleet.controllers.pod_controller.nodes import Machine, Node
 from bigfleet.controllers.pod_controller.shapes import Peers, Shape
 from bigfleet.model.need import HOSTNAME_LABEL
 
 _MOST_VALUES = 1000
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,41 +29,55 @@ class Place:
     going: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What an Occupancy was at one moment: pods by shape, Node and number."""
+
+    nodes: Sequence[Node]
+    placed: Sequence[tuple[Shape, str, int]]
+    going: Sequence[tuple[Shape, str, int]]
+    waiting: Mapping[Shape, int]
+
+
 class ByLabel:
     """Finds the shapes that a selector may be about without looking at all of them."""
 
     def __init__(self) -> None:
-        self._shapes: dict[tuple[str, ...], set[Shape]] = {}
+        self._by_pair: dict[tuple[str, str, str], set[Shape]] = {}
+        self._by_namespace: dict[str, set[Shape]] = {}
 
     def add(self, shape: Shape) -> None:
         """From now on `shape` is to be found."""
-        for key in self._keys(shape):
-            self._shapes.setdefault(key, set()).add(shape)
+        self._by_namespace.setdefault(shape.namespace, set()).add(shape)
+        for pair in shape.labels.items():
+            self._by_pair.setdefault((shape.namespace, *pair), set()).add(shape)
 
     def remove(self, shape: Shape) -> None:
         """It is not any more."""
-        for key in self._keys(shape):
-            self._shapes[key].discard(shape)
-            if not self._shapes[key]:
-                del self._shapes[key]
+        _discard(self._by_namespace, shape.namespace, shape)
+        for pair in shape.labels.items():
+            _discard(self._by_pair, (shape.namespace, *pair), shape)
 
     def find(self, peers: Peers) -> Iterator[Shape]:
         """Every shape that is among `peers`."""
         if peers.selector is None:
             return
-        pair = next(iter(peers.selector.pairs), ())
-        among = [()] if peers.namespaces is None else [(name,) for name in peers.namespaces]
+        pair = next(iter(peers.selector.pairs), None)
+        among = self._by_namespace.keys() if peers.namespaces is None else peers.namespaces
         for namespace in among:
-            for shape in self._shapes.get((*namespace, *pair), ()):
+            if pair is None:
+                possible = self._by_namespace.get(namespace, ())
+            else:
+                possible = self._by_pair.get((namespace, *pair), ())
+            for shape in possible:
                 if peers.include(shape):
                     yield shape
 
-    @staticmethod
-    def _keys(shape: Shape) -> Iterator[tuple[str, ...]]:
-        for namespace in ((), (shape.namespace,)):
-            yield namespace
-            for pair in shape.labels.items():
-                yield (*namespace, *pair)
+
+def _discard(index: dict[K, set[Shape]], key: K, shape: Shape) -> None:
+    index[key].discard(shape)
+    if not index[key]:
+        del index[key]
 
 
 @dataclass
@@ -104,6 +120,12 @@ class Occupancy:
             del where[shape]
             if not place.going:
                 self._by_label.remove(shape)
+
+    def situation(self) -> Situation:
+        """As it is now, for whoever works on it while this changes."""
+        placed = [(s, node, n) for s, nodes in self.placed.items() for node, n in nodes.items()]
+        going = [(s, node, n) for s, nodes in self.going.items() for node, n in nodes.items()]
+        return Situation(list(self.nodes.values()), placed, going, dict(self.waiting))
 
     def clear_pods(self) -> None:
         """No pod is known any more."""

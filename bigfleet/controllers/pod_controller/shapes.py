@@ -92,6 +92,12 @@ class NodeDemands(NamedTuple):
         return self.rules is None or any(rule.admits(name, labels) for rule in self.rules)
 
     @property
+    def keys(self) -> frozenset[str]:
+        """The labels that it is about; the name of a Node counts as one."""
+        terms = [c for rule in self.rules or () for c in (*rule.labels, *rule.fields)]
+        return frozenset(k for k, _ in self.selector.pairs) | {c.key for c in terms}
+
+    @property
     def name_nodes(self) -> bool:
         """Whether the pod may run on Nodes of certain names only."""
         return bool(self.rules) and all(rule.fields for rule in self.rules or ())
@@ -105,7 +111,7 @@ class NodeDemands(NamedTuple):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Shape:
     """Equal for all pods that kube-scheduler would treat alike; made by `Shapes` only.
 
@@ -149,7 +155,7 @@ class Shapes:
         return shape
 
 
-_ENCODER = msgspec.json.Encoder(order="deterministic")
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 def _identity(pod: Pod, amounts: Mapping[str, int]) -> bytes:

@@ -58,7 +58,12 @@ async def get(client: KubeClient, path: str) -> Any:
 
 
 @asynccontextmanager
-async def namespace(client: KubeClient, name: str) -> AsyncIterator[str]:
+async def namespace(
+    client: KubeClient, name: str, *, until_gone: bool = False
+) -> AsyncIterator[str]:
+    """A namespace for one test. Where pods of it are bound, their Nodes must outlive it: so that it
+    is waited for `until_gone`.
+    """
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await client.create("/api/v1/namespaces", body)
 
@@ -70,6 +75,12 @@ async def namespace(client: KubeClient, name: str) -> AsyncIterator[str]:
         yield name
     finally:
         await client.delete(f"/api/v1/namespaces/{name}")
+        if until_gone:
+
+            async def gone() -> bool:
+                return await get(client, f"/api/v1/namespaces/{name}") is None
+
+            await eventually(gone, f"namespace {name} to be gone")
 
 
 def pod(name: str, node: str | None = None, **spec: Any) -> dict[str, Any]:
@@ -115,6 +126,20 @@ async def add_ready_node(client: KubeClient, name: str, cpu: str = "8", **labels
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     await eventually(ready, f"Node {name} to be Ready")
+
+
+@asynccontextmanager
+async def ready_nodes(
+    client: KubeClient, *names: str, cpu: str = "8", **labels: str
+) -> AsyncIterator[None]:
+    """Such Nodes; they go again, if they are still there."""
+    await asyncio.gather(*(add_ready_node(client, name, cpu, **labels) for name in names))
+    try:
+        yield
+    finally:
+        for name in names:
+            if await get(client, f"/api/v1/nodes/{name}") is not None:
+                await client.delete(f"/api/v1/nodes/{name}")
 
 
 def request(name: str, **spec: Any) -> dict[str, Any]:

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_rig import add_ready_node, admin, eventually, get, namespace, pod, requests_path, role
+from cluster_rig import (
+    add_ready_node,
+    admin,
+    eventually,
+    get,
+    namespace,
+    pod,
+    ready_nodes,
+    requests_path,
+    role,
+)
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import APPLY_PATCH, KubeClient
@@ -77,8 +87,11 @@ def _large(name: str, cpu: str = "50", **spec: Any) -> dict[str, Any]:
 async def test_a_pod_that_does_not_fit_asks_once_then_again_and_no_more_once_it_is_bound(
     kubeconfig: dict[str, Path],
 ) -> None:
-    async with await admin(kubeconfig) as client, namespace(client, "does-not-fit") as where:
-        await add_ready_node(client, "n-small", "8")
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, "n-small"),
+        namespace(client, "does-not-fit") as where,
+    ):
         await client.create(f"/api/v1/namespaces/{where}/pods", _large("big"))
         async with _quick_controller(kubeconfig):
             [first] = await _until(client, where, 1, "an additional request")
@@ -106,8 +119,8 @@ async def test_a_pod_that_does_not_fit_asks_once_then_again_and_no_more_once_it_
                 return (said["status"], said["reason"]) == ("False", "Scheduled")
 
             await eventually(closed, "the condition to say so")
-        for name in ("n-small", "n-roomy"):
-            await client.delete(f"/api/v1/nodes/{name}")
+        await client.delete(f"/api/v1/namespaces/{where}/pods/big", {"gracePeriodSeconds": 0})
+        await client.delete("/api/v1/nodes/n-roomy")
 
 
 async def test_equal_stuck_pods_ask_a_bounded_number_of_times(
@@ -158,7 +171,8 @@ async def test_a_pod_whose_need_is_short_is_told_so_and_asks_for_nothing_more(
     async with await admin(kubeconfig) as client, namespace(client, "short") as where:
         pods = f"/api/v1/namespaces/{where}/pods"
         for name in ("one", "two"):
-            await client.create(pods, _large(name, schedulerName="nobody"))
+            unlike_others = {"schedulerName": "nobody", "nodeSelector": {"of": where}}
+            await client.create(pods, _large(name, **unlike_others))
         async with _quick_controller(kubeconfig):
 
             async def there() -> bool:
@@ -212,9 +226,12 @@ _SAME_ZONE = {
 async def test_a_pod_whose_companions_run_asks_for_a_machine_in_their_domain(
     kubeconfig: dict[str, Path],
 ) -> None:
-    async with await admin(kubeconfig) as client, namespace(client, "companions") as where:
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, "n-companions", zone="z9"),
+        namespace(client, "companions", until_gone=True) as where,
+    ):
         pods = f"/api/v1/namespaces/{where}/pods"
-        await add_ready_node(client, "n-companions", zone="z9")
         await client.create(pods, pod("runs", affinity=_SAME_ZONE, nodeName="n-companions"))
         await client.create(pods, _large("waits", affinity=_SAME_ZONE))
         async with _quick_controller(kubeconfig):
@@ -225,7 +242,6 @@ async def test_a_pod_whose_companions_run_asks_for_a_machine_in_their_domain(
                 assert here in each["spec"]["requirements"]
             await client.patch(f"{pods}/waits/status", {"status": {"phase": "Succeeded"}})
             await _until(client, where, 0, "all of them to go with what the Pod wants")
-        await client.delete("/api/v1/nodes/n-companions")
 
 
 async def test_pods_that_no_machine_helps_do_not_ask(kubeconfig: dict[str, Path]) -> None:

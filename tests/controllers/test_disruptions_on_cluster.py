@@ -20,6 +20,7 @@ from cluster_rig import (
     get,
     namespace,
     pod,
+    ready_nodes,
     role,
 )
 
@@ -119,18 +120,6 @@ async def _until_bound(client: KubeClient, where: str, count: int) -> None:
     await eventually(bound, f"{count} pods to be bound")
 
 
-@asynccontextmanager
-async def _nodes(client: KubeClient, *names: str, cpu: str = "8") -> AsyncIterator[None]:
-    """Ready Nodes of machines, in a zone of their own; they go, and what runs there, too."""
-    await asyncio.gather(*(add_ready_node(client, name, cpu) for name in names))
-    try:
-        yield
-    finally:
-        for name in names:
-            if await get(client, f"/api/v1/nodes/{name}") is not None:
-                await client.delete(f"/api/v1/nodes/{name}")
-
-
 async def _is_as_before(client: KubeClient, name: str) -> bool:
     found = await get(client, f"/api/v1/nodes/{name}")
     marks = [a for a in found["metadata"].get("annotations", {}) if a.startswith("bigfleet")]
@@ -144,24 +133,27 @@ async def test_with_two_thousand_pods_the_best_machines_are_known_within_a_secon
     that ask for nothing, as their namespace is ignored, take room all the same.
     """
     names = [f"m-many-{number:02d}" for number in range(24)]
-    async with await admin(kubeconfig) as client, namespace(client, "many") as where:
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, *names, cpu="64"),
+        namespace(client, "many", until_gone=True) as where,
+    ):
         deployments = f"/apis/apps/v1/namespaces/{where}/deployments"
-        async with _nodes(client, *names, cpu="64"):
-            await client.create(deployments, _deployment("many", 2000, names[:22], "200m"))
-            await _until_bound(client, where, 2000)
-            async with _pod_controller(kubeconfig, where), _operator(kubeconfig) as shard:
-                await _ask(shard)  # everything is listed by now
-                took = []
-                for _ in range(3):
-                    started = time.monotonic()
-                    report = await _ask(shard)
-                    took.append(time.monotonic() - started)
-                found = report.machines
-                assert {each.machine_id for each in found[:2]} == set(names[22:])
-                assert [each.pods > 0 for each in found] == [False, False, True]
-                assert not any(each.blocked for each in found)
-                assert min(took) < 1, took
-            assert (await get(client, _REVIEWS))["items"] == []
+        await client.create(deployments, _deployment("many", 2000, names[:22], "200m"))
+        await _until_bound(client, where, 2000)
+        async with _pod_controller(kubeconfig, where), _operator(kubeconfig) as shard:
+            await _ask(shard)  # everything is listed by now
+            took = []
+            for _ in range(3):
+                started = time.monotonic()
+                report = await _ask(shard)
+                took.append(time.monotonic() - started)
+            found = report.machines
+            assert {each.machine_id for each in found[:2]} == set(names[22:])
+            assert [each.pods > 0 for each in found] == [False, False, True]
+            assert not any(each.blocked for each in found)
+            assert min(took) < 1, took
+        assert (await get(client, _REVIEWS))["items"] == []
 
 
 async def test_machines_that_must_not_be_emptied_say_why(kubeconfig: dict[str, Path]) -> None:
@@ -169,8 +161,8 @@ async def test_machines_that_must_not_be_emptied_say_why(kubeconfig: dict[str, P
     names = ["m-budget", "m-mark", "m-bare", "m-job", "m-room"]
     async with (
         await admin(kubeconfig) as client,
-        namespace(client, "blocked") as where,
-        _nodes(client, *names),
+        ready_nodes(client, *names),
+        namespace(client, "blocked", until_gone=True) as where,
     ):
         deployments = f"/apis/apps/v1/namespaces/{where}/deployments"
         marks = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
@@ -207,8 +199,8 @@ async def test_without_a_pod_controller_only_empty_machines_are_known_to_be_free
     monkeypatch.setattr(disruptions, "_REVIEW_SECONDS", 0.5)
     async with (
         await admin(kubeconfig) as client,
-        namespace(client, "nobody-knows") as where,
-        _nodes(client, "m-used", "m-empty"),
+        ready_nodes(client, "m-used", "m-empty"),
+        namespace(client, "nobody-knows", until_gone=True) as where,
         _operator(kubeconfig) as shard,
     ):
         deployments = f"/apis/apps/v1/namespaces/{where}/deployments"
@@ -225,8 +217,8 @@ async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
     """Refused because it costs more than was said, or because the pods find no room elsewhere."""
     async with (
         await admin(kubeconfig) as client,
-        namespace(client, "refused") as where,
-        _nodes(client, "m-dear", "m-other"),
+        ready_nodes(client, "m-dear", "m-other"),
+        namespace(client, "refused", until_gone=True) as where,
         _pod_controller(kubeconfig),
         _operator(kubeconfig) as shard,
     ):
@@ -276,8 +268,8 @@ async def test_the_cordon_of_somebody_else_outlives_a_refused_reclaim(
 ) -> None:
     async with (
         await admin(kubeconfig) as client,
-        namespace(client, "cordoned") as where,
-        _nodes(client, "m-cordoned"),
+        ready_nodes(client, "m-cordoned"),
+        namespace(client, "cordoned", until_gone=True) as where,
         _operator(kubeconfig) as shard,
     ):
         await client.create(f"/api/v1/namespaces/{where}/pods", pod("p", "m-cordoned"))
@@ -307,7 +299,7 @@ async def test_a_cordon_that_an_earlier_operator_left_is_taken_back(
     kubeconfig: dict[str, Path],
 ) -> None:
     """It ended while it looked at what a reclaim would disturb; nothing had been begun."""
-    async with await admin(kubeconfig) as client, _nodes(client, "m-looked-at"):
+    async with await admin(kubeconfig) as client, ready_nodes(client, "m-looked-at"):
         marks = {"metadata": {"annotations": {"bigfleet.lucy.sh/reclaim-review": "true"}}}
         path = "/api/v1/nodes/m-looked-at"
         await client.patch(path, {**marks, "spec": {"unschedulable": True}})

@@ -13,16 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigfleet.controllers.pod_controller.node_columns import Flags, NodeColumns, Numbers, Tally
 from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.occupancy import ByLabel
-from bigfleet.controllers.pod_controller.shapes import HardSpread, NodeDemands, Peers, Shape
+from bigfleet.controllers.pod_controller.shapes import HardSpread, Peers, Shape
 from bigfleet.model import resources
-from bigfleet.model.need import Taint
-
-Flags = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
 NOWHERE = -1
+_BALANCED = (resources.CPU, resources.MEMORY)
 _ZONE = "topology.kubernetes.io/zone"
 
 
@@ -34,37 +32,9 @@ class Count(NamedTuple):
     pods: int
 
 
-class _Domains(NamedTuple):
-    """The Nodes' domains of one topology key by number; the last number is for those in none."""
-
-    of: Numbers
-    none: int
-
-
-class _Tally(NamedTuple):
-    """How many pods of some kind each domain has."""
-
-    domains: _Domains
-    counts: Numbers
-
-    def change(self, node: int, by: int) -> None:
-        self.counts[self.domains.of[node]] += by
-
-    def here(self) -> Numbers:
-        """By Node: how many its domain has."""
-        here: Numbers = self.counts[self.domains.of]
-        return here
-
-    @property
-    def somewhere(self) -> Flags:
-        """Which Nodes are in a domain at all."""
-        flags: Flags = self.domains.of != self.domains.none
-        return flags
-
-
 class _Spread(NamedTuple):
     rule: HardSpread
-    tally: _Tally
+    tally: Tally
     itself: int
     eligible: Flags
 
@@ -76,11 +46,11 @@ class _Rules:
     static: Flags
     request: Numbers
     ports: list[Numbers]
-    near: list[tuple[_Tally, bool]] = field(default_factory=list)
-    apart: list[_Tally] = field(default_factory=list)
-    avoided: list[_Tally] = field(default_factory=list)
+    near: list[tuple[Tally, bool]] = field(default_factory=list)
+    apart: list[Tally] = field(default_factory=list)
+    avoided: list[Tally] = field(default_factory=list)
     spread: list[_Spread] = field(default_factory=list)
-    counted: list[_Tally] = field(default_factory=list)
+    counted: list[Tally] = field(default_factory=list)
 
 
 class Room:
@@ -98,14 +68,9 @@ class Room:
         self._free = self._capacity.copy()
         self.open = np.array([n.ready and not n.cordoned and not n.leaving for n in nodes], bool)
         self._there = np.ones(len(nodes), bool)
-        self._by_key: dict[str, _Domains] = {}
-        self._admitting: dict[NodeDemands, tuple[Flags, Flags]] = {}
+        self._columns = NodeColumns(nodes)
         self._ports: dict[tuple[str, int], Numbers] = {}
-        self._own_keys = {"metadata.name"} | {
-            k for node in nodes for k, v in node.labels.items() if v == node.name
-        }
-        self._classes = _classes(nodes)
-        self._zones = self._domains(_ZONE).of
+        self._zones = self._columns.domains(_ZONE).of
         self._balanced = [self._names.index(r) for r in _BALANCED if r in self._names]
         self._take_what_is_used()
         self._rules = {shape: self._basics(shape) for shape in movable}
@@ -190,27 +155,9 @@ class Room:
         np.subtract.at(self._free, numbers, requests * counts[:, None])
 
     def _basics(self, shape: Shape) -> _Rules:
-        admitted, tolerated = self._admitted(shape.demands)
+        admitted, tolerated = self._columns.admit(shape.demands)
         ports = [self._port(port) for port in sorted(shape.host_ports)]
         return _Rules(admitted & tolerated, self._matrix([shape.requests])[0], ports)
-
-    def _admitted(self, demands: NodeDemands) -> tuple[Flags, Flags]:
-        """Which Nodes node affinity lets pods onto, and whose taints they tolerate."""
-        if demands not in self._admitting:
-            one_by_one = bool(demands.keys & self._own_keys)
-            admitted = np.zeros(len(self._nodes), bool)
-            tolerated = np.zeros(len(self._nodes), bool)
-            for members in self._classes:
-                first = self._nodes[members[0]]
-                tolerated[members] = demands.tolerate(first.taints)
-                if one_by_one:
-                    for number in members:
-                        node = self._nodes[number]
-                        admitted[number] = demands.admit(node.name, node.labels)
-                else:
-                    admitted[members] = demands.admit(first.name, first.labels)
-            self._admitting[demands] = admitted, tolerated
-        return self._admitting[demands]
 
     def _port(self, port: tuple[str, int]) -> Numbers:
         if port not in self._ports:
@@ -219,15 +166,6 @@ class Room:
                 if port in shape.host_ports:
                     used[node] += count
         return self._ports[port]
-
-    def _domains(self, key: str) -> _Domains:
-        if key not in self._by_key:
-            values = [node.labels.get(key) for node in self._nodes]
-            known = sorted({value for value in values if value is not None})
-            places = {value: number for number, value in enumerate(known)}
-            numbers = [len(known) if value is None else places[value] for value in values]
-            self._by_key[key] = _Domains(np.array(numbers, np.int64), len(known))
-        return self._by_key[key]
 
     def _link(self, movable: Sequence[Shape]) -> None:
         """Tally what binds the movable shapes: their own terms, and the others' against them."""
@@ -255,9 +193,9 @@ class Room:
         index: ByLabel,
         by_shape: Mapping[Shape, Sequence[Count]],
     ) -> None:
-        tallies: dict[Peers, _Tally] = {}
+        tallies: dict[Peers, Tally] = {}
 
-        def tally_of(peers: Peers) -> _Tally:
+        def tally_of(peers: Peers) -> Tally:
             if peers not in tallies:
                 tallies[peers] = self._tally(peers.topology_key, index.find(peers), by_shape)
             return tallies[peers]
@@ -269,40 +207,18 @@ class Room:
             rules.spread = [
                 _Spread(each, tally_of(each.peers), int(each.peers.include(shape)), eligible)
                 for each in shape.spread
-                for eligible in [self._eligible(shape, each)]
+                for eligible in [self._columns.eligible(shape.demands, each)]
             ]
-
-    def _eligible(self, shape: Shape, spread: HardSpread) -> Flags:
-        """Which Nodes' domains count."""
-        admitted, tolerated = self._admitted(shape.demands)
-        flags = np.ones(len(self._nodes), bool)
-        if spread.honors_node_affinity:
-            flags &= admitted
-        if spread.honors_node_taints:
-            flags &= tolerated
-        return flags
 
     def _tally(
         self, key: str, whom: Iterable[Shape], by_shape: Mapping[Shape, Sequence[Count]]
-    ) -> _Tally:
+    ) -> Tally:
         """How many pods of `whom` each domain of `key` has; kept up to date from now on."""
-        domains = self._domains(key)
-        tally = _Tally(domains, np.zeros(domains.none + 1, np.int64))
+        domains = self._columns.domains(key)
+        tally = Tally(domains, np.zeros(domains.none + 1, np.int64))
         for shape in whom:
             for _, node, count in by_shape[shape]:
                 tally.change(node, count)
             if shape in self._rules:
                 self._rules[shape].counted.append(tally)
         return tally
-
-
-_BALANCED = (resources.CPU, resources.MEMORY)
-
-
-def _classes(nodes: Sequence[Node]) -> Sequence[Sequence[int]]:
-    """Nodes that differ in nothing but their names, as far as a pod can ask."""
-    found: dict[tuple[frozenset[tuple[str, str]], tuple[Taint, ...]], list[int]] = {}
-    for number, node in enumerate(nodes):
-        labels = frozenset((k, v) for k, v in node.labels.items() if v != node.name)
-        found.setdefault((labels, node.taints), []).append(number)
-    return list(found.values())

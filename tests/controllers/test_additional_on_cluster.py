@@ -171,7 +171,10 @@ async def test_a_pod_whose_need_is_short_is_told_so_and_asks_for_nothing_more(
     async with await admin(kubeconfig) as client, namespace(client, "short") as where:
         pods = f"/api/v1/namespaces/{where}/pods"
         for name in ("one", "two"):
-            unlike_others = {"schedulerName": "nobody", "nodeSelector": {"of": where}}
+            unlike_others: dict[str, Any] = {
+                "schedulerName": "nobody",
+                "nodeSelector": {"of": where},
+            }
             await client.create(pods, _large(name, **unlike_others))
         async with _quick_controller(kubeconfig):
 

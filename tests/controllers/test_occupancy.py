@@ -14,7 +14,7 @@ from pod_rig import ZONE, apart, cluster, near, node, peers, pod, shape, spread
 from bigfleet.controllers.disruption_cost import eviction_cost, node_mark, pod_mark
 from bigfleet.controllers.pod_controller.nodes import RawNode, RawUpcomingNode
 from bigfleet.controllers.pod_controller.occupancy import Occupancy, Place
-from bigfleet.controllers.pod_controller.shapes import Shapes
+from bigfleet.controllers.pod_controller.shapes import Shape, Shapes
 from bigfleet.model.need import HOSTNAME_LABEL, Taint
 
 RACK = "topology.bigfleet/rack"
@@ -69,7 +69,7 @@ def _rules(*terms: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _where(key: str, operator: str, *values: str) -> dict[str, Any]:
+def _when(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
@@ -78,13 +78,13 @@ def _where(key: str, operator: str, *values: str) -> dict[str, Any]:
     [
         ({}, "abc"),
         ({"nodeSelector": {ZONE: "a"}}, "a"),
-        (_rules(_where(ZONE, "In", "a"), _where("cores", "Exists")), "ac"),
-        (_rules(_where(ZONE, "NotIn", "a")), "bc"),
-        (_rules(_where("cores", "DoesNotExist")), "ab"),
-        (_rules(_where("cores", "Gt", "7")), "c"),
-        (_rules(_where("cores", "Gt", "8")), ""),
-        (_rules(_where("cores", "Lt", "9")), "c"),
-        (_rules(_where(ZONE, "Lt", "9")), ""),
+        (_rules(_when(ZONE, "In", "a"), _when("cores", "Exists")), "ac"),
+        (_rules(_when(ZONE, "NotIn", "a")), "bc"),
+        (_rules(_when("cores", "DoesNotExist")), "ab"),
+        (_rules(_when("cores", "Gt", "7")), "c"),
+        (_rules(_when("cores", "Gt", "8")), ""),
+        (_rules(_when("cores", "Lt", "9")), "c"),
+        (_rules(_when(ZONE, "Lt", "9")), ""),
         (_rules({}), ""),
         (
             _rules({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}),
@@ -169,13 +169,18 @@ def test_a_machine_on_its_way_counts_for_whom_it_could_hold(
 _ABC = [node("n1", zone="a"), node("n2", zone="b"), node("n3", zone="c")]
 
 
+def _where(there: Occupancy, looking: Shape) -> list[dict[str, Any]]:
+    """Without the newest Nodes."""
+    return [dict(each) for each in there.where(looking) if each["key"] != HOSTNAME_LABEL]
+
+
 def test_who_has_companions_is_to_be_where_they_run() -> None:
     waits, cache = shape(**near(peers(ZONE, "cache"))), shape(metadata={"labels": {"app": "cache"}})
-    assert cluster(_ABC).where(waits) == []
+    assert _where(cluster(_ABC), waits) == []
     there = cluster(_ABC, (cache, "n1", 2), (cache, "n3", 1))
-    assert there.where(waits) == [{"key": ZONE, "operator": "In", "values": ["a", "c"]}]
+    assert _where(there, waits) == [{"key": ZONE, "operator": "In", "values": ["a", "c"]}]
     elsewhere = shape(metadata={"labels": {"app": "cache"}, "namespace": "other"})
-    assert cluster(_ABC, (elsewhere, "n2", 1)).where(waits) == []
+    assert _where(cluster(_ABC, (elsewhere, "n2", 1)), waits) == []
 
 
 def test_who_spreads_is_to_be_where_the_skew_leaves_it() -> None:
@@ -184,24 +189,33 @@ def test_who_spreads_is_to_be_where_the_skew_leaves_it() -> None:
     """
     even = shape(**spread(ZONE))
     there = cluster(_ABC, (even, "n1", 3), (even, "n2", 2), (even, "n3", 2))
-    assert there.where(even) == [{"key": ZONE, "operator": "In", "values": ["b", "c"]}]
+    assert _where(there, even) == [{"key": ZONE, "operator": "In", "values": ["b", "c"]}]
     loose = shape(**spread(ZONE, 2))
-    assert there.where(loose) == [{"key": ZONE, "operator": "In", "values": ["a", "b", "c"]}]
+    assert _where(there, loose) == [{"key": ZONE, "operator": "In", "values": ["a", "b", "c"]}]
     picky = shape(nodeSelector={HOSTNAME_LABEL: "n1"}, **spread(ZONE))
-    assert there.where(picky) == [{"key": ZONE, "operator": "In", "values": ["a"]}]
+    assert _where(there, picky) == [{"key": ZONE, "operator": "In", "values": ["a"]}]
 
 
 def test_who_avoids_others_is_to_be_where_they_are_not() -> None:
     alone = shape(**apart(peers(ZONE)))
     there = cluster(_ABC, (alone, "n1", 1), (alone, "n2", 1))
-    assert there.where(alone) == [{"key": ZONE, "operator": "NotIn", "values": ["a", "b"]}]
+    assert _where(there, alone) == [{"key": ZONE, "operator": "NotIn", "values": ["a", "b"]}]
 
 
 def test_of_nodes_as_domains_nothing_is_said_since_another_node_is_another_domain() -> None:
     spreads, avoids = shape(**spread(HOSTNAME_LABEL)), shape(**apart(peers(HOSTNAME_LABEL)))
     there = cluster(_ABC, (spreads, "n1", 2), (avoids, "n2", 1))
-    assert there.where(spreads) == []
-    assert there.where(avoids) == []
+    assert _where(there, spreads) == []
+    assert _where(there, avoids) == []
+
+
+def test_the_newest_nodes_are_named_as_no_help() -> None:
+    """So that what came for an earlier request does not count for a later one."""
+    nodes = [node(f"n{number}", created=f"2026-01-01T00:00:{number:02d}Z") for number in range(9)]
+    [newest] = cluster(nodes).where(shape())
+    named = ["n4", "n5", "n6", "n7", "n8"]
+    assert newest == {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": named}
+    assert cluster([]).where(shape()) == []
 
 
 def test_who_must_run_on_the_very_node_of_others_is_helped_by_no_machine() -> None:
@@ -268,7 +282,7 @@ def test_counts_are_those_of_the_pods_that_are_there(
             for p in kept
             if p.node and not p.going and term.include(p.shape)
         }
-        named = {value for each in there.where(looking) for value in each["values"]}
+        named = {value for each in _where(there, looking) for value in each["values"]}
         assert named == expected
     assert there.waiting == Counter(p.shape for p in kept if not p.node)
 

@@ -28,6 +28,7 @@ from bigfleet.controllers.pod_controller.unschedulable import (
     Outlook,
     Unschedulable,
 )
+from bigfleet.model.need import HOSTNAME_LABEL
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -197,7 +198,9 @@ class AdditionalRequests:
         refusal: str,
     ) -> None:
         domains = "; ".join(
-            f"{r['key']} {r['operator']} {', '.join(r['values'][:3])}" for r in where
+            f"{each['key']} {each['operator']} {', '.join(each['values'][:3])}"
+            for each in where
+            if each["key"] != HOSTNAME_LABEL
         )
         last = " It is the last one." if number == MOST_TIMES else ""
         message = (

@@ -20,7 +20,8 @@ _COMING = ("Provisioning", "Launched", "Registered")
 @dataclass(frozen=True, slots=True)
 class Node:
     """A Node as kube-scheduler sees it. `ours` if a machine of the fleet is behind it, `leaving`
-    while that machine is being taken back, `mark` is an annotation that forbids this.
+    while that machine is being taken back, `mark` is an annotation that forbids this, `created` is
+    as of RFC 3339.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Node:
     ours: bool = True
     leaving: bool = False
     mark: str = ""
+    created: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,11 @@ class Machine:
         )
 
 
-class _NodeMetadata(msgspec.Struct):
+class _NodeMetadata(msgspec.Struct, rename="camel"):
     name: str
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    creation_timestamp: str = ""
 
 
 class _Taint(msgspec.Struct):
@@ -100,6 +103,7 @@ class RawNode(msgspec.Struct):
             ours=MACHINE_LABEL in labels,
             leaving=RECLAIM_DEADLINE in annotations,
             mark=node_mark(annotations),
+            created=self.metadata.creation_timestamp,
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import Any, TypeVar
 
 from bigfleet.controllers.pod_controller.nodes import Machine, Node
@@ -16,6 +17,7 @@ from bigfleet.controllers.pod_controller.shapes import Peers, Shape
 from bigfleet.model.need import HOSTNAME_LABEL
 
 _MOST_VALUES = 1000
+_NEWEST = 5
 
 K = TypeVar("K")
 
@@ -144,8 +146,11 @@ class Occupancy:
         return any(machine.could_hold(shape) for machine in self.coming.values())
 
     def where(self, shape: Shape) -> Sequence[Mapping[str, Any]]:
-        """Requirements that name the domains which the pods that run leave to one of `shape`:
-        beside its companions, away from those that it avoids, and where its spread lets it.
+        """Requirements of an additional machine for a pod of `shape`.
+
+        They name the domains that the pods which run leave to it: beside its companions, away from
+        those that it avoids, and where its spread lets it. And they name the newest Nodes, which do
+        not help it: so a machine that has come for an earlier request is not taken for this one's.
         """
         found: dict[tuple[str, str], set[str]] = {}
         for peers in shape.near:
@@ -157,6 +162,8 @@ class Occupancy:
         for peers in shape.apart:
             if peers.topology_key != HOSTNAME_LABEL and (taken := self._domains(peers)):
                 found.setdefault((peers.topology_key, "NotIn"), set()).update(taken)
+        if newest := self._newest():
+            found[HOSTNAME_LABEL, "NotIn"] = newest
         return [
             {"key": key, "operator": operator, "values": sorted(values)[:_MOST_VALUES]}
             for (key, operator), values in sorted(found.items())
@@ -169,6 +176,10 @@ class Occupancy:
     def is_unplaced_gang(self, shape: Shape) -> bool:
         """Whether the pod belongs beside pods like itself, of which none runs."""
         return any(p.include(shape) and not self._domains(p) for p in shape.near)
+
+    def _newest(self) -> set[str]:
+        nodes = nlargest(_NEWEST, self.nodes.values(), key=lambda node: (node.created, node.name))
+        return {node.labels.get(HOSTNAME_LABEL, node.name) for node in nodes}
 
     def _domains(self, peers: Peers) -> Counter[str]:
         """How many of `peers` run in which domain."""

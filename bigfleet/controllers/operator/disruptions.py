@@ -111,6 +111,8 @@ class Disruptions:
 
     async def of(self, nodes: Sequence[str]) -> Sequence[MachineDisruption]:
         """What giving back these Nodes would disturb; those that are not there disturb nothing."""
+        if not nodes:
+            return []  # without names, a review is about all Nodes
         verdicts = await self._review({"most": len(nodes), "nodes": list(nodes)})
         known = verdicts or {}
         return await self._judged({name: known.get(name, _UNKNOWN) for name in nodes})

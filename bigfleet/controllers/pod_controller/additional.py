@@ -132,9 +132,17 @@ class AdditionalRequests:
             for ask in self._rules.look(self._now(), self._outlook()):
                 try:
                     await self._ask(ask)
-                except (ApiError, *NO_ANSWER) as error:
+                except Exception as error:  # noqa: BLE001 - no pod keeps others from asking
                     self._rules.put_aside(ask.pod, self._now())
-                    _LOG.warning("cannot look at pod of %s: %s", ask.pod.path, error)
+                    self._failed(ask.pod, error)
+
+    @staticmethod
+    def _failed(key: Key, error: Exception) -> None:
+        if isinstance(error, (ApiError, *NO_ANSWER)):
+            _LOG.warning("cannot look at the pod of %s: %s", key.path, str(error) or repr(error))
+            return
+        metrics.unforeseen_errors.inc()
+        _LOG.error("a bug, met at %s: please report it with what follows", key, exc_info=error)
 
     def _outlook(self) -> Callable[[Key], Outlook]:
         """What else is known of a Pod, asked once for all that are alike."""
@@ -161,14 +169,16 @@ class AdditionalRequests:
         return None
 
     async def _ask(self, ask: Ask[Key]) -> None:
-        key, waiting = ask.pod, self._waiting[ask.pod]
+        key, waiting = ask.pod, self._waiting.get(ask.pod)
+        if waiting is None:
+            return  # it was bound, or has gone, while we asked for another
         name = waiting.metadata
         path = f"/api/v1/namespaces/{name.namespace}/pods/{name.name}"
         pod = msgspec.json.decode(await self._client.get(path), type=Pod)
         helpless = await self._helpless(pod, waiting)
         first = self._writer.spec(key)
-        if self._waiting.get(key) is not waiting or first is None:
-            return  # it was bound, or has gone, while we looked
+        if key not in self._waiting or first is None:
+            return
         if helpless:
             self._rules.put_aside(key, self._now())
             self._log(waiting.workload, f"asks for no additional machine: {helpless}")

@@ -114,8 +114,8 @@ async def test_what_somebody_deletes_or_changes_is_put_right(kubeconfig: dict[st
 async def test_a_pod_that_cannot_be_understood_gets_no_request_and_harms_no_other(
     kubeconfig: dict[str, Path],
 ) -> None:
-    expression = {"key": "cores", "operator": "Gt", "values": ["4"]}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    named = {"key": "metadata.name", "operator": "In", "values": ["n-1"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [named]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     async with await admin(kubeconfig) as client, namespace(client, "not-understood") as where:
         pods = f"/api/v1/namespaces/{where}/pods"
@@ -176,7 +176,7 @@ async def test_a_pod_that_its_gang_holds_to_a_full_domain_asks_for_a_machine_the
             quick = PodController(own, 4, lambda: 60 * time.monotonic())
             async with role(lambda stop: until_stopped(stop, quick.run())):
                 await _until_count(client, where, 2 + MOST_TIMES, "further requests of one Pod")
-                further = [r for r in await _requests(client, where) if r["spec"].get("stranded")]
+                further = [r for r in await _requests(client, where) if r["spec"].get("additional")]
                 for each in further:
                     assert each["metadata"]["ownerReferences"][0]["name"] == "waits"
                     assert "coLocation" not in each["spec"]

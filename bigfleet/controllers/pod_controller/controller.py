@@ -28,6 +28,8 @@ from bigfleet.controllers.pod_controller.domains import Domains
 from bigfleet.controllers.pod_controller.gangs import GangSizes
 from bigfleet.controllers.pod_controller.pods import POD_UID_LABEL, ExistingRequest, Metadata, Pod
 from bigfleet.controllers.pod_controller.stranded import MOST_TIMES, Gangs, Stranded
+from bigfleet.controllers.pod_controller.volumes import Volumes
+from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.observe import metrics
 
@@ -77,7 +79,7 @@ class PodController:
         ignored_namespaces: Sequence[str] = (),
     ) -> None:
         self._client, self._sizes, self._domains = client, GangSizes(client), Domains(client)
-        self._now, self._gangs = now, Gangs[Key]()
+        self._now, self._gangs, self._volumes = now, Gangs[Key](), Volumes(client, self._see)
         others = [f"metadata.namespace!={namespace}" for namespace in ignored_namespaces]
         self._pods = Watch(client, "/api/v1/pods", Pod, {"fieldSelector": ",".join(others)})
         self._requests = Watch(
@@ -96,7 +98,7 @@ class PodController:
     def not_ready(self) -> str:
         """Why not every Pod has been looked at yet; "" once they have."""
         if self._pods_listed.is_set():
-            return ""
+            return self._volumes.not_ready()
         watch = self._pods if self._requests_listed.is_set() else self._requests
         return f"{watch.path} is not listed yet {watch.stats.last_error}".strip()
 
@@ -106,6 +108,7 @@ class PodController:
             loops.create_task(self._follow_requests())
             loops.create_task(self._follow_pods())
             loops.create_task(self._look_for_stranded())
+            loops.create_task(self._volumes.run())
             loops.create_task(self._queue.run())
 
     async def _follow_requests(self) -> None:
@@ -131,17 +134,20 @@ class PodController:
             async for change in changes:
                 if isinstance(change, Listed):
                     self._wanted, self._gangs = {}, Gangs()
+                    self._volumes.forget_all()
                     for pod in change.items:
                         self._see(pod)
                     self._pods_listed.set()
                 elif change.deleted:
-                    self._forget(_key_for(change.item.metadata))
+                    self._forget(change.item.metadata)
                 else:
                     self._see(change.item)
 
     def _see(self, pod: Pod) -> None:
-        key = _key_for(pod.metadata)
-        spec = self._spec(pod) if requests.wants_request(pod) else None
+        key, wants = _key_for(pod.metadata), requests.wants_request(pod)
+        if not self._volumes.see(pod, wants):
+            return  # we are called again with it once its claims are known
+        spec = self._spec(pod) if wants else None
         self._want(key, _Wanted(pod.metadata, spec))
         if spec is None:
             self._gangs.forget(key)
@@ -157,7 +163,9 @@ class PodController:
         if before is None or before.spec is not wanted.spec:
             self._queue.add(key)
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, pod: Metadata) -> None:
+        key = _key_for(pod)
+        self._volumes.forget(pod.uid)
         self._gangs.forget(key)
         for each in (key, *self._further(key)):
             self._wanted.pop(each, None)
@@ -194,11 +202,13 @@ class PodController:
 
     def _spec(self, pod: Pod) -> _Spec | None:
         try:
-            body = requests.request_for(pod)
-        except requests.Unsupported as error:
+            if (volumes := self._volumes.choices_of(pod)) is None:
+                return None  # kube-scheduler waits for its claims, too
+            body = requests.request_for(pod, volumes)
+        except Unsupported as error:
             self._tell(pod, error.field, f"gets no CapacityRequest: {error}")
             return None
-        for field in requests.ignored_wishes(pod):
+        for field in requests.not_carried(pod):
             self._tell(pod, field, f"has {field}, which its CapacityRequest does not carry")
         return self._shared(body)
 

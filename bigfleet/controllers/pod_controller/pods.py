@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 
+from bigfleet.controllers.podspec.objects import PodSpec, PodStatus
+
 POD_UID_LABEL = "bigfleet.lucy.sh/pod-uid"
 INTERRUPTION_PENALTY = "bigfleet.lucy.sh/interruption-penalty"
 RECLAMATION_PENALTY = "bigfleet.lucy.sh/reclamation-penalty"
-
-# The API server writes a quantity as it was given, which may be a number.
-Quantities = dict[str, str | int | float]
 
 
 class _Struct(msgspec.Struct, rename="camel"):
@@ -33,116 +32,9 @@ class Metadata(_Struct):
     name: str
     namespace: str
     uid: str
+    labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
-
-
-class Resources(_Struct):
-    """What a container or Pod asks for."""
-
-    requests: Quantities | None = None
-
-
-class Container(_Struct):
-    """A container or an init container; the latter is a sidecar if it restarts `Always`."""
-
-    resources: Resources | None = None
-    restart_policy: str = ""
-
-
-class Expression(_Struct):
-    """One condition on labels or fields."""
-
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class NodeTerm(_Struct):
-    """Conditions on one Node, all of which must hold."""
-
-    match_expressions: list[Expression] | None = None
-    match_fields: list[Expression] | None = None
-
-
-class NodeTerms(_Struct):
-    """Terms of which one must hold."""
-
-    node_selector_terms: list[NodeTerm] | None = None
-
-
-class NodeAffinity(_Struct):
-    """Which Nodes the Pod must or would like to run on."""
-
-    required: NodeTerms | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: list[msgspec.Raw] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-
-
-class LabelSelector(_Struct):
-    """Which Pods: those whose labels meet every condition."""
-
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[Expression] | None = None
-
-
-class PodTerm(_Struct):
-    """Which Pods, and how near is meant."""
-
-    topology_key: str
-    label_selector: LabelSelector | None = None
-    namespaces: list[str] | None = None
-    namespace_selector: LabelSelector | None = None
-
-
-class PodAffinity(_Struct):
-    """Which Pods to be near, or far from."""
-
-    required: list[PodTerm] | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: list[msgspec.Raw] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-
-
-class Affinity(_Struct):
-    """All affinities of a Pod."""
-
-    node_affinity: NodeAffinity | None = None
-    pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
-
-
-class SpreadConstraint(_Struct):
-    """How evenly a workload spreads over the domains of a topology key."""
-
-    topology_key: str
-    max_skew: int
-    when_unsatisfiable: str
-
-
-class PodSpec(_Struct):
-    """What a Pod asks of its machine."""
-
-    containers: list[Container]
-    node_name: str = ""
-    init_containers: list[Container] | None = None
-    overhead: Quantities | None = None
-    resources: Resources | None = None
-    priority: int | None = None
-    node_selector: dict[str, str] | None = None
-    affinity: Affinity | None = None
-    topology_spread_constraints: list[SpreadConstraint] | None = None
-
-
-class PodStatus(_Struct):
-    """How far a Pod has come."""
-
-    phase: str = ""
 
 
 class Pod(_Struct):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import time
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigfleet.api.codec import need_from_wire
-from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
-from bigfleet.controllers.operator.aggregate import Aggregate
+from bigfleet.api.v1alpha1.capacity_pb2 import CapacityNeed, ClusterCapacityNeeds
+from bigfleet.controllers.operator.aggregate import Aggregate, RowKey
 from bigfleet.controllers.operator.demand import CoLocation, Demand, RequestSpec, demand_of
 from bigfleet.controllers.podspec.objects import Expression, LabelSelector
 
@@ -36,6 +38,108 @@ def test_a_deployment_of_fifty_thousand_pods_is_one_need_and_a_small_rollup() ->
     assert need.aggregate == {"cpu": 12_500_000, "pods": 50_000_000}
     assert need.largest == {"cpu": 250, "pods": 1000}
     assert ClusterCapacityNeeds(needs=aggregate.told(0.0).needs).ByteSize() < 2048
+
+
+def _mixed_demands(profiles: int, sizes: int) -> list[Demand]:
+    """Of `sizes` distinct sizes, each in each profile."""
+    draw = random.Random(7)
+    amounts = [(draw.randint(5, 3200) * 10, draw.randint(64, 65536)) for _ in range(sizes)]
+    return [
+        demand_of(
+            "n",
+            RequestSpec(
+                {"cpu": f"{cpu}m", "memory": f"{memory}Mi", "pods": "1"},
+                number,
+                [Expression("topology.kubernetes.io/zone", "In", [f"zone-{number}"])],
+            ),
+        )
+        for cpu, memory in amounts
+        for number in range(profiles)
+    ]
+
+
+def _mixed(demands: list[Demand], pods: int) -> Aggregate[int]:
+    draw = random.Random(7)
+    aggregate: Aggregate[int] = Aggregate()
+    for number in range(pods):
+        aggregate.put(number, draw.choice(demands))
+    return aggregate
+
+
+def _bytes(aggregate: Aggregate[int]) -> int:
+    needs = aggregate.told(0.0).needs
+    return ClusterCapacityNeeds(
+        cluster_id="c-1", timestamp_unix_nanos=2**60, needs=needs
+    ).ByteSize()
+
+
+@pytest.mark.parametrize(("profiles", "sizes"), [(1, 500), (10, 500), (10, 50)])
+def test_fifty_thousand_pods_of_five_hundred_sizes_are_a_roll_up_of_four_kilobytes(
+    profiles: int, sizes: int
+) -> None:
+    """Whether each profile has all sizes or a part of them; no pod is lost in it."""
+    aggregate = _mixed(_mixed_demands(profiles, sizes), 50_000)
+    assert _bytes(aggregate) <= 4096
+    told = [need_from_wire(need, "") for need in aggregate.told(0.0).needs]
+    assert sum(need.pods for need in told) == 50_000
+    for need, whole in zip(told, aggregate.needs(), strict=True):
+        assert need.profile == whole.profile
+        assert 8 <= len(need.sizes) <= 64
+        for name, amount in whole.aggregate.items():
+            assert amount <= need.aggregate[name] < 1.35 * amount
+
+
+def test_with_many_needs_up_to_sixty_four_sizes_of_each_are_told_exactly() -> None:
+    """They take more than 4 KB in any case; coarser sizes would cost machines."""
+    demands = _mixed_demands(30, 60)
+    aggregate = _mixed(demands, 50_000)
+    assert [need_from_wire(sent, "") for sent in aggregate.told(0.0).needs] == aggregate.needs()
+
+
+def test_a_roll_up_stays_small_and_steady_while_pods_come_and_go() -> None:
+    demands, draw = _mixed_demands(10, 500), random.Random(5)
+    aggregate = _mixed(demands, 20_000)
+    before = {need.SerializeToString() for need in aggregate.told(0.0).needs}
+    assert len(before) == 10
+    for _ in range(5):
+        for key in draw.sample(range(20_000), 100):
+            aggregate.put(key, draw.choice(demands))
+        assert _bytes(aggregate) <= 4096
+    corners = [{s.amounts for s in need_from_wire(n, "").sizes} for n in aggregate.told(0.0).needs]
+    first = [
+        {s.amounts for s in need_from_wire(CapacityNeed.FromString(n), "").sizes} for n in before
+    ]
+    kept = sum(max(len(now & then) / len(then) for now in corners) for then in first)
+    assert kept / len(first) > 0.8
+
+
+def test_the_requests_of_a_size_are_found_newest_first() -> None:
+    """Also by the class that stands for it, as it was told last."""
+    aggregate: Aggregate[str] = Aggregate()
+    small, large = _demand(cpu="1"), _demand(cpu="2")
+    aggregate.put("old", small, created=10.0)
+    aggregate.put("new", small, created=30.0)
+    aggregate.put("between", small, created=20.0)
+    aggregate.put("large", large, created=40.0)
+    row = aggregate.row_of("old")
+    assert aggregate.requests_of(row, small.unit) == ["new", "between", "old"]
+    unknown = (("cpu", 77),)
+    assert aggregate.requests_of(row, unknown) == ["large", "new", "between", "old"]
+    assert aggregate.requests_of(RowKey("none", ""), small.unit) == []
+    aggregate.remove("new")
+    assert aggregate.requests_of(row, small.unit) == ["between", "old"]
+
+
+def test_every_request_is_found_by_the_class_that_stands_for_it() -> None:
+    aggregate = _mixed(_mixed_demands(1, 500), 5_000)
+    [need] = aggregate.told(0.0).needs
+    row = aggregate.row_of(0)
+    found = [
+        key
+        for size in need_from_wire(need, "").sizes
+        for key in aggregate.requests_of(row, size.amounts)
+    ]
+    assert sorted(found) == list(range(5_000))
 
 
 def test_gangs_with_different_selectors_never_merge() -> None:

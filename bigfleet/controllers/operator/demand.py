@@ -90,8 +90,8 @@ class RequestSpec(msgspec.Struct, rename="camel"):
 class Demand:
     """What one request asks for; equal requests of a namespace share one object.
 
-    `unit` holds (resource, units of `model.resources`) in order of names. `group` is as of
-    `model.need.Need`.
+    `unit` holds (resource, units of `model.resources`) in order of names, none of them zero.
+    `group` is as of `model.need.Need`.
     """
 
     profile: Profile
@@ -123,7 +123,7 @@ def demand_of(namespace: str, spec: RequestSpec) -> Demand:
             never_preempts=spec.preemption_policy == _NEVER,
         ),
         group_of(namespace, spec),
-        tuple(sorted(unit.items())),
+        tuple(sorted((name, amount) for name, amount in unit.items() if amount)),
     )
 
 

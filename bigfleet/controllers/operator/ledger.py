@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterator, Set
 from contextlib import aclosing
+from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ class Metadata(msgspec.Struct, rename="camel"):
 
     name: str
     namespace: str
+    creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
 
@@ -56,6 +58,12 @@ class CapacityRequest(msgspec.Struct):
     @property
     def key(self) -> Key:
         return Key(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def created(self) -> float:
+        """In seconds since 1970."""
+        moment = self.metadata.creation_timestamp
+        return moment.timestamp() if moment else 0.0
 
     @property
     def gang_members(self) -> int:
@@ -120,7 +128,7 @@ class Ledger:
         before = self.aggregate.version
         try:
             demand = _demand(key.namespace, bytes(request.spec))
-            self.aggregate.put(key, demand, request.gang_members)
+            self.aggregate.put(key, demand, request.gang_members, request.created)
         except (InvalidInput, msgspec.ValidationError) as error:
             self._leave_out(key, error)
             return

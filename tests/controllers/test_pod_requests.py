@@ -189,13 +189,16 @@ def test_sidecars_and_the_pods_own_requests_are_resized_too_and_init_containers_
     assert effective_requests(pod.spec, pod.status)["cpu"] == 7000
 
 
-def test_extended_and_pod_level_resources_are_carried() -> None:
-    containers = [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": 2, "cpu": "1"}}}]
+def test_extended_byte_sized_and_pod_level_resources_are_carried() -> None:
+    requests = {"nvidia.com/gpu": 2, "cpu": "1", "ephemeral-storage": "1G", "hugepages-2Mi": "4Mi"}
+    containers = [{"name": "c", "resources": {"requests": requests}}]
     own = {"requests": {"cpu": "3", "memory": "1Gi"}}
     assert request_for(_pod({"containers": containers, "resources": own}))["resources"] == {
         "cpu": "3",
         "memory": "1048576Ki",
         "nvidia.com/gpu": "2",
+        "ephemeral-storage": "976563Ki",
+        "hugepages-2Mi": "4096Ki",
         "pods": "1",
     }
 

@@ -160,6 +160,9 @@ def _unique(conditions: Sequence[Condition]) -> list[Condition]:
 
 def _distinct(terms: Iterable[Term]) -> list[Term]:
     """Without repetitions, in the given order."""
+    terms = list(terms)
+    if len(terms) == 1:
+        return terms  # as most pods have it
     found: dict[str, Term] = {}
     for term in terms:
         found.setdefault(repr(sorted(map(repr, term))), term)

@@ -80,16 +80,16 @@ def test_fifty_thousand_pods_of_five_hundred_sizes_are_a_roll_up_of_four_kilobyt
     """Whether each profile has all sizes or a part of them; no pod is lost in it."""
     aggregate = _mixed(_mixed_demands(profiles, sizes), 50_000)
     assert _bytes(aggregate) <= 4096
-    told = [need_from_wire(need, "") for need in aggregate.told(0.0).needs]
-    assert sum(need.pods for need in told) == 50_000
-    for need, whole in zip(told, aggregate.needs(), strict=True):
+    reported = [need_from_wire(need, "") for need in aggregate.told(0.0).needs]
+    assert sum(need.pods for need in reported) == 50_000
+    for need, whole in zip(reported, aggregate.needs(), strict=True):
         assert need.profile == whole.profile
         assert 8 <= len(need.sizes) <= 64
         for name, amount in whole.aggregate.items():
             assert amount <= need.aggregate[name] < 1.35 * amount
 
 
-def test_with_many_needs_up_to_sixty_four_sizes_of_each_are_told_exactly() -> None:
+def test_with_many_needs_up_to_sixty_four_sizes_of_each_are_reported_exactly() -> None:
     """They take more than 4 KB in any case; coarser sizes would cost machines."""
     demands = _mixed_demands(30, 60)
     aggregate = _mixed(demands, 50_000)
@@ -114,7 +114,7 @@ def test_a_roll_up_stays_small_and_steady_while_pods_come_and_go() -> None:
 
 
 def test_the_requests_of_a_size_are_found_newest_first() -> None:
-    """Also by the class that stands for it, as it was told last."""
+    """Each by its size, and all of them for a size that is not there."""
     aggregate: Aggregate[str] = Aggregate()
     small, large = _demand(cpu="1"), _demand(cpu="2")
     aggregate.put("old", small, created=10.0)

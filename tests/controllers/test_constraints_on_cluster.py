@@ -1,4 +1,4 @@
-"""Pods with every constraint, admitted by a real API server, as their shard hears of them.
+"""Pods with every constraint, admitted by a real API server, as their shard receives it.
 
 The API server fills in and merges a good deal: tolerations, priorities, ports, selectors.
 """
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.cluster
 _ZONE = "topology.kubernetes.io/zone"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _APP = {"matchLabels": {"app": "x"}}
-# The CPU of each of these pods tells which one it is.
+# The CPU of each of these pods says which one it is.
 _OURS = 7
 
 
@@ -128,7 +128,7 @@ async def _needs(shard: FakeShard, *expected: str) -> dict[str, Need]:
                 return found
 
 
-async def test_what_pods_ask_is_what_their_shard_hears(kubeconfig: dict[str, Path]) -> None:
+async def test_what_pods_ask_is_what_their_shard_receives(kubeconfig: dict[str, Path]) -> None:
     controller = pod_controller.Settings(kubeconfig["bigfleet-pod-controller"], observe_port=0)
     async with (
         await admin(kubeconfig) as client,

@@ -178,7 +178,7 @@ async def test_a_claim_that_changes_says_nothing_of_pods_that_are_gone(
     kubeconfig: dict[str, Path],
 ) -> None:
     """Or else the request of such a pod would be written again, for ever."""
-    told: Counter[str] = Counter()
+    notified: Counter[str] = Counter()
     async with (
         await admin(kubeconfig) as client,
         await KubeClient.from_kubeconfig(kubeconfig["bigfleet-pod-controller"]) as own,
@@ -186,26 +186,26 @@ async def test_a_claim_that_changes_says_nothing_of_pods_that_are_gone(
     ):
         claim = f"/api/v1/namespaces/{where}/persistentvolumeclaims"
         await client.create(claim, _claim("data", ""))
-        volumes = Volumes(own, lambda pod: told.update([pod.metadata.uid]))
+        volumes = Volumes(own, lambda pod: notified.update([pod.metadata.uid]))
 
-        async def told_anew(*pods: str) -> None:
-            told.clear()
+        async def notified_of(*pods: str) -> None:
+            notified.clear()
             await client.patch(f"{claim}/data", {"metadata": {"labels": {"at": "-".join(pods)}}})
 
             async def complete() -> bool:
-                return set(told) == set(pods)
+                return set(notified) == set(pods)
 
             await eventually(complete, f"the pods {pods} to be looked at again")
 
         async with role(lambda stop: until_stopped(stop, volumes.run())):
             for name in ("gone", "stays"):
                 assert not volumes.see(_seen(name, where), wants=True), "nothing is known yet"
-            await told_anew("gone", "stays")
+            await notified_of("gone", "stays")
             volumes.forget("gone")
-            await told_anew("stays")
+            await notified_of("stays")
             volumes.forget_all()
             assert volumes.see(_seen("new", where), wants=True)
-            await told_anew("new")
+            await notified_of("new")
             assert volumes.see(_seen("new", where), wants=False)
             assert volumes.see(_seen("last", where), wants=True)
-            await told_anew("last")
+            await notified_of("last")

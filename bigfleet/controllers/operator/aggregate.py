@@ -106,7 +106,7 @@ class Aggregate(Generic[K]):
         return _row_key(self._demands[key])
 
     def requests_of(self, row: RowKey, size: Amounts) -> list[K]:
-        """The requests that a size of a need stands for as it was told last, newest first: all of
+        """The requests that a size in the last report of a need stands for, newest first: all of
         the need's for a size that is not in it, none for a need that is not there any more.
         """
         found = self._rows.get(row)

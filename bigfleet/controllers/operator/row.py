@@ -12,16 +12,16 @@ from bigfleet.controllers.operator.size_classes import MOST_CLASSES, Classes, Pr
 from bigfleet.model.need import Need, Profile, sizes_of
 
 K = TypeVar("K", bound=Hashable)
-# A gang that stops growing before it is whole (a quota, a failing webhook) is told as it is.
+# A gang that stops growing before it is whole (a quota, a failing webhook) is reported as it is.
 PATIENCE_SECONDS = 30.0
 
 
 class Row(Generic[K]):
     """Requests by size, and what is reported of them.
 
-    A gang's requests come one by one. Told at each size it passes through, it would be given
+    A gang's requests come one by one. Reported at each size it passes through, it would be given
     machines for the first of them in a domain that has no room for the rest, and the pods bound
-    there would hold the others to it. So it is told once all `members` have asked.
+    there would hold the others to it. So it is reported once all `members` are there.
     """
 
     def __init__(self, profile: Profile, group: str) -> None:

@@ -24,7 +24,7 @@ MOST_ALTERNATIVES = 32
 _AFFINITY = "nodeAffinity.required"
 _COMPARISONS = ("Gt", "Lt")
 # Every Pod tolerates these for a while, by an admission plugin. A machine that is for sale never
-# has them: they tell that a Node has just failed.
+# has them: they mark a Node that has just failed.
 _PASSING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 

@@ -12,6 +12,7 @@ from bigfleet.model.need import ADDITIONAL_GROUP
 
 _NANOS = 1_000_000_000
 _NAMED_MACHINES = 3
+_SAME = capacity_pb2.NodeSelectorRequirement.SAME
 
 
 def pod(facts: PodFacts) -> list[str]:
@@ -60,8 +61,12 @@ def _shape(view: wire.NeedView) -> Iterator[str]:
     elif view.need.group == ADDITIONAL_GROUP:
         yield "  It is of pods that kube-scheduler cannot place though no machine is missing; only"
         yield "  machines beyond those of other needs count for it, and nobody is evicted for it."
-    elif view.need.group:
+    elif any(r.operator == _SAME for r in view.need.requirements):
         yield f"  It is the gang {view.need.group}."
+    elif view.need.group:
+        yield f"  Its pods spread over domains, or keep away from each other: {view.need.group}."
+    for key in view.need.anti_affinity_keys:
+        yield f"  At most one of its pods runs in each domain of {key}."
     for term in view.need.spread:
         if term.when_unsatisfiable == capacity_pb2.TopologySpread.DO_NOT_SCHEDULE:
             yield f"  It spreads over {term.topology_key}, skew at most {term.max_skew}."

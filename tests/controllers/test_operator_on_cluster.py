@@ -141,6 +141,54 @@ async def test_after_a_lost_session_the_whole_demand_is_sent_again(
         await client.delete(requests_path(where))
 
 
+def _daemon_set(name: str, cpu: str, **template: Any) -> dict[str, Any]:
+    body = pod(name, **template)
+    body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+    del body["spec"]["terminationGracePeriodSeconds"]
+    labels = {"app": name}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": body["spec"]},
+        },
+    }
+
+
+async def _rollup_with_overheads(shard: FakeShard, *cpu: str) -> ClusterCapacityNeeds:
+    async with asyncio.timeout(90):
+        while True:
+            rollup = await shard.rollups.get()
+            if sorted(o.resources["cpu"] for o in rollup.node_overheads) == sorted(cpu):
+                return rollup
+
+
+async def test_what_daemon_sets_take_is_in_every_roll_up_and_a_change_is_sent_at_once(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "daemons") as where,
+        fake_shard() as (shard, address),
+    ):
+        path = f"/apis/apps/v1/namespaces/{where}/daemonsets"
+        tolerates = {"tolerations": [{"operator": "Exists"}]}
+        await client.create(path, _daemon_set("agent", "100m", **tolerates))
+        async with _operator(kubeconfig, address, rollup_seconds=3600.0):
+            first = await shard.rollups.get()
+            assert [dict(o.resources) for o in first.node_overheads] == [
+                {"cpu": "100m", "pods": "1"}
+            ]
+            await client.create(path, _daemon_set("proxy", "200m", **tolerates))
+            await _rollup_with_overheads(shard, "300m")
+            gpu = {"nodeSelector": {"gpu": "yes"}}
+            await client.create(path, _daemon_set("driver", "1", **gpu))
+            await _rollup_with_overheads(shard, "300m", "1")
+            for name in ("agent", "proxy", "driver"):
+                await client.delete(f"{path}/{name}")
+            await _rollup_with_overheads(shard)
+
+
 async def test_acknowledging_can_be_turned_off(kubeconfig: dict[str, Path]) -> None:
     async with (
         await admin(kubeconfig) as client,

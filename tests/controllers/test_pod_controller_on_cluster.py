@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cluster_rig import admin, eventually, get, namespace, pod, requests_path, role
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.kube.client import STRATEGIC_PATCH, KubeClient
 from bigfleet.controllers import pod_controller
 
 pytestmark = pytest.mark.cluster
@@ -107,11 +107,50 @@ async def test_what_somebody_deletes_or_changes_is_put_right(kubeconfig: dict[st
             await eventually(corrected, "the deleted request to come back")
 
 
+async def test_a_pod_that_is_resized_in_place_asks_for_the_larger_of_both_sizes(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Of the one it asks for, and the one that its machine has set aside: as the scheduler does."""
+    async with await admin(kubeconfig) as client, namespace(client, "resized") as where:
+        path = f"/api/v1/namespaces/{where}/pods"
+        await client.create(path, pod("p", schedulerName="nobody"))
+
+        async def asks_for(name: str, cpu: str) -> bool:
+            asked = {
+                r["metadata"]["ownerReferences"][0]["name"]: r["spec"]["resources"]["cpu"]
+                for r in await _requests(client, where)
+            }
+            return asked.get(name) == cpu
+
+        def status(cpu: str) -> dict[str, Any]:
+            container = {"name": "c", "image": "i", "imageID": "i", "ready": True}
+            amounts = {"resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}
+            statuses = [{**container, "restartCount": 0, **amounts}]
+            return {"status": {"containerStatuses": statuses}}
+
+        def resized(cpu: str) -> dict[str, Any]:
+            resources = {"requests": {"cpu": cpu}}
+            return {"spec": {"containers": [{"name": "c", "resources": resources}]}}
+
+        async with _controller(kubeconfig):
+            await eventually(partial(asks_for, "p", "100m"), "the request")
+            await client.patch(f"{path}/p/status", status("100m"), STRATEGIC_PATCH)
+            await client.patch(f"{path}/p/resize", resized("300m"), STRATEGIC_PATCH)
+            await eventually(partial(asks_for, "p", "300m"), "the larger size, which is asked for")
+            await client.patch(f"{path}/p/status", status("300m"), STRATEGIC_PATCH)
+            await client.patch(f"{path}/p/resize", resized("200m"), STRATEGIC_PATCH)
+            await client.create(path, pod("later", schedulerName="nobody"))
+            await _until_count(client, where, 2, "a later pod's request")
+            assert await asks_for("p", "300m"), "as long as its machine has not given it back"
+            await client.patch(f"{path}/p/status", status("200m"), STRATEGIC_PATCH)
+            await eventually(partial(asks_for, "p", "200m"), "the size that is in force")
+
+
 async def test_a_pod_that_cannot_be_understood_gets_no_request_and_harms_no_other(
     kubeconfig: dict[str, Path],
 ) -> None:
-    expression = {"key": "cores", "operator": "Gt", "values": ["4"]}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    named = {"key": "metadata.name", "operator": "In", "values": ["n-1"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [named]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     async with await admin(kubeconfig) as client, namespace(client, "not-understood") as where:
         pods = f"/api/v1/namespaces/{where}/pods"

@@ -83,7 +83,8 @@ class Cluster:
     def watch(self) -> None:
         for key, condition in self._written.items():
             request = self._requests[key]
-            age = 59 - int(request.metadata.creation_timestamp[14:16])
+            made = request.metadata.creation_timestamp
+            age = 59 - (made.minute if made else 0)
             cpu = msgspec.json.decode(request.spec)["resources"]["cpu"]
             self.ledger.put(_request(key.name, cpu, age, condition))
 

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterator, Set
 from contextlib import aclosing
+from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -37,9 +38,9 @@ class Metadata(msgspec.Struct, rename="camel"):
 
     name: str
     namespace: str
+    creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
-    creation_timestamp: str = ""
 
 
 class Condition(msgspec.Struct, rename="camel"):
@@ -76,6 +77,12 @@ class CapacityRequest(msgspec.Struct):
         return Key(self.metadata.namespace, self.metadata.name)
 
     @property
+    def created(self) -> float:
+        """In seconds since 1970."""
+        moment = self.metadata.creation_timestamp
+        return moment.timestamp() if moment else 0.0
+
+    @property
     def gang_members(self) -> int:
         """How many requests its group will have; 0 where that is not said."""
         return gang_members(self.metadata.annotations) or 0
@@ -93,7 +100,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.aggregate: Aggregate[Key] = Aggregate()
-        self.created: dict[Key, str] = {}
+        self.created: dict[Key, float] = {}
         self.short: dict[Key, Condition] = {}
         self.listed, self.changed = asyncio.Event(), asyncio.Event()
         # In order of the aggregate's version that first contained them.
@@ -140,14 +147,14 @@ class Ledger:
             self.remove(key)
             return
         before = self.aggregate.version
-        self.created[key] = request.metadata.creation_timestamp
+        self.created[key] = request.created
         if (short := request.status.short) is not None:
             self.short[key] = short
         else:
             self.short.pop(key, None)
         try:
             demand = _demand(key.namespace, bytes(request.spec))
-            self.aggregate.put(key, demand, request.gang_members)
+            self.aggregate.put(key, demand, request.gang_members, request.created)
         except (InvalidInput, msgspec.ValidationError) as error:
             self._leave_out(key, error)
             return

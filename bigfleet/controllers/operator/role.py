@@ -24,6 +24,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
 from bigfleet.controllers.access import connect
 from bigfleet.controllers.operator.acknowledge import Acknowledger
 from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
+from bigfleet.controllers.operator.daemonsets import DaemonSets
 from bigfleet.controllers.operator.disruptions import Disruptions
 from bigfleet.controllers.operator.hints import Hints
 from bigfleet.controllers.operator.ledger import Ledger
@@ -75,6 +76,7 @@ class Operator:
         self._acknowledger = Acknowledger(
             client, self._ledger, settings.acknowledge_per_second, time.time
         )
+        self._daemon_sets = DaemonSets(client, self._ledger.changed.set)
         self._rollups = Rollups(
             settings.cluster_id,
             self._ledger,
@@ -82,6 +84,7 @@ class Operator:
             settings.debounce_seconds,
             self._acknowledger.accepted,
             time.monotonic,
+            self._daemon_sets.overheads,
         )
         self._credentials = Credentials(client)
         self._nodes = NodeStates(client, self._credentials, time.time)
@@ -117,6 +120,7 @@ class Operator:
         try:
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._ledger.follow(self._client))
+                loops.create_task(self._daemon_sets.run())
                 loops.create_task(self._acknowledger.run())
                 loops.create_task(self._nodes.run())
                 loops.create_task(self._hints.run())
@@ -133,6 +137,7 @@ class Operator:
         await self._until_done("UpcomingNodes", self._nodes.load)
         await self._until_done("reclaims under way", self._reclaims.resume)
         await self._until_done("old credentials", lambda: self._credentials.sweep(time.time()))
+        await self._daemon_sets.known()
         await self._dialer.run()
 
     async def _until_done(self, what: str, step: Callable[[], Awaitable[None]]) -> None:

@@ -8,11 +8,10 @@ that nothing in the fleet can hold, all do.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence, Set
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from bigfleet.api.codec import sizes_from_wire
 from bigfleet.api.install import GROUP_VERSION
@@ -21,7 +20,6 @@ from bigfleet.api.marks import CAPACITY_SHORT, NO_MATCHING_SUPPLY
 from bigfleet.api.v1alpha1.shard_pb2 import DemandStatus, NeedStatus
 from bigfleet.controllers.operator.acknowledge import rfc3339
 from bigfleet.controllers.operator.aggregate import RowKey
-from bigfleet.controllers.operator.demand import Demand
 from bigfleet.controllers.operator.ledger import Condition, Key, Ledger
 from bigfleet.controllers.work_queue import Pace, WorkQueue
 from bigfleet.model.errors import InvalidInput
@@ -38,44 +36,6 @@ _MOST_OF_A_NEED = 200
 _MOST_MESSAGE = 1024
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _APPLY = {"fieldManager": "bigfleet-operator", "force": "true"}
-
-Amounts = tuple[tuple[str, int], ...]
-
-
-class Requests(Protocol):
-    """Finds the requests behind a size that was reported to the shard."""
-
-    def newest(self, row: RowKey, amounts: Amounts | None, most: int) -> Sequence[Key] | None:
-        """At most so many of those in the row that are of that size, or of any (None), the newest
-        first; None if the row has no such size.
-        """
-        ...
-
-
-class ExactRequests:
-    """Requests by the very amounts that they ask for; only those in `rows` are looked up."""
-
-    def __init__(self, ledger: Ledger, rows: Set[RowKey]) -> None:
-        self._created = ledger.created
-        self._sizes: dict[RowKey, dict[Amounts, list[Key]]] = {row: {} for row in rows}
-        alike: dict[Demand, list[Key]] = {}
-        for key, demand in ledger.aggregate.demands().items():
-            alike.setdefault(demand, []).append(key)
-        for demand, keys in alike.items():
-            row = RowKey(demand.profile.fingerprint, demand.group)
-            if (sizes := self._sizes.get(row)) is not None:
-                sizes.setdefault(tuple(each for each in demand.unit if each[1]), []).extend(keys)
-
-    def newest(self, row: RowKey, amounts: Amounts | None, most: int) -> Sequence[Key] | None:
-        """As of Requests."""
-        sizes = self._sizes[row]
-        if amounts is None:
-            keys = [key for each in sizes.values() for key in each]
-        elif amounts in sizes:
-            keys = sizes[amounts]
-        else:
-            return None
-        return heapq.nlargest(most, keys, key=lambda key: (self._created.get(key, ""), key))
 
 
 class _Short(NamedTuple):
@@ -100,7 +60,7 @@ class _Written(NamedTuple):
 
     condition: Condition
     at: float
-    created: str
+    created: float
 
 
 _MET = _Saying("False", "Satisfied", "machines enough are there, or on their way")
@@ -119,9 +79,8 @@ class ShortConditions:
         ledger: Ledger,
         per_second: float,
         now: Callable[[], float],
-        find: Callable[[Ledger, Set[RowKey]], Requests] = ExactRequests,
     ) -> None:
-        self._client, self._ledger, self._now, self._find = client, ledger, now, find
+        self._client, self._ledger, self._now = client, ledger, now
         self._short: Sequence[_Short] | None = None
         self._wanted: dict[Key, _Saying] = {}
         # What we wrote: ahead of what the ledger's watch has shown.
@@ -181,29 +140,26 @@ class ShortConditions:
 
     def _sayings(self, short: Iterable[_Short]) -> dict[Key, _Saying]:
         """What every request of a short need is to say; nothing of the others."""
-        short = list(short)
-        requests = self._find(self._ledger, {each.row for each in short})
         wanted: dict[Key, _Saying] = {}
         for each in short:
             saying = _Saying("True", each.reason, each.message)
-            for key in self._whom(each, requests):
+            for key in self._whom(each):
                 wanted[key] = saying
         return wanted
 
-    def _whom(self, short: _Short, requests: Requests) -> Iterable[Key]:
-        if not short.sizes:
-            yield from requests.newest(short.row, None, _MOST_OF_A_NEED) or ()
-            return
+    def _whom(self, short: _Short) -> Iterable[Key]:
         aggregate = self._ledger.aggregate
+        if not short.sizes:
+            yield from (aggregate.requests_of(short.row, None) or ())[:_MOST_OF_A_NEED]
+            return
         most = max(1, _MOST_OF_A_NEED // len(short.sizes))
         for amounts, pods in short.sizes:
-            some = most if short.reason == NO_MATCHING_SUPPLY else min(most, pods)
-            keys = requests.newest(short.row, amounts, some)
+            keys = aggregate.requests_of(short.row, amounts)
             if keys is None:
                 # It was withdrawn, or is counted with another size by now: the shard will say.
                 yield from (k for k in self._marked() if aggregate.row_of(k) == short.row)
             else:
-                yield from keys
+                yield from keys[: most if short.reason == NO_MATCHING_SUPPLY else min(most, pods)]
 
     def _marked(self) -> list[Key]:
         """The requests that say that they are short."""
@@ -239,7 +195,7 @@ class ShortConditions:
         path = f"{GROUP_VERSION}/namespaces/{key.namespace}/capacityrequests/{key.name}/status"
         await self._client.patch(path, body, APPLY_PATCH, _APPLY)
         written = Condition(CAPACITY_SHORT, *saying, last_transition_time=since)
-        self._written[key] = _Written(written, self._now(), self._ledger.created.get(key, ""))
+        self._written[key] = _Written(written, self._now(), self._ledger.created.get(key, 0.0))
         metrics.operator_short_conditions.labels(saying.status).inc()
 
     def _refused(self, key: Key, error: ApiError) -> None:

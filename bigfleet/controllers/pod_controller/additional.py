@@ -15,7 +15,6 @@ import msgspec
 
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from bigfleet.controllers.pod_controller import requests
-from bigfleet.controllers.pod_controller.claims import Claims
 from bigfleet.controllers.pod_controller.events import PodEvents, PodName
 from bigfleet.controllers.pod_controller.existing import ExistingRequests, Key, Shortage
 from bigfleet.controllers.pod_controller.occupancy import Occupancy
@@ -72,7 +71,6 @@ class AdditionalRequests:
         self._occupancy, self._now = occupancy, now
         self._rules = Unschedulable[Key](hold_seconds)
         self._waiting: dict[Key, _Waiting] = {}
-        self._claims = Claims(client)
         self._events = PodEvents(client, wall)
         self._logged: set[str] = set()
 
@@ -175,7 +173,7 @@ class AdditionalRequests:
         name = waiting.metadata
         path = f"/api/v1/namespaces/{name.namespace}/pods/{name.name}"
         pod = msgspec.json.decode(await self._client.get(path), type=Pod)
-        helpless = await self._helpless(pod, waiting)
+        helpless = self._helpless(pod, waiting)
         first = self._writer.spec(key)
         if key not in self._waiting or first is None:
             return
@@ -189,7 +187,7 @@ class AdditionalRequests:
         self._writer.want(additional, waiting.metadata, spec)
         self._tell(key, waiting, ask.number, where, pod.refusal or "")
 
-    async def _helpless(self, pod: Pod, waiting: _Waiting) -> str:
+    def _helpless(self, pod: Pod, waiting: _Waiting) -> str:
         """Why no machine would help the Pod; "" when one may."""
         if pod.refusal is None or pod.metadata.uid != waiting.metadata.uid:
             return "it has been placed, or has gone"
@@ -197,7 +195,7 @@ class AdditionalRequests:
             return "its node affinity names the Nodes that it may run on"
         if self._occupancy.held_to_a_full_node(waiting.shape):
             return "its pod affinity holds it to the very Node on which others run"
-        return await self._claims.missing(pod)
+        return ""
 
     def _tell(
         self,

@@ -27,6 +27,8 @@ from bigfleet.controllers.pod_controller.request_writer import RequestWriter
 from bigfleet.controllers.pod_controller.reviews import Reviews
 from bigfleet.controllers.pod_controller.shapes import Shape, Shapes
 from bigfleet.controllers.pod_controller.unschedulable import HOLD_SECONDS
+from bigfleet.controllers.pod_controller.volumes import Volumes
+from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -62,6 +64,7 @@ class PodController:
         self._additional = AdditionalRequests(
             client, self._writer, self._existing, self._occupancy, now, wall, hold_seconds
         )
+        self._volumes = Volumes(client, self._see)
         self._reviews = Reviews(client, self._situation, wall)
         self._places: dict[Key, Place] = {}
         self._told: set[tuple[str, str]] = set()
@@ -71,7 +74,7 @@ class PodController:
     def not_ready(self) -> str:
         """Why not every Pod has been looked at yet; "" once they have."""
         if self._pods_listed.is_set():
-            return ""
+            return self._volumes.not_ready()
         watch = self._pods if self._requests_listed.is_set() else self._requests
         return f"{watch.path} is not listed yet {watch.stats.last_error}".strip()
 
@@ -82,6 +85,7 @@ class PodController:
             loops.create_task(self._follow_pods())
             loops.create_task(self._follow_nodes())
             loops.create_task(self._follow_upcoming())
+            loops.create_task(self._volumes.run())
             loops.create_task(self._writer.run())
             loops.create_task(self._additional.run())
             loops.create_task(self._reviews.run())
@@ -104,6 +108,7 @@ class PodController:
                     self._replace(change.items)
                     self._pods_listed.set()
                 elif change.deleted:
+                    self._volumes.forget(change.item.metadata.uid)
                     self._forget(_key_for(change.item.metadata))
                 else:
                     self._see(change.item)
@@ -141,6 +146,7 @@ class PodController:
         there = {_key_for(pod.metadata) for pod in pods}
         for gone in {*self._places, *self._writer.first_keys()} - there:
             self._forget(gone)
+        self._volumes.forget_all()
         for pod in pods:
             self._see(pod)
 
@@ -149,7 +155,10 @@ class PodController:
         self._place(key, pod, shape)
         if pod.metadata.namespace in self._ignored:
             return
-        spec = self._spec(key, pod) if requests.wants_request(pod) else None
+        wants = requests.wants_request(pod)
+        if not self._volumes.see(pod, wants):
+            return  # we are called again with it once its claims are known
+        spec = self._spec(key, pod) if wants else None
         known = pod.metadata.slim(owners=spec is not None and "coLocation" in spec.body)
         self._writer.want(key, known, spec)
         if spec is None or pod.spec.node_name or pod.metadata.deletion_timestamp:
@@ -179,11 +188,13 @@ class PodController:
 
     def _spec(self, key: Key, pod: Pod) -> Spec | None:
         try:
-            body = requests.request_for(pod)
-        except requests.Unsupported as error:
+            if (volumes := self._volumes.choices_of(pod)) is None:
+                return None  # kube-scheduler waits for its claims, too
+            body = requests.request_for(pod, volumes)
+        except Unsupported as error:
             self._tell(key, pod, error.field, f"gets no CapacityRequest: {error}")
             return None
-        for field in requests.ignored_wishes(pod):
+        for field in requests.not_carried(pod):
             self._tell(key, pod, field, f"has {field}, which its CapacityRequest does not carry")
         return self._writer.shared(body)
 

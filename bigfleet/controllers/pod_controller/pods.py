@@ -8,12 +8,10 @@ from typing import Any
 import msgspec
 
 from bigfleet.api.install import GANG_MEMBERS
+from bigfleet.controllers.podspec.objects import Condition, PodSpec, PodStatus
 
 POD_UID_LABEL = "bigfleet.lucy.sh/pod-uid"
 INTERRUPTION_PENALTY = "bigfleet.lucy.sh/interruption-penalty"
-
-# The API server writes a quantity as it was given, which may be a number.
-Quantities = dict[str, str | int | float]
 
 
 class _Struct(msgspec.Struct, rename="camel"):
@@ -51,163 +49,6 @@ class Metadata(_Struct):
             annotations={GANG_MEMBERS: said} if said is not None else None,
             owner_references=self.owner_references if owners else None,
         )
-
-
-class Resources(_Struct):
-    """What a container or Pod asks for."""
-
-    requests: Quantities | None = None
-
-
-class Port(_Struct):
-    """A port of a container; `host_port` is 0 unless it takes that port of the Node, too."""
-
-    host_port: int = 0
-    protocol: str = "TCP"
-
-
-class Container(_Struct):
-    """A container or an init container; the latter is a sidecar if it restarts `Always`."""
-
-    resources: Resources | None = None
-    restart_policy: str = ""
-    ports: list[Port] | None = None
-
-
-class Expression(_Struct):
-    """One condition on labels or fields."""
-
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class NodeTerm(_Struct):
-    """Conditions on one Node, all of which must hold."""
-
-    match_expressions: list[Expression] | None = None
-    match_fields: list[Expression] | None = None
-
-
-class NodeTerms(_Struct):
-    """Terms of which one must hold."""
-
-    node_selector_terms: list[NodeTerm] | None = None
-
-
-class NodeAffinity(_Struct):
-    """Which Nodes the Pod must or would like to run on."""
-
-    required: NodeTerms | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: list[msgspec.Raw] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-
-
-class LabelSelector(_Struct):
-    """Which Pods: those whose labels meet every condition."""
-
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[Expression] | None = None
-
-
-class PodTerm(_Struct):
-    """Which Pods, and how near is meant."""
-
-    topology_key: str
-    label_selector: LabelSelector | None = None
-    namespaces: list[str] | None = None
-    namespace_selector: LabelSelector | None = None
-
-
-class PodAffinity(_Struct):
-    """Which Pods to be near, or far from."""
-
-    required: list[PodTerm] | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: list[msgspec.Raw] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-
-
-class Affinity(_Struct):
-    """All affinities of a Pod."""
-
-    node_affinity: NodeAffinity | None = None
-    pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
-
-
-class SpreadConstraint(_Struct):
-    """How evenly a workload spreads over the domains of a topology key."""
-
-    topology_key: str
-    max_skew: int
-    when_unsatisfiable: str
-    label_selector: LabelSelector | None = None
-    match_label_keys: list[str] | None = None
-    min_domains: int | None = None
-    node_affinity_policy: str = "Honor"
-    node_taints_policy: str = "Ignore"
-
-
-class Toleration(_Struct):
-    """A taint that does not keep the Pod away."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-class Claim(_Struct):
-    """The PersistentVolumeClaim that a volume is made from."""
-
-    claim_name: str = ""
-
-
-class Volume(_Struct):
-    """A volume, as far as it is a claim or brings one along."""
-
-    name: str
-    persistent_volume_claim: Claim | None = None
-    ephemeral: msgspec.Raw | None = None
-
-
-class PodSpec(_Struct):
-    """What a Pod asks of its machine."""
-
-    containers: list[Container]
-    node_name: str = ""
-    init_containers: list[Container] | None = None
-    overhead: Quantities | None = None
-    resources: Resources | None = None
-    priority: int | None = None
-    node_selector: dict[str, str] | None = None
-    affinity: Affinity | None = None
-    topology_spread_constraints: list[SpreadConstraint] | None = None
-    tolerations: list[Toleration] | None = None
-    volumes: list[Volume] | None = None
-
-
-class Condition(_Struct):
-    """One of the things that are said of an object."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-
-
-class PodStatus(_Struct):
-    """How far a Pod has come."""
-
-    phase: str = ""
-    conditions: list[Condition] | None = None
-    nominated_node_name: str = ""
 
 
 class Pod(_Struct):

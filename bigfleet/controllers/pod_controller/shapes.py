@@ -11,14 +11,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from bigfleet.controllers.disruption_cost import POD_ANNOTATIONS, eviction_cost, pod_mark
-from bigfleet.controllers.pod_controller import requests
-from bigfleet.controllers.pod_controller.pods import (
-    NodeTerm,
-    Pod,
-    PodSpec,
-    PodTerm,
-    SpreadConstraint,
-)
+from bigfleet.controllers.pod_controller.pods import Pod
+from bigfleet.controllers.podspec.amounts import effective_requests
+from bigfleet.controllers.podspec.objects import NodeTerm, PodSpec, PodTerm, SpreadConstraint
+from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.controllers.selectors import Condition, Selector, conditions_of, selector_of
 from bigfleet.model import resources
 from bigfleet.model.need import Taint, Toleration
@@ -219,8 +215,8 @@ def _immovable(kind: str, annotations: Mapping[str, str]) -> str:
 def _requests(pod: Pod) -> dict[str, int]:
     """What it reserves; of a pod whose amounts cannot be read, its slot alone."""
     try:
-        return requests.effective_requests(pod)
-    except requests.Unsupported:
+        return effective_requests(pod.spec, pod.status)
+    except Unsupported:
         return dict(_ONE_POD)
 
 
@@ -273,7 +269,7 @@ def _hard_spread(
             Peers(each.topology_key, frozenset((namespace,)), selector),
             each.max_skew,
             each.min_domains or 1,
-            each.node_affinity_policy == "Honor",
+            each.node_affinity_policy != "Ignore",
             each.node_taints_policy == "Honor",
         )
 

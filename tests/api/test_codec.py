@@ -252,7 +252,7 @@ profiles = st.builds(
     anti_affinity=st.lists(labels, max_size=2),
     never_preempts=st.booleans(),
 )
-sizes = st.lists(st.tuples(amounts, st.integers(1, 2**31 - 1)), min_size=1, max_size=4).map(
+sizes = st.lists(st.tuples(amounts, st.integers(1, 2**29 - 1)), min_size=1, max_size=4).map(
     sizes_of
 )
 

@@ -132,8 +132,9 @@ def capacity_request_body(workload: Workload, catalog: Catalog, name: str) -> di
     if "podAffinity" in affinity:
         [spec["coLocation"]] = affinity["podAffinity"][_REQUIRED]
     if workload.spread and archetype.spread is not None:
-        spread = _spread(workload, archetype.spread)
-        spec["topologySpread"] = [{k: v for k, v in spread.items() if k != "labelSelector"}]
+        spec["topologySpread"] = [_spread(workload, archetype.spread)]
+    if not archetype.preempts:
+        spec["preemptionPolicy"] = "Never"
     return {
         "apiVersion": "bigfleet.lucy.sh/v1alpha1",
         "kind": "CapacityRequest",

@@ -14,6 +14,7 @@ from bigfleet.model.need import ADDITIONAL_GROUP
 
 _NANOS = 1_000_000_000
 _NAMED_MACHINES = 3
+_SAME = capacity_pb2.NodeSelectorRequirement.SAME
 
 
 def pod(facts: PodFacts) -> list[str]:
@@ -30,10 +31,12 @@ def pod(facts: PodFacts) -> list[str]:
                 f"Its gang has {facts.gang_members} members, and is told to BigFleet once all of "
                 "them have a CapacityRequest, or half a minute after the last one came."
             )
-    if facts.stranded and not facts.node:
+    if facts.short and not facts.node:
+        lines.append(f"Machines are missing for it: {facts.short}")
+    if facts.additional and not facts.node:
         lines.append(
-            "Its companions run in a domain that other pods have filled since, and hold it there; "
-            "so a machine in that domain has been asked for beside those that are there."
+            "kube-scheduler finds no place for it although no machine is missing; so "
+            f"{facts.additional} beyond those that are there have been asked for."
         )
     return lines
 
@@ -62,12 +65,14 @@ def _shape(view: wire.NeedView) -> Iterator[str]:
     if view.need.group.startswith("folded:"):
         yield "  It stands for gangs each of which fits on one machine; a pod is a whole gang here."
     elif view.need.group == ADDITIONAL_GROUP:
-        yield "  It is of pods that kube-scheduler cannot place though their need is met: only"
-        yield "  machines that were fetched for it count, and nobody is evicted for it."
+        yield "  It is of pods that kube-scheduler cannot place though no machine is missing; only"
+        yield "  machines beyond those of other needs count for it, and nobody is evicted for it."
+    elif any(r.operator == _SAME for r in view.need.requirements):
+        yield f"  It is the gang {view.need.group}."
     elif view.need.group:
-        same = capacity_pb2.NodeSelectorRequirement.SAME
-        gang = any(each.operator == same for each in view.need.requirements)
-        yield f"  It is the {'gang' if gang else 'group'} {view.need.group}."
+        yield f"  Its pods spread over domains, or keep away from each other: {view.need.group}."
+    for key in view.need.anti_affinity_keys:
+        yield f"  At most one of its pods runs in each domain of {key}."
     for term in view.need.spread:
         if term.when_unsatisfiable == capacity_pb2.TopologySpread.DO_NOT_SCHEDULE:
             yield f"  It spreads over {term.topology_key}, skew at most {term.max_skew}."

@@ -61,7 +61,7 @@ class Capacities:
         for overhead in overheads:
             matching = self._matcher.meeting(overhead.requirements, overhead.alternatives)
             matching &= self._matcher.tolerating(overhead.tolerations)
-            for name, amount in overhead.amounts.items():
+            for name, amount in overhead.amounts:
                 if name in self._columns.place:
                     left[matching, self._columns.place[name]] -= amount
         return np.maximum(left, 0)

@@ -156,7 +156,7 @@ def capacity(fleet: Fleet, demand: Demand, row: int, cluster: int) -> dict[str, 
             and (not alternatives or any(accepts(t, flavour.labels) for t in alternatives))
             and tolerates(overhead.tolerations, flavour.taints)
         ):
-            for name, amount in overhead.amounts.items():
+            for name, amount in overhead.amounts:
                 room[name] = room.get(name, 0) - amount
     return {name: max(0, amount) for name, amount in room.items()}
 

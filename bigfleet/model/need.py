@@ -11,13 +11,11 @@ from typing import NamedTuple
 
 from bigfleet.model import resources
 
-# One cluster's roll-up. An aggregated one has some hundred; more than this is a fault at its
-# sender, and would make every other cluster wait.
+# One cluster's roll-up has some hundred; more is a fault at its sender, and makes others wait.
 MAX_NEEDS_OF_A_CLUSTER = 10_000
 # One need's distinct sizes; an operator merges them into far fewer.
 MAX_SIZES_OF_A_NEED = 1_024
-# One size's pods. With an amount of at most 2**43 each, their sum is still far below 2**75, which
-# is only ever computed in Python's own integers or as a float.
+# One size's pods. Sums of them are computed in Python's own integers or as floats.
 MAX_PODS_OF_A_SIZE = 2**31 - 1
 
 # The group of pods that kube-scheduler cannot place although their need is met: only a machine
@@ -193,6 +191,16 @@ def _canonical(term: Iterable[Requirement]) -> Term:
     return tuple(sorted(set(sorted_values)))
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class NodeOverhead:
+    """What DaemonSets take of each machine that they match; `amounts` as of Size."""
+
+    requirements: Term
+    alternatives: tuple[Term, ...]
+    tolerations: tuple[Toleration, ...]
+    amounts: tuple[tuple[str, int], ...]
+
+
 class Size(NamedTuple):
     """What one pod asks for, in units of `model.resources` by resource name, sorted, none of them
     zero; and how many such `pods` there are.
@@ -200,19 +208,6 @@ class Size(NamedTuple):
 
     amounts: tuple[tuple[str, int], ...]
     pods: int
-
-
-@dataclass(frozen=True)
-class NodeOverhead:
-    """What DaemonSets take of each machine of a cluster that meets all `requirements` and at least
-    one of the `alternatives` (if there are any) and whose taints they tolerate; `amounts` in units
-    of `model.resources`.
-    """
-
-    requirements: Term
-    alternatives: tuple[Term, ...]
-    tolerations: tuple[Toleration, ...]
-    amounts: Mapping[str, int]
 
 
 class NeedKey(NamedTuple):

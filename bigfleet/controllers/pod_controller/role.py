@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bigfleet.controllers.access import connect
 from bigfleet.controllers.pod_controller.controller import PodController
+from bigfleet.controllers.pod_controller.unschedulable import HOLD_SECONDS
 from bigfleet.observe import health
 from bigfleet.tasks import until_stopped
 
@@ -18,7 +19,9 @@ class Settings:
     """Without a `kubeconfig` the controller serves the cluster that its own pod runs in.
 
     `write_concurrency` is the number of writes that may be under way at once. Pods of
-    `ignored_namespaces` get no request: they run on nodes that BigFleet does not provide.
+    `ignored_namespaces` get no request: they run on nodes that BigFleet does not provide. A Pod
+    that cannot be scheduled for `unschedulable_hold_seconds`, though no machine is missing, asks
+    for a further one.
     """
 
     kubeconfig: Path | None
@@ -26,13 +29,19 @@ class Settings:
     observe_host: str = "127.0.0.1"
     write_concurrency: int = 16
     ignored_namespaces: tuple[str, ...] = ()
+    unschedulable_hold_seconds: float = HOLD_SECONDS
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. InvalidInput when there is no access to a cluster."""
     async with await connect(settings.kubeconfig) as client:
         controller = PodController(
-            client, settings.write_concurrency, time.monotonic, settings.ignored_namespaces
+            client,
+            settings.write_concurrency,
+            time.monotonic,
+            time.time,
+            settings.ignored_namespaces,
+            settings.unschedulable_hold_seconds,
         )
         observer = await health.serve(
             settings.observe_host, settings.observe_port, controller.not_ready

@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 
 from bigfleet.api import codec
-from bigfleet.api.codec import overheads_from_wire
+from bigfleet.api.overhead_codec import overheads_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.errors import InvalidInput
@@ -73,7 +73,7 @@ class NeedsTable:
             raise InvalidInput(f"cluster {cluster}: roll-up", len(rollup.needs), cure)
         known = self._by_wire_bytes.get(cluster, {})
         fresh = _read(rollup, known)
-        overheads = overheads_from_wire(rollup.node_overheads, f"cluster {cluster}: node_overheads")
+        overheads = overheads_from_wire(rollup.node_overheads, f"cluster {cluster}")
         self._report(cluster)
         rows = self._rows.get(cluster, {})
         kept = len(rows.keys() & fresh.keys())

@@ -19,6 +19,14 @@ SupplyClass = Literal["idle", "speculative", "spot"]
 SUPPLY_CLASSES: tuple[SupplyClass, ...] = ("idle", "speculative", "spot")
 
 
+class SeedTaint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A taint that the machine's Node has for as long as it lives."""
+
+    key: str
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
 class SeedMachine(msgspec.Struct, frozen=True, kw_only=True):
     """One machine of the seed file; `resources` are Kubernetes quantities."""
 
@@ -32,6 +40,7 @@ class SeedMachine(msgspec.Struct, frozen=True, kw_only=True):
     interruption_probability: float
     resources: dict[str, str]
     labels: dict[str, str]
+    taints: tuple[SeedTaint, ...] = ()
 
 
 def shard_demand(settings: Settings, size: SizeDemand) -> ClusterDemand:

@@ -204,6 +204,24 @@ def test_machines_survive_the_wire() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "taints",
+    [
+        [{"key": "", "effect": "NoSchedule"}],
+        [{"key": "a", "effect": "Never"}],
+        [{"key": "a"}],
+        [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "value": "b", "effect": "NoSchedule"}],
+    ],
+)
+def test_a_taint_that_no_node_can_have_is_refused(taints: list[dict[str, str]]) -> None:
+    """A Node with it could not be registered, and pods would wait for it for ever."""
+    message = sound_machine()
+    for taint in taints:
+        message.taints.add(**taint)
+    with pytest.raises(InvalidInput, match="machine m-1: taints"):
+        machine_codec.machine_from_wire(message)
+
+
 def test_without_allocatable_the_resources_count() -> None:
     """A provider that reports no allocatable offers all of its resources."""
     machine = machine_codec.machine_from_wire(sound_machine())

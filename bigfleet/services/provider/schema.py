@@ -9,9 +9,14 @@ from typing import Any
 import msgspec
 
 from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.model.need import Taint
 from bigfleet.services.provider.lifecycle import Record
 
-VERSION = 1
+VERSION = 2
+# Of a store as an earlier release left it: how to make it one of the next version.
+MIGRATIONS: Mapping[int, str] = {
+    1: "",  # kinds have taints, and none where they say nothing of them
+}
 
 TABLES = """
 CREATE TABLE about (store_id TEXT NOT NULL);
@@ -62,6 +67,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     resources: Mapping[str, int]
     allocatable: Mapping[str, int]
     labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
 
 
 _ENCODER = msgspec.json.Encoder(order="sorted")

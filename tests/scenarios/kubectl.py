@@ -90,6 +90,7 @@ class Kubectl:
     async def _resize(self, resize: Resize) -> None:
         """With the kubelet's part, which kwok does not play: to report what containers have."""
         for pod in self._running(SomePods(pods=resize.pods)):
+            await _until(partial(_runs, pod))
             first = pod.latest["spec"]["containers"][0]
             new = {**first.get("resources", {}), "requests": resize.requests}
             patch = {"spec": {"containers": [{"name": first["name"], "resources": new}]}}
@@ -121,6 +122,7 @@ class Kubectl:
     async def _finish(self, some: SomePods) -> None:
         """The kubelet's part: the containers have ended with exit code 0."""
         for pod in self._running(some):
+            await _until(partial(_runs, pod))
             await self._client.patch(f"{_path(pod)}/status", _ended(pod), STRATEGIC_PATCH)
             await _until(partial(_left, pod))
 
@@ -213,6 +215,10 @@ class Kubectl:
             self.history.named[which.named] = node
             self.history.note(f"{which.named} is Node {node.name}, {counts[node.name]} such pods")
         return node
+
+
+def _runs(pod: PodLife) -> bool:
+    return pod.phase == "Running"
 
 
 def _left(pod: PodLife) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from loaddriver.inventory import SeedMachine, SeedTaint
+
 ZONES = ("zone-a", "zone-b", "zone-c")
 RACKS = {zone: (f"{zone}-1", f"{zone}-2") for zone in ZONES}
 POD_SLOTS = 110
@@ -37,7 +39,7 @@ class InstanceType:
     gpus: int = 0
     capacity: Capacity = "on-demand"
     labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Mapping[str, str], ...] = ()
+    taints: tuple[SeedTaint, ...] = ()
 
     @property
     def dollars_per_hour(self) -> float:
@@ -71,8 +73,8 @@ class InstanceType:
         }
 
 
-def _dedicated(team: str) -> Mapping[str, str]:
-    return {"key": "fleet.example/dedicated", "value": team, "effect": "NoSchedule"}
+def _dedicated(team: str) -> SeedTaint:
+    return SeedTaint(key="fleet.example/dedicated", value=team, effect="NoSchedule")
 
 
 def instance_types() -> Iterator[InstanceType]:
@@ -85,7 +87,7 @@ def instance_types() -> Iterator[InstanceType]:
         for vcpus in _SIZES:
             yield InstanceType(f"{family}-{vcpus}", vcpus, vcpus * ratio, in_rack=8)
     yield InstanceType("m-128", 128, 512, in_rack=2)
-    gpu = {"key": _GPU, "value": "present", "effect": "NoSchedule"}
+    gpu = SeedTaint(key=_GPU, value="present", effect="NoSchedule")
     yield InstanceType("g-32", 32, 128, in_rack=3, gpus=4, taints=(gpu,))
     batch = {"fleet.example/dedicated": "batch"}
     yield InstanceType("batch-16", 16, 64, 4, labels=batch, taints=(_dedicated("batch"),))
@@ -95,8 +97,22 @@ def instance_types() -> Iterator[InstanceType]:
     )
 
 
-def racks() -> Iterator[tuple[str, str]]:
-    """Every zone and rack."""
-    for zone, names in RACKS.items():
-        for rack in names:
-            yield zone, rack
+def machines(each: InstanceType, in_rack: int) -> Iterator[SeedMachine]:
+    """So many machines of the type in each rack of each zone."""
+    reserved = each.capacity == "reserved"
+    for zone, racks in RACKS.items():
+        for rack in racks:
+            for number in range(in_rack):
+                yield SeedMachine(
+                    id=f"{each.name}-{rack}-{number}",
+                    state="IDLE" if reserved else "SPECULATIVE",
+                    instance_type=each.name,
+                    zone=zone,
+                    rack=rack,
+                    capacity_type="RESERVED" if reserved else "ON_DEMAND",
+                    price_per_hour=each.dollars_per_hour,
+                    interruption_probability=0.0,
+                    resources=each.quantities,
+                    labels=each.labels_in(zone, rack),
+                    taints=each.taints,
+                )

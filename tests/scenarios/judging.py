@@ -24,10 +24,13 @@ class Remarked:
 
 @dataclass(frozen=True)
 class Wording:
-    """How one autoscaler words a remark: reasons of Events, and of conditions if it has any."""
+    """How one autoscaler words a remark: the reason of its Event, with a text that tells it from
+    others of that reason; and the reason of its condition, if it has one.
+    """
 
-    events: frozenset[str]
-    conditions: frozenset[str] = frozenset()
+    event: str
+    event_text: str = ""
+    condition: str = ""
 
 
 Wordings = Mapping[str, Wording]
@@ -150,21 +153,28 @@ def _says(expect: Expect, seen: History, facts: Facts) -> Iterator[Unmet]:
         if not pods:
             yield Unmet(f"no pod {says.pods} waits, so nobody says why", says.within)
         for pod in pods:
-            about, wording = facts.remarks.get(pod.uid, ()), facts.wordings[says.remark]
-            for by, reasons in (("event", wording.events), ("condition", wording.conditions)):
-                said = [remark for remark in about if remark.by == by]
-                for text in _unsaid(says, said, reasons):
-                    yield Unmet(f"no {by} of {pod.name} {text}", says.within)
+            for text in _unsaid(says, facts.remarks.get(pod.uid, ()), facts.wordings[says.remark]):
+                yield Unmet(f"{pod.name}: {text}", says.within)
 
 
-def _unsaid(says: Says, said: Sequence[Remarked], reasons: frozenset[str]) -> Iterator[str]:
-    fit = [remark for remark in said if remark.reason in reasons]
-    heard = "; ".join(f"{remark.reason}: {remark.message}" for remark in said) or "none"
-    if reasons and not fit:
-        yield f"has the reason {' or '.join(sorted(reasons))}; it has {heard}"
+def _unsaid(says: Says, remarks: Sequence[Remarked], wording: Wording) -> Iterator[str]:
+    events, conditions = ([r for r in remarks if r.by == by] for by in ("event", "condition"))
+    fit = [r for r in events if r.reason == wording.event and wording.event_text in r.message]
+    yield from _missing(f"Event {wording.event} ({wording.event_text})", says, fit, events)
+    if wording.condition:
+        fit = [r for r in conditions if r.reason == wording.condition]
+        yield from _missing(f"condition {wording.condition}", says, fit, conditions)
+
+
+def _missing(
+    what: str, says: Says, fit: Sequence[Remarked], there: Sequence[Remarked]
+) -> Iterator[str]:
+    heard = "; ".join(f"{remark.reason}: {remark.message}" for remark in there) or "none"
+    if not fit:
+        yield f"no {what}; there is {heard}"
     for part in says.mentions:
         if fit and not any(part in remark.message for remark in fit):
-            yield f"mentions {part!r}; it has {heard}"
+            yield f"no {what} mentions {part!r}; there is {heard}"
 
 
 def _daemons(expect: Expect, seen: History, _: Facts) -> Iterator[Unmet]:

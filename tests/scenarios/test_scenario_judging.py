@@ -238,7 +238,7 @@ def test_a_named_node_is_gone_or_there(story: Story) -> None:
 
 
 SAYS = {"says": [{"pods": "app=web", "remark": "nothing-fits", "mentions": ["2000"]}]}
-WORDINGS = {"nothing-fits": Wording(frozenset({"TooLarge"}), frozenset({"NoMachine"}))}
+WORDINGS = {"nothing-fits": Wording("NotServed", "TooLarge: ", "NoMachine")}
 
 
 def said_of(pod: str, *remarks: Remarked) -> Facts:
@@ -246,7 +246,7 @@ def said_of(pod: str, *remarks: Remarked) -> Facts:
     return Facts({pod: remarks}, WORDINGS)
 
 
-EVENT = Remarked("event", "TooLarge", "asks for 2000 CPU")
+EVENT = Remarked("event", "NotServed", "TooLarge: asks for 2000 CPU")
 CONDITION = Remarked("condition", "NoMachine", "asks for 2000 CPU")
 
 
@@ -255,13 +255,13 @@ def test_the_autoscaler_must_say_it_in_an_event_and_in_its_condition(story: Stor
     story.pod("w3")
     assert unmet(SAYS, story, said_of("w3", EVENT, CONDITION)) == []
     (text,) = unmet(SAYS, story, said_of("w3", EVENT))
-    assert text.startswith("no condition of w3 has the reason NoMachine")
-    other = Remarked("event", "FailedScheduling", "asks for 2000 CPU")
-    (text,) = unmet(SAYS, story, said_of("w3", other, CONDITION))
-    assert text.startswith("no event of w3 has the reason TooLarge; it has FailedScheduling")
-    vague = Remarked("event", "TooLarge", "does not fit")
+    assert text == "w3: no condition NoMachine; there is none"
+    for other in ("FailedScheduling", "TooLarge: asks for 2000"), ("NotServed", "asks for 2000"):
+        (text,) = unmet(SAYS, story, said_of("w3", Remarked("event", *other), CONDITION))
+        assert text.startswith(f"w3: no Event NotServed (TooLarge: ); there is {other[0]}")
+    vague = Remarked("event", "NotServed", "TooLarge: does not fit")
     (text,) = unmet(SAYS, story, said_of("w3", vague, CONDITION))
-    assert text.startswith("no event of w3 mentions '2000'")
+    assert text.startswith("w3: no Event NotServed (TooLarge: ) mentions '2000'")
 
 
 def test_nothing_said_about_nobody_is_a_failure(story: Story) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,7 +15,7 @@ from bigfleet.api.identity import Identity
 from bigfleet.api.install import GROUP_VERSION, install
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.model.machine import Machine, MachineState
-from loaddriver.inventory import SeedMachine, save_inventory
+from loaddriver.inventory import save_inventory
 from loaddriver.profile import Settings, load_profile
 from loaddriver.run.fleet import LISTEN, PROVIDER, start_fleet
 from loaddriver.substrates.base import Endpoint
@@ -52,27 +52,6 @@ def settings() -> Settings:
     return load_profile("smoke", _PROFILES, overrides).settings
 
 
-def machines() -> Iterator[SeedMachine]:
-    """The fleet as the provider's seed file holds it."""
-    for each in fleet.instance_types():
-        reserved = each.capacity == "reserved"
-        for zone, rack in fleet.racks():
-            for number in range(each.in_rack):
-                yield SeedMachine(
-                    id=f"{each.name}-{rack}-{number}",
-                    state="IDLE" if reserved else "SPECULATIVE",
-                    instance_type=each.name,
-                    zone=zone,
-                    rack=rack,
-                    capacity_type="RESERVED" if reserved else "ON_DEMAND",
-                    price_per_hour=each.dollars_per_hour,
-                    interruption_probability=0.0,
-                    resources=each.quantities,
-                    labels=each.labels_in(zone, rack),
-                    taints=[dict(taint) for taint in each.taints],
-                )
-
-
 class _Condition(msgspec.Struct):
     type: str = ""
     status: str = ""
@@ -101,11 +80,13 @@ class _Requests(msgspec.Struct):
     items: list[_Request]
 
 
+def _wording(reason: str) -> Wording:
+    """The Event of the pod controller begins with the reason that the condition has."""
+    return Wording("FailedProvisioning", event_text=f"{reason}: ", condition=reason)
+
+
 _WORDINGS: Wordings = MappingProxyType(
-    {
-        "nothing-fits": Wording(frozenset({"NoMatchingSupply"}), frozenset({"NoMatchingSupply"})),
-        "nothing-left": Wording(frozenset({"PriorityStarved"}), frozenset({"PriorityStarved"})),
-    }
+    {"nothing-fits": _wording("NoMatchingSupply"), "nothing-left": _wording("PriorityStarved")}
 )
 
 
@@ -130,7 +111,7 @@ class BigFleet:
         """Start its roles."""
         self._place = place
         inventory = place.scratch / "inventory.jsonl"
-        seeds = list(machines())
+        seeds = [m for each in fleet.instance_types() for m in fleet.machines(each, each.in_rack)]
         save_inventory(seeds, inventory)
         self._resting = {seed.id: MachineState[seed.state] for seed in seeds}
         self._roles = await start_fleet(place.substrate, settings(), [place.cluster], inventory)
@@ -144,6 +125,7 @@ class BigFleet:
             said = [
                 Remarked("condition", each.reason, each.message)
                 for each in request.status.conditions
+                if each.status == "True"
             ]
             for owner in request.metadata.owner_references:
                 found.setdefault(owner.uid, []).extend(said)

@@ -67,6 +67,8 @@ def _quiet(expect: Expect, at: str) -> Iterator[Problem]:
     if expect.quiet is not None and expect.quiet < REACTION_SECONDS:
         why = f"an autoscaler may take {REACTION_SECONDS:g} s to act, so it can never fail"
         yield Problem(f"{at}.quiet", f"= {expect.quiet:g}: {why}; wait at least so long")
+    if expect.settle is not None and expect.quiet is None:
+        yield Problem(f"{at}.settle", "is when a quiet begins at the latest; give that, too")
     if expect.pending and expect.quiet is None:
         why = "every pod is pending at first, so this can never fail"
         yield Problem(f"{at}.pending", f"has no quiet beside it: {why}; say for how long")

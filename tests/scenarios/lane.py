@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -48,6 +49,8 @@ CONTROL_PLANE = ControlPlaneSettings(
     ),
 )
 _LEFT_SHOWN = 12
+_BACKGROUND = {"propagationPolicy": "Background"}
+_AT_ONCE = {"gracePeriodSeconds": 0}
 
 
 @dataclass(frozen=True)
@@ -188,20 +191,30 @@ class Lane:
         return False
 
     async def _no_pods(self) -> bool:
-        return not await self._count(PODS)
+        """Pods of a Node that is gone are removed: Kubernetes would take a minute for it."""
+        pods = await self._items(PODS)
+        nodes = {node["metadata"]["name"] for node in await self._items(NODES)}
+        for pod in pods:
+            if pod["spec"].get("nodeName", "") not in ("", *nodes):
+                path = self._resources.path("Pod", pod["metadata"]["namespace"])
+                await self._remove(f"{path}/{pod['metadata']['name']}", _AT_ONCE)
+        return not pods
 
     async def _as_many_nodes(self) -> bool:
-        return await self._count(NODES) == sum(n.startswith("Node/") for n in self._at_first)
+        there = len(await self._items(NODES))
+        return there == sum(name.startswith("Node/") for name in self._at_first)
 
-    async def _count(self, path: str) -> int:
-        return len(msgspec.json.decode(await self._client.get(path))["items"])
+    async def _items(self, path: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = msgspec.json.decode(await self._client.get(path))["items"]
+        return found
 
     async def _delete(self, reference: str) -> None:
+        with suppress(UnknownKind):  # nor was any made
+            await self._remove(self._resources.path_of(reference), _BACKGROUND)
+
+    async def _remove(self, path: str, options: Mapping[str, Any]) -> None:
         try:
-            path = self._resources.path_of(reference)
-            await self._client.delete(path, {"propagationPolicy": "Background"})
-        except UnknownKind:
-            return  # nor was any made
+            await self._client.delete(path, options)
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise

@@ -49,14 +49,24 @@ async def _expect(expect: Expect, system: System, kubectl: Kubectl) -> Sequence[
         return wrong
     if expect.quiet is None:
         return ()
-    seen.note(f"all holds; nothing shall happen for {expect.quiet:g} s")
-    began = seen.now()
-    while seen.now() - began < expect.quiet:
-        if wrong := list(judging.stirred(seen, began)):
-            return wrong
-        await asyncio.sleep(LOOK_SECONDS)
+    if wrong := await _stay_quiet(expect.quiet, expect.settle or 0.0, seen):
+        return wrong
     unmet = judging.coming(expect, seen, await _facts(expect, system, kubectl))
     return [*(each.text for each in unmet), *judging.standing(expect, seen)]
+
+
+async def _stay_quiet(seconds: float, settle_seconds: float, seen: History) -> Sequence[str]:
+    seen.note(f"all holds; nothing shall happen for {seconds:g} s")
+    began = seen.now()
+    latest = began + settle_seconds
+    while seen.now() - began < seconds:
+        if wrong := list(judging.stirred(seen, began)):
+            if seen.now() > latest:
+                return wrong
+            seen.note(f"not yet: {wrong[0]}")
+            began = seen.now()
+        await asyncio.sleep(LOOK_SECONDS)
+    return ()
 
 
 async def _come(expect: Expect, system: System, kubectl: Kubectl) -> Sequence[str]:

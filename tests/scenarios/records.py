@@ -195,6 +195,9 @@ class Expect(Record, frozen=True):
     """All of it comes to hold, each within its own time; then for `quiet` seconds no Node comes,
     goes or is cordoned and no pod is evicted; and then all of it still holds. `one_a_node` are pods
     of DaemonSets, and `rolled_out` means what kubectl rollout status waits for.
+
+    With `settle` the quiet may begin so much later: what was ordered for the pods of a moment, such
+    as those of a roll-out, may still come and go again.
     """
 
     bound: tuple[Bound, ...] = ()
@@ -212,6 +215,7 @@ class Expect(Record, frozen=True):
     evicted: tuple[Evicted, ...] = ()
     nodes: Nodes | None = None
     quiet: Seconds | None = None
+    settle: Seconds | None = None
 
 
 class Step(Record, frozen=True):

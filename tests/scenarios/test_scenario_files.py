@@ -62,6 +62,7 @@ def test_a_good_file_is_taken(tmp_path: Path) -> None:
         ("exactly: 1, peak: 1", "atMost: 6", f"{STEP}.machines[0].atMost = 6 can hardly fail"),
         ("exactly: 1, peak: 1", "exactly: 2, peak: 1", "peak = 1 is below exactly = 2"),
         ("quiet: 6", "quiet: 2", f"{STEP}.quiet = 2: an autoscaler may take 5 s to act"),
+        ("quiet: 6", "settle: 9", f"{STEP}.settle is when a quiet begins at the latest"),
         ("quiet: 6", "evicted: [{atMost: 3}]", "evicted[0].atMost = 3 can hardly fail"),
         ("count: 3", "count: 4", "count = 4 can never hold: the objects make at most 3"),
         ("bound: [{pods: app=web", "bound: [{pods: app=wbe", "no object applied so far has such"),

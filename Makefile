@@ -95,6 +95,11 @@ test-containers: setup ## Test the images as real containers
 truth: setup ## Hold what runs report against what really happened
 	@$(BIN)/pytest -q -m truth tests/truth
 
+.PHONY: scenarios
+scenarios: setup binaries ## Hold an autoscaler to plain objects (ONLY=name,... SYSTEM=standing)
+	@SCENARIO_ONLY="$(ONLY)" SCENARIO_SYSTEM="$(SYSTEM)" SCENARIO_LANES="$(LANES)" \
+	  $(BIN)/pytest -q -m "scenarios or cluster" tests/scenarios/test_scenarios.py
+
 .PHONY: conformance
 conformance: setup ## Hold the provider that comes with BigFleet to its contract
 	@$(BIN)/bigfleet conformance --own --insecure

@@ -35,7 +35,7 @@ class SeedMachine(msgspec.Struct, frozen=True, kw_only=True):
     instance_type: str
     zone: str
     rack: str
-    capacity_type: Literal["BARE_METAL", "ON_DEMAND", "SPOT"]
+    capacity_type: Literal["BARE_METAL", "RESERVED", "ON_DEMAND", "SPOT"]
     price_per_hour: float
     interruption_probability: float
     resources: dict[str, str]

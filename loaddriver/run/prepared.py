@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from loaddriver.demand import Demand, demand
+from loaddriver.demand import Demand
 from loaddriver.inventory import SeedMachine, fleet_inventory
 from loaddriver.judge.disruptions import BudgetKey
 from loaddriver.judge.gangs import GroupKey
@@ -16,6 +16,7 @@ from loaddriver.preflight import Preflight, preflight
 from loaddriver.profile import Profile, load_profile
 from loaddriver.run.host import read_host
 from loaddriver.run.options import RunOptions
+from loaddriver.shared_demand import SharedDemand, demand_of
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Prepared:
 
     profile: Profile
     plan: Plan
-    demand: Demand
+    demand: Demand | SharedDemand
     machines: tuple[SeedMachine, ...]
     host: Host
 
@@ -81,6 +82,6 @@ def prepare(options: RunOptions) -> Prepared:
     host = read_host(options.results)
     refuse_what_does_not_fit(profile, host)
     plan = make_plan(profile)
-    needed = demand(plan, profile.catalog)
-    machines = fleet_inventory(profile, needed)
+    needed = demand_of(plan, profile.catalog)
+    machines = fleet_inventory(profile, needed if isinstance(needed, Demand) else None)
     return Prepared(profile, plan, needed, machines, host)

@@ -39,7 +39,7 @@ class MachineLatency(Record, frozen=True, kw_only=True):
 class Supply(Record, frozen=True, kw_only=True):
     """So many machines of each named type, and of each type of the named families, in each zone.
 
-    `idle` ones exist, `speculative` ones can be had. Reserved machines are paid for already, so
+    `idle` ones exist, `speculative` ones can be created. Reserved machines are paid for already, so
     using one costs nothing more. All carry `taints` beside those of their type.
     """
 

@@ -24,7 +24,7 @@ _UNPAID = ("SPECULATIVE", "GONE")
 class Held(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What was held at a moment, beside lower bounds for the pods of that moment.
 
-    `machines` are Nodes, `dollars_per_hour` is what all machines cost that were had, idle ones too.
+    `machines` are Nodes, `dollars_per_hour` is the price of all machines paid for, idle ones too.
     `least_machines` and `least_dollars_per_hour` are of any machines of the fleet, `least_of_held`
     of those that were held. Bounds know sizes, node labels, taints and DaemonSets, and neither
     racks nor what pods ask of each other. A ratio is null where its bound is 0.
@@ -41,8 +41,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Holdings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Means are over the soak. `ramp_end` is null in a run without a soak. `source` says who knew
-    which machines were had: the shards' journals, or the Nodes alone.
+    """Means are over the soak. `ramp_end` is null in a run without a soak. `source` says where
+    the machines paid for were read: in the shards' journals, or from the Nodes alone.
     """
 
     mean_machines: float | None
@@ -85,7 +85,7 @@ def node_spans(observed: Sequence[Observations], fleet: FleetFacts) -> list[Span
 
 
 def paid_spans(journal: Journal, fleet: FleetFacts, started_micros: int) -> list[Span]:
-    """When each machine was had, from its creation until it was given back."""
+    """When each machine was paid for: from its creation until it was given back."""
     return [
         span
         for machine in fleet.machines.values()

@@ -27,7 +27,7 @@ _FREE = ("SPECULATIVE", "IDLE")
 
 
 class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Disturbed are bound pods that were evicted or lost with their Node, or that nobody known
+    """Disturbed are bound pods that were evicted or lost with their Node, or that an unknown client
     removed. Those that kube-scheduler removed for others of higher priority count as `preempted`.
 
     Demand only grows until the first bound pod is removed by its owner or has done its work, for
@@ -42,7 +42,7 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     since it was at its height in that time, by less than half of the machine.
     `additional_requests` are CapacityRequests for a machine beyond those that are there.
     `unschedulable_despite_supply` pods never had a node, had waited for half a minute, and a
-    machine that could hold one was to be had in the end. Null is what only shards' journals could
+    machine that could hold one was available in the end. Null is what only shards' journals could
     say.
     """
 
@@ -161,7 +161,7 @@ class _Moves:
         return sum(not self._explained(span) for span in self.returned)
 
     def unschedulable(self) -> int:
-        """Pods that waited to the end, or until they went, though there was a machine to be had."""
+        """Pods that waited to the end, or until they went, though a machine was available."""
         waited = Counter(
             needs
             for row in self._rows

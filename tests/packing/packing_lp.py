@@ -3,7 +3,7 @@
     python tests/packing/packing_lp.py RESULTS
 
 Pods of one size and one set of constraints may be shared out among machines in any fractions, and
-machines be had in any fraction; so no real packing needs less. A machine gives what DaemonSets
+machines be used in any fraction; so no real packing needs less. A machine gives what DaemonSets
 leave of it. Kept are: sizes (a pod goes only where it fits whole), node labels, taints, how many
 machines the fleet has, that pods which repel each other share no machine, and hard zone spread,
 where pods that are held to each zone make all zones count. Racks are left out.

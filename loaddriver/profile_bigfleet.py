@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from loaddriver.catalog import Share
+from loaddriver.archetypes import Share
 from loaddriver.strict_decode import Record
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]

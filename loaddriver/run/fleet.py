@@ -8,7 +8,8 @@ from itertools import chain
 from pathlib import Path
 
 from bigfleet.api.identity import Name
-from loaddriver.profile import Distribution, Settings
+from loaddriver.profile import Settings
+from loaddriver.profile_fleet import Distribution
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 
 PROVIDER = "provider"

@@ -23,12 +23,14 @@ KWOK_STAGES = Path(__file__).with_name("manifests") / "kwok-stages.yaml"
 FAKE_NODE_ANNOTATION = ("kwok.x-k8s.io/node", "fake")
 HEARTBEAT_STOPPED_LABEL = ("bigfleet.lucy.sh/heartbeat", "stopped")
 
-# Those that a workload of Deployments, StatefulSets and Jobs on Nodes that come and go needs.
+# Those that a workload of Deployments, StatefulSets and Jobs, and a cluster's own DaemonSets, on
+# Nodes that come and go need.
 CONTROLLERS = (
     "deployment-controller",
     "replicaset-controller",
     "statefulset-controller",
     "job-controller",
+    "daemonset-controller",
     "ttl-after-finished-controller",
     "disruption-controller",
     "garbage-collector-controller",

@@ -128,6 +128,12 @@ def capacity_request_body(workload: Workload, catalog: Catalog, name: str) -> di
         [spec["coLocation"]] = affinity["podAffinity"][_REQUIRED]
     if workload.spread and archetype.spread is not None:
         spec["topologySpread"] = _spreads(workload, archetype.spread)
+    if "podAntiAffinity" in affinity:
+        [apart] = affinity["podAntiAffinity"][_REQUIRED]
+        selector, key = apart["labelSelector"], apart["topologyKey"]
+        spec["antiAffinity"] = {"topologyKeys": [key], "labelSelector": selector}
+    if archetype.tolerations:
+        spec["tolerations"] = tolerations_of(archetype.tolerations)
     if not archetype.preempts:
         spec["preemptionPolicy"] = "Never"
     return {

@@ -133,7 +133,12 @@ def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
     not_load = [("--ignore-namespace", namespace) for namespace in cluster.own_namespaces]
     yield RoleSpec(
         f"{cluster.name}/pod-controller",
-        ["pod-controller", *("--observe", "{observe}"), *chain.from_iterable(not_load)],
+        [
+            "pod-controller",
+            *("--observe", "{observe}"),
+            *("--unschedulable-hold", f"{settings.bigfleet.unschedulable_hold_seconds:g}"),
+            *chain.from_iterable(not_load),
+        ],
         ports=(_OBSERVE,),
         observe_port=_OBSERVE,
         cluster=cluster.name,

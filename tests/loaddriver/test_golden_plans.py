@@ -18,7 +18,7 @@ DIGESTS = {
     "smoke": ("668565dd8df61376", "21de33cc56175fd8"),
     "dev-50": ("9f0e47b8f864f36b", "3922a0939e434faa"),
     "dev-500": ("e48b83fbd2d829c3", "f3e68b81dfb4dd44"),
-    "cr-50": ("e2a9f710909958b3", "0601e5f86114da8d"),
+    "cr-50": ("16f6aed12c7231b1", "0601e5f86114da8d"),
     "gang-frag-50": ("c7ed1b2d67fb6fe4", "a294112ae6893d13"),
     "knee-50": ("d1f470ca242eed0a", "16f822a5749f6e94"),
     "reclaim-50": ("0e42ba085400348c", "3922a0939e434faa"),

@@ -41,6 +41,9 @@ shard_shortfalls = _gauge("bigfleet_shard_shortfalls", "Needs that all supply do
 shard_shortfalls_aged = _gauge(
     "bigfleet_shard_shortfalls_aged", "Shortfalls older than five cycles"
 )
+shard_needs_quarantined = _gauge(
+    "bigfleet_shard_needs_quarantined", "Needs left out because no decision can be made about them"
+)
 shard_evictions = _gauge("bigfleet_shard_evictions", "Machines whose Nodes are being emptied")
 shard_actions_suppressed = _counter(
     "bigfleet_shard_actions_suppressed_total", "Decided while actuation was paused", "kind"

@@ -113,6 +113,30 @@ async def test_a_boot_that_fails_fails_the_machine(trouble: str, tmp_path: Path)
         assert (deleted.last_error, deleted.cluster) == ("", "")
 
 
+class _OddHost(SlowHost):
+    """A host with a bug that one machine brings out."""
+
+    async def boot(self, boot: Boot, timeout_seconds: float) -> None:
+        if boot.blob == b"odd":
+            raise ZeroDivisionError("odd")
+        await super().boot(boot, timeout_seconds)
+
+
+async def test_a_bug_at_one_machine_fails_that_machine_only(tmp_path: Path) -> None:
+    """A bootstrap blob is written in a cluster; no content of it may end the provider of all."""
+    host = _OddHost()
+    host.ready.set()
+    async with provider(settings(tmp_path), host) as channel:
+        subject = subject_of(channel)
+        shard = subject.caller()
+        await shard.create("m-0")
+        await subject.reaches("m-0", wire.IDLE)
+        await shard.configure("m-0", "c", b"odd", {})
+        assert "ZeroDivisionError" in (await subject.reaches("m-0", wire.FAILED)).last_error
+        await shard.create("m-1")
+        await subject.reaches("m-1", wire.IDLE)
+
+
 async def test_a_drain_waits_for_the_node_to_go(tmp_path: Path) -> None:
     """Before the grace is over the Node's disappearance ends it, and nothing is switched off."""
     host = SlowHost()

@@ -65,6 +65,9 @@ shard_configure_seconds = _histogram(
 shard_bootstrap_seconds = _histogram(
     "bigfleet_shard_request_bootstrap_seconds", "Asking an operator for a bootstrap blob"
 )
+shard_journal_lines_lost = _counter(
+    "bigfleet_shard_journal_lines_lost_total", "Journal lines that the disk did not take in time"
+)
 shard_sessions = _gauge("bigfleet_shard_active_sessions", "Operators connected")
 shard_rollups = _counter("bigfleet_shard_rollups_total", "Roll-ups received", "outcome")
 shard_adopted = _counter(

@@ -29,6 +29,8 @@ class EpochStore(Protocol):
 class Eviction:
     """The emptying of one machine's Node in `cluster`, within `grace_seconds`.
 
+    `incarnation` tells which of the machine's services of that cluster is meant: one that is
+    configured anew is to be left alone, even if the end of its eviction was never written down.
     `preemptor_priority` is that of `need`, for which the machine is emptied; None and 0 when it is
     given back because nobody needs it.
     """
@@ -38,6 +40,7 @@ class Eviction:
     grace_seconds: int
     need: NeedKey | None = None
     preemptor_priority: int = 0
+    incarnation: int = 0
 
 
 class EvictionStore(Protocol):
@@ -58,5 +61,7 @@ class EvictionStore(Protocol):
         ...
 
     def ended(self, machine_id: str) -> None:
-        """Forget it; harmless for a machine that has none."""
+        """Forget it; harmless for a machine that has none. What cannot be written down now is
+        written with what comes next.
+        """
         ...

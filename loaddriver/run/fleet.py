@@ -15,6 +15,8 @@ PROVIDER = "provider"
 # The first shard's journal, found among the logs of the run; the others' have their number in it.
 JOURNAL = "machines.jsonl"
 JOURNALS = "machines*.jsonl"
+# A run ends, and what it is judged by must be there from its beginning.
+_WHOLE_JOURNAL_MEGABYTES = "1000000"
 _PEER = "peer"
 # What the fake calls itself, also in every providerID.
 _PROVIDER_NAME = "kwok"
@@ -91,6 +93,7 @@ def shard_role(settings: Settings, number: int = 0) -> RoleSpec:
         *("--shard-id", name, "--listen", "{listen}", "--observe", "{observe}"),
         *("--provider", f"{{{PROVIDER}/{LISTEN}}}"),
         *("--identity", "{identity}", "--state", "{state}", "--journal", "{journal}"),
+        *("--journal-megabytes", _WHOLE_JOURNAL_MEGABYTES),
         *("--cycle", f"{bigfleet.cycle_seconds:g}"),
         *("--reclaim-cap-fraction", f"{bigfleet.reclaim_cap_fraction:g}"),
         *("--reclaim-hold", f"{bigfleet.reclaim_hold_seconds:g}"),

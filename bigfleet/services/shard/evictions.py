@@ -16,6 +16,7 @@ from bigfleet.model.need import NeedKey
 from bigfleet.ports.store import Eviction, EvictionStore
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.orders import Order, Orders
+from bigfleet.services.shard.views import MachineView
 
 _NOT_GONE = (MachineState.CONFIGURED, MachineState.DRAINING)
 
@@ -30,14 +31,18 @@ class Evictions:
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def begin(self, order: Order) -> None:
-        """Write down what `order` is about to begin; BigFleetError when it cannot be written."""
+    def begin(self, order: Order, incarnation: int) -> None:
+        """Write down what `order` is about to begin with this service of its machine.
+
+        BigFleetError when it cannot be written.
+        """
         eviction = Eviction(
             order.machine_id,
             order.cluster,
             order.grace_seconds,
             order.need_key,
             order.preemptor_priority,
+            incarnation,
         )
         self._store.begun(eviction)
         self._under_way[eviction.machine_id] = eviction
@@ -52,11 +57,12 @@ class Evictions:
         return None if eviction is None else eviction.need
 
     def settle(self, inventory: Inventory) -> None:
-        """Forget those whose machine is neither at work in its cluster nor draining out of it."""
+        """Forget those whose machine is neither at work in its cluster nor draining out of it, or
+        serves that cluster again.
+        """
         for eviction in list(self._under_way.values()):
             view = inventory.view(eviction.machine_id)
-            there = view is not None and view.cluster == eviction.cluster
-            if not (there and inventory.state(eviction.machine_id) in _NOT_GONE):
+            if not (view is not None and view.state in _NOT_GONE and _is_same(view, eviction)):
                 del self._under_way[eviction.machine_id]
                 self._store.ended(eviction.machine_id)
 
@@ -77,3 +83,7 @@ class Evictions:
                     need_key=eviction.need,
                     preemptor_priority=eviction.preemptor_priority,
                 )
+
+
+def _is_same(view: MachineView, eviction: Eviction) -> bool:
+    return (view.cluster, view.incarnation) == (eviction.cluster, eviction.incarnation)

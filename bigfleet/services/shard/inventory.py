@@ -13,6 +13,7 @@ from bigfleet.model.domain import Domain, domain_of
 from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard import claims, overlay, purpose
+from bigfleet.services.shard.assignment import incarnation_of
 from bigfleet.services.shard.claims import ALL, Rows
 from bigfleet.services.shard.columns import Columns
 from bigfleet.services.shard.identities import Identities
@@ -234,6 +235,7 @@ class Inventory:
         columns.flavour[row] = self._flavour(machine)
         columns.state[row] = machine.state
         columns.cluster[row] = self._cluster_number(machine.cluster)
+        columns.incarnation[row] = incarnation_of(machine.shard_metadata) if machine.cluster else 0
         self._remember_error(machine)
         if before == machine.state and former == machine.cluster:
             return None
@@ -287,6 +289,7 @@ class Inventory:
             None if need == NONE else self._needs[need],
             self._kinds[int(self._columns.flavour[row])],
             self._last_errors.get(machine_id, ""),
+            int(self._columns.incarnation[row]),
         )
 
 

@@ -14,6 +14,7 @@ import grpc.aio
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.adapters.provider.grpc import GrpcProvider
+from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
 from bigfleet.adapters.store.holdings_file import HoldingsFile
@@ -77,11 +78,13 @@ async def serving(
     """
     async with AsyncExitStack() as closing:
         closing.push_async_callback(provider.close)
+        holder = f"shard {settings.shard_id}"
+        closing.callback(DirectoryLock("--state", settings.state_directory, holder).release)
         ties = None
         if coordinator is not None:
             closing.push_async_callback(coordinator.close)
             ties = Ties(coordinator, HoldingsFile(settings.state_directory))
-        journal = Journal(settings.journal, clock)
+        journal = Journal(settings.journal, clock, settings.journal_sizes)
         closing.callback(journal.close)
         store: EpochStore = EpochFile(settings.state_directory)
         epoch = store.next_epoch()

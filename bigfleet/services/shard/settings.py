@@ -9,6 +9,7 @@ from pathlib import Path
 from bigfleet.api.identity import Identity
 from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.errors import InvalidInput
+from bigfleet.services.shard.journal import Sizes
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,8 @@ class Settings:
 
     `provider_address` is host:port. `state_directory` keeps the epoch and must not be shared with
     another shard. `cycle_seconds` is the longest time between two decisions. `journal` gets the
-    machines' stories as JSON lines. `engine` tunes the decisions themselves. While
-    `actuation_paused` all is decided, shown and counted, and nothing is ordered.
+    machines' stories as JSON lines, in files of `journal_sizes`. `engine` tunes the decisions
+    themselves. While `actuation_paused` all is decided, shown and counted, and nothing is ordered.
     `coordinator_addresses` are host:port of the coordinator's replicas; without any the shard owns
     all machines and serves all clusters. It reports every `report_seconds`, and `advertised` is the
     address that operators are sent to, by default the one that it listens on. Without an `identity`
@@ -35,6 +36,7 @@ class Settings:
     cycle_seconds: float = 1.0
     execute_concurrency: int = 64
     journal: Path | None = None
+    journal_sizes: Sizes = field(default_factory=Sizes)
     actuation_paused: bool = False
     engine: EngineSettings = field(default_factory=EngineSettings)
     coordinator_addresses: Sequence[str] = ()
@@ -50,5 +52,7 @@ class Settings:
             raise InvalidInput("cycle_seconds", self.cycle_seconds, "is not > 0")
         if not self.report_seconds > 0:
             raise InvalidInput("report_seconds", self.report_seconds, "is not > 0")
+        if self.journal_sizes.most_bytes < 1 or self.journal_sizes.kept < 0:
+            raise InvalidInput("journal_sizes", self.journal_sizes, "are not >= 1 byte, >= 0 files")
         if self.execute_concurrency < 1:
             raise InvalidInput("execute_concurrency", self.execute_concurrency, "is not >= 1")

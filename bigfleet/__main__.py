@@ -32,6 +32,7 @@ from bigfleet.commands.flags import (
     identity_flag,
     identity_of,
     kubeconfig_flag,
+    lease_flags,
     observe_flag,
     server_flags,
 )
@@ -110,6 +111,8 @@ def _operator(flags: argparse.Namespace) -> Role:
         observe_port=observe_port,
         rollup_seconds=flags.rollup,
         acknowledge_per_second=flags.acknowledge_per_second,
+        lease_seconds=flags.lease,
+        replica=flags.replica,
     )
     return lambda stop: operator.run(settings, stop)
 
@@ -124,6 +127,8 @@ def _pod_controller(flags: argparse.Namespace) -> Role:
         observe_port=observe_port,
         write_concurrency=flags.write_concurrency,
         ignored_namespaces=tuple(flags.ignore_namespace),
+        lease_seconds=flags.lease,
+        replica=flags.replica,
     )
     return lambda stop: pod_controller.run(settings, stop)
 
@@ -186,6 +191,7 @@ def _operator_flags(role: argparse.ArgumentParser) -> None:
     observe_flag(role)
     kubeconfig_flag(role)
     identity_flag(role)
+    lease_flags(role)
     role.add_argument("--cluster-id", required=True)
     role.add_argument(
         "--shard",
@@ -213,6 +219,7 @@ def _operator_flags(role: argparse.ArgumentParser) -> None:
 def _pod_controller_flags(role: argparse.ArgumentParser) -> None:
     observe_flag(role)
     kubeconfig_flag(role)
+    lease_flags(role)
     role.add_argument("--write-concurrency", type=int, default=16, metavar="N")
     role.add_argument(
         "--ignore-namespace",

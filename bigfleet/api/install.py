@@ -21,6 +21,8 @@ CRDS = Path(__file__).with_name("crds")
 MANIFESTS = Path(__file__).with_name("manifests")
 GROUP_VERSION = "/apis/bigfleet.lucy.sh/v1alpha1"
 NODE_NAMESPACE = "bigfleet-nodes"
+SYSTEM_NAMESPACE = "bigfleet-system"
+RIGHTS = "bigfleet/api/manifests/rbac.yaml"
 # On a CapacityRequest with a co-location group, and on a Pod for its own: how many the group will
 # have. Until that many have asked, or half a minute after the last, none of them is told.
 GANG_MEMBERS = "bigfleet.lucy.sh/gang-members"

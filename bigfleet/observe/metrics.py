@@ -133,6 +133,9 @@ provider_transitions = _counter(
 )
 provider_machines = _gauge("bigfleet_provider_machines", "Machines by state", "state")
 
+controller_leads = _gauge(
+    "bigfleet_controller_leads", "1 while this process holds its Lease and works, 0 on standby"
+)
 operator_rollup_seconds = _histogram(
     "bigfleet_operator_rollup_duration_seconds", "Parts of a roll-up", "phase"
 )

@@ -15,6 +15,9 @@ PROVIDER = "provider"
 # The first shard's journal, found among the logs of the run; the others' have their number in it.
 JOURNAL = "machines.jsonl"
 JOURNALS = "machines*.jsonl"
+# There is no other replica. One that is started again goes on at once, and no API server that is
+# driven to its limits makes it stop.
+_LONE_REPLICA = ("--replica", "loaddriver", "--lease", "120")
 # A run ends, and what it is judged by must be there from its beginning.
 _WHOLE_JOURNAL_MEGABYTES = "1000000"
 _PEER = "peer"
@@ -125,6 +128,7 @@ def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
             *("--cluster-id", cluster.name, "--shard", _addresses(shard_names(settings))),
             *("--identity", "{identity}", "--api-server-for-machines", "{api-server}"),
             *("--observe", "{observe}", "--rollup", f"{settings.bigfleet.rollup_seconds:g}"),
+            *_LONE_REPLICA,
         ],
         ports=(_OBSERVE,),
         observe_port=_OBSERVE,
@@ -135,7 +139,13 @@ def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
     not_load = [("--ignore-namespace", namespace) for namespace in cluster.own_namespaces]
     yield RoleSpec(
         f"{cluster.name}/pod-controller",
-        ["pod-controller", *("--observe", "{observe}"), *chain.from_iterable(not_load)],
+        [
+            "pod-controller",
+            "--observe",
+            "{observe}",
+            *_LONE_REPLICA,
+            *chain.from_iterable(not_load),
+        ],
         ports=(_OBSERVE,),
         observe_port=_OBSERVE,
         cluster=cluster.name,

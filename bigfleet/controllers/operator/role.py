@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from bigfleet.api.identity import Identity
+from bigfleet.api.install import RIGHTS, SYSTEM_NAMESPACE
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import (
     BootstrapRequest,
@@ -21,6 +22,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     ShardMessage,
 )
 from bigfleet.controllers.access import connect
+from bigfleet.controllers.leading import Leadership, LeaseName, Term, replica_name
 from bigfleet.controllers.operator.acknowledge import Acknowledger
 from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
 from bigfleet.controllers.operator.hints import Hints
@@ -35,6 +37,7 @@ from bigfleet.tasks import until_stopped
 _LOG = logging.getLogger(__name__)
 _CONCURRENT_ORDERS = 32
 _READ_AGAIN_SECONDS = 1.0
+_LEASE = LeaseName(SYSTEM_NAMESPACE, "bigfleet-operator", RIGHTS)
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class Settings:
     `api_server_for_machines` and `ca_pem_for_machines` are what a joining machine is given; None
     means what the operator itself uses. A roll-up is sent `debounce_seconds` after a change and at
     the latest every `rollup_seconds`. At most `acknowledge_per_second` requests are told that they
-    are known; 0 tells none. Without an `identity` it dials plaintext.
+    are known; 0 tells none. Without an `identity` it dials plaintext. Of several operators of one
+    cluster the one that holds a Lease of `lease_seconds` works; `replica` tells them apart, by
+    default the host's name with a random number.
     """
 
     cluster_id: str
@@ -59,6 +64,8 @@ class Settings:
     debounce_seconds: float = 0.2
     acknowledge_per_second: float = 50.0
     identity: Identity | None = None
+    lease_seconds: float = 12.0
+    replica: str = ""
 
 
 class Operator:
@@ -186,11 +193,16 @@ class Operator:
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. InvalidInput when there is no access to a cluster."""
     async with await connect(settings.kubeconfig) as client:
-        operator = Operator(settings, client)
-        observer = await health.serve(
-            settings.observe_host, settings.observe_port, operator.not_ready
+        leadership = Leadership(
+            client,
+            _LEASE,
+            settings.replica or replica_name(),
+            time.monotonic,
+            settings.lease_seconds,
         )
+        term = Term(leadership, lambda: Operator(settings, client))
+        observer = await health.serve(settings.observe_host, settings.observe_port, term.not_ready)
         try:
-            await until_stopped(stop, operator.run())
+            await until_stopped(stop, term.run())
         finally:
             await observer.cleanup()

@@ -7,10 +7,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from bigfleet.api.install import RIGHTS, SYSTEM_NAMESPACE
 from bigfleet.controllers.access import connect
+from bigfleet.controllers.leading import Leadership, LeaseName, Term, replica_name
 from bigfleet.controllers.pod_controller.controller import PodController
 from bigfleet.observe import health
 from bigfleet.tasks import until_stopped
+
+_LEASE = LeaseName(SYSTEM_NAMESPACE, "bigfleet-pod-controller", RIGHTS)
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,9 @@ class Settings:
     """Without a `kubeconfig` the controller serves the cluster that its own pod runs in.
 
     `write_concurrency` is the number of writes that may be under way at once. Pods of
-    `ignored_namespaces` get no request: they run on nodes that BigFleet does not provide.
+    `ignored_namespaces` get no request: they run on nodes that BigFleet does not provide. Of
+    several controllers the one that holds a Lease of `lease_seconds` works; `replica` tells them
+    apart, by default the host's name with a random number.
     """
 
     kubeconfig: Path | None
@@ -26,18 +32,29 @@ class Settings:
     observe_host: str = "127.0.0.1"
     write_concurrency: int = 16
     ignored_namespaces: tuple[str, ...] = ()
+    lease_seconds: float = 12.0
+    replica: str = ""
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. InvalidInput when there is no access to a cluster."""
     async with await connect(settings.kubeconfig) as client:
-        controller = PodController(
-            client, settings.write_concurrency, time.monotonic, settings.ignored_namespaces
+
+        def begin() -> PodController:
+            return PodController(
+                client, settings.write_concurrency, time.monotonic, settings.ignored_namespaces
+            )
+
+        leadership = Leadership(
+            client,
+            _LEASE,
+            settings.replica or replica_name(),
+            time.monotonic,
+            settings.lease_seconds,
         )
-        observer = await health.serve(
-            settings.observe_host, settings.observe_port, controller.not_ready
-        )
+        term = Term(leadership, begin)
+        observer = await health.serve(settings.observe_host, settings.observe_port, term.not_ready)
         try:
-            await until_stopped(stop, controller.run())
+            await until_stopped(stop, term.run())
         finally:
             await observer.cleanup()

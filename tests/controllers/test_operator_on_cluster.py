@@ -38,6 +38,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     ShardMessage,
 )
 from bigfleet.controllers import operator
+from bigfleet.controllers.operator import hints
 from bigfleet.controllers.operator.hints import hint_name
 from bigfleet.controllers.operator.machines import MACHINE_LABEL
 
@@ -411,3 +412,40 @@ async def test_a_hint_of_the_shard_becomes_an_object(kubeconfig: dict[str, Path]
         )
         shard.order(ShardMessage(available_capacity=nothing))
         await eventually(lambda: published("None"), "the hint that there is nothing left")
+
+
+def _hint(key: str) -> ShardMessage:
+    confidence = AvailableCapacityUpdate.NONE
+    return ShardMessage(
+        available_capacity=AvailableCapacityUpdate(supersedes_key=key, confidence=confidence)
+    )
+
+
+async def test_a_hint_goes_when_it_is_withdrawn_or_not_repeated(
+    kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each kind of pod that was ever asked for would leave an object behind for good."""
+    monkeypatch.setattr(hints, "REPEATED_WITHIN_SECONDS", 2.0)
+    path = f"{GROUP_VERSION}/availablecapacities"
+    async with await admin(kubeconfig) as client, fake_shard() as (shard, address):
+
+        async def there(*keys: str) -> bool:
+            found = {item["metadata"]["name"] for item in (await get(client, path))["items"]}
+            wanted = {hint_name(f"capacity:{key}") for key in "abc"}
+            return found & wanted == {hint_name(f"capacity:{key}") for key in keys}
+
+        async with _operator(kubeconfig, address):
+            for key in "abc":
+                shard.order(_hint(f"capacity:{key}"))
+            await eventually(partial(there, "a", "b", "c"), "three hints")
+            withdrawn = AvailableCapacityUpdate(supersedes_key="capacity:a", withdrawn=True)
+            shard.order(ShardMessage(available_capacity=withdrawn))
+            await eventually(partial(there, "b", "c"), "the withdrawn one to go")
+        body = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "AvailableCapacity"}
+        spec = {"availability": "None", "availableCount": 0, "cost": "0", "resources": {}}
+        await client.create(path, {**body, "metadata": {"name": "by-hand"}, "spec": spec})
+        async with _operator(kubeconfig, address):
+            shard.order(_hint("capacity:b"))
+            await eventually(partial(there, "b"), "the one that nobody repeated to go")
+        assert await get(client, f"{path}/by-hand") is not None
+        await client.delete(path)

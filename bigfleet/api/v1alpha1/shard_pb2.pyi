@@ -624,10 +624,15 @@ class AvailableCapacityUpdate(_message.Message):
     AVAILABLE_COUNT_FIELD_NUMBER: _builtins.int
     CONFIDENCE_FIELD_NUMBER: _builtins.int
     COST_PER_HOUR_FIELD_NUMBER: _builtins.int
+    WITHDRAWN_FIELD_NUMBER: _builtins.int
     supersedes_key: _builtins.str
     available_count: _builtins.int
     confidence: Global___AvailableCapacityUpdate.Confidence.ValueType
     cost_per_hour: _builtins.float
+    withdrawn: _builtins.bool
+    """This cluster does not ask for it any more: what was said under this key is to be forgotten. What
+    a new session does not repeat within a minute is to be forgotten, too.
+    """
     @_builtins.property
     def requirements(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.NodeSelectorRequirement]: ...
     @_builtins.property
@@ -641,10 +646,11 @@ class AvailableCapacityUpdate(_message.Message):
         available_count: _builtins.int = ...,
         confidence: Global___AvailableCapacityUpdate.Confidence.ValueType = ...,
         cost_per_hour: _builtins.float = ...,
+        withdrawn: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_count", b"available_count", "confidence", b"confidence", "cost_per_hour", b"cost_per_hour", "requirements", b"requirements", "resources", b"resources", "supersedes_key", b"supersedes_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_count", b"available_count", "confidence", b"confidence", "cost_per_hour", b"cost_per_hour", "requirements", b"requirements", "resources", b"resources", "supersedes_key", b"supersedes_key", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -142,10 +142,12 @@ class Operator:
     async def send_rollups(self, session: Session) -> None:
         """Speak for the cluster while `session` is open."""
         inquiring = asyncio.create_task(self._until_done("our Nodes", partial(self._ask, session)))
+        sweeping = asyncio.create_task(self._hints.sweep())
         try:
             await self._rollups.send_over(session)
         finally:
             inquiring.cancel()
+            sweeping.cancel()
 
     async def _ask(self, session: Session) -> None:
         """What has become of our machines? While we were away nobody could tell us."""

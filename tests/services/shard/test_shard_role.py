@@ -340,6 +340,26 @@ async def test_hints_are_paced_and_told_on_change_only(tmp_path: Path) -> None:
         assert (await _hint(newer, "a")).available_count == 1
 
 
+async def test_a_hint_is_withdrawn_when_nobody_asks_for_it_any_more(tmp_path: Path) -> None:
+    """Once; and told again when somebody does."""
+    clock = ManualClock()
+    async with shard(MemoryProvider([machine("m-1", zone="c")]), tmp_path, clock) as rig:
+        operator = await rig.operator(helpful=False)
+        await operator.roll_up(need(zone="a"), need(zone="b"))
+        clock.advance(6)
+        kept = (await _hint(operator, "b")).supersedes_key
+        gone = (await _hint(operator, "a")).supersedes_key
+        await operator.roll_up(need(zone="b"))
+        clock.advance(6)
+        told = await operator.hears(lambda m: m.available_capacity.withdrawn)
+        assert told.available_capacity.supersedes_key == gone
+        operator.heard.clear()
+        await operator.roll_up(need(zone="a"), need(zone="b"))
+        clock.advance(6)
+        assert not (await _hint(operator, "a")).withdrawn
+        assert not [m for m in operator.heard if m.available_capacity.supersedes_key == kept]
+
+
 def _hints_heard(operator: SessionClient) -> list[int]:
     key = f"capacity:{need().profile.fingerprint}"
     hints = [m.available_capacity for m in operator.heard]

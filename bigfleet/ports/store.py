@@ -16,8 +16,15 @@ class EpochStore(Protocol):
     more than speed: an epoch is never handed out twice, and it never goes back.
     """
 
-    def next_epoch(self) -> int:
-        """One more than any epoch returned before, durable before this returns.
+    def last(self) -> int:
+        """The epoch returned last; 0 when none ever was, or all was lost. BigFleetError when it
+        cannot be read.
+        """
+        ...
+
+    def next_epoch(self, at_least: int = 1) -> int:
+        """One more than any epoch returned before, not below `at_least`, durable before this
+        returns.
 
         Raises BigFleetError when the old value cannot be read or the new one cannot be made
         durable: a shard that guesses its epoch could be mistaken for its predecessor.

@@ -364,7 +364,8 @@ async def test_a_new_operator_goes_on_with_a_reclaim(kubeconfig: dict[str, Path]
     until = {"bigfleet.lucy.sh/reclaim-deadline": f"{time.time() + 60:.3f}"}
     annotations = {"kwok.x-k8s.io/node": "fake", **until}
     async with await admin(kubeconfig) as client, fake_shard() as (_, address):
-        await client.create("/api/v1/nodes", node("m-half", annotations=annotations))
+        half = node("m-half", annotations=annotations)
+        await client.create("/api/v1/nodes", {**half, "spec": {"unschedulable": True}})
         async with _operator(kubeconfig, address):
 
             async def gone() -> bool:
@@ -449,3 +450,33 @@ async def test_a_hint_goes_when_it_is_withdrawn_or_not_repeated(
             await eventually(partial(there, "b"), "the one that nobody repeated to go")
         assert await get(client, f"{path}/by-hand") is not None
         await client.delete(path)
+
+
+async def test_each_session_says_which_nodes_are_being_emptied(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """A shard that lost its disk knows of no eviction; the Nodes that carry the mark do."""
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "being-emptied") as where,
+        fake_shard() as (shard, address),
+    ):
+        pods, budgets = f"/api/v1/namespaces/{where}/pods", "poddisruptionbudgets"
+        await client.create(f"/apis/policy/v1/namespaces/{where}/{budgets}", _budget(2))
+        for name in ("m-emptied", "m-wanted-back"):
+            body = node(name, labels={MACHINE_LABEL: name, "kubernetes.io/hostname": name})
+            await client.create("/api/v1/nodes", body)
+            await _add_running_pod(client, pods, f"on-{name}", name)
+        async with _operator(kubeconfig, address):
+            await shard.inquiries.get()
+            for name in ("m-emptied", "m-wanted-back"):
+                shard.order(_reclaim(name, 60))
+                await shard.acks.get()
+        await client.patch("/api/v1/nodes/m-wanted-back", {"spec": {"unschedulable": False}})
+        async with _operator(kubeconfig, address):
+            told = (await shard.inquiries.get()).emptying
+        assert [each.machine_id for each in told] == ["m-emptied"]
+        assert 30 < told[0].seconds_left <= 60
+        await client.delete(f"/apis/policy/v1/namespaces/{where}/{budgets}/b")
+        for name in ("m-emptied", "m-wanted-back"):
+            await client.delete(f"/api/v1/nodes/{name}")

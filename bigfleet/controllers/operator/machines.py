@@ -23,6 +23,7 @@ class NodeSpec(msgspec.Struct):
     """A Node's name at its provider."""
 
     provider_id: str = msgspec.field(name="providerID", default="")
+    unschedulable: bool = False
 
 
 class Node(msgspec.Struct):
@@ -44,6 +45,13 @@ class Node(msgspec.Struct):
             return float((self.metadata.annotations or {})[RECLAIM_DEADLINE])
         except (KeyError, ValueError):
             return None
+
+    @property
+    def emptied_until(self) -> float | None:
+        """As `reclaim_deadline`, but None for a Node that takes pods: it began a new life since, or
+        somebody wanted it back.
+        """
+        return self.reclaim_deadline if self.spec.unschedulable else None
 
 
 class Nodes(msgspec.Struct):

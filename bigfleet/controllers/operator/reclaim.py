@@ -54,7 +54,7 @@ class Reclaims:
         """Go on with what an earlier operator began; past its grace it is not ours any more."""
         nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=Nodes)
         for node in nodes.items:
-            deadline = node.reclaim_deadline
+            deadline = node.emptied_until
             if deadline is not None and deadline > self._now():
                 self._start(node, deadline)
 

@@ -16,7 +16,6 @@ from bigfleet.api.install import RIGHTS, SYSTEM_NAMESPACE
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import (
     BootstrapRequest,
-    Inquiry,
     OperatorMessage,
     ReclaimInstruction,
     ShardMessage,
@@ -151,8 +150,7 @@ class Operator:
 
     async def _ask(self, session: Session) -> None:
         """What has become of our machines? While we were away nobody could tell us."""
-        inquiry = Inquiry(machine_ids=await self._nodes.ours())
-        session.send(OperatorMessage(inquiry=inquiry))
+        session.send(OperatorMessage(inquiry=await self._nodes.inquiry()))
 
     def handle(self, message: ShardMessage, session: Session) -> None:
         """Take on what the shard orders; answers go over `session`."""

@@ -74,7 +74,9 @@ class Machinery:
 
     def _check_fence(self, fence: Fence, machine_id: str) -> None:
         try:
-            fencing.check(fence, machine_id, self.store.fence_mark(fence.shard_id, machine_id))
+            newest = self.store.fence_mark(fence.shard_id, machine_id)
+            claimed = self.store.claimed_epoch(fence.shard_id)
+            fencing.check(fence, machine_id, newest, claimed)
         except Fenced as error:
             provider_fenced.inc()
             _log.critical("incident: an order of a replaced shard", extra={"why": str(error)})

@@ -39,6 +39,11 @@ CREATE TABLE fences (
 ) WITHOUT ROWID;
 """
 
+# Stores of earlier releases have none of these.
+LATER_TABLES = """
+CREATE TABLE IF NOT EXISTS epochs (shard_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID
+"""
+
 INSERT_MACHINE = "INSERT INTO machines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 UPDATE_MACHINE = """
 UPDATE machines SET state = ?, host = ?, cluster = ?, last_error = ?, shard_metadata = ?,
@@ -48,6 +53,14 @@ WHERE id = ?
 """
 SELECT_MACHINES = "SELECT * FROM machines ORDER BY revision"
 UPSERT_FENCE = "INSERT OR REPLACE INTO fences VALUES (?, ?, ?, ?)"
+SELECT_EPOCH = "SELECT epoch FROM epochs WHERE shard_id = ?"
+SELECT_NEWEST_EPOCH = """
+SELECT max(epoch) AS epoch FROM (
+  SELECT max(epoch) AS epoch FROM fences WHERE shard_id = :shard
+  UNION ALL SELECT epoch FROM epochs WHERE shard_id = :shard
+)
+"""
+UPSERT_EPOCH = "INSERT OR REPLACE INTO epochs VALUES (?, ?)"
 SELECT_FENCE = "SELECT epoch, sequence FROM fences WHERE shard_id = ? AND machine_id = ?"
 
 

@@ -93,6 +93,7 @@ def _provider(flags: argparse.Namespace) -> Role:
         boot_timeout_seconds=flags.boot_timeout,
         seed=flags.seed,
         spot_market_hours_per_second=flags.spot_market_hours_per_second,
+        repair_seconds=flags.repair,
     )
     return lambda stop: provider.run(settings, stop)
 
@@ -175,6 +176,13 @@ def _provider_flags(role: argparse.ArgumentParser) -> None:
             metavar="MEDIAN,P99",
             help=f"seconds to {order} a machine (default: at once)",
         )
+    role.add_argument(
+        "--repair",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="until a fixed machine that failed is well again (default: 60; inf: never)",
+    )
     role.add_argument("--boot-timeout", type=float, default=120.0, metavar="SECONDS")
     role.add_argument("--seed", type=int, default=0, help="of the latencies' randomness")
     role.add_argument(

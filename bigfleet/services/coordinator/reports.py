@@ -41,6 +41,7 @@ class Reports:
             shard_epoch=report.shard_epoch,
             guests=report.guests,
             guests_left_out=report.guests_left_out,
+            splits=report.splits,
         )
         last = self._heard.get(report.shard_id)
         same_start = last is not None and last.snapshot.shard_epoch == report.shard_epoch

@@ -11,6 +11,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from bigfleet.model.errors import Fenced, IllegalTransition, InvalidInput, Unavailable
@@ -33,6 +34,8 @@ from bigfleet.services.provider.store import Store
 _log = logging.getLogger(__name__)
 # A machine that has failed is not worth waiting longer for than this: its Node goes anyway.
 _POWER_OFF_AFTER_FAILURE_SECONDS = 10.0
+# The operator removes a failed machine's Node at once, unless it is away.
+_NODE_GOES_WITHIN_SECONDS = 60.0
 # A full disk is soon noticed by others, too; until then nothing that was ordered is lost.
 _DISK_RETRY_SECONDS = 1.0
 
@@ -94,6 +97,8 @@ class Machinery:
                 self._begin(record)
             elif record.machine.state is MachineState.CONFIGURED:
                 self._expect_loss(record)
+            elif record.machine.state is MachineState.FAILED:
+                self._expect_repair(record)
 
     async def close(self) -> None:
         """Stop working; operations under way stay so in the store."""
@@ -113,6 +118,26 @@ class Machinery:
         )
         if math.isfinite(seconds):
             self._spawn(self._lose(record, seconds), f"{record.operation_id} loss")
+
+    def _expect_repair(self, record: Record) -> None:
+        """An elastic machine that failed is given back, and another one bought."""
+        if not record.machine.capacity_type.elastic and math.isfinite(
+            self._settings.repair_seconds
+        ):
+            self._spawn(self._repair(record.machine), f"{record.operation_id} repair")
+
+    async def _repair(self, machine: Machine) -> None:
+        """Free again once its Node is gone, or has stayed for long because nobody removes it."""
+        await asyncio.sleep(self._settings.repair_seconds)
+        if machine.cluster:
+            with suppress(HostFailure, TimeoutError):
+                async with asyncio.timeout(_NODE_GOES_WITHIN_SECONDS):
+                    await self._host.gone(machine)
+        while (now := self.store.get(machine.id)).machine.state is MachineState.FAILED:
+            try:
+                self._change(now, lifecycle.recover(now), MachineEvent.RECOVER)
+            except Unavailable as error:
+                await self._wait_for_disk(error)
 
     async def _lose(self, record: Record, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -157,6 +182,8 @@ class Machinery:
                 await self._wait_for_disk(error)
         if after.machine.state is MachineState.CONFIGURED:
             self._expect_loss(after)
+        elif after.machine.state is MachineState.FAILED:
+            self._expect_repair(after)
 
     async def _outcome(self, record: Record) -> tuple[Record, MachineEvent]:
         """What the operation under way has made of the machine, once it has ended."""

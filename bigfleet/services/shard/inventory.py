@@ -62,8 +62,7 @@ class Inventory:
 
     def count_by_state(self) -> dict[MachineState, int]:
         """This shard's machines in each state, those without any included."""
-        states = self._columns.state[self.mine()]
-        counts = np.bincount(states, minlength=max(MachineState) + 1)
+        counts = np.bincount(self._columns.state[self.mine()], minlength=max(MachineState) + 1)
         return {state: int(counts[state]) for state in MachineState}
 
     @property
@@ -140,7 +139,8 @@ class Inventory:
         `hidden` picks from what that gives the machines that are not to be seen.
         """
         columns = self._columns
-        rows = self._rows = ALL if self._territory.is_everything else _numbers(self.mine())
+        own = None if self._territory.is_everything else np.flatnonzero(self.mine())
+        rows = self._rows = ALL if own is None else own.astype(np.int32)
         fleet = Fleet(
             flavours=tuple(self._flavours),
             clusters=(),
@@ -200,6 +200,12 @@ class Inventory:
             if count:
                 seen[domain][flavour.labels[INSTANCE_TYPE_LABEL]] += count
         return seen
+
+    def labels(self, key: str, *, mine: bool) -> set[str]:
+        """The values of a label on this shard's machines, or on those of all others."""
+        rows = (self._columns.state != 0) & (self.mine() == mine)
+        labels = (self._flavours[n].labels for n in np.unique(self._columns.flavour[rows]).tolist())
+        return {each[key] for each in labels if key in each}
 
     def guests(self, most: int) -> tuple[list[tuple[str, str, Domain]], int]:
         """The first machines at work for clusters of this shard in domains of others, each with
@@ -291,7 +297,3 @@ class Inventory:
             self._last_errors.get(machine_id, ""),
             int(self._columns.incarnation[row]),
         )
-
-
-def _numbers(rows: Flags) -> Ints:
-    return np.flatnonzero(rows).astype(np.int32)

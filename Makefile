@@ -33,6 +33,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 6; }
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m bigfleet.engine.precompile
 	@touch $@
 
 .PHONY: setup
@@ -93,6 +94,11 @@ test-containers: setup ## Test the images as real containers
 .PHONY: truth
 truth: setup ## Hold what runs report against what really happened
 	@$(BIN)/pytest -q -m truth tests/truth
+
+.PHONY: scenarios
+scenarios: setup binaries ## Hold an autoscaler to plain objects (ONLY=name,... SYSTEM=standing)
+	@SCENARIO_ONLY="$(ONLY)" SCENARIO_SYSTEM="$(SYSTEM)" SCENARIO_LANES="$(LANES)" \
+	  $(BIN)/pytest -q -m "scenarios or cluster" tests/scenarios/test_scenarios.py
 
 .PHONY: conformance
 conformance: setup ## Hold the provider that comes with BigFleet to its contract

@@ -130,6 +130,7 @@ def _pod_controller(flags: argparse.Namespace) -> Role:
         ignored_namespaces=tuple(flags.ignore_namespace),
         lease_seconds=flags.lease,
         replica=flags.replica,
+        unschedulable_hold_seconds=flags.unschedulable_hold,
     )
     return lambda stop: pod_controller.run(settings, stop)
 
@@ -235,6 +236,13 @@ def _pod_controller_flags(role: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAMESPACE",
         help="whose pods run on nodes that BigFleet does not provide; may be repeated",
+    )
+    role.add_argument(
+        "--unschedulable-hold",
+        type=float,
+        default=15.0,
+        metavar="SECONDS",
+        help="after which an unschedulable pod asks for a machine beyond those that are there",
     )
     role.set_defaults(build=_pod_controller)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from math import gcd
 
 from bigfleet.api.enums import known
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
@@ -64,9 +65,14 @@ def sizes_from_wire(message: capacity.PodSizes, where: str) -> tuple[Size, ...]:
     if len(counts) > MAX_SIZES_OF_A_NEED:
         cure = f"sizes are more than {MAX_SIZES_OF_A_NEED}; merge those that differ little"
         raise InvalidInput(where, len(counts), cure)
+    steps = list(message.steps) or [1] * len(names)
+    if len(steps) != len(names):
+        raise InvalidInput(f"{where}.steps", len(steps), f"are not one for each of {names}")
     _refuse_outside(counts, 1, MAX_PODS_OF_A_SIZE, f"{where}.counts")
-    _refuse_outside(message.amounts, 0, resources.MAX_MACHINE_UNITS, f"{where}.amounts")
-    rows = (message.amounts[at * len(names) : (at + 1) * len(names)] for at in range(len(counts)))
+    _refuse_outside(steps, 1, resources.MAX_MACHINE_UNITS, f"{where}.steps")
+    amounts = [n * step for n, step in zip(message.amounts, steps * len(counts), strict=True)]
+    _refuse_outside(amounts, 0, resources.MAX_MACHINE_UNITS, f"{where}.amounts")
+    rows = (amounts[at * len(names) : (at + 1) * len(names)] for at in range(len(counts)))
     sizes = sizes_of(
         (dict(zip(names, row, strict=True)), count) for row, count in zip(rows, counts, strict=True)
     )
@@ -86,10 +92,13 @@ def sizes_to_wire(sizes: Iterable[Size]) -> capacity.PodSizes:
     listed = list(sizes)
     names = sorted({name for size in listed for name, _ in size.amounts})
     rows = [dict(size.amounts) for size in listed]
+    steps = [gcd(*(row.get(name, 0) for row in rows)) or 1 for name in names]
+    columns = list(zip(names, steps, strict=True))
     return capacity.PodSizes(
         resources=names,
-        amounts=[row.get(name, 0) for row in rows for name in names],
+        amounts=[row.get(name, 0) // step for row in rows for name, step in columns],
         counts=[size.pods for size in listed],
+        steps=steps,
     )
 
 
@@ -130,7 +139,7 @@ def _profile_of(message: capacity.CapacityNeed, where: str) -> Profile:
         message.priority,
         _bucket(message.interruption_penalty_bucket, f"{where}: interruption_penalty_bucket"),
         _bucket(message.reclamation_penalty_bucket, f"{where}: reclamation_penalty_bucket"),
-        alternatives=_terms_from_wire(message.alternatives, f"{where}: alternatives"),
+        alternatives=terms_from_wire(message.alternatives, f"{where}: alternatives"),
         tolerations=tolerations_from_wire(message.tolerations, f"{where}: tolerations"),
         anti_affinity=_keys(message.anti_affinity_keys, f"{where}: anti_affinity_keys"),
         never_preempts=message.never_preempts,
@@ -144,7 +153,8 @@ def _keys(keys: Iterable[str], where: str) -> Sequence[str]:
     return found
 
 
-def _terms_from_wire(messages: Iterable[capacity.NodeSelectorTerm], where: str) -> Sequence[Term]:
+def terms_from_wire(messages: Iterable[capacity.NodeSelectorTerm], where: str) -> Sequence[Term]:
+    """Validated terms; none is empty or asks for SAME."""
     terms = [tuple(requirement_from_wire(r, where) for r in term.requirements) for term in messages]
     for term in terms:
         if not term or any(r.operator is Operator.SAME for r in term):
@@ -239,14 +249,16 @@ def need_to_wire(need: Need) -> capacity.CapacityNeed:
         min_unit=resources.texts(need.largest),
         group=need.group,
         sizes=sizes_to_wire(need.sizes),
-        alternatives=[
-            capacity.NodeSelectorTerm(requirements=requirements_to_wire(term))
-            for term in kind.alternatives
-        ],
+        alternatives=terms_to_wire(kind.alternatives),
         tolerations=[toleration_to_wire(t) for t in kind.tolerations],
         anti_affinity_keys=kind.anti_affinity,
         never_preempts=kind.never_preempts,
     )
+
+
+def terms_to_wire(terms: Iterable[Term]) -> Sequence[capacity.NodeSelectorTerm]:
+    """One message each."""
+    return [capacity.NodeSelectorTerm(requirements=requirements_to_wire(t)) for t in terms]
 
 
 def toleration_to_wire(toleration: Toleration) -> capacity.Toleration:

@@ -13,6 +13,8 @@ from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType, Machine, MachineState, violations
 from bigfleet.model.need import Taint
 
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
 
 def machine_from_wire(message: provider.Machine) -> Machine:
     """A validated Machine; without `allocatable` its `resources` stand in for it."""
@@ -33,7 +35,7 @@ def machine_from_wire(message: provider.Machine) -> Machine:
         cluster=message.cluster,
         last_error=message.last_error,
         shard_metadata=dict(message.shard_metadata),
-        taints=tuple(sorted(Taint(t.key, t.value, t.effect) for t in message.taints)),
+        taints=taints_from_wire(message.taints, f"{where}: taints"),
     )
     for sentence in violations(machine):
         raise InvalidInput(where, machine.state.name, f"cannot be right: {sentence}")
@@ -72,6 +74,17 @@ def machine_to_wire(machine: Machine, provider_name: str) -> provider.Machine:
         shard_metadata=machine.shard_metadata,
         taints=taints_to_wire(machine.taints),
     )
+
+
+def taints_from_wire(messages: Iterable[capacity.Taint], where: str) -> tuple[Taint, ...]:
+    """Validated taints in order; as on a Node, one for each key and effect."""
+    taints = sorted(Taint(t.key, t.value, t.effect) for t in messages)
+    for taint in taints:
+        if not taint.key or taint.effect not in TAINT_EFFECTS:
+            raise InvalidInput(where, str(taint), f"needs a key and one of {TAINT_EFFECTS}")
+    if len({(taint.key, taint.effect) for taint in taints}) < len(taints):
+        raise InvalidInput(where, [str(taint) for taint in taints], "name a key and effect twice")
+    return tuple(taints)
 
 
 def taints_to_wire(taints: Iterable[Taint]) -> Sequence[capacity.Taint]:

@@ -10,6 +10,7 @@ import msgspec
 
 from bigfleet.api.install import GANG_MEMBERS, GROUP_VERSION
 from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.marks import CAPACITY_SHORT
 from bigfleet.controllers.access import connect
 from bigfleet.controllers.operator.demand import RequestSpec, demand_of
 from bigfleet.controllers.pod_controller.pods import POD_UID_LABEL
@@ -25,8 +26,16 @@ class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
 
 
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
 class _Status(msgspec.Struct):
     phase: str = ""
+    conditions: list[_Condition] | None = None
 
 
 class _Pod(msgspec.Struct):
@@ -50,8 +59,8 @@ class PodFacts:
     """`node` is "" until the pod is bound. `need` is (profile fingerprint, group) of what it asks
     for, None without a usable CapacityRequest; then `trouble` says why. `acknowledged` once the
     shard is known to have heard of it. `gang_members` is how many its gang will have, "" where that
-    is not said. `stranded` when it was found to wait where its companions hold it, and a further
-    machine was asked for there.
+    is not said. `short` is why machines are missing for it, "" if it is not known that any are.
+    `additional` machines were asked for because it could not be scheduled though none were missing.
     """
 
     name: str
@@ -61,7 +70,8 @@ class PodFacts:
     acknowledged: bool
     trouble: str
     gang_members: str = ""
-    stranded: bool = False
+    short: str = ""
+    additional: int = 0
 
     def plain(self) -> dict[str, Any]:
         """As JSON knows it."""
@@ -101,8 +111,14 @@ async def _read(client: KubeClient, namespace: str, name: str) -> PodFacts:
         acknowledged=any(request.status.phase == "Acknowledged" for request in found),
         trouble=trouble,
         gang_members=found[0].metadata.annotations.get(GANG_MEMBERS, "") if found else "",
-        stranded=len(found) < len(asked),
+        short=next((_short(request) for request in found), ""),
+        additional=len(asked) - len(found),
     )
+
+
+def _short(request: _Request) -> str:
+    said = (c for c in request.status.conditions or () if c.type == CAPACITY_SHORT)
+    return next((f"{c.reason}: {c.message}" for c in said if c.status == "True"), "")
 
 
 def _need(namespace: str, found: list[_Request]) -> tuple[tuple[str, str] | None, str]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from bigfleet.api.v1alpha1 import capacity_pb2, provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.commands.pod import PodFacts
+from bigfleet.model import resources
 from bigfleet.model.need import ADDITIONAL_GROUP
 
 _NANOS = 1_000_000_000
 _NAMED_MACHINES = 3
+_SAME = capacity_pb2.NodeSelectorRequirement.SAME
 
 
 def pod(facts: PodFacts) -> list[str]:
@@ -28,10 +31,12 @@ def pod(facts: PodFacts) -> list[str]:
                 f"Its gang has {facts.gang_members} members, and is told to BigFleet once all of "
                 "them have a CapacityRequest, or half a minute after the last one came."
             )
-    if facts.stranded and not facts.node:
+    if facts.short and not facts.node:
+        lines.append(f"Machines are missing for it: {facts.short}")
+    if facts.additional and not facts.node:
         lines.append(
-            "Its companions run in a domain that other pods have filled since, and hold it there; "
-            "so a machine in that domain has been asked for beside those that are there."
+            "kube-scheduler finds no place for it although no machine is missing; so "
+            f"{facts.additional} beyond those that are there have been asked for."
         )
     return lines
 
@@ -49,17 +54,25 @@ def need(view: wire.NeedView) -> list[str]:
 
 
 def _unit(view: wire.NeedView) -> str:
-    return f" in units of {_amounts(view.need.min_unit)}" if view.need.min_unit else ""
+    counts = view.need.sizes.counts
+    pods, sizes = sum(counts), len(counts)
+    if not sizes:
+        return ""
+    return f" for {_several(pods, 'pod')} of {_several(sizes, 'size')}"
 
 
 def _shape(view: wire.NeedView) -> Iterator[str]:
     if view.need.group.startswith("folded:"):
-        yield "  It stands for gangs each of which fits on one machine; a unit is a whole gang."
+        yield "  It stands for gangs each of which fits on one machine; a pod is a whole gang here."
     elif view.need.group == ADDITIONAL_GROUP:
-        yield "  It is of pods that their gangs hold to a domain that others filled; only machines"
-        yield "  beyond those that serve other needs count for it, and nobody is evicted for it."
-    elif view.need.group:
+        yield "  It is of pods that kube-scheduler cannot place though no machine is missing; only"
+        yield "  machines beyond those of other needs count for it, and nobody is evicted for it."
+    elif any(r.operator == _SAME for r in view.need.requirements):
         yield f"  It is the gang {view.need.group}."
+    elif view.need.group:
+        yield f"  Its pods spread over domains, or keep away from each other: {view.need.group}."
+    for key in view.need.anti_affinity_keys:
+        yield f"  At most one of its pods runs in each domain of {key}."
     for term in view.need.spread:
         if term.when_unsatisfiable == capacity_pb2.TopologySpread.DO_NOT_SCHEDULE:
             yield f"  It spreads over {term.topology_key}, skew at most {term.max_skew}."
@@ -69,7 +82,7 @@ def _matched(view: wire.NeedView) -> Iterator[str]:
     for each in view.by_requirement:
         yield f"  {each.requirement}: {each.machines} machines."
     supply, usable = view.matching_supply, view.usable_supply
-    yield f"  Meeting all of it: {_supply(supply)}; large enough for a unit: {_supply(usable)}."
+    yield f"  Meeting all of it: {_supply(supply)}; large enough for a pod: {_supply(usable)}."
 
 
 def _supply(supply: wire.MatchingSupply) -> str:
@@ -93,21 +106,37 @@ def _chosen(view: wire.NeedView) -> Iterator[str]:
         order = f", {ordered} ordered" if ordered else ""
         named = ", ".join(names[:_NAMED_MACHINES]) + (", ..." if names[_NAMED_MACHINES:] else "")
         what = f"{len(names)} x {instance_type} in {zone}, {state}{order}"
-        yield f"  It has {what}, ${cost:.4g} an hour each: {named}."
+        yield f"  It has pods on {what}, ${cost:.4g} an hour each: {named}."
 
 
 def _missing(view: wire.NeedView) -> Iterator[str]:
     if view.satisfied:
         yield "  Nothing is lacking. A pod that waits all the same waits for its scheduler."
         return
-    lacks = _amounts(view.residual_deficit.resources)
-    yield f"  It lacks {lacks}, for {view.age_cycles_unmet} cycles: {view.unmet_reason_text}."
+    for size in _sizes(view.impossible_sizes):
+        yield f"  {size}: no machine of the fleet could ever hold one. Nobody else waits for that."
+    if not view.short_sizes.counts:
+        return
+    lacks = "; ".join(_sizes(view.short_sizes))
+    yield f"  No place for {lacks}, for {view.age_cycles_unmet} cycles: {view.unmet_reason_text}."
     yield (
         f"  Of the usable machines {view.free_count} are free and {view.lower_priority_count} "
         "serve lower priorities."
     )
     for each in view.same_candidates:
         yield f"  Domain {each.domain} could hold {each.coverage_per_mille / 10:g} % of it."
+
+
+def _sizes(sizes: capacity_pb2.PodSizes) -> Iterator[str]:
+    names = list(sizes.resources)
+    for at, count in enumerate(sizes.counts):
+        row = sizes.amounts[at * len(names) : (at + 1) * len(names)]
+        asked = resources.texts({n: a for n, a in zip(names, row, strict=True) if a})
+        yield f"{_several(count, 'pod')} of {_amounts(asked)}"
+
+
+def _several(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def machine(view: wire.MachineView) -> list[str]:
@@ -137,11 +166,24 @@ def _purpose(view: wire.MachineView) -> Iterator[str]:
         yield "  No need counts it."
         if view.HasField("meant_for"):
             yield f"  It was last meant for {_reference(view.meant_for)}."
+    others = [each for each in view.shared_by if each != view.counted_by]
+    if others:
+        yield f"  Pods of {_several(len(others), 'other need')} are counted on it, too."
+    if view.HasField("release_cost"):
+        yield f"  {_release(view.release_cost)}"
     if view.headroom:
         yield "  It is one machine ahead: the next small gang of its cluster shall find room on one"
         yield "  machine, so that the scheduler need not tear it."
     if view.unused_since_unix_nanos:
         yield f"  It has been unused since {_moment(view.unused_since_unix_nanos)}."
+
+
+def _release(cost: float) -> str:
+    if math.isinf(cost):
+        return "Its cluster's operator says that it must not be given back now."
+    if not cost:
+        return "Its cluster's operator says that no pods run on it."
+    return f"Its cluster's operator says that giving it back would cost {cost:.4g}, 1 for each pod."
 
 
 def _under_way(view: wire.MachineView) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -28,6 +29,10 @@ class Cluster(Protocol):
         """Whether a Node of the machine registers within `seconds`."""
         ...
 
+    async def taints(self, machine: str) -> Sequence[Mapping[str, str]] | None:
+        """Those of the machine's Node; None where they cannot be seen."""
+        ...
+
     def withheld(self) -> AbstractAsyncContextManager[None]:
         """An `async with` inside which no new Node becomes Ready."""
         ...
@@ -51,6 +56,10 @@ class ForeignCluster:
     async def joined(self, machine: str, seconds: float) -> bool:  # noqa: ARG002
         """Cannot be seen."""
         raise NotChecked(_UNSEEN)
+
+    async def taints(self, machine: str) -> Sequence[Mapping[str, str]] | None:  # noqa: ARG002
+        """Cannot be seen."""
+        return None
 
     def withheld(self) -> AbstractAsyncContextManager[None]:
         """Cannot be done."""

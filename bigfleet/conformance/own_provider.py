@@ -101,6 +101,7 @@ def _line(number: int) -> str:
         "interruption_probability": 0.0,
         "resources": {"cpu": "2", "memory": "8Gi", "pods": "110"},
         "labels": {},
+        "taints": [{"key": "example.com/slow", "effect": "NoSchedule"}] if number == 1 else [],
     }
     return json.dumps(machine) + "\n"
 

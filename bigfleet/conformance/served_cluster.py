@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -53,6 +53,13 @@ class ServedCluster:
         except TimeoutError:
             return False
         return True
+
+    async def taints(self, machine: str) -> Sequence[Mapping[str, str]] | None:
+        """See `Cluster`."""
+        found: Sequence[Mapping[str, str]] = (
+            self._nodes.get(machine, {}).get("spec", {}).get("taints") or ()
+        )
+        return found
 
     @asynccontextmanager
     async def withheld(self) -> AsyncIterator[None]:

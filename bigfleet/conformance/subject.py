@@ -158,7 +158,12 @@ class Subject:
         """A SPECULATIVE machine, given back so; `number` tells those used together apart."""
         ids = await self.speculative()
         expect(len(ids) > number, f"no SPECULATIVE machine is left: {ids}; were all given back?")
-        machine = ids[number]
+        async with self.using(ids[number]) as machine:
+            yield machine
+
+    @asynccontextmanager
+    async def using(self, machine: str) -> AsyncIterator[str]:
+        """This SPECULATIVE machine, given back so."""
         self.used.add(machine)
         try:
             yield machine

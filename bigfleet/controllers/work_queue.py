@@ -109,3 +109,18 @@ class WorkQueue(Generic[K]):
         delay = min(self._first_retry_seconds * 2 ** (failures - 1), _LAST_RETRY_SECONDS)
         _LOG.warning("will be tried again in %.1f s: %s", delay, str(error) or repr(error))
         asyncio.get_running_loop().call_later(delay, self.add, key)
+
+
+class Pace:
+    """Turns at regular intervals, at most `per_second` of them, whoever takes them."""
+
+    def __init__(self, per_second: float) -> None:
+        self._interval = 1 / per_second
+        self._next = 0.0
+
+    async def turn(self) -> None:
+        """Wait for the next one."""
+        now = asyncio.get_running_loop().time()
+        mine = max(now, self._next)
+        self._next = mine + self._interval
+        await asyncio.sleep(mine - now)

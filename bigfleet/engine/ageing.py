@@ -8,63 +8,73 @@ import numpy as np
 
 from bigfleet.engine.carry import Carry, Reservation, Shortage
 from bigfleet.engine.decision import Shortfall
-from bigfleet.engine.desk import Desk
-from bigfleet.engine.snapshot import NONE
+from bigfleet.engine.snapshot import NONE, Ints
+from bigfleet.engine.state import State
 from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Size
 
 
-def shortfalls(desk: Desk, carry: Carry) -> tuple[Sequence[Shortfall], tuple[Shortage, ...]]:
+def shortfalls(state: State, carry: Carry) -> tuple[Sequence[Shortfall], tuple[Shortage, ...]]:
     """What each need lacks, in the demand's order, and the same for the next decision."""
     before = {shortage.need: shortage for shortage in carry.shortages}
     found: list[Shortfall] = []
     shortages: list[Shortage] = []
-    for index in sorted(index for index in desk.missing if desk.lacks(index)):
-        key = desk.key(index)
-        last = before.get(key, Shortage(key, 0, desk.now_seconds))
+    missing = np.where(state.classes.impossible, state.classes.count, state.left)
+    for index in np.unique(state.classes.need[missing > 0]).tolist():
+        key = state.key(index)
+        last = before.get(key, Shortage(key, 0, state.now_seconds))
         shortage = Shortage(key, last.cycles + 1, last.since_seconds)
         shortages.append(shortage)
-        deficit = _deficit(desk, index)
-        found.append(Shortfall(index, deficit, shortage.cycles, shortage.since_seconds))
+        sizes, impossible = _sizes(state, index)
+        found.append(Shortfall(index, sizes, impossible, shortage.cycles, shortage.since_seconds))
     return found, tuple(shortages)
 
 
-def _deficit(desk: Desk, index: int) -> dict[str, int]:
-    wish = desk.wishes.of(index)
-    assert wish is not None, "a need that asks for nothing lacks nothing"
-    missing = desk.missing[index].tolist()
-    return {name: amount for name, amount in zip(wish.resources, missing, strict=True) if amount}
+def _sizes(state: State, index: int) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    """The need's pods without a place, by size: possible ones and impossible ones."""
+    classes, need = state.classes, state.demand.needs[index]
+    its = classes.of(index)
+    short: list[Size] = []
+    impossible: list[Size] = []
+    for klass in range(its.start, its.stop):
+        size = need.sizes[int(classes.original[klass]) - its.start]
+        if classes.impossible[klass]:
+            impossible.append(size)
+        elif state.left[klass]:
+            short.append(Size(size.amounts, int(state.left[klass])))
+    return tuple(sorted(short)), tuple(sorted(impossible))
 
 
-def reservations(desk: Desk) -> tuple[Reservation, ...]:
+def reservations(state: State, claimed_by: Ints) -> tuple[Reservation, ...]:
     """For whom machines are kept until they have all of theirs.
 
     A gang that has a domain for all of it, until all its machines are in service; another need,
     until no machine is drained for it any more.
     """
     kept = []
-    for index in _waiting(desk):
+    for index in _waiting(state, claimed_by):
         domain = ""
-        if desk.demand.needs[index].profile.same_key is not None:
-            if desk.lacks(index):
+        if state.candidacy(index).profile.same_key is not None:
+            if state.lacks(index):
                 continue
-            domain = desk.homes[index]
-        before = desk.reserved.get(index)
+            domain = state.homes[index]
+        before = state.reserved.get(index)
         goes_on = before is not None and before.domain == domain
-        since = before.since_seconds if before and goes_on else desk.now_seconds
-        kept.append(Reservation(desk.key(index), domain, since))
+        since = before.since_seconds if before and goes_on else state.now_seconds
+        kept.append(Reservation(state.key(index), domain, since))
     return tuple(kept)
 
 
-def _waiting(desk: Desk) -> list[int]:
+def _waiting(state: State, claimed_by: Ints) -> list[int]:
     """Needs that hold a machine which does not serve them yet, in order."""
-    fleet, claimed_by = desk.fleet, desk.supply.claimed_by
+    fleet = state.fleet
     rows = np.flatnonzero(claimed_by != NONE)
     holder = claimed_by[rows]
     at_work = (fleet.state[rows] == MachineState.CONFIGURED) & (
-        fleet.cluster[rows] == desk.demand.cluster[holder]
+        fleet.cluster[rows] == state.demand.cluster[holder]
     )
-    is_gang = np.array([n.profile.same_key is not None for n in desk.demand.needs], np.bool_)
+    is_gang = np.array([n.profile.same_key is not None for n in state.demand.needs], np.bool_)
     drained = np.isin(fleet.state[rows], (int(MachineState.DRAINING), int(MachineState.CONFIGURED)))
-    drained |= desk.supply.kept_for[rows] == holder
+    drained |= state.kept_for[rows] == holder
     waits = ~at_work & (drained | is_gang[holder])
     return [int(index) for index in np.unique(holder[waits])]

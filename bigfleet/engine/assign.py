@@ -1,123 +1,184 @@
-"""Phase 1: every need, in order, first counts what its cluster has, then acquires the rest."""
+"""Phase 1: every need counts what its cluster has, then acquires the rest.
+
+Needs are served by priority. Of one priority, first each cluster's pods are packed onto what those
+of higher priority have left of its machines, whichever need they belong to, because that is what
+kube-scheduler will do: gangs first, then needs whose pods depend on each other, then all others,
+the most constrained first and the largest first. Then the needs whose pods found no place acquire
+machines, in the order of their arrival; what such a machine has left goes to the others.
+"""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
-from bigfleet.engine.acquisition import Shopping, acquire
-from bigfleet.engine.contented import Contented
-from bigfleet.engine.desk import Desk
-from bigfleet.engine.picking import take_until_covered, uncovered
-from bigfleet.engine.same_domain import DomainSupply, Home, choose_domain
-from bigfleet.engine.snapshot import NONE, Flags, Rows
-from bigfleet.engine.spreading import acquire_spread
-from bigfleet.engine.wishes import Wish
+from bigfleet.engine.acquire import Market, acquire
+from bigfleet.engine.constrained import acquire_constrained, count_constrained
+from bigfleet.engine.gangs import begin_gang, count_at_home, serve_gang
+from bigfleet.engine.pods import Kind
+from bigfleet.engine.snapshot import NONE, Longs, Rows
+from bigfleet.engine.state import State
+from bigfleet.model.machine import MachineState
 
 
-def assign(desk: Desk) -> None:
-    """Serve all needs in their order."""
-    for index in Contented(desk).turns():
-        wish = desk.wishes.of(index)
-        if wish is not None:
-            serve(desk, wish)
+class Assignment:
+    """Serves needs, one after the other."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.market = Market(state)
+        self._order = _packing_order(state)
+
+    def run(self) -> None:
+        """Serve all needs."""
+        state = self._state
+        self._count_additional()
+        changes = np.flatnonzero(np.diff(state.priorities)) + 1
+        borders = [0, *changes.tolist(), len(state.priorities)]
+        for start, stop in itertools.pairwise(borders if len(state.priorities) else []):
+            needs = np.arange(start, stop)
+            incomplete = self._count(needs)
+            for index in needs[state.lacking(start, stop)].tolist():
+                if index not in incomplete:
+                    self.serve(index)
+            for index in sorted(incomplete):
+                self.serve(index)
+
+    def serve(self, index: int) -> None:
+        """Find places for what the need lacks, and acquire machines for the rest."""
+        state = self._state
+        if not state.lacks(index):
+            return
+        self._use_reserve(index)
+        kind = state.classes.kind[index]
+        if kind == Kind.GANG:
+            serve_gang(state, self.market, index)
+            return
+        self.count_again(index)
+        if not state.lacks(index) or index in state.expired or self._awaits_others(index):
+            return
+        if kind == Kind.CONSTRAINED:
+            acquire_constrained(state, self.market, index)
+        else:
+            acquire(state, self.market, index, self._order_of(index))
+
+    def count_again(self, index: int) -> None:
+        """Find places for pods of the need that lost theirs, on machines of its cluster."""
+        state = self._state
+        kind = state.classes.kind[index]
+        if kind == Kind.GANG:
+            count_at_home(state, index)
+        elif kind == Kind.CONSTRAINED:
+            count_constrained(state, index)
+        elif kind == Kind.PLAIN:
+            its = state.classes.of(index)
+            order = np.arange(its.start, its.stop, dtype=np.int64)
+            state.book_of(index).count_more(order, int(state.priorities[index]))
+
+    def levels(self, cluster: int) -> list[tuple[int, list[int], Longs | None]]:
+        """The cluster's needs in the order in which they are counted: for each priority the needs
+        whose pods depend on each other, and the classes of all plain ones.
+        """
+        state = self._state
+        constrained: dict[int, list[int]] = {}
+        kinds = state.classes.kind
+        its = (state.demand.cluster == cluster) & (kinds == Kind.CONSTRAINED)
+        for index in np.flatnonzero(its).tolist():
+            constrained.setdefault(int(state.priorities[index]), []).append(index)
+        plain = {priority for its, priority in self._order if its == cluster}
+        return [
+            (priority, constrained.get(priority, []), self._order.get((cluster, priority)))
+            for priority in sorted({*constrained, *plain}, reverse=True)
+        ]
+
+    def _count(self, needs: Rows) -> set[int]:
+        """Pack the pods of all needs of one priority onto their clusters' machines; the gangs that
+        no domain can hold as a whole, which come after everybody else.
+        """
+        state, kinds = self._state, self._state.classes.kind[needs]
+        incomplete = {
+            index
+            for index in needs[kinds == Kind.GANG].tolist()
+            if state.lacks(index) and not begin_gang(state, self.market, index)
+        }
+        for index in needs[kinds == Kind.CONSTRAINED].tolist():
+            count_constrained(state, index)
+        priority = int(state.priorities[needs[0]])
+        for cluster in np.unique(state.demand.cluster[needs[kinds == Kind.PLAIN]]).tolist():
+            if (cluster, priority) in self._order:  # else no machine could hold any of its pods
+                state.books[cluster].count(self._order[cluster, priority], priority)
+        return incomplete
+
+    def _count_additional(self) -> None:
+        """Additional needs count the machines that were fetched for them, and no others: whatever
+        else is there may be full of pods, which no count of machines can tell.
+        """
+        state = self._state
+        for index in np.flatnonzero(state.classes.kind == Kind.ADDITIONAL).tolist():
+            book, classes = state.book_of(index), state.classes.of(index)
+            accepted = state.candidacy(index).accepted
+            fetched = state.fleet.wanted_by[book.rows] == index
+            for machine in np.flatnonzero(fetched & accepted[book.flavour]).tolist():
+                _first_fit(state, index, machine, classes)
+
+    def _use_reserve(self, index: int) -> None:
+        """What was kept ahead of gangs is there for whoever lacks machines."""
+        state = self._state
+        cluster, candidacy = state.cluster_of(index), state.candidacy(index)
+        rows = state.reserve[cluster]
+        useful = candidacy.accepted[state.fleet.flavour[rows]]
+        if useful.any() and state.classes.kind[index] != Kind.ADDITIONAL:
+            state.reserve[cluster] = rows[~useful]
+            found, fleet = rows[useful], state.fleet
+            state.books[cluster].add(found, fleet.flavour[found], fleet.wanted_by[found])
+
+    def _awaits_others(self, index: int) -> bool:
+        """Whether pods that want a machine beyond those there may yet find room on one that their
+        cluster is about to get.
+        """
+        state = self._state
+        if state.classes.kind[index] != Kind.ADDITIONAL:
+            return False
+        fleet, book = state.fleet, state.book_of(index)
+        coming = (fleet.state[book.rows] != MachineState.CONFIGURED) & (book.rows != NONE)
+        coming &= fleet.wanted_by[book.rows] != index
+        return bool((coming & state.candidacy(index).accepted[book.flavour]).any())
+
+    def _order_of(self, index: int) -> Longs:
+        """All classes that are packed together with those of a plain need."""
+        key = self._state.cluster_of(index), int(self._state.priorities[index])
+        return self._order.get(key, np.empty(0, np.int64))
 
 
-def serve(desk: Desk, wish: Wish) -> None:
-    """Credit and acquire for one need.
+def _first_fit(state: State, index: int, machine: int, classes: slice) -> None:
+    book = state.book_of(index)
+    for klass in range(classes.start, classes.stop):
+        asked = state.classes.sizes[klass] > 0
+        room = book.free[machine][asked] // state.classes.sizes[klass][asked]
+        pods = min(int(room.min()), int(state.left[klass]))
+        if pods > 0:
+            book.put(machine, klass, pods)
+            state.left[klass] -= pods
 
-    A gang that gathers in a reserved domain stays there also while machines are missing that are
-    to be taken from others: what it has there must not go to waste, nor may it begin elsewhere.
+
+def _packing_order(state: State) -> dict[tuple[int, int], Longs]:
+    """The classes of plain needs by cluster and priority, those first that fewest flavours accept,
+    then the largest.
     """
-    if wish.same_key is None:
-        _serve_within(desk, wish, wish.usable, spares=bool(wish.terms))
-        return
-    kept = reserved_domain(desk, wish)
-    home = choose_domain(domain_supply(desk, wish), wish.want, kept)
-    settle(desk, wish, home if home.whole or kept == NONE else Home(kept, False))
-
-
-def settle(desk: Desk, wish: Wish, home: Home) -> None:
-    """Serve a gang in its domain. While it cannot be whole there, it spares its neighbours."""
-    label = desk.columns.label(str(wish.same_key))
-    if home.domain != NONE:
-        desk.homes[wish.index] = label.values[home.domain]
-    inside = wish.usable & (label.codes == home.domain) & (label.codes != NONE)
-    _serve_within(desk, wish, inside, spares=not home.whole)
-
-
-def _serve_within(desk: Desk, wish: Wish, usable: Flags, *, spares: bool) -> None:
-    """Credit and acquire machines of `usable` flavours; note what the need lacks then.
-
-    A need that `spares` its neighbours leaves alone what other needs of its cluster want: a spread
-    that its skew lets acquire nothing, and a gang that cannot be whole, would take machines from
-    needs that are served, and these would acquire again, or evict somebody, for nothing.
-    """
-    flavour = desk.fleet.flavour
-    creditable = _creditable_rows(desk, wish, usable, spares=spares)
-    credited = creditable[take_until_covered(flavour[creditable], wish.units, wish.want)]
-    desk.supply.claim(credited, wish.index)
-    missing = uncovered(wish.want, wish.units[flavour[credited]])
-    if missing.any() and wish.index not in desk.expired and not _awaits_others(desk, wish):
-        rows = _acquirable_rows(desk, Shopping(wish, missing, usable), credited)
-        desk.supply.claim(rows, wish.index)
-        desk.acquired[wish.index] = rows
-        missing = uncovered(missing, wish.units[flavour[rows]])
-    desk.missing[wish.index] = missing
-
-
-def withdraw(desk: Desk, wish: Wish) -> None:
-    """Undo `serve` for one need."""
-    desk.supply.disclaim(wish.index)
-    desk.acquired.pop(wish.index, None)
-    desk.homes.pop(wish.index, None)
-
-
-def reserved_domain(desk: Desk, wish: Wish) -> int:
-    """The code of the domain that is reserved for a gang, or NONE."""
-    reservation = desk.reserved.get(wish.index)
-    names = desk.columns.label(str(wish.same_key)).values
-    if reservation is None or reservation.domain not in names:
-        return NONE
-    return names.index(reservation.domain)
-
-
-def domain_supply(desk: Desk, wish: Wish) -> DomainSupply:
-    """What a gang can have without taking it from anybody."""
-    supply, fleet = desk.supply, desk.fleet
-    creditable = supply.creditable(wish, wish.usable)
-    own = creditable[fleet.wanted_by[creditable] == wish.index]
-    nothing = np.zeros(len(desk.columns), np.int64)
-    passing = wish.index in desk.expired
-    return DomainSupply(
-        domain=desk.columns.label(str(wish.same_key)).codes,
-        units=wish.units,
-        acquirable=nothing if passing else supply.acquirable_by_flavour(wish, wish.usable),
-        creditable=supply.by_flavour(creditable),
-        incumbent=supply.by_flavour(own),
-        spare=nothing,
-        preemptable=nothing,
-    )
-
-
-def _creditable_rows(desk: Desk, wish: Wish, usable: Flags, *, spares: bool) -> Rows:
-    """What already counts for the need, in keep order."""
-    rows = desk.supply.creditable(wish, usable)
-    wanted_by = desk.fleet.wanted_by[rows]
-    if wish.need.is_additional:
-        own: Rows = rows[wanted_by == wish.index]
-        return own
-    if not spares:
-        return rows
-    free: Rows = rows[(wanted_by == wish.index) | (wanted_by == NONE)]
-    return free
-
-
-def _awaits_others(desk: Desk, wish: Wish) -> bool:
-    """Whether stranded pods may yet find room on a machine that their cluster is about to get."""
-    return wish.need.is_additional and desk.supply.is_coming(wish)
-
-
-def _acquirable_rows(desk: Desk, shopping: Shopping, held: Rows) -> Rows:
-    if shopping.wish.terms:
-        return acquire_spread(desk.fleet, desk.columns, desk.supply, shopping, held)
-    return acquire(desk.fleet, desk.supply, shopping)
+    classes = state.classes
+    plain = classes.kind[classes.need] == Kind.PLAIN
+    its = np.flatnonzero(plain & ~classes.impossible)
+    choice = classes.accepted.sum(axis=1)[classes.candidacy[its]]
+    need = classes.need[its]
+    cluster, priority = state.demand.cluster[need], state.priorities[need]
+    order = np.lexsort((its, -classes.share[its], choice, -priority, cluster))
+    its, keys = its[order], np.stack((cluster[order], priority[order]), axis=1)
+    if not len(its):
+        return {}
+    borders = np.flatnonzero((keys[1:] != keys[:-1]).any(axis=1)) + 1
+    starts = [0, *borders.tolist()]
+    return {
+        (int(keys[start, 0]), int(keys[start, 1])): part.astype(np.int64)
+        for start, part in zip(starts, np.split(its, borders), strict=True)
+    }

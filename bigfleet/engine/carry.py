@@ -1,4 +1,5 @@
-"""What a decision tells the next one about needs; about machines, `Decision.claimed_by` does.
+"""What a decision hands to the next one about needs and clusters; about machines,
+`Decision.claimed_by` and `Decision.headroom` do.
 
 Plain records without references into a fleet or a demand, so that they can be kept and compared.
 Losing them is safe: ages and clocks begin anew.
@@ -33,8 +34,29 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterMemory:
+    """What happened to a cluster's machines.
+
+    At least `spare` of them have been to spare since `spare_since_seconds`. `acquired_seconds` and
+    `reclaimed_seconds` are when it last acquired one and last gave one back for nobody, None if it
+    has not been seen to. Each time that it acquired one soon after giving one back, `hold_factor`,
+    by which it holds on to spare machines longer, has doubled; `factor_seconds` is when that
+    changed.
+    """
+
+    cluster: str
+    spare: int = 0
+    spare_since_seconds: float = 0.0
+    acquired_seconds: float | None = None
+    reclaimed_seconds: float | None = None
+    hold_factor: int = 1
+    factor_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Carry:
-    """In the order of needs; empty at the start of a shard."""
+    """Needs in their order, clusters by name; empty at the start of a shard."""
 
     reservations: tuple[Reservation, ...] = ()
     shortages: tuple[Shortage, ...] = ()
+    clusters: tuple[ClusterMemory, ...] = ()

@@ -1,8 +1,4 @@
-"""What flavours have, turned sideways: one array per label key and per resource.
-
-Built on first use and kept for one decision, so that each label or resource is read once however
-many needs ask for it.
-"""
+"""Properties of flavours as columns: labels as codes, resources as a matrix."""
 
 from __future__ import annotations
 
@@ -11,7 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.snapshot import NONE, Flavour, Floats, Ints, Longs
+from bigfleet.engine.snapshot import NONE, Flags, Flavour, Floats, Ints, Longs
+from bigfleet.model.resources import CPU, MEMORY, PODS
+
+# Whatever a fleet's machines have, these are the first columns.
+_LEADING = (CPU, MEMORY, PODS)
+CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN = range(3)
+_COMMON = frozenset({*_LEADING, "ephemeral-storage", "storage"})
 
 
 class LabelColumn(NamedTuple):
@@ -25,15 +27,26 @@ class LabelColumn(NamedTuple):
 
 
 class FlavourColumns:
-    """Columns over F flavours, in flavour order."""
+    """Columns over F flavours, in flavour order.
+
+    `resources` are the R names that any flavour has, CPU, memory and pod slots first;
+    `allocatable` [F, R] holds how much of each a machine has for pods.
+    """
 
     def __init__(self, flavours: Sequence[Flavour]) -> None:
         self._flavours = flavours
         self._labels: dict[str, LabelColumn] = {}
-        self._allocatable: dict[str, Longs] = {}
         self.price = self._floats(lambda flavour: flavour.price_per_hour)
         self.interruption_probability = self._floats(lambda f: f.interruption_probability)
-        self.resources = sorted({name for flavour in flavours for name in flavour.allocatable})
+        names = {name for flavour in flavours for name in flavour.allocatable}
+        self.resources = (*_LEADING, *sorted(names.difference(_LEADING)))
+        self.place = {name: at for at, name in enumerate(self.resources)}
+        self.allocatable: Longs = np.zeros((len(flavours), len(self.resources)), np.int64)
+        for at, flavour in enumerate(flavours):
+            for name, amount in flavour.allocatable.items():
+                self.allocatable[at, self.place[name]] = amount
+        # Extended resources (GPUs, say), which are worth keeping for those who ask for them.
+        self.scarce = np.array([_is_scarce(name) for name in self.resources], np.bool_)
 
     def __len__(self) -> int:
         return len(self._flavours)
@@ -48,12 +61,15 @@ class FlavourColumns:
             self._labels[key] = LabelColumn(codes, names)
         return self._labels[key]
 
-    def allocatable(self, resource: str) -> Longs:
-        """How much of `resource` a machine of each flavour has; 0 where it has none."""
-        if resource not in self._allocatable:
-            amounts = (flavour.allocatable.get(resource, 0) for flavour in self._flavours)
-            self._allocatable[resource] = np.fromiter(amounts, np.int64, len(self._flavours))
-        return self._allocatable[resource]
+    def has_other_scarce(self, asked: Flags) -> Flags:
+        """Which flavours have a scarce resource that is not among those `asked` [R]."""
+        unasked = self.scarce & ~asked
+        found: Flags = np.logical_or.reduce(self.allocatable[:, unasked] > 0, axis=1)
+        return found
 
     def _floats(self, value: Callable[[Flavour], float]) -> Floats:
         return np.fromiter((value(f) for f in self._flavours), np.float64, len(self._flavours))
+
+
+def _is_scarce(resource: str) -> bool:
+    return resource not in _COMMON and not resource.startswith("hugepages-")

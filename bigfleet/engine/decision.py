@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from bigfleet.engine.carry import Carry
-from bigfleet.engine.snapshot import Ints
+from bigfleet.engine.snapshot import Ints, Longs, Rows
+from bigfleet.model.need import Size, total_of
 
 
 class ActionKind(Enum):
@@ -38,12 +40,38 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """A need that all supply it may have does not cover, by how much, and for how long."""
+    """A need with pods that have no place, and for how long it has had such.
+
+    `sizes` are those that some machine of the fleet could hold, `impossible` those that none could
+    ever hold.
+    """
 
     need: int
-    deficit: Mapping[str, int]
+    sizes: tuple[Size, ...]
+    impossible: tuple[Size, ...]
     age_cycles: int
     since_seconds: float
+
+    @property
+    def pods(self) -> int:
+        """How many pods have no place."""
+        return sum(size.pods for size in (*self.sizes, *self.impossible))
+
+    @property
+    def deficit(self) -> Mapping[str, int]:
+        """What they ask for together, by resource name."""
+        return total_of((*self.sizes, *self.impossible))
+
+
+class Placements(NamedTuple):
+    """Where the pods are counted: `pods` of size number `size` of need number `need` on the machine
+    in `row`. In the order of rows, then needs.
+    """
+
+    row: Ints
+    need: Ints
+    size: Ints
+    pods: Longs
 
 
 @dataclass(frozen=True)
@@ -52,15 +80,20 @@ class Decision:
     demand's order, preemptions likewise, reclaims, then deletes.
 
     `shortfalls` are all of them, in the demand's order. `claimed_by` gives for each fleet row the
-    need that counts it as its supply, now or once it is drained, or NONE. The next snapshot gives
+    need that counts it as its supply, now or once it is drained, or NONE: the one that ordered it,
+    or else the first with pods on it; `placements` are those of all needs. The next snapshot gives
     it back as `Fleet.wanted_by`, and the next decision gets `carry`. `headroom` are the rows that
     are kept or acquired though nobody needs them, to be one machine ahead of small gangs.
-    `reclaims_capped` counts reclaims kept back by the cap.
+    `reclaims_capped` counts reclaims kept back by the cap. `ask_about` are the clusters that may
+    have machines to spare, with those of their machines that are used least as far as counting
+    tells: their operators are worth asking what giving some back would disturb.
     """
 
     actions: Sequence[Action]
     shortfalls: Sequence[Shortfall]
     claimed_by: Ints
+    placements: Placements
     headroom: frozenset[int]
     reclaims_capped: int
+    ask_about: Mapping[int, Rows]
     carry: Carry

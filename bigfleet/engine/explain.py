@@ -11,12 +11,15 @@ from enum import Enum
 
 import numpy as np
 
+from bigfleet.engine.acquire import ACQUIRABLE
+from bigfleet.engine.capacity import Capacities
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.decision import ActionKind, Decision
-from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Rows
-from bigfleet.engine.supply import ACQUIRABLE
-from bigfleet.engine.wishes import Wish, Wishes
+from bigfleet.engine.matching import Matcher
+from bigfleet.engine.pods import PodClasses
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows
 from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Size, total_of
 
 _MOST_DOMAINS = 5
 
@@ -32,13 +35,15 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Counted:
-    """A machine that the need counts: what it costs the need in dollars per hour, how much of the
-    need it holds, and what is ordered for it in this cycle, if anything.
+    """A machine that has pods of the need, or was ordered for it: what it costs the need in dollars
+    per hour, how many of its pods it has and what they ask for, and what is ordered for it in this
+    cycle, if anything. Other needs' pods may be there, too.
     """
 
     row: int
     state: MachineState
     cost: float
+    pods: int
     holds: Mapping[str, int]
     ordered: ActionKind | None
 
@@ -57,10 +62,12 @@ class DomainCoverage:
 class Explanation:
     """One need of a decision.
 
-    `matching` and `usable` count machines by state: those that meet its requirements, and of these
-    those that hold at least one unit of it. `by_requirement` counts the machines that meet each one
-    alone. `free` are usable ones that nobody counts, `lower` those that serve lower priorities.
-    `domains` are a gang's best. `reason` is None while nothing is lacking.
+    `matching` and `usable` count machines by state: those that meet its conditions on a single
+    machine, and of these those that hold its smallest possible pod when they are empty.
+    `by_requirement` counts the machines that meet each requirement alone. `free` are usable ones
+    that nobody counts, `lower` those that serve lower priorities. `domains` are a gang's best.
+    `short` and `impossible` are the sizes without a place. `reason` is None while nothing is
+    lacking.
     """
 
     need: int
@@ -70,10 +77,16 @@ class Explanation:
     free: int
     lower: int
     counted: Sequence[Counted]
-    deficit: Mapping[str, int]
+    short: Sequence[Size]
+    impossible: Sequence[Size]
     age_cycles: int
     domains: Sequence[DomainCoverage]
     reason: Reason | None
+
+    @property
+    def deficit(self) -> Mapping[str, int]:
+        """What its pods without a place ask for, by resource name."""
+        return total_of((*self.short, *self.impossible))
 
 
 class Explainer:
@@ -82,43 +95,71 @@ class Explainer:
     def __init__(self, fleet: Fleet, demand: Demand, decision: Decision) -> None:
         self._fleet, self._demand, self._decision = fleet, demand, decision
         self._columns = FlavourColumns(fleet.flavours)
-        self._wishes = Wishes(demand, self._columns)
-        self._ordered = {action.row: action.kind for action in decision.actions}
+        self._matcher = Matcher(fleet.flavours, self._columns)
+        self._capacities = Capacities(self._columns, self._matcher, demand)
+        present = np.unique(fleet.flavour).astype(np.intp)
+        self._classes = PodClasses(demand, self._columns, self._matcher, self._capacities, present)
+        self._ordered = {action.row: action for action in decision.actions}
         self._short = {shortfall.need: shortfall for shortfall in decision.shortfalls}
+        self._preempting = {
+            action.need for action in decision.actions if action.kind is ActionKind.PREEMPT
+        }
         self._priority: Ints = np.array(
-            [*(need.profile.priority for need in demand.needs), 0], np.int32
+            [*(need.profile.priority for need in demand.needs), 0], np.int64
         )
 
     def need(self, index: int) -> Explanation:
         """Need number `index` of the demand."""
-        wish, shortfall = self._wishes.of(index), self._short.get(index)
-        if wish is None:
-            return Explanation(index, {}, {}, {}, 0, 0, (), {}, 0, (), None)
-        usable = np.flatnonzero(wish.usable[self._fleet.flavour])
-        free, lower = self._free(usable), self._lower(wish, usable)
+        shortfall = self._short.get(index)
+        usable = np.flatnonzero(self._usable(index)[self._fleet.flavour])
+        free = self._free(usable)
         return Explanation(
             need=index,
-            matching=self._by_state(wish.matching),
-            usable=self._by_state(wish.usable),
-            by_requirement=self._by_requirement(wish),
+            matching=self._by_state(self._classes.of_need[index].accepted),
+            usable=self._by_state(self._usable(index)),
+            by_requirement=self._by_requirement(index),
             free=len(free),
-            lower=len(lower),
-            counted=self._counted(wish),
-            deficit=shortfall.deficit if shortfall else {},
+            lower=len(self._lower(index, usable)),
+            counted=self._counted(index),
+            short=shortfall.sizes if shortfall else (),
+            impossible=shortfall.impossible if shortfall else (),
             age_cycles=shortfall.age_cycles if shortfall else 0,
-            domains=self._domains(wish, free),
-            reason=self._reason(wish, usable, free) if shortfall else None,
+            domains=self._domains(index, free),
+            reason=self._reason(index, usable, free) if shortfall else None,
         )
+
+    def reason(self, index: int) -> Reason:
+        """Why need `index` is short."""
+        usable = np.flatnonzero(self._usable(index)[self._fleet.flavour])
+        return self._reason(index, usable, self._free(usable))
+
+    def _usable(self, index: int) -> Flags:
+        """Flavours that the need accepts and that hold one of its pods."""
+        usable = np.zeros(len(self._columns), np.bool_)
+        capacity = self._capacity_for(index)
+        for klass in range(*self._bounds(index)):
+            usable |= (capacity >= self._classes.sizes[klass]).all(axis=1)
+        if self._bounds(index)[0] < self._bounds(index)[1]:
+            possible = ~self._classes.impossible[slice(*self._bounds(index))]
+            usable &= bool(possible.any())
+        return usable & self._classes.of_need[index].accepted
+
+    def _bounds(self, index: int) -> tuple[int, int]:
+        its = self._classes.of(index)
+        return its.start, its.stop
+
+    def _capacity_for(self, index: int) -> Longs:
+        return self._capacities.of(int(self._demand.cluster[index]))
 
     def _by_state(self, flavours: Flags) -> dict[MachineState, int]:
         states = self._fleet.state[flavours[self._fleet.flavour]]
         counts = np.bincount(states, minlength=max(MachineState) + 1)
         return {state: int(counts[state]) for state in MachineState if counts[state]}
 
-    def _by_requirement(self, wish: Wish) -> dict[str, int]:
+    def _by_requirement(self, index: int) -> dict[str, int]:
         counts = {}
-        for requirement in wish.need.profile.requirements:
-            meeting = self._wishes.meeting((requirement,))
+        for requirement in self._demand.needs[index].profile.requirements:
+            meeting = self._matcher.meeting((requirement,))
             counts[str(requirement)] = int(np.count_nonzero(meeting[self._fleet.flavour]))
         return counts
 
@@ -127,53 +168,69 @@ class Explainer:
         free: Rows = usable[acquirable & (self._decision.claimed_by[usable] == NONE)]
         return free
 
-    def _lower(self, wish: Wish, usable: Rows) -> Rows:
+    def _lower(self, index: int, usable: Rows) -> Rows:
         holder = self._decision.claimed_by[usable]
-        is_lower = self._priority[holder] < wish.need.profile.priority
+        is_lower = self._priority[holder] < self._demand.needs[index].profile.priority
         lower: Rows = usable[(holder != NONE) & is_lower]
         return lower
 
-    def _counted(self, wish: Wish) -> list[Counted]:
-        rows = np.flatnonzero(self._decision.claimed_by == wish.index)
-        return [
-            Counted(
-                row,
-                MachineState(int(self._fleet.state[row])),
-                float(wish.costs[self._fleet.flavour[row]]),
-                dict(
-                    zip(wish.resources, wish.units[self._fleet.flavour[row]].tolist(), strict=True)
-                ),
-                self._ordered.get(row),
+    def _counted(self, index: int) -> list[Counted]:
+        pods = self._decision.placements
+        its = pods.need == index
+        ordered = [row for row, action in self._ordered.items() if action.need == index]
+        sizes = self._demand.needs[index].sizes
+        found = []
+        for row in sorted({*pods.row[its].tolist(), *ordered}):
+            here = its & (pods.row == row)
+            held = [
+                Size(sizes[size].amounts, number)
+                for size, number in zip(
+                    pods.size[here].tolist(), pods.pods[here].tolist(), strict=True
+                )
+            ]
+            action = self._ordered.get(row)
+            found.append(
+                Counted(
+                    row,
+                    MachineState(int(self._fleet.state[row])),
+                    float(self._classes.of_need[index].costs[self._fleet.flavour[row]]),
+                    sum(size.pods for size in held),
+                    total_of(held),
+                    action.kind if action else None,
+                )
             )
-            for row in rows.tolist()
-        ]
+        return found
 
-    def _domains(self, wish: Wish, free: Rows) -> list[DomainCoverage]:
-        if wish.same_key is None:
+    def _domains(self, index: int, free: Rows) -> list[DomainCoverage]:
+        same_key = self._demand.needs[index].profile.same_key
+        if same_key is None:
             return []
-        own = np.flatnonzero(self._decision.claimed_by == wish.index)
+        own = np.array([counted.row for counted in self._counted(index)], np.intp)
         flavours = self._fleet.flavour[np.concatenate((own, free))]
-        codes, names = self._columns.label(wish.same_key)
+        codes, names = self._columns.label(same_key)
         found = [
-            DomainCoverage(names[code], _per_mille(wish, flavours[codes[flavours] == code]))
+            DomainCoverage(names[code], self._per_mille(index, flavours[codes[flavours] == code]))
             for code in np.unique(codes[flavours]).tolist()
+            if code != NONE
         ]
         return sorted(found, key=lambda each: (-each.per_mille, each.domain))[:_MOST_DOMAINS]
 
-    def _reason(self, wish: Wish, usable: Rows, free: Rows) -> Reason:
-        if not len(usable):
+    def _per_mille(self, index: int, flavours: Ints) -> int:
+        """In Python's numbers, because the products do not fit into 64 bits."""
+        place, capacity = self._columns.place, self._capacity_for(index)[flavours]
+        want = self._demand.needs[index].aggregate
+        have = {n: sum(capacity[:, place[n]].tolist()) if n in place else 0 for n in want}
+        return min(min(1000 * have[name] // want[name], 1000) for name in want)
+
+    def _reason(self, index: int, usable: Rows, free: Rows) -> Reason:
+        profile = self._demand.needs[index].profile
+        if not len(usable) or not self._short[index].sizes:
             return Reason.NO_MATCHING_SUPPLY
-        if wish.same_key is not None or (wish.terms and len(free)):
+        constrained = self._classes.of_need[index].is_constrained
+        if profile.same_key is not None or (constrained and len(free)):
             return Reason.TOPOLOGY_UNSATISFIABLE
-        held = np.flatnonzero(self._decision.claimed_by == wish.index)
-        taken = (self._fleet.state[held] == MachineState.DRAINING).any()
-        if taken or any(self._ordered.get(row) is ActionKind.PREEMPT for row in held.tolist()):
+        pods = self._decision.placements
+        rows = pods.row[pods.need == index]
+        if (self._fleet.state[rows] == MachineState.DRAINING).any() or index in self._preempting:
             return Reason.PREEMPTION_EXHAUSTED
         return Reason.PRIORITY_STARVED
-
-
-def _per_mille(wish: Wish, flavours: Ints) -> int:
-    """In Python's numbers, because the products do not fit into 64 bits."""
-    have: list[int] = wish.units[flavours].sum(axis=0).tolist()
-    want: list[int] = wish.want.tolist()
-    return min(min(1000 * h // w, 1000) for h, w in zip(have, want, strict=True))

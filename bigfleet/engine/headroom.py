@@ -2,29 +2,30 @@
 
 A gang that fits on one machine is served as plain demand: any room of its size will do. But the
 scheduler binds a gang's pods one by one, the first to any node with room for that one. In a cluster
-that has no room for all of them together, the others then hang at a rack in which nothing may be
+that has no room for all of them together, the others then wait at a rack in which nothing may be
 left, while their need counts as met. So each cluster with such gangs keeps one machine more than
-they need that holds the largest of them: a surplus machine stays, or one is acquired once everybody
-else was served. Nothing is taken from anybody for it, and whoever outranks the gangs may have it.
+its pods count on that holds the largest of them, or acquires one once everybody else was served.
+Nothing is taken from anybody for it, whoever lacks machines may use it, and whoever outranks the
+gangs may take it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from bigfleet.engine.acquisition import Shopping, acquire
-from bigfleet.engine.desk import Desk
+from bigfleet.engine.acquire import Market, choose_from, in_tiers
 from bigfleet.engine.normalise import is_folded
-from bigfleet.engine.snapshot import Flags, Longs, Rows
-from bigfleet.engine.wishes import Wish
+from bigfleet.engine.snapshot import NONE, Flags, Rows
+from bigfleet.engine.state import State
+from bigfleet.model.machine import MachineState
 
 
 class Headroom:
     """The machines ahead, of one decision."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._gangs = _largest_first(desk)
+    def __init__(self, state: State, market: Market) -> None:
+        self._state, self._market = state, market
+        self._gangs = _largest_first(state)
         self._ahead: dict[int, list[int]] = {}
 
     @property
@@ -32,58 +33,87 @@ class Headroom:
         """All machines that are kept or acquired to be ahead."""
         return frozenset(row for rows in self._ahead.values() for row in rows)
 
-    def retain(self, leaving: Flags) -> Flags:
-        """Choose among what nobody counts and is not among the machines `leaving`; flags of those
-        that stay for this alone.
-        """
-        self._choose(leaving)
-        stay = np.zeros(len(self._desk.fleet), np.bool_)
-        stay[[*self.rows]] = True
-        return stay
+    def retain(self) -> None:
+        """Set apart machines that hold no pods: those first that were ahead before."""
+        self._ahead = {}
+        for index in self._gangs:
+            if not self._has_room(index):
+                chosen = self._unused(index)[:1]
+                self._note(index, chosen)
+                self._set_apart(index, chosen)
 
-    def acquire(self, leaving: Flags) -> None:
-        """Choose again, after others may have taken what was chosen, and acquire what is missing.
+    def acquire(self) -> None:
+        """Choose again, after others may have used what was chosen, and acquire what is missing.
 
         A need that lacks machines, or passes, gets none ahead either.
         """
-        self._choose(leaving)
-        desk = self._desk
-        for wish in self._gangs:
-            passes = desk.lacks(wish.index) or wish.index in desk.expired
-            if not passes and not self._has_room(wish):
-                shopping = Shopping(wish, _one_gang(wish), wish.usable)
-                rows = acquire(desk.fleet, desk.supply, shopping)
-                desk.supply.claim(rows, wish.index)
-                before = desk.acquired.get(wish.index, rows[:0])
-                desk.acquired[wish.index] = np.concatenate((before, rows))
-                self._note(wish, rows)
+        self.retain()
+        state = self._state
+        for index in self._gangs:
+            passes = state.lacks(index) or index in state.expired
+            if not passes and not self._has_room(index):
+                self._note(index, self._acquired(index))
 
-    def _choose(self, leaving: Flags) -> None:
-        self._ahead = {}
-        for wish in self._gangs:
-            if not self._has_room(wish):
-                spare = self._desk.supply.creditable(wish, wish.usable)
-                self._note(wish, spare[~leaving[spare]][:1])
+    def _acquired(self, index: int) -> Rows:
+        """A machine for one more of the need's largest gangs, which nobody counts on yet."""
+        state, largest = self._state, _largest(self._state, index)
+        state.left[largest] += 1
+        offers = in_tiers(self._market.offers(index))
+        basket = choose_from(
+            state, index, np.empty(0, np.int64), offers, pods_at_most=1, machines_at_most=1
+        )
+        state.left[largest] -= 1
+        rows = basket.rows.astype(np.intp)
+        state.unavailable[rows] = True
+        state.ordered_by[rows] = index
+        state.acquired.setdefault(index, []).extend(rows.tolist())
+        return rows
 
-    def _has_room(self, wish: Wish) -> bool:
-        flavour = self._desk.fleet.flavour
-        return any(wish.usable[flavour[row]] for row in self._ahead.get(wish.cluster, ()))
+    def _unused(self, index: int) -> Rows:
+        """Machines of the need's cluster without pods that can hold its largest gang."""
+        state, cluster = self._state, self._state.cluster_of(index)
+        book, reserve = state.books[cluster], state.reserve[cluster]
+        empty = book.rows[~book.opened & (book.rows != NONE)]
+        in_service = state.fleet.state[empty] == MachineState.CONFIGURED
+        rows = np.concatenate((reserve, empty[in_service & ~state.unavailable[empty]]))
+        return rows[self._holds(index, rows)]
 
-    def _note(self, wish: Wish, rows: Rows) -> None:
-        self._ahead.setdefault(wish.cluster, []).extend(rows.tolist())
+    def _set_apart(self, index: int, rows: Rows) -> None:
+        cluster = self._state.cluster_of(index)
+        book, reserve = self._state.books[cluster], self._state.reserve[cluster]
+        for machine in np.flatnonzero(np.isin(book.rows, rows)).tolist():
+            book.remove_machine(machine)
+        self._state.reserve[cluster] = np.union1d(reserve, rows)
+
+    def _has_room(self, index: int) -> bool:
+        ahead = self._ahead.get(self._state.cluster_of(index), [])
+        return bool(self._holds(index, np.array(ahead, np.intp)).any())
+
+    def _holds(self, index: int, rows: Rows) -> Flags:
+        """Which machines the need's largest gang could have to itself."""
+        state = self._state
+        flavour = state.fleet.flavour[rows]
+        size = state.classes.sizes[_largest(state, index)]
+        room = state.capacities.of(state.cluster_of(index))[flavour]
+        held: Flags = state.candidacy(index).accepted[flavour] & (room >= size).all(axis=1)
+        return held
+
+    def _note(self, index: int, rows: Rows) -> None:
+        self._ahead.setdefault(self._state.cluster_of(index), []).extend(rows.tolist())
 
 
-def _largest_first(desk: Desk) -> list[Wish]:
+def _largest(state: State, index: int) -> int:
+    """The class of the need's largest gangs that some machine could hold."""
+    its = state.classes.of(index)
+    first = int(np.argmin(state.classes.impossible[its]))
+    return int(its.start) + first
+
+
+def _largest_first(state: State) -> list[int]:
     """The folded gangs of all clusters: what has room for a large one has it for a small one."""
-    sizes = {
-        index: sorted(need.largest.items())
-        for index, need in enumerate(desk.demand.needs)
-        if is_folded(need)
+    shares = {
+        index: float(state.classes.share[_largest(state, index)])
+        for index, need in enumerate(state.demand.needs)
+        if is_folded(need) and not state.classes.impossible[state.classes.of(index)].all()
     }
-    ordered = sorted(sizes, key=lambda index: (sizes[index], -index), reverse=True)
-    wishes = (desk.wishes.of(index) for index in ordered)
-    return [wish for wish in wishes if wish is not None]
-
-
-def _one_gang(wish: Wish) -> Longs:
-    return np.array([wish.need.largest.get(name, 0) for name in wish.resources], np.int64)
+    return sorted(shares, key=lambda index: (-shares[index], index))

@@ -1,21 +1,20 @@
-"""What every decision must hold, told in sentences.
+"""What every decision must hold, in sentences.
 
 Only the predicates on one machine are shared with the code that decides.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from bigfleet.engine.decision import Action, ActionKind, Decision
-from bigfleet.engine.holding import machine_units, wanted
-from bigfleet.engine.matching import accepts, hard_spread, placement_requirements
+from bigfleet.engine.matching import accepts, accepts_machine, hard_spread, tolerates
 from bigfleet.engine.snapshot import NONE, Demand, Fleet
 from bigfleet.model.machine import TRANSITIONS, MachineEvent, MachineState
-from bigfleet.model.need import Spread
+from bigfleet.model.need import HOSTNAME_LABEL, Size, sizes_of
 
 EVENT_OF: Mapping[ActionKind, MachineEvent] = {
     ActionKind.BOOTSTRAP: MachineEvent.CONFIGURE,
@@ -27,24 +26,21 @@ EVENT_OF: Mapping[ActionKind, MachineEvent] = {
 _ORDER = [*EVENT_OF]
 _ACQUIRING = (ActionKind.BOOTSTRAP, ActionKind.PROVISION)
 _TAKING = (ActionKind.PREEMPT, ActionKind.RECLAIM)
-_FREE = (MachineState.IDLE, MachineState.SPECULATIVE, MachineState.DRAINING)
+_FREE = (MachineState.IDLE, MachineState.SPECULATIVE)
 
 
 def violations(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
     """One sentence for each way in which `decision` is wrong for `fleet` and `demand`."""
     yield from _impossible_actions(fleet, demand, decision)
     yield from _disorder(decision)
-    yield from _false_claims(fleet, demand, decision)
-    shortfalls = {shortfall.need: shortfall.deficit for shortfall in decision.shortfalls}
-    if [*shortfalls] != sorted({shortfall.need for shortfall in decision.shortfalls}):
-        yield "shortfalls are not one per need in the demand's order"
+    yield from _false_supply(fleet, demand, decision)
+    yield from _overfull(fleet, demand, decision)
+    yield from _wrong_totals(demand, decision)
+    yield from _idle_orders(decision)
+    yield from _careless_reclaims(fleet, decision)
     for need in range(len(demand.needs)):
-        rows = [int(row) for row in np.flatnonzero(decision.claimed_by == need)]
-        deficit = shortfalls.get(need, {})
-        needed = [row for row in rows if row not in decision.headroom]
-        yield from _wrong_total(fleet, demand, decision, need, needed, deficit)
-        yield from _scattered(fleet, demand, decision, need, rows)
-        yield from _needless_evictions(fleet, demand, decision, need, deficit)
+        yield from _misplaced(fleet, demand, decision, need)
+        yield from _needless_evictions(fleet, demand, decision, need)
 
 
 def _impossible_actions(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
@@ -67,7 +63,7 @@ def _wrong_owner(fleet: Fleet, demand: Demand, decision: Decision, action: Actio
         yield f"row {action.row} gets {action.kind.value} for nobody"
     if action.kind in _TAKING:
         if cluster not in demand.reported - demand.unreachable:
-            yield f"row {action.row} is taken from a cluster that is not heard"
+            yield f"row {action.row} is taken from a cluster that cannot be told"
         if action.need != NONE and cluster == demand.cluster[action.need]:
             yield f"row {action.row} is drained for need {action.need} of its own cluster"
 
@@ -82,146 +78,201 @@ def _disorder(decision: Decision) -> Iterator[str]:
         yield "actions are not in the order acquisitions, preemptions, reclaims, deletes by need"
 
 
-def _false_claims(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
+def _false_supply(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
+    """Pods are counted only on machines that are their cluster's, or come to it."""
     ordered = {action.row: action.need for action in decision.actions}
-    unordered = 0
-    for row in np.flatnonzero(decision.claimed_by != NONE).tolist():
-        need = int(decision.claimed_by[row])
+    unordered: set[int] = set()
+    for row, need in _pairs(decision):
         state = MachineState(int(fleet.state[row]))
-        if state is MachineState.CONFIGURED and fleet.cluster[row] != demand.cluster[need]:
-            unordered += row not in ordered
-        elif not _may_count(fleet, demand, row, need, ordered.get(row) == need):
+        cluster = int(demand.cluster[need])
+        if state is MachineState.CONFIGURED and fleet.cluster[row] != cluster:
+            orderer = ordered.get(row, NONE)
+            if orderer == NONE:
+                unordered.add(row)
+            elif demand.cluster[orderer] != cluster:
+                yield f"need {need} counts row {row}, which another cluster takes"
+        elif not _may_count(fleet, demand, row, cluster, ordered.get(row, NONE), decision):
             yield f"need {need} counts row {row}, which is {state.name} and not its supply"
-        labels = fleet.flavours[fleet.flavour[row]].labels
-        if not accepts(placement_requirements(demand.needs[need].profile), labels):
-            yield f"need {need} counts row {row}, which does not meet its requirements"
-    if unordered > decision.reclaims_capped:
-        yield f"{unordered} machines of other clusters are counted, none of which is drained for it"
+        if not accepts_machine(demand.needs[need].profile, fleet.flavours[fleet.flavour[row]]):
+            yield f"need {need} counts row {row}, which does not meet its conditions"
+    if len(unordered) > decision.reclaims_capped:
+        yield (
+            f"{len(unordered)} machines of other clusters are counted, none of which is drained "
+            "for it"
+        )
 
 
-def _may_count(fleet: Fleet, demand: Demand, row: int, need: int, ordered: bool) -> bool:
-    state = fleet.state[row]
+def _pairs(decision: Decision) -> list[tuple[int, int]]:
+    pods = decision.placements
+    claims = np.flatnonzero(decision.claimed_by != NONE)
+    return sorted(
+        {
+            *zip(pods.row.tolist(), pods.need.tolist(), strict=True),
+            *zip(claims.tolist(), decision.claimed_by[claims].tolist(), strict=True),
+        }
+    )
+
+
+def _may_count(
+    fleet: Fleet, demand: Demand, row: int, cluster: int, orderer: int, decision: Decision
+) -> bool:
+    state, wanted_by = fleet.state[row], int(fleet.wanted_by[row])
     if state in (MachineState.CONFIGURED, MachineState.CONFIGURING):
-        return bool(fleet.cluster[row] == demand.cluster[need])
+        return bool(fleet.cluster[row] == cluster)
+    destination = int(demand.cluster[wanted_by]) if wanted_by != NONE else fleet.destination[row]
     if state == MachineState.CREATING:
-        return bool(fleet.wanted_by[row] == need)
+        return bool(destination == cluster)
     if state == MachineState.DRAINING:
-        return True
-    return ordered and state in (MachineState.IDLE, MachineState.SPECULATIVE)
+        holder = int(decision.claimed_by[row])
+        return bool(destination == cluster or demand.cluster[holder] == cluster)
+    return state in _FREE and orderer != NONE and bool(demand.cluster[orderer] == cluster)
 
 
-def _wrong_total(
-    fleet: Fleet,
-    demand: Demand,
-    decision: Decision,
-    index: int,
-    rows: list[int],
-    deficit: Mapping[str, int],
-) -> Iterator[str]:
-    need = demand.needs[index]
-    resources, want = wanted(need)
-    held = {row: _units(fleet, demand, index, row) for row in rows}
-    for row, units in held.items():
-        if not any(units):
-            yield f"need {index} counts row {row}, which holds nothing of it"
-    total = [sum(units[at] for units in held.values() if units) for at in range(len(resources))]
-    spare = [have - int(amount) for have, amount in zip(total, want, strict=True)]
-    lacking = {name: -left for name, left in zip(resources, spare, strict=True) if left < 0}
-    if lacking != deficit:
-        yield f"need {index} lacks {lacking}, its shortfall says {dict(deficit)}"
-    if hard_spread(need.profile):
-        return  # there a machine may be needed for the balance alone
-    late = [held[row] for row in _late(fleet, demand, index, rows) if held[row]]
+def _overfull(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
+    """No machine has more pods than it has room for."""
+    used: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    cluster: dict[int, int] = {}
+    pods = decision.placements
+    for row, need, size, number in zip(*(column.tolist() for column in pods), strict=True):
+        if cluster.setdefault(row, int(demand.cluster[need])) != demand.cluster[need]:
+            yield f"row {row} has pods of two clusters"
+        for name, amount in demand.needs[need].sizes[size].amounts:
+            used[row][name] += amount * number
+    for row, amounts in used.items():
+        room = capacity(fleet, demand, row, cluster[row])
+        over = {name: n for name, n in amounts.items() if n > room.get(name, 0)}
+        if over:
+            yield f"row {row} is asked for {over}, which is more than it has"
+
+
+def capacity(fleet: Fleet, demand: Demand, row: int, cluster: int) -> dict[str, int]:
+    """What one machine has for a cluster's pods, once its DaemonSets have theirs."""
+    flavour = fleet.flavours[fleet.flavour[row]]
+    room = dict(flavour.allocatable)
+    for overhead in demand.overheads.get(cluster, ()):
+        alternatives = overhead.alternatives
+        if (
+            accepts(overhead.requirements, flavour.labels)
+            and (not alternatives or any(accepts(t, flavour.labels) for t in alternatives))
+            and tolerates(overhead.tolerations, flavour.taints)
+        ):
+            for name, amount in overhead.amounts:
+                room[name] = room.get(name, 0) - amount
+    return {name: max(0, amount) for name, amount in room.items()}
+
+
+def _wrong_totals(demand: Demand, decision: Decision) -> Iterator[str]:
+    """Every pod either has a place or is short."""
+    placed = placed_sizes(demand, decision)
+    if [s.need for s in decision.shortfalls] != sorted({s.need for s in decision.shortfalls}):
+        yield "shortfalls are not one per need in the demand's order"
+    for shortfall in decision.shortfalls:
+        placed.setdefault(shortfall.need, []).extend((*shortfall.sizes, *shortfall.impossible))
+    for index, need in enumerate(demand.needs):
+        together = sizes_of((dict(s.amounts), s.pods) for s in placed.get(index, ()))
+        if together != sizes_of((dict(s.amounts), s.pods) for s in need.sizes):
+            yield f"need {index} asks for {need.sizes}, of which {together} are accounted for"
+
+
+def placed_sizes(demand: Demand, decision: Decision) -> dict[int, list[Size]]:
+    """By need, how many pods of each size have a place."""
+    placed: dict[int, list[Size]] = {}
+    pods = decision.placements
+    for _, need, size, number in zip(*(column.tolist() for column in pods), strict=True):
+        placed.setdefault(need, []).append(Size(demand.needs[need].sizes[size].amounts, number))
+    return placed
+
+
+def _idle_orders(decision: Decision) -> Iterator[str]:
+    """Nothing is acquired or evicted without a pod to put there, or to be ahead of gangs."""
+    used = {*decision.placements.row.tolist(), *decision.headroom}
     for action in decision.actions:
-        units = held.get(action.row, [])
-        if action.kind in _ACQUIRING:  # it serves until the late ones come
-            units = [own + sum(each[at] for each in late) for at, own in enumerate(units)]
-        if units and all(own <= left for own, left in zip(units, spare, strict=True)):
-            yield f"row {action.row} is ordered for need {index}, which is covered without it"
+        if action.kind in (*_ACQUIRING, ActionKind.PREEMPT) and action.row not in used:
+            yield f"row {action.row} gets {action.kind.value} for need {action.need}, and no pod"
 
 
-def _taken(decision: Decision, index: int) -> list[int]:
-    return [a.row for a in decision.actions if a.need == index and a.kind in _TAKING]
+def _careless_reclaims(fleet: Fleet, decision: Decision) -> Iterator[str]:
+    """A machine that nobody waits for goes only if its operator said what that costs, or if it
+    served a gang that is whole elsewhere.
+    """
+    counted = {*decision.placements.row.tolist()}
+    for action in decision.actions:
+        if action.kind is ActionKind.RECLAIM and action.need == NONE:
+            known = bool(np.isfinite(fleet.release_cost[action.row]))
+            if not known and fleet.wanted_by[action.row] == NONE:
+                yield f"row {action.row} is reclaimed, and nobody was asked what runs there"
+            if action.row in counted:
+                yield f"row {action.row} is reclaimed with pods counted on it"
 
 
-def _late(fleet: Fleet, demand: Demand, index: int, rows: list[int]) -> list[int]:
-    """What the need came to count last of all, and gets only when other pods have left."""
-
-    def is_late(row: int) -> bool:
-        if fleet.state[row] == MachineState.DRAINING:
-            return bool(fleet.wanted_by[row] != index)
-        working = fleet.state[row] == MachineState.CONFIGURED
-        return bool(working and fleet.cluster[row] != demand.cluster[index])
-
-    return [row for row in rows if is_late(row)]
-
-
-def _units(fleet: Fleet, demand: Demand, index: int, row: int) -> list[int]:
-    need = demand.needs[index]
-    allocatable = fleet.flavours[fleet.flavour[row]].allocatable
-    return machine_units(allocatable, need.largest, wanted(need)[0])
-
-
-def _scattered(
-    fleet: Fleet, demand: Demand, decision: Decision, index: int, rows: list[int]
-) -> Iterator[str]:
-    profile = demand.needs[index].profile
-    if profile.same_key is not None:
-        domains = _domains(fleet, rows, profile.same_key)
+def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> Iterator[str]:
+    profile, pods = demand.needs[index].profile, decision.placements
+    its = pods.need == index
+    rows, numbers = pods.row[its].tolist(), pods.pods[its].tolist()
+    if profile.same_key not in (None, HOSTNAME_LABEL):
+        domains = _domains(fleet, rows, [1] * len(rows), str(profile.same_key))
         if len(domains) > 1:
             yield f"need {index} has machines in {len(domains)} domains of {profile.same_key}"
-    late = _late(fleet, demand, index, rows)
-    acquired = [a.row for a in decision.actions if a.need == index and a.kind in _ACQUIRING]
+    for key in profile.anti_affinity:
+        if any(number > 1 for number in _domains(fleet, rows, numbers, key).values()):
+            yield f"need {index} has two pods in one domain of {key}"
+    if index in {shortfall.need for shortfall in decision.shortfalls}:
+        return  # it may have lost pods in some domain
     for term in hard_spread(profile):
-        at_first = [row for row in rows if row not in late]
-        taken = _taken(decision, index)
-        if _leans(fleet, at_first, acquired, term) or _leans(fleet, rows, taken, term):
-            yield f"need {index} is served beyond max_skew of {term.topology_key}"
+        count = _domains(fleet, rows, numbers, term.topology_key)
+        if (
+            term.min_domains == 1
+            and count
+            and max(count.values()) - min(count.values())
+            > (term.max_skew + max(count.values()) * (len(count) < 2))
+        ):
+            # Domains without any pod of the need are not seen here; they only make it stricter.
+            yield f"need {index} is placed beyond max_skew of {term.topology_key}"
 
 
-def _leans(fleet: Fleet, rows: list[int], ordered: list[int], term: Spread) -> bool:
-    """Whether what was ordered made a domain too full for the emptiest of all."""
-    domains = _domains(fleet, rows, term.topology_key)
-    grown = _domains(fleet, ordered, term.topology_key)
-    highest = max((domains[name] for name in grown), default=0)
-    return highest > min(domains.values(), default=0) + term.max_skew
-
-
-def _domains(fleet: Fleet, rows: list[int], key: str) -> Counter[str]:
-    return Counter(fleet.flavours[fleet.flavour[row]].labels.get(key, "") for row in rows)
+def _domains(fleet: Fleet, rows: Sequence[int], numbers: Sequence[int], key: str) -> Counter[str]:
+    domains: Counter[str] = Counter()
+    for row, number in zip(rows, numbers, strict=True):
+        labels = fleet.flavours[fleet.flavour[row]].labels
+        domains[str(row) if key == HOSTNAME_LABEL else labels.get(key, "")] += number
+    return domains
 
 
 def _needless_evictions(
-    fleet: Fleet, demand: Demand, decision: Decision, index: int, deficit: Mapping[str, int]
+    fleet: Fleet, demand: Demand, decision: Decision, index: int
 ) -> Iterator[str]:
     profile = demand.needs[index].profile
-    taken = _taken(decision, index)
-    if not taken or hard_spread(profile):
-        return
-    if profile.same_key is not None and deficit:
-        yield f"need {index} takes machines, but its gang is not whole"
-    # A machine that nobody counts goes in any case. And what another need was promised, or a later
-    # one had until it was its turn to take, came free only after this need's turn.
     evicted = [a.row for a in decision.actions if a.need == index and a.kind is ActionKind.PREEMPT]
+    if not evicted:
+        return
+    if profile.never_preempts:
+        yield f"need {index} must not preempt, and does"
+    short = {shortfall.need for shortfall in decision.shortfalls if shortfall.sizes}
+    if profile.same_key is not None and index in short:
+        yield f"need {index} takes machines, but its gang is not whole"
+    if profile.same_key is None and not hard_spread(profile) and not profile.anti_affinity:
+        yield from _spared(fleet, demand, decision, index, evicted)
+
+
+def _spared(
+    fleet: Fleet, demand: Demand, decision: Decision, index: int, evicted: Sequence[int]
+) -> Iterator[str]:
+    """Machines that a plain need could have had instead of those that it takes, and that no later
+    need could use.
+    """
+    profile = demand.needs[index].profile
     unpromised = (fleet.wanted_by == NONE) | (fleet.wanted_by == index)
-    unclaimed = decision.claimed_by == NONE
-    unclaimed[[*decision.headroom]] = True  # it is served last of all
-    unclaimed &= unpromised & np.isin(fleet.state, [int(s) for s in _FREE])
-    for row in np.flatnonzero(unclaimed).tolist():
-        if any(_units(fleet, demand, later, row) for later in range(index + 1, len(demand.needs))):
+    free = np.isin(fleet.state, [int(state) for state in _FREE])
+    free &= (decision.claimed_by == NONE) & unpromised
+    cluster = int(demand.cluster[index])
+    for row in np.flatnonzero(free).tolist():
+        flavour = fleet.flavours[fleet.flavour[row]]
+        # A later need may have had a use for it until it was its turn to take others.
+        if any(accepts_machine(need.profile, flavour) for need in demand.needs[index + 1 :]):
             continue
         for victim in evicted:
-            if _replaces(fleet, demand, index, row, victim):
+            theirs = capacity(fleet, demand, victim, cluster)
+            mine = capacity(fleet, demand, row, cluster)
+            enough = all(mine.get(name, 0) >= amount for name, amount in theirs.items())
+            if enough and accepts_machine(profile, flavour):
                 yield f"need {index} takes row {victim}, though row {row} is free"
-
-
-def _replaces(fleet: Fleet, demand: Demand, index: int, row: int, victim: int) -> bool:
-    """Whether the need could do with `row` in place of `victim`, in the same domain."""
-    profile = demand.needs[index].profile
-    labels, others = (fleet.flavours[fleet.flavour[at]].labels for at in (row, victim))
-    if not accepts(placement_requirements(profile), labels):
-        return False
-    if profile.same_key is not None and labels[profile.same_key] != others[profile.same_key]:
-        return False
-    held, lost = (_units(fleet, demand, index, at) for at in (row, victim))
-    return bool(held) and all(own >= other for own, other in zip(held, lost, strict=True))

@@ -1,14 +1,29 @@
-"""Which flavours a need accepts: Kubernetes node-selector semantics over label columns."""
+"""Which flavours a profile accepts: node-affinity and toleration semantics over label columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from bigfleet.engine.columns import FlavourColumns
-from bigfleet.engine.snapshot import Flags
-from bigfleet.model.need import Operator, Profile, Requirement, Spread
+from bigfleet.engine.snapshot import Flags, Flavour
+from bigfleet.model.need import (
+    HOSTNAME_LABEL,
+    Operator,
+    Profile,
+    Requirement,
+    Spread,
+    Taint,
+    Term,
+    Toleration,
+    is_integer,
+)
+
+# Preferences and effects unknown to Kubernetes keep no pod away.
+_REPELLING = ("NoSchedule", "NoExecute")
+# Every machine has a host name, and no pod can know it beforehand.
+_SOME_HOST = "\0"
 
 
 def admits(requirement: Requirement, value: str | None) -> bool:
@@ -17,12 +32,18 @@ def admits(requirement: Requirement, value: str | None) -> bool:
     As in Kubernetes, NotIn accepts an absent key. Same accepts any value, but needs one: which
     value it is to be is a question about all machines of the need together.
     """
-    if requirement.operator is Operator.IN:
-        return value is not None and value in requirement.values
-    if requirement.operator is Operator.NOT_IN:
-        return value is None or value not in requirement.values
-    if requirement.operator is Operator.DOES_NOT_EXIST:
+    operator, values = requirement.operator, requirement.values
+    if operator is Operator.IN:
+        return value is not None and value in values
+    if operator is Operator.NOT_IN:
+        return value is None or value not in values
+    if operator is Operator.DOES_NOT_EXIST:
         return value is None
+    if operator in (Operator.GREATER_THAN, Operator.LESS_THAN):
+        if value is None or not is_integer(value):
+            return False
+        greater = int(value) > int(values[0])
+        return greater if operator is Operator.GREATER_THAN else int(value) < int(values[0])
     return value is not None
 
 
@@ -33,40 +54,80 @@ def hard_spread(profile: Profile) -> tuple[Spread, ...]:
     return tuple(term for term in profile.spread if term.hard)
 
 
-def placement_requirements(profile: Profile) -> tuple[Requirement, ...]:
-    """All conditions on one machine. A machine outside the domains of a hard spread term takes no
-    pod of that term, so the term's key must be there.
+def placement_requirements(profile: Profile) -> Term:
+    """All that every machine's labels must meet. A machine outside the domains of a hard spread
+    term takes no pod of that term, so the term's key must be there.
     """
-    spread_keys = (Requirement(t.topology_key, Operator.EXISTS) for t in hard_spread(profile))
-    return (*profile.requirements, *spread_keys)
+    keys = (*(term.topology_key for term in hard_spread(profile)), *profile.anti_affinity)
+    return (*profile.requirements, *(Requirement(key, Operator.EXISTS) for key in keys))
+
+
+def tolerates(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> bool:
+    """Whether none of `taints` keeps a pod with these tolerations away."""
+    repelling = (taint for taint in taints if taint.effect in _REPELLING)
+    return all(any(each.tolerates(taint) for each in tolerations) for taint in repelling)
 
 
 def accepts(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
     """Whether one machine's labels meet all `requirements`."""
-    return all(admits(r, labels.get(r.key)) for r in requirements)
+    return all(
+        admits(r, _SOME_HOST if r.key == HOSTNAME_LABEL else labels.get(r.key))
+        for r in requirements
+    )
+
+
+def accepts_machine(profile: Profile, flavour: Flavour) -> bool:
+    """Whether a machine of `flavour` meets all conditions of `profile` on a single machine."""
+    labels, alternatives = flavour.labels, profile.alternatives
+    return (
+        accepts(placement_requirements(profile), labels)
+        and (not alternatives or any(accepts(term, labels) for term in alternatives))
+        and tolerates(profile.tolerations, flavour.taints)
+    )
 
 
 class Matcher:
-    """Remembers, for one decision, which flavours meet a set of requirements."""
+    """Remembers, for one decision, which flavours meet what."""
 
-    def __init__(self, columns: FlavourColumns) -> None:
+    def __init__(self, flavours: Sequence[Flavour], columns: FlavourColumns) -> None:
         self._columns = columns
+        self._taints = [flavour.taints for flavour in flavours]
+        self._tainted = any(self._taints)
         self._by_requirement: dict[Requirement, Flags] = {}
-        self._by_set: dict[tuple[Requirement, ...], Flags] = {}
+        self._by_tolerations: dict[tuple[Toleration, ...], Flags] = {}
 
-    def flavours(self, requirements: tuple[Requirement, ...]) -> Flags:
-        """One flag per flavour; do not write to it."""
-        if requirements not in self._by_set:
-            accepted = np.ones(len(self._columns), np.bool_)
-            for requirement in requirements:
-                accepted &= self._meeting(requirement)
-            self._by_set[requirements] = accepted
-        return self._by_set[requirements]
+    def accepting(self, profile: Profile) -> Flags:
+        """One flag per flavour: it meets all conditions of `profile` on a single machine."""
+        accepted = self.meeting(placement_requirements(profile), profile.alternatives)
+        return accepted & self.tolerating(profile.tolerations)
 
-    def _meeting(self, requirement: Requirement) -> Flags:
+    def meeting(self, requirements: Term, alternatives: Sequence[Term] = ()) -> Flags:
+        """One flag per flavour: it meets all of `requirements`, and one of any `alternatives`."""
+        met = np.ones(len(self._columns), np.bool_)
+        for requirement in requirements:
+            met &= self._admitted(requirement)
+        if alternatives:
+            met &= np.logical_or.reduce([self.meeting(term) for term in alternatives])
+        return met
+
+    def tolerating(self, tolerations: tuple[Toleration, ...]) -> Flags:
+        """One flag per flavour: its taints keep no pod with these tolerations away."""
+        if tolerations not in self._by_tolerations:
+            verdicts = np.ones(len(self._taints), np.bool_)
+            if self._tainted:
+                verdicts[:] = [tolerates(tolerations, taints) for taints in self._taints]
+            self._by_tolerations[tolerations] = verdicts
+        return self._by_tolerations[tolerations]
+
+    def _admitted(self, requirement: Requirement) -> Flags:
         if requirement not in self._by_requirement:
-            codes, values = self._columns.label(requirement.key)
-            # The absent key comes last, where the code NONE (-1) finds it.
-            verdicts = [admits(requirement, value) for value in (*values, None)]
-            self._by_requirement[requirement] = np.array(verdicts, np.bool_)[codes]
+            self._by_requirement[requirement] = self._admit(requirement)
         return self._by_requirement[requirement]
+
+    def _admit(self, requirement: Requirement) -> Flags:
+        if requirement.key == HOSTNAME_LABEL:
+            return np.full(len(self._columns), admits(requirement, _SOME_HOST), np.bool_)
+        codes, values = self._columns.label(requirement.key)
+        # The absent key comes last, where the code NONE (-1) finds it.
+        verdicts = [admits(requirement, value) for value in (*values, None)]
+        return np.array(verdicts, np.bool_)[codes]

@@ -1,32 +1,36 @@
-"""Demand in the shape that claiming whole machines can serve truthfully.
+"""Demand in the shape in which it is served.
 
-A gang that fits on one machine needs no common domain: any machine with room puts it together. Were
-each such gang to claim a machine of its own, as a gang over several machines must, a hundred small
-gangs would claim a hundred machines that the scheduler packs into ten. So they fold: all gangs of
-one cluster, profile and size become one plain need whose `min_unit` is one whole gang. A gang that
-fits on no machine keeps its Same requirement.
+A gang that fits on one machine needs no common domain: any machine with room puts it together. So
+such gangs fold: all gangs of one cluster and profile become one plain need whose pods are whole
+gangs, of as many sizes as there are. A gang that fits on no machine keeps its Same requirement.
 
 Whether a gang folds depends on the machines there are now, and is decided anew each cycle.
-
-Plain needs that differ only in spread that they merely prefer ask for the same machines. Apart,
-each of them would round up to whole machines of its own, so they are served as one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
+from bigfleet.engine.capacity import Capacities
 from bigfleet.engine.columns import FlavourColumns
-from bigfleet.engine.matching import Matcher, placement_requirements
+from bigfleet.engine.matching import Matcher
 from bigfleet.engine.snapshot import Bytes, Demand, Flags, Fleet, Longs
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need, Operator, Profile, Requirement, profile, sizes_of
+from bigfleet.model.need import (
+    HOSTNAME_LABEL,
+    Need,
+    Operator,
+    Profile,
+    Requirement,
+    profile,
+    sizes_of,
+    total_of,
+)
 
-# An operator's groups begin with a namespace, which holds no colon: they never look like this.
+# An operator's groups are JSON, "" or "additional": they never look like this.
 _FOLDED_GROUP = "folded:"
 
 # One that is being created was free when it was chosen, and one that drains was chosen or will be
@@ -37,17 +41,6 @@ _ANYBODYS = (
     MachineState.CREATING,
     MachineState.DRAINING,
 )
-
-Size = tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True)
-class _Class:
-    """Gangs that are alike: one cluster, one profile, one size."""
-
-    cluster: int
-    profile: Profile
-    size: Size
 
 
 @dataclass(frozen=True)
@@ -66,51 +59,34 @@ def normalise(fleet: Fleet, demand: Demand) -> Demand:
 
 
 def fold(fleet: Fleet, demand: Demand) -> Folding:
-    """`demand` with every gang folded that some one serving machine could hold, and with preferred
-    spread left out where that makes needs one.
+    """`demand` with every gang folded that some one serving machine could hold.
 
     A need that serves several stands where the first of them stood. Where there is nothing to fold,
     the very same Demand is returned.
     """
-    if all(need.profile.same_key is None and not _prefers(need) for need in demand.needs):
+    if all(need.profile.same_key is None for need in demand.needs):
         return Folding(demand, range(len(demand.needs)))
-    folder, alike = _Folder(fleet), _Alike(demand)
+    folder = _Folder(fleet, demand)
     needs: list[Need] = []
     clusters: list[int] = []
     served_by: list[int] = []
     place: dict[tuple[int, tuple[str, str]], int] = {}
     for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True):
-        kind = _Class(cluster, need.profile, tuple(sorted(need.aggregate.items())))
-        served = folder.folded(kind) if folder.fits(kind) else alike.served(need, cluster)
+        served = folder.folded(need) if folder.fits(need, cluster) else need
         at = place.setdefault((cluster, served.key), len(needs))
         served_by.append(at)
         if at < len(needs):
-            needs[at] = _joined(needs[at], served)
+            needs[at] = replace(needs[at], sizes=(*needs[at].sizes, *served.sizes))
         else:
             needs.append(served)
             clusters.append(cluster)
-    served_demand = replace(demand, needs=needs, cluster=np.array(clusters, np.int32))
+    joined = [_tidied(need) if is_folded(need) else need for need in needs]
+    served_demand = replace(demand, needs=joined, cluster=np.array(clusters, np.int32))
     return Folding(served_demand, served_by)
 
 
-def _folded(kind: _Class) -> Need:
-    """One gang as a plain need. Its machines must still have the label that its pods look for."""
-    requirements = tuple(
-        Requirement(r.key, Operator.EXISTS) if r.operator is Operator.SAME else r
-        for r in kind.profile.requirements
-    )
-    size = ",".join(f"{name}={amount}" for name, amount in kind.size)
-    return Need(
-        profile(
-            requirements,
-            (),  # Same outranked it, and still does
-            kind.profile.priority,
-            kind.profile.interruption_bucket,
-            kind.profile.reclamation_bucket,
-        ),
-        sizes_of([(dict(kind.size), 1)]),
-        f"{_FOLDED_GROUP}{kind.profile.same_key}:{size}",
-    )
+def _tidied(need: Need) -> Need:
+    return replace(need, sizes=sizes_of((dict(size.amounts), size.pods) for size in need.sizes))
 
 
 def is_folded(need: Need) -> bool:
@@ -119,113 +95,107 @@ def is_folded(need: Need) -> bool:
 
 
 def home_key(need: Need) -> str | None:
-    """The topology key whose domain a gang's pods share, though it may be folded; None for others.
-
-    Label keys hold no colon.
-    """
+    """The topology key whose domain a gang's pods share, also if folded; None for others."""
     if is_folded(need):
-        return need.group.removeprefix(_FOLDED_GROUP).partition(":")[0]
+        return need.group.removeprefix(_FOLDED_GROUP)
     return need.profile.same_key
 
 
-def _joined(one: Need, other: Need) -> Need:
-    return replace(one, sizes=sizes_of((dict(a), n) for a, n in (*one.sizes, *other.sizes)))
-
-
-def _prefers(need: Need) -> bool:
-    """Whether a plain need has spread that machines may break."""
-    profile_ = need.profile
-    return profile_.same_key is None and any(not term.hard for term in profile_.spread)
-
-
-class _Alike:
-    """Which needs are the same but for preferred spread, and have pods of one size: of several
-    sizes, the small ones would be counted in whole units of the largest.
-    """
-
-    def __init__(self, demand: Demand) -> None:
-        self._demand = demand
-        self._plain: dict[Profile, Profile] = {}
-
-    def served(self, need: Need, cluster: int) -> Need:
-        """`need` without preferred spread, unless its pods differ from those of its likes."""
-        if not _prefers(need) or len(self._sizes[self._place(need, cluster)]) > 1:
-            return need
-        return replace(need, profile=self._without_preferences(need.profile))
-
-    @cached_property
-    def _sizes(self) -> dict[tuple[int, Profile, str], set[Size]]:
-        sizes: dict[tuple[int, Profile, str], set[Size]] = {}
-        for need, cluster in zip(self._demand.needs, self._demand.cluster.tolist(), strict=True):
-            size = tuple(sorted(need.largest.items()))
-            sizes.setdefault(self._place(need, cluster), set()).add(size)
-        return sizes
-
-    def _place(self, need: Need, cluster: int) -> tuple[int, Profile, str]:
-        return cluster, self._without_preferences(need.profile), need.group
-
-    def _without_preferences(self, kind: Profile) -> Profile:
-        if kind not in self._plain:
-            hard = tuple(term for term in kind.spread if term.hard)
-            self._plain[kind] = replace(kind, spread=hard)
-        return self._plain[kind]
-
-
 class _Folder:
-    """Which gangs some machine could hold, remembered per class."""
+    """Which gangs some machine could hold."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._columns = FlavourColumns(fleet.flavours)
-        self._matcher = Matcher(self._columns)
-        self._free = self._flavours_of(fleet, _in(fleet.state, _ANYBODYS))
-        self._lowest_priority = self._lowest_priorities(fleet)
+    def __init__(self, fleet: Fleet, demand: Demand) -> None:
         self._fleet = fleet
+        self._columns = FlavourColumns(fleet.flavours)
+        self._matcher = Matcher(fleet.flavours, self._columns)
+        self._capacities = Capacities(self._columns, self._matcher, demand)
+        self._anybodys = self._flavours_of(_in(fleet.state, _ANYBODYS))
+        self._lowest_priority = self._lowest_priorities()
         self._serving: dict[int, Flags] = {}
-        self._known: dict[_Class, bool] = {}
-        self._folded: dict[_Class, Need] = {}
+        self._profiles: dict[str, Profile] = {}
+        self._known: dict[tuple[int, str, tuple[tuple[str, int], ...]], bool] = {}
+        self._accepting: dict[str, Flags] = {}
 
-    def folded(self, kind: _Class) -> Need:
-        """One gang of the class as a plain need."""
-        if kind not in self._folded:
-            self._folded[kind] = _folded(kind)
-        return self._folded[kind]
+    def folded(self, gang: Need) -> Need:
+        """One gang as a pod of a plain need. Its machines must still have the label that its pods
+        look for.
+        """
+        kind = gang.profile
+        if kind.fingerprint not in self._profiles:
+            self._profiles[kind.fingerprint] = _without_same(kind)
+        sizes = sizes_of([(total_of(gang.sizes), 1)])
+        return Need(self._profiles[kind.fingerprint], sizes, f"{_FOLDED_GROUP}{kind.same_key}")
 
-    def fits(self, kind: _Class) -> bool:
-        """Whether one machine that may serve the class matches it and holds a whole gang."""
-        if kind.profile.same_key is None:
+    def fits(self, need: Need, cluster: int) -> bool:
+        """Whether it is a gang, and some machine that may serve it could hold all of it."""
+        apart = HOSTNAME_LABEL in need.profile.anti_affinity and need.pods > 1
+        if need.profile.same_key is None or apart:
             return False
-        if kind not in self._known:
-            accepted = self._matcher.flavours(placement_requirements(kind.profile))
-            takeable = self._lowest_priority < kind.profile.priority
-            candidates = accepted & (self._serving_flavours(kind.cluster) | takeable)
-            for resource, amount in kind.size:
-                candidates = candidates & (self._columns.allocatable(resource) >= amount)
-            self._known[kind] = bool(candidates.any())
-        return self._known[kind]
+        amounts = total_of(need.sizes)
+        key = cluster, need.profile.fingerprint, tuple(sorted(amounts.items()))
+        if key not in self._known:
+            self._known[key] = self._holds(need.profile, amounts, cluster)
+        return self._known[key]
+
+    def _holds(self, kind: Profile, amounts: Mapping[str, int], cluster: int) -> bool:
+        if kind.fingerprint not in self._accepting:
+            self._accepting[kind.fingerprint] = self._matcher.accepting(_without_same(kind))
+        candidates = self._accepting[kind.fingerprint] & (
+            self._serving_flavours(cluster) | (self._lowest_priority < kind.priority)
+        )
+        capacity = self._capacities.of(cluster)
+        for resource, amount in amounts.items():
+            if resource not in self._columns.place:
+                return False
+            candidates = candidates & (capacity[:, self._columns.place[resource]] >= amount)
+        return bool(candidates.any())
 
     def _serving_flavours(self, cluster: int) -> Flags:
         """Flavours of the cluster's own machines, and of those that are anybody's."""
         if cluster not in self._serving:
             fleet = self._fleet
             bound = _in(fleet.state, (MachineState.CONFIGURED, MachineState.CONFIGURING))
-            own = self._flavours_of(fleet, bound & (fleet.cluster == cluster))
-            self._serving[cluster] = own | self._free
+            own = self._flavours_of(bound & (fleet.cluster == cluster))
+            self._serving[cluster] = own | self._anybodys
         return self._serving[cluster]
 
-    def _lowest_priorities(self, fleet: Fleet) -> Longs:
+    def _lowest_priorities(self) -> Longs:
         """By flavour, the lowest priority that a machine at work serves: a higher one may take it.
 
         Without this, a hundred small gangs would evict the pods of a hundred machines.
         """
+        fleet = self._fleet
         lowest = np.full(len(self._columns), np.iinfo(np.int64).max)
         working = fleet.state == MachineState.CONFIGURED
         np.minimum.at(lowest, fleet.flavour[working], fleet.priority[working])
         return lowest
 
-    def _flavours_of(self, fleet: Fleet, rows: Flags) -> Flags:
+    def _flavours_of(self, rows: Flags) -> Flags:
         present = np.zeros(len(self._columns), np.bool_)
-        present[fleet.flavour[rows]] = True
+        present[self._fleet.flavour[rows]] = True
         return present
+
+
+def _without_same(kind: Profile) -> Profile:
+    """The same profile for machines each of which holds a whole gang.
+
+    Every machine has a host name, though none that could be known beforehand.
+    """
+    requirements = [
+        Requirement(r.key, Operator.EXISTS) if r.operator is Operator.SAME else r
+        for r in kind.requirements
+        if not (r.operator is Operator.SAME and r.key == HOSTNAME_LABEL)
+    ]
+    return profile(
+        requirements,
+        (),  # Same outranked it, and still does
+        kind.priority,
+        kind.interruption_bucket,
+        kind.reclamation_bucket,
+        alternatives=kind.alternatives,
+        tolerations=kind.tolerations,
+        never_preempts=kind.never_preempts,
+    )
 
 
 def _in(state: Bytes, states: Iterable[MachineState]) -> Flags:

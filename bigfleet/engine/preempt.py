@@ -1,133 +1,140 @@
 """Phase 2: who still lacks something takes what others can spare, then what others use less well.
 
-It sees all claims of phase 1, in the order of needs. A plain need takes as much as there is; a gang
-takes nothing unless it then is whole. Who loses a machine is served again in its turn.
+It sees all that phase 1 has counted, in the order of needs. A plain need takes as much as there is;
+a gang takes nothing unless it then is whole. Pods that lose their machine count on others of their
+cluster, or are served again when it is their need's turn.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from bigfleet.engine.acquisition import Shopping
-from bigfleet.engine.assign import domain_supply, reserved_domain, serve, settle, withdraw
-from bigfleet.engine.desk import Desk, Taken
-from bigfleet.engine.picking import Positions, take_and_fit, without_redundant
-from bigfleet.engine.same_domain import DomainSupply, Home, choose_domain
-from bigfleet.engine.snapshot import NONE, Flags
-from bigfleet.engine.spreading import Candidates, pick_spread
-from bigfleet.engine.supply import ACQUIRABLE
-from bigfleet.engine.takeable import Offers, Takeable
-from bigfleet.engine.wishes import Wish
+from bigfleet.engine.acquire import choose_from, in_tiers, order
+from bigfleet.engine.assign import Assignment
+from bigfleet.engine.candidates import Candidates, PreemptionCandidates, in_ranks
+from bigfleet.engine.constrained import label_keys, take_constrained
+from bigfleet.engine.domains import PREEMPTABLE, SPARE, choose_domain
+from bigfleet.engine.gangs import (
+    acquire_inside,
+    pods_of,
+    prospects,
+    reserved_domain,
+    same_key,
+    serve_gang,
+    settle,
+    take_inside,
+    withdraw,
+)
+from bigfleet.engine.pods import Kind
+from bigfleet.engine.snapshot import NONE, Flags, Rows
+from bigfleet.engine.state import State, Taken
+from bigfleet.model.machine import MachineState
+
+_FREE_STATES = (int(MachineState.IDLE), int(MachineState.SPECULATIVE))
 
 
-def preempt(desk: Desk, ripe: Flags) -> None:
+def preempt(state: State, assignment: Assignment, reclaimable: Flags) -> None:
     """Take machines for all needs that lack something, in their order.
 
-    `ripe` are the CONFIGURED machines that are to go in any case.
+    `reclaimable` are the CONFIGURED machines that are to go in any case.
     """
-    if any(desk.lacks(index) for index in desk.missing):
-        _Round(desk, ripe).run()
+    if state.left.any():
+        _Preemption(state, assignment, reclaimable).run()
 
 
-class _Round:
-    """`_stirred`: machines became free after a need had its turn, so that later ones look again."""
+class _Preemption:
+    """`_dirty` holds the clusters whose needs have to look again, because pods lost their places;
+    `_stirred`: machines became free after a need had its turn, so that all later ones look again.
+    """
 
-    def __init__(self, desk: Desk, ripe: Flags) -> None:
-        self._desk = desk
-        self._takeable = Takeable(desk, ripe)
-        self._robbed: set[int] = set()
-        self._stirred = desk.supply.stop_keeping()
+    def __init__(self, state: State, assignment: Assignment, reclaimable: Flags) -> None:
+        self._state, self._assignment = state, assignment
+        self._candidates = PreemptionCandidates(state, reclaimable)
+        self._dirty: set[int] = set()
+        self._stirred = self._stop_keeping()
 
     def run(self) -> None:
         """Losers are of lower priority, so their turn is still to come.
 
-        What stranded pods asked for first is there: nobody is evicted for them a second time.
+        Additional pods have machines enough already, as far as counting tells: nobody is evicted
+        for them.
         """
-        needs, passing = self._desk.demand.needs, self._desk.expired
-        for index in range(len(needs)):
-            if self._desk.lacks(index) and index not in passing and not needs[index].is_additional:
-                wish = self._desk.wishes.of(index)
-                assert wish is not None, "a need that asks for nothing lacks nothing"
-                self._help(wish)
+        state = self._state
+        for index in range(len(state.demand.needs)):
+            additional = state.classes.kind[index] == Kind.ADDITIONAL
+            if state.lacks(index) and index not in state.expired and not additional:
+                self._help(index)
 
-    def _help(self, wish: Wish) -> None:
-        if self._stirred or wish.index in self._robbed:
-            withdraw(self._desk, wish)
-            serve(self._desk, wish)
-        if not self._desk.lacks(wish.index):
+    def _stop_keeping(self) -> bool:
+        """From now on idle machines are kept for nobody; whether that sets any free."""
+        state = self._state
+        kept = (state.kept_for != NONE) & np.isin(state.fleet.state, _FREE_STATES)
+        set_free = bool((kept & ~state.unavailable).any())
+        state.kept_for[kept] = NONE
+        return set_free
+
+    def _help(self, index: int) -> None:
+        state = self._state
+        if self._stirred or state.cluster_of(index) in self._dirty:
+            self._assignment.serve(index)
+            self._candidates.refresh()
+        if not state.lacks(index):
             return
-        offers = self._takeable.offers(wish)
-        if wish.same_key is not None:
-            self._complete(wish, offers)
-        elif len(offers.rows):
-            self._take(wish, offers)
+        candidates = self._candidates.of(index)
+        candidacy = state.candidacy(index)
+        if candidacy.profile.same_key is not None:
+            self._complete(index, candidates)
+        elif len(candidates.rows) and candidacy.is_constrained:
+            keys = label_keys(candidacy)
+            offers = list(in_ranks(state, index, candidates, keys))
+            rows = take_constrained(state, index, offers, note=False)
+            self._note(index, candidates, np.array(rows, np.intp))
+        elif len(candidates.rows):
+            basket = choose_from(
+                state, index, np.empty(0, np.int64), in_ranks(state, index, candidates)
+            )
+            order(state, index, basket)
+            self._note(index, candidates, basket.rows.astype(np.intp))
 
-    def _complete(self, wish: Wish, offers: Offers) -> None:
+    def _complete(self, index: int, candidates: Candidates) -> None:
         """Make a gang whole in any domain where that is possible."""
-        desk = self._desk
-        supply = _with_offers(desk, wish, offers)
-        home = choose_domain(supply, wish.want, reserved_domain(desk, wish))
-        if home.whole:
-            self._move(wish, home)
-            inside = supply.domain[desk.fleet.flavour[offers.rows]] == home.domain
-            if desk.lacks(wish.index):
-                self._take(wish, offers.only(inside))
-        elif desk.reserved.pop(wish.index, None) is not None:
-            withdraw(desk, wish)
-            serve(desk, wish)
-            self._stirred = True
+        state, market = self._state, self._assignment.market
+        had = state.acquired.get(index, [])
+        withdraw(state, index)
+        keys = (same_key(state, index),)
+        gentle, others = candidates.only(candidates.gentle), candidates.only(~candidates.gentle)
+        further = [(each, SPARE) for each in in_ranks(state, index, gentle, keys)]
+        further += [(each, PREEMPTABLE) for each in in_ranks(state, index, others, keys)]
+        found = prospects(state, market, index, further)
+        home = choose_domain(found, *pods_of(state, index), reserved_domain(state, index))
+        if not home.whole:
+            # What it kept for becoming whole is for others from now on.
+            self._stirred |= state.reserved.pop(index, None) is not None
+            serve_gang(state, market, index)
+            return
+        settle(state, index, home)
+        acquire_inside(state, index, [*in_tiers(market.offers(index, keys))])
+        if state.lacks(index):
+            offers = list(in_ranks(state, index, candidates, keys))
+            self._note(index, candidates, take_inside(state, index, offers))
+        self._stirred |= not set(had) <= set(state.acquired.get(index, []))
 
-    def _move(self, wish: Wish, home: Home) -> None:
-        before = self._desk.supply.held(wish.index)
-        withdraw(self._desk, wish)
-        settle(self._desk, wish, home)
-        self._stirred |= bool((self._desk.supply.claimed_by[before] != wish.index).any())
-
-    def _take(self, wish: Wish, offers: Offers) -> None:
-        desk = self._desk
-        picked = _picked(desk, wish, offers)
-        rows = offers.rows[picked]
-        losers = {int(loser) for loser in desk.supply.claimed_by[rows] if loser != NONE}
-        desk.supply.claim(rows, wish.index)
-        desk.taken[wish.index] = Taken(rows, offers.gentle[picked], offers.gap[picked])
-        desk.recount(wish)
-        for loser in sorted(losers):
-            robbed = desk.wishes.of(loser)
-            assert robbed is not None, "a need that asks for nothing holds nothing"
-            desk.recount(robbed)
-        self._robbed |= losers
-
-
-def _with_offers(desk: Desk, wish: Wish, offers: Offers) -> DomainSupply:
-    """All that a gang holds, could acquire and could take."""
-    fleet, count = desk.fleet, desk.supply.by_flavour
-    free, held = domain_supply(desk, wish), desk.supply.held(wish.index)
-    acquired = np.isin(fleet.state[held], ACQUIRABLE)
-    own = ~acquired & (fleet.wanted_by[held] == wish.index)
-    return DomainSupply(
-        domain=free.domain,
-        units=free.units,
-        acquirable=free.acquirable + count(held[acquired]),
-        creditable=free.creditable + count(held[~acquired]),
-        incumbent=free.incumbent + count(held[own]),
-        spare=count(offers.rows[offers.gentle]),
-        preemptable=count(offers.rows[~offers.gentle]),
-    )
-
-
-def _picked(desk: Desk, wish: Wish, offers: Offers) -> Positions:
-    """Which of the offers to take: by rank, then by price, and none that the others make
-    superfluous.
-    """
-    missing, rows = desk.missing[wish.index], offers.rows
-    shopping = Shopping(wish, missing, wish.usable)
-    flavours, rank = desk.fleet.flavour[rows], offers.rank.astype(np.float64)
-    if wish.terms:
-        candidates = Candidates(rows, offers.rank, np.zeros(len(rows)))
-        return pick_spread(
-            desk.fleet, desk.columns, shopping, candidates, desk.supply.held(wish.index)
-        )
-    order = np.lexsort((desk.fleet.tie_break[rows], shopping.price_ranks()[flavours], rank))
-    flavours, rank = flavours[order], rank[order]
-    taken = take_and_fit(flavours, wish.units, rank, missing)
-    return order[without_redundant(taken, flavours, wish.units, rank, missing)]
+    def _note(self, index: int, candidates: Candidates, rows: Rows) -> None:
+        """The need has taken `rows` of the candidates: their pods lose their places."""
+        if not len(rows):
+            return
+        state = self._state
+        place = {row: at for at, row in enumerate(candidates.rows.tolist())}
+        at = np.array([place[row] for row in rows.tolist()], np.intp)
+        state.taken[index] = Taken(rows, candidates.gentle[at], candidates.gap[at])
+        homes = state.homes_of_rows[rows]
+        for cluster in np.unique(homes[homes != NONE]).tolist():
+            book, lost = state.books[cluster], rows[homes == cluster]
+            for machine in np.flatnonzero(np.isin(book.rows, lost)).tolist():
+                if book.orderer[machine] != index:
+                    book.clear_machine(machine)
+                    book.remove_machine(machine)
+            reserve = state.reserve[cluster]
+            state.reserve[cluster] = reserve[~np.isin(reserve, lost)]
+            self._dirty.add(cluster)
+        self._candidates.refresh()

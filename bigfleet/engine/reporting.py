@@ -20,10 +20,10 @@ PATIENCE_CYCLES = 5
 class ReportedShortfall:
     """The `needs` of one cluster and profile that are short: a plain one, or so many gangs.
 
-    `count` is in how many units they are short together: the smallest unit of each need, or the
-    whole where it names none. Age and reason are those of the one that has been short for longest.
-    `escalates` asks for help from outside the shard; a need whose machines must share a domain, or
-    be in the one where stranded pods are, never does, since no other shard has machines in it.
+    `count` is how many pods (whole gangs, where each fits on one machine) they lack together. Age
+    and reason are those of the one that has been short for longest. `escalates` asks for help from
+    outside the shard; a need whose machines must share a domain, or be beyond those that are there,
+    never does, since no other shard has machines in it.
     """
 
     cluster: str
@@ -77,7 +77,7 @@ def _row(
         cluster=fleet.clusters[int(demand.cluster[oldest.need])],
         profile=need.profile,
         needs=len(shorts),
-        count=sum(units_missing(demand.needs[s.need], s.deficit) for s in shorts),
+        count=sum(s.pods for s in shorts),
         deficit=resources.add(s.deficit for s in shorts),
         age_cycles=oldest.age_cycles,
         since_seconds=oldest.since_seconds,
@@ -88,9 +88,3 @@ def _row(
 
 def _bound_to_domain(need: Need) -> bool:
     return need.profile.same_key is not None or need.is_additional
-
-
-def units_missing(need: Need, deficit: Mapping[str, int]) -> int:
-    """How many of the need's smallest units `deficit` amounts to, at least one."""
-    sizes = {name: size for name, size in need.largest.items() if size > 0}
-    return max([1, *(-(-deficit[name] // size) for name, size in sizes.items() if name in deficit)])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType
-from bigfleet.model.need import Need, Taint
+from bigfleet.model.need import Need, NodeOverhead, Taint
 
 NONE = -1
 
@@ -56,6 +56,13 @@ class Fleet:
     order under way shows as the state it leads to (a machine about to be configured is
     CONFIGURING), so that no second order is derived. `tie_break` orders otherwise equal rows (by
     id).
+
+    `destination` is the cluster that a CREATING or DRAINING machine is for, NONE where unknown or
+    for nobody: it is supply for that cluster's needs, also when the need that asked is gone.
+    `headroom` marks the machines that the last decision kept or acquired ahead of a cluster's
+    gangs. `release_cost` is what giving a CONFIGURED machine back would cost those whose pods run
+    there, as their operator has just reported it: 0 where it is empty, infinite where it must not
+    go, NaN where nobody has been asked.
     """
 
     flavours: Sequence[Flavour]
@@ -63,11 +70,14 @@ class Fleet:
     flavour: Ints
     state: Bytes
     cluster: Ints
+    destination: Ints
     wanted_by: Ints
     priority: Ints
     interruption_bucket: Bytes
     reclamation_bucket: Bytes
     unused_since_seconds: Floats
+    headroom: Flags
+    release_cost: Floats
     tie_break: Longs
 
     def __len__(self) -> int:
@@ -91,12 +101,18 @@ class Demand:
     `cluster` indexes `Fleet.clusters` for each need. `reported` are the clusters (same index) that
     have sent a roll-up since this shard started: only from theirs may machines be taken away.
     `unreachable` are clusters whose operator cannot be told anything now: nothing is taken there.
+    `overheads` is what each cluster's DaemonSets take of its machines. `rose_seconds` and
+    `fell_seconds` are when a cluster's demand last grew and last shrank in any size, on the
+    decision's clock; absent where it has not been seen to.
     """
 
     needs: Sequence[Need]
     cluster: Ints
     reported: frozenset[int]
     unreachable: frozenset[int] = frozenset()
+    overheads: Mapping[int, Sequence[NodeOverhead]] = field(default_factory=dict)
+    rose_seconds: Mapping[int, float] = field(default_factory=dict)
+    fell_seconds: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -126,8 +142,12 @@ class Settings:
     """What may be tuned about decisions.
 
     reclaim_cap_fraction: of a cluster's CONFIGURED machines, how many may be reclaimed per cycle
-    (at least one). reclaim_hold_seconds: for how long nobody must have counted a CONFIGURED
-    machine before it is reclaimed. idle_hold_seconds: how long an unclaimed IDLE machine is kept,
+    (at least one). reclaim_hold_seconds: for how long a cluster must have had machines to spare
+    before it gives them back. rebuy_seconds: a cluster that acquires a machine within this time
+    after giving one back holds on to its machines for twice as long from then on. reclaim_reserve:
+    the part by which a cluster's demand may grow and still fit what stays after a reclaim.
+    price_tolerance: how much dearer per useful unit than the cheapest a larger machine may be and
+    still be preferred. idle_hold_seconds: how long an unclaimed IDLE machine is kept,
     by capacity type; a type that is absent is kept for ever. voluntary_grace_seconds: the drain
     grace of a reclaim that nobody waits for. reservation_seconds: for how long machines are kept
     for a need that does not have all of them yet.
@@ -135,6 +155,9 @@ class Settings:
 
     reclaim_cap_fraction: float = 0.05
     reclaim_hold_seconds: float = 30.0
+    rebuy_seconds: float = 600.0
+    reclaim_reserve: float = 0.05
+    price_tolerance: float = 0.05
     idle_hold_seconds: Mapping[CapacityType, float] = field(
         default_factory=lambda: {CapacityType.ON_DEMAND: 600.0, CapacityType.SPOT: 60.0}
     )
@@ -144,11 +167,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         """InvalidInput for a value with which nothing sensible could be decided."""
-        if not 0 <= self.reclaim_cap_fraction <= 1:
-            cure = "is not in 0..1"
-            raise InvalidInput("reclaim_cap_fraction", self.reclaim_cap_fraction, cure)
+        for name in ("reclaim_cap_fraction", "reclaim_reserve", "price_tolerance"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InvalidInput(name, getattr(self, name), "is not in 0..1")
         spans = {
             "reclaim_hold_seconds": self.reclaim_hold_seconds,
+            "rebuy_seconds": self.rebuy_seconds,
             "voluntary_grace_seconds": self.voluntary_grace_seconds,
             "reservation_seconds": self.reservation_seconds,
             **{f"idle_hold_seconds of {t.name}": s for t, s in self.idle_hold_seconds.items()},

@@ -17,20 +17,25 @@ from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet
 from bigfleet.model import penalty
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import BOUND, MachineState
-from bigfleet.model.need import Need
-from bigfleet.model.resources import MAX_AGGREGATE_UNITS, MAX_MACHINE_UNITS
+from bigfleet.model.need import MAX_PODS_OF_A_SIZE, Need, Size
+from bigfleet.model.resources import MAX_MACHINE_UNITS
 
 _MAX_SUM = 2**62
 _PRIORITIES = range(-(2**31), 2**31)
-_BUCKETS = range(penalty.PINNED + 1)  # 0: unknown
+_BUCKETS = range(penalty.PINNED + 1)  # 0: unknown, which only a machine's may be
+# A folded gang is one size: the sum of all its pods.
+MAX_UNITS_OF_A_SIZE = 2**61
 _COLUMNS = (
     "state",
     "cluster",
+    "destination",
     "wanted_by",
     "priority",
     "interruption_bucket",
     "reclamation_bucket",
     "unused_since_seconds",
+    "headroom",
+    "release_cost",
     "tie_break",
 )
 
@@ -69,10 +74,15 @@ def _check_rows(fleet: Fleet, needs: int) -> None:
     _check_range("flavour", fleet.flavour, 0, len(fleet.flavours))
     _check_range("state", fleet.state, min(MachineState), max(MachineState) + 1)
     _check_range("cluster", fleet.cluster, NONE, len(fleet.clusters))
+    _check_range("destination", fleet.destination, NONE, len(fleet.clusters))
     _check_belonging(fleet)
     _check_range("wanted_by", fleet.wanted_by, NONE, needs)
     _check_range("interruption_bucket", fleet.interruption_bucket, 0, len(_BUCKETS))
     _check_range("reclamation_bucket", fleet.reclamation_bucket, 0, len(_BUCKETS))
+    negative = np.flatnonzero(fleet.release_cost < 0)
+    if len(negative):
+        value = float(fleet.release_cost[negative[0]])
+        raise InvalidInput(f"row {negative[0]}: release_cost", value, "is less than nothing")
     ordered = np.sort(fleet.tie_break)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if len(twice):
@@ -115,15 +125,24 @@ def _check_demand(fleet: Fleet, demand: Demand) -> None:
         last = need.profile.priority
 
 
+def _check_size(name: str, size: Size) -> None:
+    _check_amounts(name, dict(size.amounts), MAX_UNITS_OF_A_SIZE)
+    if not any(amount for _, amount in size.amounts):
+        raise InvalidInput(name, dict(size.amounts), "asks for nothing")
+    if not 0 < size.pods <= MAX_PODS_OF_A_SIZE:
+        raise InvalidInput(f"{name}: pods", size.pods, f"is not in 1..{MAX_PODS_OF_A_SIZE}")
+
+
 def _check_need(name: str, need: Need) -> None:
+    for number, size in enumerate(need.sizes):
+        _check_size(f"{name}: size {number}", size)
     kind = need.profile
-    _check_amounts(f"{name}: aggregate", need.aggregate, MAX_AGGREGATE_UNITS)
-    _check_amounts(f"{name}: min_unit", need.largest, MAX_AGGREGATE_UNITS)
     if kind.priority not in _PRIORITIES:
         raise InvalidInput(f"{name}: priority", kind.priority, "does not fit into 32 bits")
     for bucket in (kind.interruption_bucket, kind.reclamation_bucket):
-        if bucket not in _BUCKETS:
-            raise InvalidInput(f"{name}: penalty bucket", bucket, f"is not in 0..{penalty.PINNED}")
+        if bucket not in _BUCKETS[penalty.ZERO :]:
+            cure = f"is not in {penalty.ZERO}..{penalty.PINNED}"
+            raise InvalidInput(f"{name}: penalty bucket", bucket, cure)
     for term in kind.spread:
         if term.max_skew < 1:
             raise InvalidInput(f"{name}: max_skew", term.max_skew, "is not >= 1")

@@ -11,13 +11,11 @@ from typing import NamedTuple
 
 from bigfleet.model import resources
 
-# One cluster's roll-up. An aggregated one has some hundred; more than this is a fault at its
-# sender, and would make every other cluster wait.
+# One cluster's roll-up has some hundred; more is a fault at its sender, and makes others wait.
 MAX_NEEDS_OF_A_CLUSTER = 10_000
 # One need's distinct sizes; an operator merges them into far fewer.
 MAX_SIZES_OF_A_NEED = 1_024
-# One size's pods. With an amount of at most 2**43 each, their sum is still far below 2**75, which
-# is only ever computed in Python's own integers or as a float.
+# One size's pods. Sums of them are computed in Python's own integers or as floats.
 MAX_PODS_OF_A_SIZE = 2**31 - 1
 
 # The group of pods that kube-scheduler cannot place although their need is met: only a machine
@@ -191,6 +189,16 @@ def profile(
 def _canonical(term: Iterable[Requirement]) -> Term:
     sorted_values = (Requirement(r.key, r.operator, tuple(sorted(set(r.values)))) for r in term)
     return tuple(sorted(set(sorted_values)))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NodeOverhead:
+    """What DaemonSets take of each machine that they match; `amounts` as of Size."""
+
+    requirements: Term
+    alternatives: tuple[Term, ...]
+    tolerations: tuple[Toleration, ...]
+    amounts: tuple[tuple[str, int], ...]
 
 
 class Size(NamedTuple):

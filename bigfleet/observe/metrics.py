@@ -147,6 +147,11 @@ operator_rollups_rejected = _counter(
 operator_acknowledged = _counter(
     "bigfleet_operator_acknowledged_total", "CapacityRequests acknowledged"
 )
+operator_short_conditions = _counter(
+    "bigfleet_operator_short_conditions_total",
+    "Conditions CapacityShort written on CapacityRequests",
+    "status",
+)
 operator_reconnects = _counter(
     "bigfleet_operator_session_reconnects_total", "Sessions that had to be opened again"
 )
@@ -159,10 +164,33 @@ operator_node_updates = _counter(
 operator_unusable_requests = _gauge(
     "bigfleet_operator_unusable_requests", "CapacityRequests left out because they make no sense"
 )
+operator_disruption_reports = _counter(
+    "bigfleet_operator_disruption_reports_total",
+    "Answers to the shard's question what a reclaim would disturb, by who knew what is free",
+    "source",
+)
+operator_reclaims_refused = _counter(
+    "bigfleet_operator_reclaims_refused_total", "Reclaims that were not begun", "reason"
+)
 operator_evictions = _counter("bigfleet_operator_evictions_total", "Evictions", "outcome")
 
 pod_controller_requests = _counter(
     "bigfleet_pod_controller_requests_total", "CapacityRequests written", "operation", "outcome"
+)
+pod_controller_unschedulable = _gauge(
+    "bigfleet_pod_controller_unschedulable_pods", "Pods that kube-scheduler finds no place for"
+)
+pod_controller_additional = _counter(
+    "bigfleet_pod_controller_additional_requests_total",
+    "Additional machines asked for, by how many its pod had asked for then",
+    "number",
+)
+pod_controller_events = _counter(
+    "bigfleet_pod_controller_events_total", "Events written on Pods", "reason"
+)
+pod_controller_review_seconds = _histogram(
+    "bigfleet_pod_controller_review_duration_seconds",
+    "Finding the Nodes that can be given back, without the time until it begins",
 )
 pod_controller_not_carried = _counter(
     "bigfleet_pod_controller_not_carried_total",

@@ -11,24 +11,29 @@ import msgspec
 
 from bigfleet.api.install import GANG_MEMBERS
 from bigfleet.controllers.operator.ledger import CapacityRequest, Key, Ledger, Metadata
-from bigfleet.controllers.pod_controller.requests import stranded_names, stranded_request
-from bigfleet.controllers.pod_controller.stranded import MOST_TIMES, Gangs, Stranded
+from bigfleet.controllers.pod_controller.requests import additional_name, additional_request
+from bigfleet.controllers.pod_controller.unschedulable import (
+    Ask,
+    Outlook,
+    Unschedulable,
+)
 from bigfleet.model.machine import Machine
+from bigfleet.model.need import HOSTNAME_LABEL
 from bigfleet.services.shard.kinds import kind_of
-from bigfleet.simulation.scheduler import Node, Pod, bindings
+from bigfleet.simulation.scheduler import Node, Pod, displaceable, schedule
 from bigfleet.simulation.workload import NAMESPACE, Workload
 from bigfleet.tasks import until_one_ends
 
 SCHEDULING_SECONDS = 0.2
-LOOK_FOR_STRANDED_SECONDS = 5.0
+LOOK_FOR_UNSCHEDULABLE_SECONDS = 1.0
 
 
 class Cluster:
     """State and its changes; each change of demand is in `ledger` at once.
 
     `now` is in seconds. Its scheduler `looks_ahead` where it begins a gang. `request_bound_pods`
-    False leaves out the requests of pods that are bound, `request_stranded_pods` False does not ask
-    again for those that their gang holds to a full domain: wrong ways, there to show why.
+    False leaves out the requests of pods that are bound, `request_additional` False asks for no
+    further machine for those that cannot be scheduled: wrong ways, there to show why.
     """
 
     def __init__(
@@ -38,17 +43,17 @@ class Cluster:
         *,
         looks_ahead: bool = True,
         request_bound_pods: bool = True,
-        request_stranded_pods: bool = True,
+        request_additional: bool = True,
     ) -> None:
         self.name = name
-        self._now, self._gangs = now, Gangs[str]()
+        self._now, self._unschedulable = now, Unschedulable[str]()
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.ledger = Ledger()
-        self.evicted = 0
+        self.evicted = self.preempted = 0
         self._looks_ahead = looks_ahead
         self._request_bound_pods = request_bound_pods
-        self._request_stranded_pods = request_stranded_pods
+        self._request_additional = request_additional
         self._workloads: dict[str, Workload] = {}
         self._numbers = itertools.count(1)
         self._changed = asyncio.Event()
@@ -57,7 +62,7 @@ class Cluster:
 
     async def run(self) -> None:
         """Schedule after every change, until cancelled."""
-        await until_one_ends(self._schedule_on(), self._look_for_stranded())
+        await until_one_ends(self._schedule_on(), self._look_for_unschedulable())
 
     async def _schedule_on(self) -> None:
         while True:
@@ -66,11 +71,11 @@ class Cluster:
             self._changed.clear()
             self.schedule()
 
-    async def _look_for_stranded(self) -> None:
-        while self._request_stranded_pods:
-            await asyncio.sleep(LOOK_FOR_STRANDED_SECONDS)
-            for each in self._gangs.stranded(self._now()):
-                self._ask_again(each)
+    async def _look_for_unschedulable(self) -> None:
+        while self._request_additional:
+            await asyncio.sleep(LOOK_FOR_UNSCHEDULABLE_SECONDS)
+            for ask in self._unschedulable.look(self._now(), self._outlook):
+                self._ask(ask)
         await asyncio.Event().wait()
 
     def apply(self, workload: Workload) -> None:
@@ -99,6 +104,16 @@ class Cluster:
         """Pods that wait for a place, oldest first."""
         return [pod for pod in self.pods.values() if not pod.node]
 
+    def releasable(self, most: int) -> list[str]:
+        """Nodes that could go, one after the other, those with fewest pods first: their pods find
+        room on the others.
+        """
+        by_number = sorted(
+            (node for node in self.nodes.values() if node.usable),
+            key=lambda node: (len(self.pods_on(node.name)), node.name),
+        )
+        return displaceable(by_number, [p for p in self.pods.values() if p.node], most)
+
     def pods_on(self, node: str) -> list[Pod]:
         """The pods bound to a node."""
         return [pod for pod in self.pods.values() if pod.node == node]
@@ -106,9 +121,18 @@ class Cluster:
     def schedule(self) -> None:
         """Bind what can be bound."""
         bound = [pod for pod in self.pods.values() if pod.node]
-        waiting = self.unbound()
-        for pod, _ in bindings(waiting, self.nodes, bound, looks_ahead=self._looks_ahead):
+        ahead = self._looks_ahead
+        for pod in schedule(self.unbound(), self.nodes, bound, self._preempt, looks_ahead=ahead):
             self._request(pod)
+            self._withdraw_additional(pod.name)
+        for pod in self.unbound():
+            number = pod.name.rpartition("-")[2].zfill(12)
+            self._unschedulable.see(pod.name, pod.workload.name, number, self._now())
+
+    def _preempt(self, pod: Pod) -> None:
+        """Kube-scheduler evicts a pod for one of higher priority."""
+        self.preempted += 1
+        self._lose(pod)
 
     def evict(self, pod: Pod) -> bool:
         """End a pod by request; False when its workload's budget forbids it for now."""
@@ -127,8 +151,9 @@ class Cluster:
         if machine.id in self.nodes:
             self.nodes[machine.id].dead = False
         else:
-            labels = kind_of(machine).labels_of(machine.id)
-            self.nodes[machine.id] = Node(machine.id, labels, dict(machine.allocatable))
+            labels = {**kind_of(machine).labels_of(machine.id), HOSTNAME_LABEL: machine.id}
+            has = machine.allocatable
+            self.nodes[machine.id] = Node(machine.id, labels, has, dict(has), machine.taints)
         self._changed.set()
 
     def die(self, node: str) -> None:
@@ -175,22 +200,37 @@ class Cluster:
         del self.pods[pod.name]
         if pod.node:
             self.nodes[pod.node].use(pod, -1)
-        self._gangs.forget(pod.name)
-        for name in (pod.name, *stranded_names(pod.name, MOST_TIMES)):
-            self.ledger.remove(Key(NAMESPACE, name))
+        self.ledger.remove(Key(NAMESPACE, pod.name))
+        self._withdraw_additional(pod.name)
         self._changed.set()
 
-    def _ask_again(self, stranded: Stranded[str]) -> None:
-        workload = self.pods[stranded.pod].workload
-        domain = self.nodes[stranded.beside].labels[workload.same_key]
-        spec = stranded_request(msgspec.json.decode(workload.request), domain)
-        body = msgspec.Raw(msgspec.json.encode(spec))
-        for name in stranded_names(stranded.pod, stranded.times):
-            self.ledger.put(CapacityRequest(Metadata(name, NAMESPACE), body))
+    def _withdraw_additional(self, pod: str) -> None:
+        for number in range(1, self._unschedulable.forget(pod) + 1):
+            self.ledger.remove(Key(NAMESPACE, additional_name(pod, number)))
+
+    def _outlook(self, pod: str) -> Outlook:
+        """Nothing is known here of short needs and of machines on their way: so only those pods ask
+        which companions hold where they are.
+        """
+        return Outlook(patient=not self._home(self.pods[pod].workload))
+
+    def _home(self, workload: Workload) -> str | None:
+        """The domain where the workload's gang runs, "" where none of it does; None for no gang."""
+        if not workload.same_key:
+            return None
+        mine = (p.node for p in self.pods.values() if p.workload.name == workload.name and p.node)
+        beside = next(mine, None)
+        return self.nodes[beside].labels[workload.same_key] if beside else ""
+
+    def _ask(self, ask: Ask[str]) -> None:
+        workload = self.pods[ask.pod].workload
+        home = self._home(workload)
+        here = {"key": workload.same_key, "operator": "In", "values": [home]}
+        spec = additional_request(msgspec.json.decode(workload.request), [here] if home else [])
+        body, name = msgspec.Raw(msgspec.json.encode(spec)), additional_name(ask.pod, ask.number)
+        self.ledger.put(CapacityRequest(Metadata(name, NAMESPACE), body))
 
     def _request(self, pod: Pod) -> None:
-        if pod.workload.same_key:
-            self._gangs.see(pod.name, pod.workload.name, pod.node, self._now())
         if pod.node and not self._request_bound_pods:
             self.ledger.remove(Key(NAMESPACE, pod.name))
             return

@@ -107,6 +107,8 @@ class SimulatedOperator:
             self._say(bootstrap_response=self._blob(message.bootstrap_request))
         elif kind == "reclaim_instruction":
             self._reclaim(message.reclaim_instruction)
+        elif kind == "disruption_inquiry":
+            self._say(disruption_report=self._disruptions(message.disruption_inquiry))
         elif kind == "node_state_update":
             update = message.node_state_update
             self._hear_of(update.machine_id, MachineState(update.state))
@@ -126,6 +128,15 @@ class SimulatedOperator:
     def _reclaim(self, instruction: shard_pb2.ReclaimInstruction) -> None:
         """Cordon and begin to empty; the answer may get lost all the same."""
         deadline = self._clock.unix_seconds() + instruction.grace_period_seconds
+        if instruction.HasField("most_cost"):
+            disturbed = sum(len(self._cluster.pods_on(name)) for name in instruction.nodes)
+            if disturbed > instruction.most_cost:
+                refused = f"{disturbed} pods run there"
+                ack = shard_pb2.ReclaimAck(
+                    instruction_id=instruction.instruction_id, refused=refused
+                )
+                self._say(reclaim_ack=ack)
+                return
         for name in instruction.nodes:
             node = self._cluster.nodes.get(name)
             if node is not None:
@@ -136,6 +147,15 @@ class SimulatedOperator:
                 instruction_id=instruction.instruction_id, nodes_started=len(instruction.nodes)
             )
             self._say(reclaim_ack=ack)
+
+    def _disruptions(self, inquiry: shard_pb2.DisruptionInquiry) -> shard_pb2.DisruptionReport:
+        machines = []
+        for name in self._cluster.releasable(inquiry.most):
+            pods = len(self._cluster.pods_on(name))
+            machines.append(
+                shard_pb2.MachineDisruption(machine_id=name, pods=pods, cost=float(pods))
+            )
+        return shard_pb2.DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
 
     def _begin_emptying(self, node: Node, deadline: float) -> None:
         under_way = node in self._deadlines

@@ -1,24 +1,30 @@
-"""A scheduler that packs: each pod goes to the fullest node that has room and may take it."""
+"""A scheduler like kube-scheduler: one pod after the other, onto the node with most room."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from bigfleet.engine.matching import accepts
+from bigfleet.engine.matching import accepts, tolerates
+from bigfleet.model.need import Profile, Spread, Taint
+from bigfleet.model.resources import CPU, MEMORY
 from bigfleet.simulation.workload import Workload
+
+_SPREAD_WEIGHT = 2
 
 
 @dataclass(eq=False)
 class Node:
-    """A machine that has joined; `free` is what its pods leave, in units of `model.resources`. A
-    `dead` one has no machine behind it any more.
+    """A machine that has joined; `free` is what its pods leave of its `allocatable`, in units of
+    `model.resources`. A `dead` one has no machine behind it any more.
     """
 
     name: str
     labels: Mapping[str, str]
+    allocatable: Mapping[str, int]
     free: dict[str, int]
+    taints: Sequence[Taint] = ()
     cordoned: bool = False
     dead: bool = False
 
@@ -46,82 +52,214 @@ class Pod:
     node: str = field(default="")
 
 
-def bindings(
-    pods: Sequence[Pod], nodes: Mapping[str, Node], bound: Iterable[Pod], *, looks_ahead: bool
-) -> Iterable[tuple[Pod, Node]]:
-    """Bind each of `pods` that finds a place: priority descending, then in the order given.
+def schedule(
+    pods: Sequence[Pod],
+    nodes: Mapping[str, Node],
+    bound: Iterable[Pod],
+    evict: Callable[[Pod], None],
+    *,
+    looks_ahead: bool,
+) -> Iterator[Pod]:
+    """Bind each of `pods` that finds a place, priority descending, then in the order given.
 
-    Places are taken as they are given out: `Pod.node` and `Node.free` change at once. One that
-    `looks_ahead` begins a gang where there is room for all of it, as anchors do; kube-scheduler
-    alone begins it where there is room for one.
+    Places are taken as they are given out: `Pod.node` and `Node.free` change at once. Who finds
+    none may have pods of lower priority evicted, by `evict`. One that `looks_ahead` begins a gang
+    where there is room for all of it, as anchors do; kube-scheduler alone begins it where there is
+    room for one.
     """
     board = _Board(nodes, bound, looks_ahead)
     for pod in sorted(pods, key=lambda p: -p.workload.priority):
         node = board.place(pod)
+        if node is None:
+            node, victims = board.preempt(pod)
+            for victim in victims:
+                board.remove(victim)
+                evict(victim)
         if node is not None:
             board.bind(pod, node)
-            yield pod, node
+            yield pod
+
+
+def displaceable(nodes: Sequence[Node], bound: Sequence[Pod], most: int) -> list[str]:
+    """The first `most` of `nodes` whose pods find room on the nodes that stay, one after the other.
+
+    What is bound stays as it is.
+    """
+    copies = {node.name: replace(node, free=dict(node.free)) for node in nodes}
+    board = _Board(copies, [replace(p) for p in bound if p.node in copies], looks_ahead=False)
+    going: list[str] = []
+    for node in copies.values():
+        if len(going) >= most:
+            break
+        if board.empty(node):
+            going.append(node.name)
+    return going
 
 
 class _Board:
-    """Which workload has how many pods in which domain, and which nodes it may use at all."""
+    """Which pods run where, and which nodes a workload may use at all."""
 
     def __init__(self, nodes: Mapping[str, Node], bound: Iterable[Pod], looks_ahead: bool) -> None:
         self._nodes, self._looks_ahead = nodes, looks_ahead
         self._by_domain: dict[tuple[str, str], Counter[str]] = {}
+        self._by_node: dict[str, list[Pod]] = defaultdict(list)
         self._eligible: dict[str, list[Node]] = {}
         # A workload that found no place finds none for its next pod either.
         self._hopeless: set[str] = set()
         for pod in bound:
+            self._by_node[pod.node].append(pod)
             self._count(pod, nodes[pod.node])
 
     def place(self, pod: Pod) -> Node | None:
-        name = pod.workload.name
-        if name in self._hopeless:
+        """The node for a pod; None where there is no room."""
+        workload = pod.workload
+        if workload.name in self._hopeless:
             return None
-        fitting = [n for n in self._allowed(pod.workload) if n.has_room(pod)]
+        fitting = [n for n in self._allowed(workload) if n.has_room(pod)]
         if not fitting:
-            self._hopeless.add(name)
+            self._hopeless.add(workload.name)
             return None
-        begins = pod.workload.same_key and not self._domains(pod.workload, pod.workload.same_key)
-        if begins and self._looks_ahead:
-            fitting = self._home(pod.workload, fitting)
-        return min(fitting, key=lambda n: (n.free.get("cpu", 0), n.name))
+        if self._looks_ahead and self._begins(workload):
+            fitting = self._home(workload, fitting)
+        return min(fitting, key=lambda n: (-self._score(pod, n), n.name))
+
+    def preempt(self, pod: Pod) -> tuple[Node | None, Sequence[Pod]]:
+        """The node where the least has to go for a pod that has no place, and what that is."""
+        workload = pod.workload
+        if workload.demand.profile.never_preempts:
+            return None, ()
+        best: tuple[tuple[int, int, str], Node, Sequence[Pod]] | None = None
+        for node in self._allowed(workload):
+            victims = self._victims(pod, node)
+            if victims:
+                highest = max(victim.workload.priority for victim in victims)
+                key = highest, len(victims), node.name
+                if best is None or key < best[0]:
+                    best = key, node, victims
+        return (None, ()) if best is None else best[1:]
 
     def bind(self, pod: Pod, node: Node) -> None:
+        """The pod runs on `node`."""
         pod.node = node.name
         node.use(pod, 1)
+        self._by_node[node.name].append(pod)
         self._count(pod, node)
 
-    def _count(self, pod: Pod, node: Node) -> None:
-        workload = pod.workload
-        for key in {workload.same_key, *(t.topology_key for t in workload.spread)} - {""}:
-            self._domains(workload, key)[node.labels.get(key, "")] += 1
+    def remove(self, pod: Pod) -> None:
+        """The pod runs nowhere any more, as far as is known here."""
+        node = self._nodes[pod.node]
+        self._by_node[node.name].remove(pod)
+        self._count(pod, node, -1)
+        self._hopeless.clear()
+
+    def empty(self, node: Node) -> bool:
+        """Move all pods of a node to others and close it; if that cannot be, nothing changes."""
+        node.cordoned = True
+        moved: list[Pod] = []
+        for pod in [*self._by_node[node.name]]:
+            self._unbind(pod, node)
+            place = self.place(pod)
+            if place is None:
+                self.bind(pod, node)
+                break
+            self.bind(pod, place)
+            moved.append(pod)
+        else:
+            return True
+        for pod in moved:
+            self._unbind(pod, self._nodes[pod.node])
+            self.bind(pod, node)
+        node.cordoned = False
+        return False
+
+    def _unbind(self, pod: Pod, node: Node) -> None:
+        self.remove(pod)
+        node.use(pod, -1)
+        pod.node = ""
+
+    def _victims(self, pod: Pod, node: Node) -> Sequence[Pod]:
+        """The pods of lower priority without which there is room, lowest and newest first."""
+        lower = [p for p in self._by_node[node.name] if p.workload.priority < pod.workload.priority]
+        free, victims = Counter(node.free), []
+        newest_first = lower[::-1]
+        for victim in sorted(newest_first, key=lambda p: p.workload.priority):
+            if all(free[name] >= amount for name, amount in pod.workload.demand.unit):
+                break
+            victims.append(victim)
+            free.update(dict(victim.workload.demand.unit))
+        enough = all(free[name] >= amount for name, amount in pod.workload.demand.unit)
+        return victims if enough else ()
+
+    def _count(self, pod: Pod, node: Node, number: int = 1) -> None:
+        for key in _keys(pod.workload):
+            domains, domain = self._domains(pod.workload, key), node.labels.get(key, "")
+            domains[domain] += number
+            if not domains[domain]:
+                del domains[domain]
 
     def _domains(self, workload: Workload, key: str) -> Counter[str]:
         return self._by_domain.setdefault((workload.name, key), Counter())
 
-    def _allowed(self, workload: Workload) -> list[Node]:
-        nodes = self._eligible.get(workload.name)
-        if nodes is None:
-            requirements = workload.demand.profile.requirements
-            nodes = [n for n in self._nodes.values() if accepts(requirements, n.labels)]
+    def _begins(self, workload: Workload) -> bool:
+        return bool(workload.same_key) and not self._domains(workload, workload.same_key)
+
+    def _affine(self, workload: Workload) -> list[Node]:
+        """The nodes that the workload selects, whatever their taints."""
+        if workload.name not in self._eligible:
+            profile = workload.demand.profile
+            nodes = [n for n in self._nodes.values() if _selects(profile, n)]
             self._eligible[workload.name] = nodes
-        allowed = [node for node in nodes if node.usable]
+        return self._eligible[workload.name]
+
+    def _allowed(self, workload: Workload) -> list[Node]:
+        """The nodes that may take the workload's next pod, if they have room."""
+        profile = workload.demand.profile
+        nodes = self._affine(workload)
+        allowed = [n for n in nodes if n.usable and tolerates(profile.tolerations, n.taints)]
         if workload.same_key and (homes := self._domains(workload, workload.same_key)):
             allowed = [n for n in allowed if n.labels.get(workload.same_key) in homes]
+        for key in profile.anti_affinity:
+            taken = self._domains(workload, key)
+            allowed = [n for n in allowed if not taken[n.labels.get(key, "")]]
         for term in workload.spread:
             if term.hard:
-                allowed = self._balanced(workload, term.topology_key, term.max_skew, nodes, allowed)
+                allowed = self._within_skew(workload, term, profile, allowed)
         return allowed
 
-    def _balanced(
-        self, workload: Workload, key: str, max_skew: int, nodes: list[Node], allowed: list[Node]
+    def _within_skew(
+        self, workload: Workload, term: Spread, profile: Profile, allowed: list[Node]
     ) -> list[Node]:
+        key = term.topology_key
+        nodes = [*self._nodes.values()] if term.ignores_node_affinity else self._affine(workload)
+        if term.honors_node_taints:
+            nodes = [n for n in nodes if n.usable and tolerates(profile.tolerations, n.taints)]
         counts = self._domains(workload, key)
-        least = min((counts[n.labels[key]] for n in nodes if key in n.labels), default=0)
-        most = least + max_skew - 1
-        return [n for n in allowed if key in n.labels and counts[n.labels[key]] <= most]
+        domains = {n.labels[key] for n in nodes if key in n.labels}
+        enough = len(domains) >= term.min_domains
+        least = min((counts[domain] for domain in domains), default=0) if enough else 0
+        most = least + term.max_skew
+        return [n for n in allowed if key in n.labels and counts[n.labels[key]] < most]
+
+    def _score(self, pod: Pod, node: Node) -> int:
+        """LeastAllocated, BalancedAllocation and PodTopologySpread at their default weights."""
+        asked = dict(pod.workload.demand.unit)
+        parts = [
+            (node.free[name] - asked.get(name, 0)) / node.allocatable[name]
+            for name in (CPU, MEMORY)
+            if node.allocatable.get(name)
+        ]
+        room = int(100 * sum(parts) / max(1, len(parts)))
+        balance = int(100 * (1 - (max(parts, default=0.0) - min(parts, default=0.0)) / 2))
+        return room + balance + _SPREAD_WEIGHT * self._evenness(pod.workload, node)
+
+    def _evenness(self, workload: Workload, node: Node) -> int:
+        soft = [term.topology_key for term in workload.spread if not term.hard]
+        if not soft:
+            return 0
+        counts = [self._domains(workload, key) for key in soft]
+        pods = sum(c[node.labels.get(key, "")] for c, key in zip(counts, soft, strict=True))
+        most = sum(max(c.values(), default=0) for c in counts)
+        return 100 - 100 * pods // most if most else 100
 
     @staticmethod
     def _home(workload: Workload, nodes: list[Node]) -> list[Node]:
@@ -139,3 +277,17 @@ class _Board:
             else min(rooms, key=lambda domain: (-rooms[domain], domain))
         )
         return [node for node in nodes if node.labels[workload.same_key] == best]
+
+
+def _selects(profile: Profile, node: Node) -> bool:
+    """Whether the node's labels meet node selector and node affinity."""
+    alternatives = profile.alternatives
+    return accepts(profile.requirements, node.labels) and (
+        not alternatives or any(accepts(term, node.labels) for term in alternatives)
+    )
+
+
+def _keys(workload: Workload) -> set[str]:
+    """The topology keys whose domains matter to the workload's pods."""
+    spread = (term.topology_key for term in workload.spread)
+    return {workload.same_key, *spread, *workload.demand.profile.anti_affinity} - {""}

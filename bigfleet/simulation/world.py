@@ -33,7 +33,7 @@ from bigfleet.tasks import end
 @dataclass(frozen=True)
 class Plan:
     """What a world is made of. `spot_hours_per_second` is the spot market's pace, 0 for no losses.
-    `scheduler_looks_ahead` when it begins a gang. `request_bound_pods` and `request_stranded_pods`
+    `scheduler_looks_ahead` when it begins a gang. `request_bound_pods` and `request_additional`
     False are wrong ways to report demand, there to show why.
     """
 
@@ -47,7 +47,7 @@ class Plan:
     spot_hours_per_second: float = 0.0
     scheduler_looks_ahead: bool = True
     request_bound_pods: bool = True
-    request_stranded_pods: bool = True
+    request_additional: bool = True
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class World:
                 self.clock.unix_seconds,
                 looks_ahead=plan.scheduler_looks_ahead,
                 request_bound_pods=plan.request_bound_pods,
-                request_stranded_pods=plan.request_stranded_pods,
+                request_additional=plan.request_additional,
             )
             for name in plan.clusters
         }

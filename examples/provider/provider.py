@@ -44,10 +44,10 @@ class Shop:
 
     async def boot(self, machine: wire.Machine, blob: bytes) -> None:
         """Return once the machine's Node is Ready. Here we play the machine ourselves."""
-        facts = json.loads(blob)
+        facts, taints = json.loads(blob), json.loads(MessageToJson(machine)).get("taints", [])
         nodes, ready, seen = f"{facts['apiServer']}/api/v1/nodes", ("Ready", "True"), []
         headers = {"Authorization": f"Bearer {facts['token']}"}
-        node = {"kind": "Node", "metadata": {"name": machine.id}}
+        node = {"kind": "Node", "metadata": {"name": machine.id}, "spec": {"taints": taints}}
         async with asyncio.timeout(300), aiohttp.ClientSession(headers=headers) as http:
             (await http.post(nodes, json=node)).close()
             while ready not in seen:
@@ -147,8 +147,7 @@ class Provider(rpc.CapacityProviderServicer):
         machine.state, machine.cluster, machine.last_error = under_way, cluster, ""
         machine.shard_metadata.update(getattr(request, "shard_metadata", {}))
         operation = f"{machine.id}-{self.store.revision + 1}"
-        blob, grace = getattr(request, BLOB, b""), getattr(request, GRACE, 0)
-        self.store.save(machine, operation, blob, grace)
+        self.store.save(machine, operation, getattr(request, BLOB, b""), getattr(request, GRACE, 0))
         self.carry_on(machine)
         return wire.TransitionAck(operation_id=operation, machine=machine)
 
@@ -183,8 +182,9 @@ class Provider(rpc.CapacityProviderServicer):
 
 async def serve(listen: str, state: str, own: str = "") -> None:
     store, identity = Store(Path(state)), Identity(Path(own)) if own else None
-    for number in range(0 if store.revision else 3):  # what the shop has on offer
-        machine = wire.Machine(id=f"shop-{number}", instance_type="large", zone="zone-a")
+    for n in range(0 if store.revision else 3):  # what the shop has on offer
+        slow = [{"key": "example.com/slow", "effect": "NoSchedule"}] if n == 2 else []
+        machine = wire.Machine(id=f"shop-{n}", instance_type="large", zone="zone-a", taints=slow)
         machine.state, machine.capacity_type = wire.SPECULATIVE, wire.ON_DEMAND
         machine.resources.resources.update({"cpu": "4", "memory": "16Gi", "pods": "110"})
         store.save(machine, "", b"", 0)

@@ -21,6 +21,7 @@ _BIGFLEET_PACKAGES = (
     "grpcio",
     "kubernetes",
     "msgspec",
+    "numba",
     "numpy",
     "prometheus-client",
     "protobuf",

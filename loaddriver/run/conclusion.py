@@ -146,6 +146,7 @@ def _facts(evidence: Evidence) -> RunFacts:
         archetypes=archetype_facts(prepared.profile, prepared.machines),
         shortfalls=evidence.shortfalls,
         budget_floors=prepared.budget_floors() if of_pods else {},
+        fleet=prepared.fleet_facts(course.soak_started_micros) if of_pods else None,
     )
 
 

@@ -8,7 +8,8 @@ from itertools import chain
 from pathlib import Path
 
 from bigfleet.api.identity import Name
-from loaddriver.profile import Distribution, Settings
+from loaddriver.profile import Settings
+from loaddriver.profile_fleet import Distribution
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 
 PROVIDER = "provider"
@@ -141,8 +142,8 @@ def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
         f"{cluster.name}/pod-controller",
         [
             "pod-controller",
-            "--observe",
-            "{observe}",
+            *("--observe", "{observe}"),
+            *("--unschedulable-hold", f"{settings.bigfleet.unschedulable_hold_seconds:g}"),
             *_LONE_REPLICA,
             *chain.from_iterable(not_load),
         ],

@@ -21,6 +21,8 @@ from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 
 _NODES = "/api/v1/nodes"
 _HOSTNAME = "kubernetes.io/hostname"
+# Kubernetes' own, such as not-ready. A machine's own taints stay for as long as it lives.
+_PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _REGISTRATIONS_AT_ONCE = 32
 _READY_SECONDS = 300.0
 _LOOK_SECONDS = 0.5
@@ -134,6 +136,7 @@ def node_object(node: ServedNode) -> dict[str, Any]:
             "labels": {**machine.labels, _HOSTNAME: machine.id},
             "annotations": {annotation: value},
         },
+        "spec": {"taints": msgspec.to_builtins(machine.taints)},
         "status": {"capacity": machine.resources, "allocatable": machine.resources},
     }
 
@@ -147,8 +150,12 @@ class _Status(msgspec.Struct):
     conditions: list[_Condition] = []
 
 
+class _Taint(msgspec.Struct):
+    key: str
+
+
 class _Spec(msgspec.Struct):
-    taints: list[Any] = []
+    taints: list[_Taint] = []
 
 
 class _Meta(msgspec.Struct):
@@ -166,11 +173,11 @@ class _List(msgspec.Struct):
 
 
 async def _usable(client: KubeClient) -> set[str]:
-    """Nodes that are Ready and have no taint, so that any pod may go there."""
+    """Nodes that are Ready and have no taint that only stays until they are usable."""
     found = msgspec.json.decode(await client.get(_NODES), type=_List).items
     return {
         node.metadata.name
         for node in found
-        if not node.spec.taints
+        if not any(taint.key.startswith(_PASSING_TAINTS) for taint in node.spec.taints)
         and any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
     }

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.api import codec, machine_codec
+from bigfleet.api import codec, machine_codec, overhead_codec
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.api.v1alpha1 import provider_pb2 as provider
 from bigfleet.model.errors import InvalidInput
@@ -17,9 +17,11 @@ from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import (
     ADDITIONAL_GROUP,
     Need,
+    NodeOverhead,
     Operator,
     Requirement,
     Spread,
+    Taint,
     Toleration,
     profile,
     sizes_of,
@@ -92,7 +94,69 @@ def _two_domains(n: capacity.CapacityNeed) -> None:
         n.requirements.add(key=key, operator=capacity.NodeSelectorRequirement.SAME)
 
 
-def _stranded_nowhere(n: capacity.CapacityNeed) -> None:
+def _greater_than_nothing(n: capacity.CapacityNeed) -> None:
+    n.requirements[0].operator = capacity.NodeSelectorRequirement.GREATER_THAN
+
+
+def _empty_alternative(n: capacity.CapacityNeed) -> None:
+    n.alternatives.add()
+
+
+def _alternative_domain(n: capacity.CapacityNeed) -> None:
+    same = capacity.NodeSelectorRequirement.SAME
+    n.alternatives.add().requirements.add(key="rack", operator=same)
+
+
+def _keyless_toleration(n: capacity.CapacityNeed) -> None:
+    n.tolerations.add(value="x")
+
+
+def _toleration_of_any_value_and_one(n: capacity.CapacityNeed) -> None:
+    n.tolerations.add(key="a", operator=capacity.Toleration.EXISTS, value="x")
+
+
+def _keyless_anti_affinity(n: capacity.CapacityNeed) -> None:
+    n.anti_affinity_keys.append("")
+
+
+def _negative_domains(n: capacity.CapacityNeed) -> None:
+    hard = capacity.TopologySpread.DO_NOT_SCHEDULE
+    n.spread.add(topology_key="zone", max_skew=1, when_unsatisfiable=hard, min_domains=-1)
+
+
+def _sizes(n: capacity.CapacityNeed, *amounts: int) -> None:
+    n.sizes.CopyFrom(capacity.PodSizes(resources=["cpu", "pods"], amounts=amounts, counts=[2]))
+
+
+def _half_a_size(n: capacity.CapacityNeed) -> None:
+    _sizes(n, 5)
+
+
+def _no_pods_of_a_size(n: capacity.CapacityNeed) -> None:
+    _sizes(n, 5, 1)
+    n.sizes.counts[0] = 0
+
+
+def _size_of_nothing(n: capacity.CapacityNeed) -> None:
+    _sizes(n, 0, 0)
+
+
+def _a_step_too_few(n: capacity.CapacityNeed) -> None:
+    _sizes(n, 5, 1)
+    n.sizes.steps.append(1000)
+
+
+def _steps_beyond_any_machine(n: capacity.CapacityNeed) -> None:
+    _sizes(n, 2**20, 1)
+    n.sizes.steps.extend([2**24, 1])
+
+
+def _no_step(n: capacity.CapacityNeed) -> None:
+    _sizes(n, 5, 1)
+    n.sizes.steps.extend([1, 0])
+
+
+def _additional_nowhere(n: capacity.CapacityNeed) -> None:
     n.group = ADDITIONAL_GROUP
     n.requirements.add(key="rack", operator=capacity.NodeSelectorRequirement.SAME)
 
@@ -109,7 +173,20 @@ def _stranded_nowhere(n: capacity.CapacityNeed) -> None:
         (_nothing, "aggregate_resources"),
         (_in_without_values, "zone IN"),
         (_two_domains, "SAME"),
-        (_stranded_nowhere, "group"),
+        (_additional_nowhere, "group"),
+        (_greater_than_nothing, "zone GREATER_THAN"),
+        (_empty_alternative, "alternatives"),
+        (_alternative_domain, "alternatives"),
+        (_keyless_toleration, "tolerations"),
+        (_toleration_of_any_value_and_one, "tolerations"),
+        (_keyless_anti_affinity, "anti_affinity_keys"),
+        (_negative_domains, "min_domains"),
+        (_half_a_size, "sizes.amounts"),
+        (_no_pods_of_a_size, "sizes.counts"),
+        (_size_of_nothing, "sizes.amounts"),
+        (_a_step_too_few, "sizes.steps"),
+        (_steps_beyond_any_machine, "sizes.amounts"),
+        (_no_step, "sizes.steps"),
     ],
 )
 def test_a_bad_need_is_refused_with_the_field_named(
@@ -143,6 +220,12 @@ requirement = st.one_of(
         st.lists(labels, min_size=1, max_size=3).map(tuple),
     ),
     st.builds(Requirement, labels, st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST])),
+    st.builds(
+        Requirement,
+        labels,
+        st.sampled_from([Operator.GREATER_THAN, Operator.LESS_THAN]),
+        st.integers(-(2**63), 2**63 - 1).map(lambda number: (str(number),)),
+    ),
 )
 terms = st.lists(requirement, min_size=1, max_size=2)
 tolerations = st.builds(
@@ -169,7 +252,7 @@ profiles = st.builds(
     anti_affinity=st.lists(labels, max_size=2),
     never_preempts=st.booleans(),
 )
-sizes = st.lists(st.tuples(amounts, st.integers(1, 2**31 - 1)), min_size=1, max_size=4).map(
+sizes = st.lists(st.tuples(amounts, st.integers(1, 2**29 - 1)), min_size=1, max_size=4).map(
     sizes_of
 )
 
@@ -180,6 +263,71 @@ def test_needs_survive_the_wire(need: Need) -> None:
     received = codec.need_from_wire(codec.need_to_wire(need), ROLLUP)
     assert received == need
     assert received.key == need.key
+
+
+def test_amounts_are_sent_in_steps_that_make_them_short() -> None:
+    """Most pods ask for whole mebibytes and tens of millicores."""
+    sizes = sizes_of([({"cpu": 250, "memory": 2**20}, 3), ({"cpu": 1000, "memory": 3 * 2**19}, 1)])
+    message = codec.sizes_to_wire(sizes)
+    assert (list(message.steps), list(message.amounts)) == ([250, 2**19], [1, 2, 4, 3])
+    assert codec.sizes_from_wire(message, ROLLUP) == sizes
+    message.ClearField("steps")
+    assert codec.sizes_from_wire(message, ROLLUP)[0].amounts == (("cpu", 1), ("memory", 2))
+
+
+overheads = st.builds(
+    overhead_codec.overhead_of,
+    st.lists(requirement, max_size=3),
+    st.lists(terms, max_size=2),
+    st.lists(tolerations, max_size=2),
+    amounts,
+)
+
+
+@given(st.lists(overheads, max_size=3))
+def test_overheads_survive_the_wire(several: list[NodeOverhead]) -> None:
+    """What DaemonSets take is read back as it was written, in one order whatever the sender's."""
+    messages = overhead_codec.overheads_to_wire(several)
+    expected = tuple(sorted(several))
+    assert overhead_codec.overheads_from_wire(messages, "cluster a") == expected
+    assert overhead_codec.overheads_from_wire(messages[::-1], "cluster a") == expected
+
+
+@pytest.mark.parametrize(
+    ("overhead", "named"),
+    [
+        (capacity.NodeOverhead(resources={"cpu": "x"}), "node_overhead 0: resources: cpu"),
+        (
+            capacity.NodeOverhead(
+                requirements=[
+                    capacity.NodeSelectorRequirement(
+                        key="rack", operator=capacity.NodeSelectorRequirement.SAME
+                    )
+                ]
+            ),
+            "SAME",
+        ),
+        (
+            capacity.NodeOverhead(alternatives=[capacity.NodeSelectorTerm()]),
+            "node_overhead 0: alternatives",
+        ),
+        (capacity.NodeOverhead(tolerations=[capacity.Toleration()]), "tolerations"),
+    ],
+)
+def test_a_bad_overhead_is_refused_with_the_field_named(
+    overhead: capacity.NodeOverhead, named: str
+) -> None:
+    """As with needs, the roll-up is refused as a whole."""
+    with pytest.raises(InvalidInput, match=named) as caught:
+        overhead_codec.overheads_from_wire([overhead], "cluster a")
+    assert str(caught.value).startswith("cluster a")
+
+
+def test_overheads_without_end_are_refused() -> None:
+    """Each is matched with each kind of machine: a sender's fault must not stop a shard."""
+    many = [capacity.NodeOverhead(resources={"cpu": "1"})] * 1001
+    with pytest.raises(InvalidInput, match="more than 1000"):
+        overhead_codec.overheads_from_wire(many, "cluster a")
 
 
 def test_machines_survive_the_wire() -> None:
@@ -198,10 +346,29 @@ def test_machines_survive_the_wire() -> None:
         host="h-1",
         cluster="a",
         shard_metadata={"unknown/key": "kept"},
+        taints=(Taint("gpu", "a100", "NoSchedule"), Taint("spot", "", "NoExecute")),
     )
     assert (
         machine_codec.machine_from_wire(machine_codec.machine_to_wire(machine, "fake")) == machine
     )
+
+
+@pytest.mark.parametrize(
+    "taints",
+    [
+        [{"key": "", "effect": "NoSchedule"}],
+        [{"key": "a", "effect": "Never"}],
+        [{"key": "a"}],
+        [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "value": "b", "effect": "NoSchedule"}],
+    ],
+)
+def test_a_taint_that_no_node_can_have_is_refused(taints: list[dict[str, str]]) -> None:
+    """A Node with it could not be registered, and pods would wait for it for ever."""
+    message = sound_machine()
+    for taint in taints:
+        message.taints.add(**taint)
+    with pytest.raises(InvalidInput, match="machine m-1: taints"):
+        machine_codec.machine_from_wire(message)
 
 
 def test_without_allocatable_the_resources_count() -> None:

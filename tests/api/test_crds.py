@@ -28,10 +28,11 @@ def _rules() -> Iterator[tuple[str, dict[str, Any]]]:
             yield role["metadata"]["name"], rule
 
 
-def test_the_three_kinds_are_there_each_in_a_file_of_its_plural() -> None:
+def test_the_four_kinds_are_there_each_in_a_file_of_its_plural() -> None:
     assert [crd["spec"]["names"]["kind"] for crd in _KINDS] == [
         "AvailableCapacity",
         "CapacityRequest",
+        "DisruptionReview",
         "UpcomingNode",
     ]
     assert [crd["spec"]["names"]["plural"] for crd in _KINDS] == [

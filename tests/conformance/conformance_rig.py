@@ -53,4 +53,6 @@ def offer(number: int) -> wire.Machine:
     machine = wire.Machine(id=f"m-{number}", instance_type="large", zone="zone-a")
     machine.state, machine.capacity_type = wire.SPECULATIVE, wire.ON_DEMAND
     machine.resources.resources["cpu"], machine.price_per_hour = "4", 1.0 / (1 + number)
+    if number == 1:
+        machine.taints.add(key="example.com/slow", value="yes", effect="NoSchedule")
     return machine

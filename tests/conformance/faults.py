@@ -44,6 +44,27 @@ class DropsMetadata(example.Provider):  # type: ignore[misc]
         return ack
 
 
+class ForgetsTaints(example.Provider):  # type: ignore[misc]
+    """Lists no taints of machines at work."""
+
+    def select(self, ask: wire.ListFilter) -> wire.MachineList:
+        answer: wire.MachineList = super().select(ask)
+        for machine in answer.machines:
+            if machine.state == wire.CONFIGURED:
+                machine.ClearField("taints")
+        return answer
+
+
+class JoinsUntainted(example.Shop):  # type: ignore[misc]
+    """Lists taints that its Nodes do not have."""
+
+    async def boot(self, machine: wire.Machine, blob: bytes) -> None:
+        plain = wire.Machine()
+        plain.CopyFrom(machine)
+        plain.ClearField("taints")
+        await super().boot(plain, blob)
+
+
 def _waiting(order: str) -> Callable[..., Any]:
     async def call(self: Any, request: Any, context: Any) -> Any:
         answer = await getattr(example.Provider, order)(self, request, context)
@@ -140,6 +161,8 @@ FAULTS: Mapping[str, Parts] = {
     "lost idempotency": Parts("retry/same-operation", provider=LosesIdempotency),
     "stale epoch accepted": Parts("fence/stale-epoch", store=TrustsOldEpochs),
     "metadata dropped": Parts("metadata/echoed", provider=DropsMetadata),
+    "taints forgotten": Parts("taints/kept", provider=ForgetsTaints),
+    "Nodes without taints": Parts("taints/kept", shop=JoinsUntainted),
     "blocking calls": Parts("prompt/orders-answer-at-once", provider=Blocks),
     "Configured before Ready": Parts("configured/only-when-ready", shop=SaysConfiguredAtOnce),
     "orders under way hidden": Parts("list/under-way", provider=HidesWhatIsUnderWay),

@@ -15,10 +15,12 @@ import msgspec
 from bigfleet.api import transport
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import (
     Acknowledgement,
     BootstrapBlobResponse,
+    DisruptionReport,
     Inquiry,
     OperatorMessage,
     ReclaimAck,
@@ -56,7 +58,12 @@ async def get(client: KubeClient, path: str) -> Any:
 
 
 @asynccontextmanager
-async def namespace(client: KubeClient, name: str) -> AsyncIterator[str]:
+async def namespace(
+    client: KubeClient, name: str, *, until_gone: bool = False
+) -> AsyncIterator[str]:
+    """A namespace for one test. Where pods of it are bound, their Nodes must outlive it: so that it
+    is waited for `until_gone`.
+    """
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await client.create("/api/v1/namespaces", body)
 
@@ -68,6 +75,12 @@ async def namespace(client: KubeClient, name: str) -> AsyncIterator[str]:
         yield name
     finally:
         await client.delete(f"/api/v1/namespaces/{name}")
+        if until_gone:
+
+            async def gone() -> bool:
+                return await get(client, f"/api/v1/namespaces/{name}") is None
+
+            await eventually(gone, f"namespace {name} to be gone")
 
 
 def pod(name: str, node: str | None = None, **spec: Any) -> dict[str, Any]:
@@ -87,9 +100,9 @@ def pod(name: str, node: str | None = None, **spec: Any) -> dict[str, Any]:
     return body
 
 
-def node(name: str, **metadata: Any) -> dict[str, Any]:
+def node(name: str, cpu: str = "8", **metadata: Any) -> dict[str, Any]:
     """A Node that kwok plays; it overlooks one without any label."""
-    size = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    size = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -101,6 +114,32 @@ def node(name: str, **metadata: Any) -> dict[str, Any]:
         },
         "status": {"allocatable": size, "capacity": size},
     }
+
+
+async def add_ready_node(client: KubeClient, name: str, cpu: str = "8", **labels: str) -> None:
+    """A Node of a machine that pods can be bound to, by the time this returns."""
+    own = {"kubernetes.io/hostname": name, MACHINE_LABEL: name, **labels}
+    await client.create("/api/v1/nodes", node(name, cpu, labels=own))
+
+    async def ready() -> bool:
+        conditions = (await get(client, f"/api/v1/nodes/{name}"))["status"].get("conditions", [])
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+    await eventually(ready, f"Node {name} to be Ready")
+
+
+@asynccontextmanager
+async def ready_nodes(
+    client: KubeClient, *names: str, cpu: str = "8", **labels: str
+) -> AsyncIterator[None]:
+    """Such Nodes; they go again, if they are still there."""
+    await asyncio.gather(*(add_ready_node(client, name, cpu, **labels) for name in names))
+    try:
+        yield
+    finally:
+        for name in names:
+            if await get(client, f"/api/v1/nodes/{name}") is not None:
+                await client.delete(f"/api/v1/nodes/{name}")
 
 
 def request(name: str, **spec: Any) -> dict[str, Any]:
@@ -138,6 +177,7 @@ class FakeShard(ShardServicer):
         self.blobs: asyncio.Queue[BootstrapBlobResponse] = asyncio.Queue()
         self.acks: asyncio.Queue[ReclaimAck] = asyncio.Queue()
         self.inquiries: asyncio.Queue[Inquiry] = asyncio.Queue()
+        self.reports: asyncio.Queue[DisruptionReport] = asyncio.Queue()
         self.rejected = ""
         self._outbox: asyncio.Queue[ShardMessage | None] = asyncio.Queue()
 
@@ -177,6 +217,8 @@ class FakeShard(ShardServicer):
                     self.acks.put_nowait(message.reclaim_ack)
                 case "inquiry":
                     self.inquiries.put_nowait(message.inquiry)
+                case "disruption_report":
+                    self.reports.put_nowait(message.disruption_report)
 
 
 @asynccontextmanager

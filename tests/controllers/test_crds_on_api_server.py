@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,16 @@ def _requirement(operator: str, *values: str) -> dict[str, Any]:
     return {"requirements": [{"key": "zone", "operator": operator, "values": list(values)}]}
 
 
-@pytest.mark.parametrize("operator", ["Same", "Gt", "Lt", ""])
+def _term(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def _spread(**more: Any) -> dict[str, Any]:
+    term = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **more}
+    return {"topologySpread": [term]}
+
+
+@pytest.mark.parametrize("operator", ["Same", "gt", ""])
 async def test_only_label_operators_of_node_selectors_are_accepted(
     kubeconfig: dict[str, Path], operator: str
 ) -> None:
@@ -52,6 +62,63 @@ async def test_only_label_operators_of_node_selectors_are_accepted(
     [
         (_requirement("In"), "spec.requirements[0].values", "need values"),
         (_requirement("Exists", "a"), "spec.requirements[0].values", "take none"),
+        (_requirement("Gt"), "spec.requirements[0].values", "need values"),
+        (_requirement("Gt", "many"), "spec.requirements[0].values", "an integer"),
+        (_requirement("Lt", "1", "2"), "spec.requirements[0].values", "need one value"),
+        ({"nodeSelectorTerms": [{}]}, "spec.nodeSelectorTerms[0].matchExpressions", "Required"),
+        (
+            {"nodeSelectorTerms": [_term("zone", "Exists"), _term("zone", "In")]},
+            "spec.nodeSelectorTerms[1].matchExpressions[0].values",
+            "need values",
+        ),
+        (
+            {"nodeSelectorTerms": [_term("z", "Exists")] * 33},
+            "spec.nodeSelectorTerms",
+            "at most 32",
+        ),
+        ({"tolerations": [{"value": "x"}]}, "spec.tolerations[0].operator", "must be Exists"),
+        (
+            {"tolerations": [{"key": "a", "operator": "Exists", "value": "x"}]},
+            "spec.tolerations[0].value",
+            "takes no value",
+        ),
+        (
+            {"tolerations": [{"key": "a", "effect": "Never"}]},
+            "spec.tolerations[0].effect",
+            "NoExec",
+        ),
+        (
+            {"tolerations": [{"key": "a", "operator": "Gt"}]},
+            "spec.tolerations[0].operator",
+            "Equal",
+        ),
+        ({"antiAffinity": {}}, "spec.antiAffinity.topologyKeys", "Required"),
+        ({"antiAffinity": {"topologyKeys": []}}, "spec.antiAffinity.topologyKeys", "at least 1"),
+        (
+            {"antiAffinity": {"topologyKeys": ["a", "a"]}},
+            "spec.antiAffinity.topologyKeys[1]",
+            "Duplicate",
+        ),
+        (
+            {
+                "antiAffinity": {
+                    "topologyKeys": ["a"],
+                    "labelSelector": _term("app", "Gt", "1"),
+                }
+            },
+            "spec.antiAffinity.labelSelector.matchExpressions[0].operator",
+            "DoesNotExist",
+        ),
+        ({"hostPorts": [{"port": 0}]}, "spec.hostPorts[0].port", "greater than or equal to 1"),
+        ({"hostPorts": [{"port": 80, "protocol": "ICMP"}]}, "spec.hostPorts[0].protocol", "SCTP"),
+        ({"preemptionPolicy": "Always"}, "spec.preemptionPolicy", "Never"),
+        (_spread(minDomains=0), "spec.topologySpread[0].minDomains", "greater than or equal to 1"),
+        (
+            _spread(minDomains=2, whenUnsatisfiable="ScheduleAnyway"),
+            "spec.topologySpread[0].minDomains",
+            "DoNotSchedule",
+        ),
+        (_spread(nodeTaintsPolicy="x"), "spec.topologySpread[0].nodeTaintsPolicy", "Honor"),
         ({"resources": {"cpu": "-1"}}, "spec.resources[cpu]", "is negative"),
         ({"resources": {"cpu": -1}}, "spec.resources[cpu]", "is negative"),
         ({"resources": {"cpu": "much"}}, "spec.resources.cpu", "should match"),
@@ -60,8 +127,8 @@ async def test_only_label_operators_of_node_selectors_are_accepted(
         ({"priority": 2**31}, "spec.priority", "2147483647"),
         ({"coLocation": {}}, "spec.coLocation.topologyKey", "Required"),
         (
-            {"stranded": True, "coLocation": {"topologyKey": "rack"}},
-            "spec.stranded",
+            {"additional": True, "coLocation": {"topologyKey": "rack"}},
+            "spec.additional",
             "not with coLocation",
         ),
         ({"interruptionPenalty": "-3"}, "spec.interruptionPenalty", "is negative"),
@@ -98,14 +165,26 @@ async def test_a_full_request_is_accepted_and_selectable_by_phase(
                 "matchExpressions": [{"key": "gang", "operator": "In", "values": ["1"]}],
             },
         },
-        topologySpread=[
-            {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-        ],
+        **_spread(
+            labelSelector={"matchLabels": {"app": "x"}},
+            minDomains=3,
+            nodeAffinityPolicy="Ignore",
+            nodeTaintsPolicy="Honor",
+        ),
+        nodeSelectorTerms=[_term("zone", "In", "a"), _term("cores", "Gt", "-4")],
+        tolerations=[{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoSchedule"}],
+        antiAffinity={
+            "topologyKeys": ["kubernetes.io/hostname"],
+            "labelSelector": {"matchLabels": {"app": "x"}},
+        },
+        hostPorts=[{"port": 80}, {"port": 53, "protocol": "UDP", "hostIP": "10.0.0.1"}],
+        preemptionPolicy="Never",
         interruptionPenalty="0.25",
         reclamationPenalty=12,
     )
     async with await KubeClient.from_kubeconfig(kubeconfig["admin"]) as client:
-        await client.create(REQUESTS, body)
+        made = json.loads(await client.create(REQUESTS, body))
+        assert made["spec"] == body["spec"], "a field that is not in the schema would be dropped"
         path = f"{REQUESTS}/{body['metadata']['name']}"
         try:
             await client.patch(f"{path}/status", {"status": {"phase": "Acknowledged"}})

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 import pytest
 
 from bigfleet.api.kube.client import TOO_MANY_REQUESTS, ApiError, KubeClient
-from bigfleet.api.v1alpha1.shard_pb2 import ReclaimInstruction
+from bigfleet.api.marks import MACHINE_LABEL
+from bigfleet.api.v1alpha1.shard_pb2 import MachineDisruption, ReclaimInstruction
 from bigfleet.controllers.operator.evicting import Evictor, Turns
 from bigfleet.controllers.operator.pods import PodOnNode
 from bigfleet.controllers.operator.reclaim import Reclaims
@@ -158,13 +159,18 @@ class NodeOfOne(Server):
         return msgspec.json.encode(self._node())
 
     def _node(self) -> dict[str, Any]:
-        return {"metadata": {"name": "m-1", "uid": "u"}, "spec": {}, "status": {}}
+        labels = {MACHINE_LABEL: "m-1"}
+        return {"metadata": {"name": "m-1", "uid": "u", "labels": labels}}
+
+
+async def _unasked(_: Sequence[str]) -> Sequence[MachineDisruption]:
+    raise AssertionError("nobody said what it may cost")
 
 
 async def test_after_the_grace_nobody_is_asked_to_leave_any_more() -> None:
     """Then the provider takes the machine: whoever is still there goes with it."""
     cluster = NodeOfOne()
-    reclaims = Reclaims(cast(KubeClient, cluster), asyncio.get_running_loop().time)
+    reclaims = Reclaims(cast(KubeClient, cluster), asyncio.get_running_loop().time, _unasked)
     await reclaims.begin(
         ReclaimInstruction(instruction_id="i", nodes=["m-1"], grace_period_seconds=1)
     )

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from cluster_rig import (
     FakeShard,
+    add_ready_node,
     admin,
     eventually,
     fake_shard,
@@ -26,13 +27,17 @@ from cluster_rig import (
     role,
 )
 
+from bigfleet.api.codec import need_from_wire
 from bigfleet.api.install import GROUP_VERSION, NODE_NAMESPACE
 from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.provider_pb2 import MachineState, Resources
 from bigfleet.api.v1alpha1.shard_pb2 import (
     AvailableCapacityUpdate,
     BootstrapRequest,
+    DemandStatus,
+    NeedStatus,
     NodeStateUpdate,
     ReclaimInstruction,
     ShardMessage,
@@ -40,7 +45,6 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
 from bigfleet.controllers import operator
 from bigfleet.controllers.operator import hints
 from bigfleet.controllers.operator.hints import hint_name
-from bigfleet.controllers.operator.machines import MACHINE_LABEL
 
 pytestmark = pytest.mark.cluster
 
@@ -136,6 +140,54 @@ async def test_after_a_lost_session_the_whole_demand_is_sent_again(
             await _rollup_with(shard, "1")
         assert shard.hellos.qsize() == 2
         await client.delete(requests_path(where))
+
+
+def _daemon_set(name: str, cpu: str, **template: Any) -> dict[str, Any]:
+    body = pod(name, **template)
+    body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+    del body["spec"]["terminationGracePeriodSeconds"]
+    labels = {"app": name}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": body["spec"]},
+        },
+    }
+
+
+async def _rollup_with_overheads(shard: FakeShard, *cpu: str) -> ClusterCapacityNeeds:
+    async with asyncio.timeout(90):
+        while True:
+            rollup = await shard.rollups.get()
+            if sorted(o.resources["cpu"] for o in rollup.node_overheads) == sorted(cpu):
+                return rollup
+
+
+async def test_what_daemon_sets_take_is_in_every_roll_up_and_a_change_is_sent_at_once(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "daemons") as where,
+        fake_shard() as (shard, address),
+    ):
+        path = f"/apis/apps/v1/namespaces/{where}/daemonsets"
+        tolerates = {"tolerations": [{"operator": "Exists"}]}
+        await client.create(path, _daemon_set("agent", "100m", **tolerates))
+        async with _operator(kubeconfig, address, rollup_seconds=3600.0):
+            first = await shard.rollups.get()
+            assert [dict(o.resources) for o in first.node_overheads] == [
+                {"cpu": "100m", "pods": "1"}
+            ]
+            await client.create(path, _daemon_set("proxy", "200m", **tolerates))
+            await _rollup_with_overheads(shard, "300m")
+            gpu = {"nodeSelector": {"gpu": "yes"}}
+            await client.create(path, _daemon_set("driver", "1", **gpu))
+            await _rollup_with_overheads(shard, "300m", "1")
+            for name in ("agent", "proxy", "driver"):
+                await client.delete(f"{path}/{name}")
+            await _rollup_with_overheads(shard)
 
 
 async def test_acknowledging_can_be_turned_off(kubeconfig: dict[str, Path]) -> None:
@@ -269,16 +321,6 @@ async def test_the_node_of_another_machine_is_left_alone(kubeconfig: dict[str, P
         await client.delete("/api/v1/nodes/m-foreign")
 
 
-async def _add_ready_node(client: KubeClient, name: str) -> None:
-    await client.create("/api/v1/nodes", node(name))
-
-    async def ready() -> bool:
-        conditions = (await get(client, f"/api/v1/nodes/{name}"))["status"].get("conditions", [])
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-    await eventually(ready, f"Node {name} to be Ready")
-
-
 async def _add_running_pod(client: KubeClient, pods: str, name: str, node_name: str) -> None:
     """A Pod that counts for budgets, by our own word: when kwok gets to it is not our matter."""
     await client.create(pods, pod(name, node_name))
@@ -313,7 +355,7 @@ async def test_a_reclaimed_node_is_cordoned_emptied_within_budgets_and_deleted(
         fake_shard() as (shard, address),
         _operator(kubeconfig, address),
     ):
-        await _add_ready_node(client, "m-full")
+        await add_ready_node(client, "m-full")
         pods = f"/api/v1/namespaces/{where}/pods"
         budgets = f"/apis/policy/v1/namespaces/{where}/poddisruptionbudgets"
         await client.create(budgets, _budget(2))
@@ -345,7 +387,7 @@ async def test_a_node_that_joined_again_under_its_name_is_not_emptied(
     ):
         pods = f"/api/v1/namespaces/{where}/pods"
         await client.create(f"/apis/policy/v1/namespaces/{where}/poddisruptionbudgets", _budget(1))
-        await _add_ready_node(client, "m-again")
+        await add_ready_node(client, "m-again")
         await _add_running_pod(client, pods, "p", "m-again")
         shard.order(_reclaim("m-again", 60))
         await shard.acks.get()
@@ -364,7 +406,8 @@ async def test_a_new_operator_goes_on_with_a_reclaim(kubeconfig: dict[str, Path]
     until = {"bigfleet.lucy.sh/reclaim-deadline": f"{time.time() + 60:.3f}"}
     annotations = {"kwok.x-k8s.io/node": "fake", **until}
     async with await admin(kubeconfig) as client, fake_shard() as (_, address):
-        half = node("m-half", annotations=annotations)
+        labels = {MACHINE_LABEL: "m-half"}
+        half = node("m-half", labels=labels, annotations=annotations)
         await client.create("/api/v1/nodes", {**half, "spec": {"unschedulable": True}})
         async with _operator(kubeconfig, address):
 
@@ -384,6 +427,54 @@ async def test_a_node_that_is_not_there_can_be_reclaimed_at_once(
     ):
         shard.order(_reclaim("m-never", 60))
         assert (await shard.acks.get()).nodes_started == 1
+
+
+async def test_a_request_whose_need_is_short_says_so_until_it_is_not(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Beside what others say of it, and its being acknowledged takes nothing of that away."""
+    others = {
+        "type": "AdditionalCapacityRequested",
+        "status": "False",
+        "reason": "Scheduled",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "told-short") as where,
+        fake_shard() as (shard, address),
+        _operator(kubeconfig, address),
+    ):
+        path = requests_path(where)
+        await client.create(path, request("r"))
+        [need] = (await _rollup_with(shard, "1")).needs
+        await client.patch(f"{path}/r/status", {"status": {"conditions": [others]}})
+        said = NeedStatus(
+            profile_fingerprint=need_from_wire(need, "").profile.fingerprint,
+            reason="NoMatchingSupply",
+            message="no machine of the fleet has it",
+            sizes=need.sizes,
+        )
+
+        async def told() -> dict[str, dict[str, str]]:
+            conditions = (await get(client, f"{path}/r"))["status"].get("conditions", [])
+            return {condition["type"]: condition for condition in conditions}
+
+        async def is_short(status: str) -> bool:
+            return (await told()).get("CapacityShort", {}).get("status") == status
+
+        shard.order(ShardMessage(demand_status=DemandStatus(short=[said])))
+        await eventually(lambda: is_short("True"), "the condition")
+        found = await told()
+        assert found["CapacityShort"]["reason"] == "NoMatchingSupply"
+        assert found["CapacityShort"]["message"] == "no machine of the fleet has it"
+        assert found["AdditionalCapacityRequested"]["reason"] == "Scheduled"
+        shard.order(ShardMessage(demand_status=DemandStatus()))
+        await eventually(lambda: is_short("False"), "the condition to be taken back")
+        assert (await told())["CapacityShort"]["reason"] == "Satisfied"
+        assert (await get(client, f"{path}/r"))["status"]["phase"] == "Acknowledged"
+        await client.delete(path)
 
 
 async def test_a_hint_of_the_shard_becomes_an_object(kubeconfig: dict[str, Path]) -> None:

@@ -10,14 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigfleet.api.marks import MACHINE_LABEL, RECLAIM_DEADLINE
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.api.v1alpha1.provider_pb2 import Resources
-from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate
+from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate, MachineDisruption
 from bigfleet.controllers.operator.acknowledge import rfc3339
+from bigfleet.controllers.operator.disruptions import chosen
 from bigfleet.controllers.operator.hints import hint_name, hint_object
-from bigfleet.controllers.operator.machines import MACHINE_LABEL, RECLAIM_DEADLINE, Node
+from bigfleet.controllers.operator.machines import Node
 from bigfleet.controllers.operator.passage import Passage, Removal, passage, phase_after
-from bigfleet.controllers.operator.pods import PodOnNode, keeping
+from bigfleet.controllers.operator.pods import Budget, PodOnNode, keeping
+from bigfleet.controllers.operator.reclaim import objection
 from bigfleet.controllers.operator.session import backoff_seconds
 from bigfleet.model.machine import MachineState
 
@@ -91,6 +94,94 @@ def test_daemons_mirrors_and_finished_pods_do_not_keep_a_node() -> None:
 def test_a_pod_that_is_leaving_keeps_its_node_until_it_has_left() -> None:
     leaving = _pod(deletionTimestamp="2026-01-01T00:00:00Z")
     assert keeping([leaving]) == [leaving]
+
+
+_OWNED = [{"kind": "ReplicaSet", "controller": True}]
+
+
+def test_a_pod_that_nobody_would_make_anew_or_that_is_marked_is_immovable() -> None:
+    assert "n/p has no controller" in _pod().immovable
+    assert "n/p has no controller" in _pod(ownerReferences=[{"kind": "Node"}]).immovable
+    marked = _pod(ownerReferences=_OWNED, annotations={"bigfleet.lucy.sh/do-not-disrupt": "true"})
+    assert marked.immovable == "pod n/p is marked bigfleet.lucy.sh/do-not-disrupt=true"
+    assert _pod(ownerReferences=_OWNED).immovable == ""
+
+
+def test_a_jobs_pods_are_known_by_their_controller() -> None:
+    assert _pod(ownerReferences=[{"kind": "Job", "controller": True}]).batch
+    assert not _pod(ownerReferences=_OWNED).batch
+
+
+def _budget(selector: dict[str, Any] | None, allowed: int, namespace: str = "n") -> Budget:
+    raw = {
+        "metadata": {"name": "b", "namespace": namespace},
+        "spec": {"selector": selector},
+        "status": {"disruptionsAllowed": allowed},
+    }
+    return msgspec.json.decode(json.dumps(raw), type=Budget)
+
+
+@pytest.mark.parametrize(
+    ("selector", "allowed", "namespace", "forbidden"),
+    [
+        ({"matchLabels": {"app": "x"}}, 1, "n", True),
+        ({"matchLabels": {"app": "x"}}, 2, "n", False),
+        ({"matchLabels": {"app": "y"}}, 0, "n", False),
+        ({"matchLabels": {"app": "x"}}, 0, "other", False),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, 1, "n", True),
+        (
+            {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["x"]}]},
+            0,
+            "n",
+            True,
+        ),
+        ({}, 2, "n", True),
+        (None, 0, "n", False),
+    ],
+)
+def test_a_budget_forbids_what_would_take_more_of_its_pods_than_it_allows(
+    selector: dict[str, Any] | None, allowed: int, namespace: str, forbidden: bool
+) -> None:
+    """Two pods of an app and one without labels are on the Node."""
+    pods = [_pod(labels={"app": "x"}), _pod(labels={"app": "x"}), _pod()]
+    assert bool(_budget(selector, allowed, namespace).forbids(pods)) is forbidden
+
+
+def _disruption(machine_id: str, cost: float = 1.0, blocked: str = "") -> MachineDisruption:
+    return MachineDisruption(machine_id=machine_id, pods=1, cost=cost, blocked=blocked)
+
+
+def test_half_of_a_report_is_kept_for_machines_that_were_asked_about() -> None:
+    """In the order in which they are best given back; those that may not go come last."""
+    found = [_disruption("stuck", blocked="x"), *(_disruption(name) for name in "abcdef")]
+    assert [m.machine_id for m in chosen(found, {"e", "f"}, 4)] == ["a", "b", "e", "f"]
+    assert [m.machine_id for m in chosen(found, set(), 2)] == ["a", "b"]
+    assert [m.machine_id for m in chosen(found, {"a", "b", "c"}, 2)] == ["a", "b"]
+    assert [m.machine_id for m in chosen(found, {"f"}, 9)] == [*"abcdef", "stuck"]
+
+
+@pytest.mark.parametrize(
+    ("costs", "most", "words"),
+    [
+        ([3.0], 3.0, ""),
+        ([1.5, 1.5], 3.0, ""),
+        ([0.1] * 10, 1.0, ""),
+        ([2.0, 1.5], 3.0, "it would cost 3.5 to evict 2 pods, which is more than 3"),
+        ([], 0.0, ""),
+    ],
+)
+def test_a_reclaim_is_refused_when_all_its_nodes_together_cost_too_much(
+    costs: list[float], most: float, words: str
+) -> None:
+    assert objection([_disruption("m", cost) for cost in costs], most) == words
+    blocked = [*(_disruption("m", cost) for cost in costs), _disruption("k", 0.0, "why")]
+    assert objection(blocked, most) == "k: why"
+
+
+def test_only_the_node_of_the_machine_of_its_name_is_ours() -> None:
+    assert _node(labels={MACHINE_LABEL: "m-1"}).foreign == ""
+    assert "has no label bigfleet.lucy.sh/machine" in _node().foreign
+    assert "is another machine's" in _node(labels={MACHINE_LABEL: "m-2"}).foreign
 
 
 def _node(provider_id: str = "", **metadata: Any) -> Node:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_rig import admin, eventually, get, namespace, node, pod, requests_path, role
+from cluster_rig import admin, eventually, get, namespace, pod, requests_path, role
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.kube.client import STRATEGIC_PATCH, KubeClient
 from bigfleet.controllers import pod_controller
-from bigfleet.controllers.pod_controller.controller import PodController
-from bigfleet.controllers.pod_controller.stranded import MOST_TIMES
-from bigfleet.tasks import until_stopped
 
 pytestmark = pytest.mark.cluster
 
@@ -111,11 +107,50 @@ async def test_what_somebody_deletes_or_changes_is_put_right(kubeconfig: dict[st
             await eventually(corrected, "the deleted request to come back")
 
 
+async def test_a_pod_that_is_resized_in_place_asks_for_the_larger_of_both_sizes(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Of the one it asks for, and the one that its machine has set aside: as the scheduler does."""
+    async with await admin(kubeconfig) as client, namespace(client, "resized") as where:
+        path = f"/api/v1/namespaces/{where}/pods"
+        await client.create(path, pod("p", schedulerName="nobody"))
+
+        async def asks_for(name: str, cpu: str) -> bool:
+            asked = {
+                r["metadata"]["ownerReferences"][0]["name"]: r["spec"]["resources"]["cpu"]
+                for r in await _requests(client, where)
+            }
+            return asked.get(name) == cpu
+
+        def status(cpu: str) -> dict[str, Any]:
+            container = {"name": "c", "image": "i", "imageID": "i", "ready": True}
+            amounts = {"resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}
+            statuses = [{**container, "restartCount": 0, **amounts}]
+            return {"status": {"containerStatuses": statuses}}
+
+        def resized(cpu: str) -> dict[str, Any]:
+            resources = {"requests": {"cpu": cpu}}
+            return {"spec": {"containers": [{"name": "c", "resources": resources}]}}
+
+        async with _controller(kubeconfig):
+            await eventually(partial(asks_for, "p", "100m"), "the request")
+            await client.patch(f"{path}/p/status", status("100m"), STRATEGIC_PATCH)
+            await client.patch(f"{path}/p/resize", resized("300m"), STRATEGIC_PATCH)
+            await eventually(partial(asks_for, "p", "300m"), "the larger size, which is asked for")
+            await client.patch(f"{path}/p/status", status("300m"), STRATEGIC_PATCH)
+            await client.patch(f"{path}/p/resize", resized("200m"), STRATEGIC_PATCH)
+            await client.create(path, pod("later", schedulerName="nobody"))
+            await _until_count(client, where, 2, "a later pod's request")
+            assert await asks_for("p", "300m"), "as long as its machine has not given it back"
+            await client.patch(f"{path}/p/status", status("200m"), STRATEGIC_PATCH)
+            await eventually(partial(asks_for, "p", "200m"), "the size that is in force")
+
+
 async def test_a_pod_that_cannot_be_understood_gets_no_request_and_harms_no_other(
     kubeconfig: dict[str, Path],
 ) -> None:
-    expression = {"key": "cores", "operator": "Gt", "values": ["4"]}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    named = {"key": "metadata.name", "operator": "In", "values": ["n-1"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [named]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     async with await admin(kubeconfig) as client, namespace(client, "not-understood") as where:
         pods = f"/api/v1/namespaces/{where}/pods"
@@ -161,30 +196,6 @@ async def _sizes(client: KubeClient, where: str) -> dict[str, str | None]:
         )
         for r in await _requests(client, where)
     }
-
-
-async def test_a_pod_that_its_gang_holds_to_a_full_domain_asks_for_a_machine_there(
-    kubeconfig: dict[str, Path],
-) -> None:
-    """Beside its first request; both go when it has ended."""
-    async with await admin(kubeconfig) as client, namespace(client, "stranded") as where:
-        pods = f"/api/v1/namespaces/{where}/pods"
-        await client.create("/api/v1/nodes", node("n-stranded", labels={"zone": "z9"}))
-        await client.create(pods, pod("runs", affinity=_SAME_ZONE, nodeName="n-stranded"))
-        await client.create(pods, pod("waits", affinity=_SAME_ZONE, schedulerName="nobody"))
-        async with await KubeClient.from_kubeconfig(kubeconfig["bigfleet-pod-controller"]) as own:
-            quick = PodController(own, 4, lambda: 60 * time.monotonic())
-            async with role(lambda stop: until_stopped(stop, quick.run())):
-                await _until_count(client, where, 2 + MOST_TIMES, "further requests of one Pod")
-                further = [r for r in await _requests(client, where) if r["spec"].get("stranded")]
-                for each in further:
-                    assert each["metadata"]["ownerReferences"][0]["name"] == "waits"
-                    assert "coLocation" not in each["spec"]
-                    here = {"key": "zone", "operator": "In", "values": ["z9"]}
-                    assert here in each["spec"]["requirements"]
-                await client.patch(f"{pods}/waits/status", {"status": {"phase": "Succeeded"}})
-                await _until_count(client, where, 1, "all requests of the ended Pod to go")
-        await client.delete("/api/v1/nodes/n-stranded")
 
 
 async def test_a_request_says_how_many_its_gang_will_have_where_its_owner_does(

@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.requests import (
-    Unsupported,
-    effective_requests,
-    ignored_wishes,
     manifest_for,
     request_for,
     request_name,
     wants_request,
 )
-
-_RACK = "topology.bigfleet/rack"
+from bigfleet.controllers.podspec.amounts import effective_requests
+from bigfleet.controllers.podspec.objects import PodStatus
+from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.model import resources
 
 
 def _pod(spec: dict[str, Any] | None = None, phase: str = "Pending", **metadata: Any) -> Pod:
@@ -39,17 +38,6 @@ def _container(cpu: str, memory: str, **more: Any) -> dict[str, Any]:
 
 def _sidecar(cpu: str) -> dict[str, Any]:
     return _container(cpu, "0", restartPolicy="Always")
-
-
-def _node_affinity(*expressions: dict[str, Any], **more: Any) -> dict[str, Any]:
-    terms = [{"matchExpressions": list(expressions), **more}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    return {"affinity": {"nodeAffinity": required}}
-
-
-def _with_peers(*terms: dict[str, Any]) -> dict[str, Any]:
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}
-    return {"affinity": {"podAffinity": required}}
 
 
 def test_a_plain_pod_asks_for_its_containers_a_pod_slot_and_any_machine() -> None:
@@ -92,7 +80,7 @@ def test_a_pod_without_requests_still_takes_a_pod_slot() -> None:
 def test_effective_cpu_is_what_the_scheduler_reserves(
     spec: dict[str, Any], millicores: int
 ) -> None:
-    assert effective_requests(_pod(spec))["cpu"] == millicores
+    assert effective_requests(_pod(spec).spec)["cpu"] == millicores
 
 
 @given(
@@ -112,48 +100,14 @@ def test_effective_requests_cover_every_moment_of_a_pods_life(
     for cpu, sidecar in initial:
         moments.append(running + cpu)
         running += cpu if sidecar else 0
-    assert effective_requests(_pod(spec)).get("cpu", 0) == max(
+    assert effective_requests(_pod(spec).spec).get("cpu", 0) == max(
         [*moments, running + sum(containers)]
     )
-
-
-def test_node_selector_and_first_required_node_affinity_term_become_requirements() -> None:
-    spec = {
-        "nodeSelector": {"zone": "a", "arch": "arm64"},
-        **_node_affinity(
-            {"key": "type", "operator": "In", "values": ["m1", "m2"]},
-            {"key": "gpu", "operator": "DoesNotExist"},
-        ),
-    }
-    assert request_for(_pod(spec))["requirements"] == [
-        {"key": "arch", "operator": "In", "values": ["arm64"]},
-        {"key": "zone", "operator": "In", "values": ["a"]},
-        {"key": "type", "operator": "In", "values": ["m1", "m2"]},
-        {"key": "gpu", "operator": "DoesNotExist"},
-    ]
 
 
 @pytest.mark.parametrize(
     ("spec", "metadata", "words"),
     [
-        (
-            _node_affinity({"key": "cores", "operator": "Gt", "values": ["4"]}),
-            {},
-            "asks Gt of cores",
-        ),
-        (
-            _node_affinity({"key": "cores", "operator": "Lt", "values": ["4"]}),
-            {},
-            "asks Lt of cores",
-        ),
-        (_node_affinity(), {}, "matches no Node"),
-        (
-            _node_affinity(
-                matchFields=[{"key": "metadata.name", "operator": "In", "values": ["n"]}]
-            ),
-            {},
-            "to Nodes by name",
-        ),
         (
             {},
             {"annotations": {"bigfleet.lucy.sh/interruption-penalty": "dear"}},
@@ -162,7 +116,7 @@ def test_node_selector_and_first_required_node_affinity_term_become_requirements
         ({"containers": [_container("9E", "0")]}, {}, "request for cpu"),
     ],
 )
-def test_a_wish_that_cannot_be_carried_over_is_an_error_that_names_it(
+def test_an_amount_that_cannot_be_carried_is_an_error_that_names_it(
     spec: dict[str, Any], metadata: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(Unsupported) as refused:
@@ -170,62 +124,89 @@ def test_a_wish_that_cannot_be_carried_over_is_an_error_that_names_it(
     assert words in str(refused.value)
 
 
-def test_the_first_required_pod_affinity_term_becomes_co_location() -> None:
-    selector = {
-        "matchLabels": {"gang": "7"},
-        "matchExpressions": [{"key": "app", "operator": "Exists"}],
-    }
-    spec = _with_peers({"topologyKey": _RACK, "labelSelector": selector}, {"topologyKey": "zone"})
-    pod = _pod(spec)
-    assert request_for(pod)["coLocation"] == {"topologyKey": _RACK, "labelSelector": selector}
-    assert list(ignored_wishes(pod)) == ["podAffinity.required[1:]"]
-
-
-def test_what_is_not_carried_is_named() -> None:
-    soft = [{"weight": 1}]
-    affinity = {
-        "nodeAffinity": {
-            "preferredDuringSchedulingIgnoredDuringExecution": soft,
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [
-                    {"matchExpressions": [{"key": "a", "operator": "Exists"}]},
-                    {"matchExpressions": [{"key": "b", "operator": "Exists"}]},
-                ]
-            },
-        },
-        "podAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"topologyKey": "zone", "namespaces": ["other"]}
-            ],
-            "preferredDuringSchedulingIgnoredDuringExecution": soft,
-        },
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "host"}],
-            "preferredDuringSchedulingIgnoredDuringExecution": soft,
-        },
-    }
-    assert list(ignored_wishes(_pod({"affinity": affinity}))) == [
-        "nodeAffinity.preferred",
-        "nodeAffinity.required[1:]",
-        "podAffinity.required[0].namespaces",
-        "podAffinity.preferred",
-        "podAntiAffinity.required",
-        "podAntiAffinity.preferred",
-    ]
-    assert list(ignored_wishes(_pod())) == []
-
-
-def test_spread_priority_and_penalties_are_carried() -> None:
-    constraint = {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
+def test_penalties_and_priority_are_carried() -> None:
     annotations = {
         "bigfleet.lucy.sh/interruption-penalty": "0.5",
         "bigfleet.lucy.sh/reclamation-penalty": "100",
     }
-    spec = {"priority": -7, "topologySpreadConstraints": [{**constraint, "labelSelector": {}}]}
-    request = request_for(_pod(spec, annotations=annotations))
-    assert request["topologySpread"] == [constraint]
+    request = request_for(_pod({"priority": -7}, annotations=annotations))
     assert (request["priority"], request["interruptionPenalty"]) == (-7, "0.5")
     assert request["reclamationPenalty"] == "100"
+
+
+def _resized(asked: str, actual: str, allocated: str, reason: str) -> Pod:
+    """A container that is being resized in place, as an API server shows it."""
+    pod = _pod({"containers": [_container(asked, "0")]})
+    pod.status = msgspec.convert(
+        {
+            "containerStatuses": [
+                {
+                    "name": "c",
+                    "resources": {"requests": {"cpu": actual}},
+                    "allocatedResources": {"cpu": allocated},
+                }
+            ],
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+        },
+        PodStatus,
+    )
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("asked", "actual", "allocated", "reason", "millicores"),
+    [
+        ("2", "1", "1", "Deferred", 2000),
+        ("1", "2", "2", "Deferred", 2000),
+        ("1", "1", "3", "", 3000),
+        ("9", "1", "2", "Infeasible", 2000),
+    ],
+    ids=["grows", "shrinks", "admitted-and-not-carried-out", "can-never-be-carried-out"],
+)
+def test_a_pod_that_is_resized_in_place_counts_as_the_scheduler_counts_it(
+    asked: str, actual: str, allocated: str, reason: str, millicores: int
+) -> None:
+    """The larger of the spec and of what its machine has set aside, until the two agree."""
+    assert request_for(_resized(asked, actual, allocated, reason))["resources"]["cpu"] == (
+        resources.text("cpu", millicores)
+    )
+
+
+def test_sidecars_and_the_pods_own_requests_are_resized_too_and_init_containers_are_not() -> None:
+    spec = {
+        "initContainers": [_sidecar("1") | {"name": "side"}, _container("1", "0") | {"name": "i"}],
+        "containers": [_container("1", "0")],
+    }
+    doubled = {"resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "2"}}
+    status = {"initContainerStatuses": [{"name": name, **doubled} for name in ("side", "i")]}
+    pod = _pod(spec)
+    pod.status = msgspec.convert(status, PodStatus)
+    assert effective_requests(pod.spec, pod.status)["cpu"] == 3000
+    pod = _pod({"resources": {"requests": {"cpu": "5"}}})
+    pod.status = msgspec.convert(
+        {"resources": {"requests": {"cpu": "6"}}, "allocatedResources": {"cpu": "7"}}, PodStatus
+    )
+    assert effective_requests(pod.spec, pod.status)["cpu"] == 7000
+
+
+def test_extended_byte_sized_and_pod_level_resources_are_carried() -> None:
+    requests = {"nvidia.com/gpu": 2, "cpu": "1", "ephemeral-storage": "1G", "hugepages-2Mi": "4Mi"}
+    containers = [{"name": "c", "resources": {"requests": requests}}]
+    own = {"requests": {"cpu": "3", "memory": "1Gi"}}
+    assert request_for(_pod({"containers": containers, "resources": own}))["resources"] == {
+        "cpu": "3",
+        "memory": "1048576Ki",
+        "nvidia.com/gpu": "2",
+        "ephemeral-storage": "976563Ki",
+        "hugepages-2Mi": "4096Ki",
+        "pods": "1",
+    }
+
+
+def test_a_pod_behind_scheduling_gates_wants_nothing_until_they_are_gone() -> None:
+    """kube-scheduler does not look at it, so no machine would be used."""
+    assert not wants_request(_pod({"schedulingGates": [{"name": "example.com/quota"}]}))
+    assert wants_request(_pod({"schedulingGates": []}))
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])

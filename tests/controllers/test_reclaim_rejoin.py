@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.v1alpha1.shard_pb2 import ReclaimInstruction
+from bigfleet.api.kube.client import CONFLICT, ApiError, KubeClient
+from bigfleet.api.marks import MACHINE_LABEL
+from bigfleet.api.v1alpha1.shard_pb2 import MachineDisruption, ReclaimInstruction
 from bigfleet.controllers.operator import reclaim
 from bigfleet.controllers.operator.reclaim import Reclaims
 
 _PODS = "/api/v1/pods"
+
+
+async def _unasked(_: Sequence[str]) -> Sequence[MachineDisruption]:
+    raise AssertionError("nobody said what it may cost")
 
 
 class Rejoining:
@@ -41,10 +46,13 @@ class Rejoining:
         self._served()
         return msgspec.json.encode(body)
 
-    async def patch(self, _: str, __: Any) -> bytes:
-        body = self._node()
+    async def patch(self, _: str, body: Mapping[str, Any]) -> bytes:
+        if body["metadata"]["uid"] != self.uid:
+            self.found_out.set()
+            raise ApiError("PATCH", CONFLICT, "Conflict", "the UID in the precondition is another")
+        node = self._node()
         self._served()
-        return msgspec.json.encode(body)
+        return msgspec.json.encode(node)
 
     async def create(self, _: str, eviction: Mapping[str, Any]) -> bytes:
         self.evicted.append(eviction["deleteOptions"]["preconditions"]["uid"])
@@ -56,7 +64,8 @@ class Rejoining:
         return b"{}"
 
     def _node(self) -> dict[str, Any]:
-        return {"metadata": {"name": "m-1", "uid": self.uid}, "spec": {}, "status": {}}
+        labels = {MACHINE_LABEL: "m-1"}
+        return {"metadata": {"name": "m-1", "uid": self.uid, "labels": labels}}
 
     def _pod(self) -> dict[str, Any]:
         return {"metadata": {"name": "p", "namespace": "n", "uid": self.pod}}
@@ -68,7 +77,7 @@ async def test_at_whatever_moment_it_joins_nothing_of_it_is_evicted_or_deleted(
 ) -> None:
     monkeypatch.setattr(reclaim, "_FIRST_LOOK_SECONDS", 0.001)
     cluster = Rejoining(requests_before)
-    reclaims = Reclaims(cast(KubeClient, cluster), lambda: 0.0)
+    reclaims = Reclaims(cast(KubeClient, cluster), lambda: 0.0, _unasked)
     await reclaims.begin(
         ReclaimInstruction(instruction_id="i", nodes=["m-1"], grace_period_seconds=60)
     )
@@ -100,7 +109,7 @@ class Slow(Rejoining):
 async def test_it_can_be_reclaimed_itself_while_the_one_before_is_still_looked_at() -> None:
     """The second reclaim must not be taken for a longer grace of the first."""
     cluster = Slow()
-    reclaims = Reclaims(cast(KubeClient, cluster), lambda: 0.0)
+    reclaims = Reclaims(cast(KubeClient, cluster), lambda: 0.0, _unasked)
     again = ReclaimInstruction(instruction_id="i", nodes=["m-1"], grace_period_seconds=60)
     await reclaims.begin(again)
     cluster.uid = "new-node"

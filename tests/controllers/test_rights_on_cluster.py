@@ -102,7 +102,11 @@ async def test_a_revoked_credential_is_worthless(kubeconfig: dict[str, Path]) ->
 async def test_a_node_that_was_being_emptied_is_removed_before_its_machine_joins_again(
     kubeconfig: dict[str, Path],
 ) -> None:
-    leftover = node("m-left-over", annotations={"bigfleet.lucy.sh/reclaim-deadline": "1.0"})
+    leftover = node(
+        "m-left-over",
+        labels={"bigfleet.lucy.sh/machine": "m-left-over"},
+        annotations={"bigfleet.lucy.sh/reclaim-deadline": "1.0"},
+    )
     async with (
         await KubeClient.from_kubeconfig(kubeconfig["bigfleet-operator"]) as operator,
         await admin(kubeconfig) as administrator,
@@ -121,7 +125,38 @@ async def test_a_request_without_a_machine_is_answered_with_a_reason(
         response = await bootstrap.answer(BootstrapRequest(request_id="r"))
         assert "names no machine" in response.error
         response = await bootstrap.answer(BootstrapRequest(request_id="r", machine_id="Not/Legal"))
-        assert "no credential for Not/Legal" in response.error
+        assert "no credential for 'Not/Legal'" in response.error
+
+
+@pytest.mark.parametrize(
+    "name", ["UPPER", "a_b", "-a", "a..b", "x" * 64, "default/evil", "a b", ".", "ä"]
+)
+async def test_only_what_can_be_a_nodes_name_is_given_a_credential(
+    kubeconfig: dict[str, Path], name: str
+) -> None:
+    async with await KubeClient.from_kubeconfig(kubeconfig["bigfleet-operator"]) as operator:
+        bootstrap = Bootstrap(operator, Credentials(operator), "", "", _expected)
+        response = await bootstrap.answer(BootstrapRequest(request_id="r", machine_id=name))
+        assert "must be a DNS-1123 name of at most 63 characters" in response.error
+        assert response.user_data == b""
+
+
+@pytest.mark.parametrize("labels", [{"a": "b"}, {"bigfleet.lucy.sh/machine": "another"}])
+async def test_a_machine_gets_no_credential_for_the_node_of_somebody_else(
+    kubeconfig: dict[str, Path], labels: dict[str, str]
+) -> None:
+    """It would take that Node over; whose it is, is said."""
+    async with (
+        await KubeClient.from_kubeconfig(kubeconfig["bigfleet-operator"]) as operator,
+        await admin(kubeconfig) as administrator,
+    ):
+        await administrator.create("/api/v1/nodes", node("m-theirs", labels=labels))
+        bootstrap = Bootstrap(operator, Credentials(operator), "", "", _expected)
+        response = await bootstrap.answer(BootstrapRequest(request_id="r", machine_id="m-theirs"))
+        assert "no credential for m-theirs: node m-theirs is" in response.error
+        path = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts/m-theirs"
+        assert await get(administrator, path) is None
+        await administrator.delete("/api/v1/nodes/m-theirs")
 
 
 @pytest.mark.parametrize("identity", ["bigfleet-operator", "fake-host"])
@@ -139,7 +174,7 @@ async def test_only_the_pod_controller_may_watch_pods(
     ("identity", "path"),
     [
         ("bigfleet-operator", "/api/v1/secrets"),
-        ("bigfleet-pod-controller", "/api/v1/nodes"),
+        ("bigfleet-pod-controller", "/api/v1/configmaps"),
         ("bigfleet-pod-controller", "/api/v1/secrets"),
         ("fake-host", "/api/v1/pods"),
     ],

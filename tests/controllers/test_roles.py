@@ -39,7 +39,7 @@ async def test_readiness_says_what_is_missing() -> None:
         assert "no answer yet" in Operator(_settings(None), client).not_ready()
         assert (
             "capacityrequests is not listed yet"
-            in PodController(client, 1, time.monotonic).not_ready()
+            in PodController(client, 1, time.monotonic, time.time).not_ready()
         )
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from engine_rig import RACK, ZONE, Spec, demand_of, fleet_of, need_of, same
 
 from bigfleet.engine.carry import Carry, Reservation, Shortage
-from bigfleet.engine.desk import key_of
 from bigfleet.engine.snapshot import NONE, Demand, Fleet
+from bigfleet.engine.state import key_of
 from bigfleet.model import penalty
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import ADDITIONAL_GROUP, Need, NeedKey, Operator, Requirement, Spread

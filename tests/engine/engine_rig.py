@@ -18,7 +18,9 @@ from bigfleet.model.need import Need, Operator, Requirement, Spread, profile, si
 
 RACK, ZONE = "rack", "zone"
 NOW = 10_000.0
-SETTINGS = Settings(reclaim_cap_fraction=0.3)
+SETTINGS = Settings(reclaim_cap_fraction=0.3, reclaim_hold_seconds=0.0)
+# What may go goes at once, so that one decision shows it.
+AT_ONCE = Settings(reclaim_hold_seconds=0.0)
 EVENLY_BY_ZONE = (Spread(ZONE, 1, True),)
 
 
@@ -39,6 +41,9 @@ class Spec:
     last_priority: int = 0
     last_penalty: int = penalty.ZERO
     idle_since: float = float("nan")
+    destination: str = ""
+    ahead: bool = False
+    release_cost: float = float("nan")
 
 
 def idle(name: str, **kwargs: object) -> Spec:
@@ -54,7 +59,7 @@ def speculative(name: str, **kwargs: object) -> Spec:
 
 def configured(name: str, cluster: str = "east", **kwargs: object) -> Spec:
     """A machine at work in `cluster`."""
-    working = Spec(name, MachineState.CONFIGURED, cluster=cluster, idle_since=0.0)
+    working = Spec(name, MachineState.CONFIGURED, cluster=cluster, idle_since=0.0, release_cost=0.0)
     return replace(working, **kwargs)  # type: ignore[arg-type]
 
 
@@ -65,7 +70,8 @@ def zoned(zones: str) -> list[Spec]:
 
 def fleet_of(specs: Sequence[Spec]) -> Fleet:
     """A fleet with one row per spec, in the order given; names break ties."""
-    clusters = sorted({"east", "west"} | {s.cluster for s in specs if s.cluster})
+    named = {s.cluster for s in specs} | {s.destination for s in specs}
+    clusters = sorted({"east", "west"} | (named - {""}))
     flavours: list[Flavour] = []
     rows = [_flavour_index(flavours, _flavour(spec)) for spec in specs]
     by_name = sorted(spec.name for spec in specs)
@@ -75,11 +81,16 @@ def fleet_of(specs: Sequence[Spec]) -> Fleet:
         flavour=np.array(rows, np.int32),
         state=np.array([s.state for s in specs], np.uint8),
         cluster=np.array([clusters.index(s.cluster) if s.cluster else NONE for s in specs], "i4"),
+        destination=np.array(
+            [clusters.index(s.destination) if s.destination else NONE for s in specs], np.int32
+        ),
         wanted_by=np.array([s.wanted_by for s in specs], np.int32),
         priority=np.array([s.last_priority for s in specs], np.int32),
         interruption_bucket=np.full(len(specs), penalty.ZERO, np.uint8),
         reclamation_bucket=np.array([s.last_penalty for s in specs], np.uint8),
         unused_since_seconds=np.array([s.idle_since for s in specs], np.float64),
+        headroom=np.array([s.ahead for s in specs], np.bool_),
+        release_cost=np.array([s.release_cost for s in specs], np.float64),
         tie_break=np.array([by_name.index(s.name) for s in specs], np.int64),
     )
 
@@ -140,7 +151,7 @@ def checked(
     carry: Carry | None = None,
 ) -> Decision:
     """A decision that breaks no invariant, or an assertion error that tells which it breaks."""
-    decision = decide(fleet, demand, carry or Carry(), settings or Settings(), now)
+    decision = decide(fleet, demand, carry or Carry(), settings or AT_ONCE, now)
     assert [*violations(fleet, demand, decision)] == []
     return decision
 
@@ -198,7 +209,12 @@ def carried_out(
     bound_for = np.where(np.isin(state, [int(s) for s in _BOUND_FOR]), fleet.wanted_by, NONE)
     wanted_by = np.where(claimed == NONE, bound_for, claimed).astype(np.int32)
     return replace(
-        fleet, state=state, cluster=cluster, wanted_by=wanted_by, unused_since_seconds=idle_since
+        fleet,
+        state=state,
+        cluster=cluster,
+        wanted_by=wanted_by,
+        unused_since_seconds=idle_since,
+        headroom=np.isin(np.arange(len(fleet)), [*decision.headroom]),
     )
 
 

@@ -16,9 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from load_rig import PROFILES, SHIPPED, planned, shipped
 
+from bigfleet.model.need import Taint
+from bigfleet.services.provider import inventory
 from loaddriver.apportion import apportion, divide, divisible, largest_divisible
 from loaddriver.errors import ProfileError
-from loaddriver.inventory import fleet_inventory, rack_sizes, supply_counts
+from loaddriver.inventory import (
+    SeedTaint,
+    fleet_inventory,
+    rack_sizes,
+    save_inventory,
+    supply_counts,
+)
 from loaddriver.plan import make_plan
 from loaddriver.plan_files import load_plan, plan_bytes, save_plan
 from loaddriver.plan_records import ChurnEvent, CreateEvent, Plan, Workload
@@ -257,6 +265,17 @@ def test_a_rack_lies_in_one_zone_and_labels_say_the_same_as_fields() -> None:
             "topology.bigfleet/rack": machine.rack,
         }
     assert all(len(each) == 1 for each in zones.values())
+
+
+def test_a_machine_that_a_profile_taints_is_tainted_for_the_provider_too(tmp_path: Path) -> None:
+    profile, _, need = planned("smoke")
+    (first, second, *_) = fleet_inventory(profile, need)
+    slow = SeedTaint(key="example.com/slow", effect="NoSchedule")
+    seed = tmp_path / "inventory.jsonl"
+    save_inventory([msgspec.structs.replace(first, taints=(slow,)), second], seed)
+    tainted, plain = inventory.read(seed)
+    assert tainted.taints == (Taint("example.com/slow", "", "NoSchedule"),)
+    assert plain.taints == ()
 
 
 def test_spot_is_cheaper_than_on_demand_and_idle_costs_nothing() -> None:

@@ -54,7 +54,11 @@ def test_a_request_asks_for_what_the_pod_controller_would_ask_for_its_pod() -> N
         template = workload_body(workload, profile.catalog)["spec"]["template"]
         pod = {
             "metadata": {"name": "p", "uid": "u", "namespace": "n", **template["metadata"]},
-            "spec": {**template["spec"], "priority": workload.priority},
+            "spec": {
+                **template["spec"],
+                "priority": workload.priority,
+                "preemptionPolicy": _preemption_policy(template["spec"]["priorityClassName"]),
+            },
         }
         by_controller = request_for(msgspec.convert(pod, pod_types.Pod))
         mine, theirs = (
@@ -67,6 +71,11 @@ def test_a_request_asks_for_what_the_pod_controller_would_ask_for_its_pod() -> N
         )
         seen.add(workload.archetype)
     assert len(seen) == 9, "all but the archetype that comes in bursts only"
+
+
+def _preemption_policy(priority_class: str) -> str:
+    """What admission gives a pod of the class."""
+    return "Never" if priority_class.endswith("-never") else "PreemptLowerPriority"
 
 
 def test_every_planned_pod_is_one_request_at_an_even_rate() -> None:

@@ -42,6 +42,20 @@ def test_the_first_acknowledgement_counts(verb: str) -> None:
     assert stamps.acknowledged == {("load", "cr"): at(2)}
 
 
+@pytest.mark.parametrize("verb", ["create", "patch", "update"])
+def test_a_request_beyond_what_is_there_is_told_from_an_ordinary_one(verb: str) -> None:
+    """Whoever is asked for once is counted once, from the first moment on."""
+    what, asks = f"{verb} capacityrequests", {"spec": {"additional": True, "priority": 0}}
+    lines = [
+        line(what, "plain", 1, request={"spec": {"priority": 0}}),
+        line(what, "more", 2, request=asks),
+        line(what, "more", 5, request=asks),
+        line(what, "refused", 6, request=asks, code=409),
+        line(what, "without-body", 7),
+    ]
+    assert reader(lines).stamps.additional == {("load", "more"): at(2)}
+
+
 def test_refused_requests_stamp_nothing_and_are_counted_by_kind() -> None:
     """A binding that the server refused bound nobody."""
     refused = line("create pods/binding", "web-x", 3, uid="u1", code=409)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from run_rig import PROFILES, finished_run, machines, seen, smoke, summary
 
@@ -12,7 +13,7 @@ from bigfleet.model import resources
 from bigfleet.ports.host import Boot
 from bigfleet.services.provider.inventory import read as read_inventory
 from loaddriver.errors import ProfileError
-from loaddriver.inventory import save_inventory
+from loaddriver.inventory import SeedTaint, save_inventory
 from loaddriver.judge.schema import Summary
 from loaddriver.plan import make_plan
 from loaddriver.run.options import RunOptions
@@ -47,7 +48,8 @@ def test_every_machine_that_served_is_there_once_per_cluster(tmp_path: Path) -> 
 
 def test_a_bare_node_is_the_node_that_its_machine_registered(tmp_path: Path) -> None:
     """By the provider's own reading of the seed file; BigFleet's own marks are left out."""
-    seed = machines(smoke())[0]
+    slow = SeedTaint(key="example.com/slow", effect="NoSchedule")
+    seed = msgspec.structs.replace(machines(smoke())[0], taints=(slow,))
     save_inventory([seed], tmp_path / "inventory.jsonl")
     [machine] = read_inventory(tmp_path / "inventory.jsonl")
     blob = bootstrap.Blob(api_server="", ca_pem="", token="", node_name=seed.id)
@@ -57,9 +59,20 @@ def test_a_bare_node_is_the_node_that_its_machine_registered(tmp_path: Path) -> 
     known = joined["metadata"]["labels"].items()
     assert bare["metadata"]["labels"] == {k: v for k, v in known if _OWN not in k}
     assert bare["metadata"]["annotations"].items() <= joined["metadata"]["annotations"].items()
+    [taint] = bare["spec"]["taints"]
+    assert [{"value": "", **taint}] == joined["spec"]["taints"]
     for key in ("capacity", "allocatable"):
         theirs, ours = joined["status"][key], bare["status"][key]
         assert resources.parse_capacity(ours) == resources.parse_capacity(theirs)
+
+
+def test_a_bare_node_keeps_the_taints_of_its_machine() -> None:
+    """Or else pods would go where they never went beside BigFleet."""
+    spot = SeedTaint(key="spot", value="true", effect="NoSchedule")
+    seed = msgspec.structs.replace(machines(smoke())[0], taints=(spot,))
+    bare = node_object(ServedNode(cluster="c1", machine=seed))
+    [taint] = bare["spec"]["taints"]
+    assert taint == {"key": "spot", "value": "true", "effect": "NoSchedule"}
 
 
 @pytest.mark.parametrize(

@@ -230,5 +230,5 @@ def test_a_gang_that_others_have_shut_in_is_given_a_machine_there(asks_again: bo
         assert pending(world) == (0 if asks_again else 2)
         assert world.clusters["east"].evicted == 0
 
-    given = {"scheduler_looks_ahead": False, "request_stranded_pods": asks_again}
+    given = {"scheduler_looks_ahead": False, "request_additional": asks_again}
     play(plan(_TWO_RACKS, **given), scene)

@@ -304,7 +304,8 @@ Global___CapacityNeed: _TypeAlias = CapacityNeed  # noqa: Y015
 @_typing.final
 class PodSizes(_message.Message):
     """Pod sizes, small differences rounded up. `amounts` holds a row for each size, with one entry for
-    each of `resources`: CPU in millicores, bytes in KiB, anything else in thousandths.
+    each of `resources`: CPU in millicores, bytes in KiB, anything else in thousandths. Where `steps`
+    has an entry for each of `resources`, amounts are in multiples of it, which makes them short.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -312,22 +313,26 @@ class PodSizes(_message.Message):
     RESOURCES_FIELD_NUMBER: _builtins.int
     AMOUNTS_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def resources(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def amounts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
         resources: _abc.Iterable[_builtins.str] | None = ...,
         amounts: _abc.Iterable[_builtins.int] | None = ...,
         counts: _abc.Iterable[_builtins.int] | None = ...,
+        steps: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["amounts", b"amounts", "counts", b"counts", "resources", b"resources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amounts", b"amounts", "counts", b"counts", "resources", b"resources", "steps", b"steps"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -153,6 +153,8 @@ class NeedView(_message.Message):
     LOWER_PRIORITY_COUNT_FIELD_NUMBER: _builtins.int
     COUNTED_FIELD_NUMBER: _builtins.int
     UNMET_REASON_TEXT_FIELD_NUMBER: _builtins.int
+    SHORT_SIZES_FIELD_NUMBER: _builtins.int
+    IMPOSSIBLE_SIZES_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     arrival_unix_nanos: _builtins.int
     profile_fingerprint: _builtins.str
@@ -191,6 +193,14 @@ class NeedView(_message.Message):
 
     @_builtins.property
     def counted(self) -> _containers.RepeatedCompositeFieldContainer[Global___CountedMachine]: ...
+    @_builtins.property
+    def short_sizes(self) -> _capacity_pb2.PodSizes:
+        """Pods without a place, by size: those that some machine of the fleet could hold, and those that
+        none could ever hold.
+        """
+
+    @_builtins.property
+    def impossible_sizes(self) -> _capacity_pb2.PodSizes: ...
     def __init__(
         self,
         *,
@@ -218,10 +228,12 @@ class NeedView(_message.Message):
         lower_priority_count: _builtins.int = ...,
         counted: _abc.Iterable[Global___CountedMachine] | None = ...,
         unmet_reason_text: _builtins.str = ...,
+        short_sizes: _capacity_pb2.PodSizes | None = ...,
+        impossible_sizes: _capacity_pb2.PodSizes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["matching_supply", b"matching_supply", "need", b"need", "preemption", b"preemption", "residual_deficit", b"residual_deficit", "usable_supply", b"usable_supply"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["impossible_sizes", b"impossible_sizes", "matching_supply", b"matching_supply", "need", b"need", "preemption", b"preemption", "residual_deficit", b"residual_deficit", "short_sizes", b"short_sizes", "usable_supply", b"usable_supply"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_parked", b"acquisition_parked", "age_cycles_unmet", b"age_cycles_unmet", "arrival_unix_nanos", b"arrival_unix_nanos", "bootstrap_count", b"bootstrap_count", "by_requirement", b"by_requirement", "claimed_machine_count", b"claimed_machine_count", "cluster_id", b"cluster_id", "counted", b"counted", "free_count", b"free_count", "lower_priority_count", b"lower_priority_count", "matching_supply", b"matching_supply", "need", b"need", "parked_age_cycles", b"parked_age_cycles", "preemption", b"preemption", "profile_fingerprint", b"profile_fingerprint", "provision_count", b"provision_count", "residual_deficit", b"residual_deficit", "same_candidates", b"same_candidates", "same_domain", b"same_domain", "same_satisfiable", b"same_satisfiable", "satisfied", b"satisfied", "unmet_reason", b"unmet_reason", "unmet_reason_text", b"unmet_reason_text", "usable_supply", b"usable_supply"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_parked", b"acquisition_parked", "age_cycles_unmet", b"age_cycles_unmet", "arrival_unix_nanos", b"arrival_unix_nanos", "bootstrap_count", b"bootstrap_count", "by_requirement", b"by_requirement", "claimed_machine_count", b"claimed_machine_count", "cluster_id", b"cluster_id", "counted", b"counted", "free_count", b"free_count", "impossible_sizes", b"impossible_sizes", "lower_priority_count", b"lower_priority_count", "matching_supply", b"matching_supply", "need", b"need", "parked_age_cycles", b"parked_age_cycles", "preemption", b"preemption", "profile_fingerprint", b"profile_fingerprint", "provision_count", b"provision_count", "residual_deficit", b"residual_deficit", "same_candidates", b"same_candidates", "same_domain", b"same_domain", "same_satisfiable", b"same_satisfiable", "satisfied", b"satisfied", "short_sizes", b"short_sizes", "unmet_reason", b"unmet_reason", "unmet_reason_text", b"unmet_reason_text", "usable_supply", b"usable_supply"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -327,7 +339,7 @@ Global___RequirementCount: _TypeAlias = RequirementCount  # noqa: Y015
 
 @_typing.final
 class CountedMachine(_message.Message):
-    """A machine that a need counts as its supply."""
+    """A machine that has pods of a need, or was ordered for it. Other needs' pods may be there, too."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -338,6 +350,7 @@ class CountedMachine(_message.Message):
     ORDERED_FIELD_NUMBER: _builtins.int
     INSTANCE_TYPE_FIELD_NUMBER: _builtins.int
     ZONE_FIELD_NUMBER: _builtins.int
+    PODS_FIELD_NUMBER: _builtins.int
     machine_id: _builtins.str
     state: _provider_pb2.MachineState.ValueType
     cost_per_hour: _builtins.float
@@ -346,6 +359,8 @@ class CountedMachine(_message.Message):
     """What the last cycle ordered for it, if anything: Bootstrap, Provision, Preempt, Reclaim."""
     instance_type: _builtins.str
     zone: _builtins.str
+    pods: _builtins.int
+    """How many of the need's pods are counted on it."""
     @_builtins.property
     def holds(self) -> _provider_pb2.Resources:
         """What it holds of the need."""
@@ -360,10 +375,11 @@ class CountedMachine(_message.Message):
         ordered: _builtins.str = ...,
         instance_type: _builtins.str = ...,
         zone: _builtins.str = ...,
+        pods: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["holds", b"holds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_per_hour", b"cost_per_hour", "holds", b"holds", "instance_type", b"instance_type", "machine_id", b"machine_id", "ordered", b"ordered", "state", b"state", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost_per_hour", b"cost_per_hour", "holds", b"holds", "instance_type", b"instance_type", "machine_id", b"machine_id", "ordered", b"ordered", "pods", b"pods", "state", b"state", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -430,6 +446,8 @@ class MachineView(_message.Message):
     STORY_FIELD_NUMBER: _builtins.int
     NOT_MINE_FIELD_NUMBER: _builtins.int
     HEADROOM_FIELD_NUMBER: _builtins.int
+    SHARED_BY_FIELD_NUMBER: _builtins.int
+    RELEASE_COST_FIELD_NUMBER: _builtins.int
     order: _builtins.str
     """The order under way: Bootstrap, Provision, Preempt, Reclaim or Delete."""
     evicting: _builtins.bool
@@ -440,6 +458,10 @@ class MachineView(_message.Message):
     """Why this shard does not decide about the machine; empty when it does."""
     headroom: _builtins.bool
     """Whether it is there though no need wants it, to be one machine ahead of its cluster's gangs."""
+    release_cost: _builtins.float
+    """What giving it back would cost its cluster, as its operator has reported; infinite where it must
+    not go now, absent where nobody was asked.
+    """
     @_builtins.property
     def machine(self) -> _provider_pb2.Machine:
         """Without its shard_metadata."""
@@ -456,6 +478,10 @@ class MachineView(_message.Message):
     def story(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoryLine]:
         """Oldest first."""
 
+    @_builtins.property
+    def shared_by(self) -> _containers.RepeatedCompositeFieldContainer[Global___NeedReference]:
+        """All needs whose pods are counted on it."""
+
     def __init__(
         self,
         *,
@@ -469,12 +495,16 @@ class MachineView(_message.Message):
         story: _abc.Iterable[Global___StoryLine] | None = ...,
         not_mine: _builtins.str = ...,
         headroom: _builtins.bool = ...,
+        shared_by: _abc.Iterable[Global___NeedReference] | None = ...,
+        release_cost: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["counted_by", b"counted_by", "evicted_for", b"evicted_for", "machine", b"machine", "meant_for", b"meant_for"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "machine", b"machine", "meant_for", b"meant_for", "release_cost", b"release_cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "release_cost", b"release_cost", "shared_by", b"shared_by", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__release_cost: _TypeAlias = _typing.Literal["release_cost"]  # noqa: Y015
+    _WhichOneofArgType__release_cost: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__release_cost) -> _WhichOneofReturnType__release_cost | None: ...
 
 Global___MachineView: _TypeAlias = MachineView  # noqa: Y015
 

@@ -14,6 +14,7 @@ from bigfleet.conformance.rules import (
     readiness,
     reading,
     retries,
+    taints,
 )
 
 CHECKS: Sequence[Check] = (
@@ -37,6 +38,7 @@ CHECKS: Sequence[Check] = (
     fencing.reads,
     metadata.echoed,
     metadata.gone_after_drain,
+    taints.kept,
     promptness.orders_answer_at_once,
     readiness.configured_only_when_ready,
     crash.orders_survive,

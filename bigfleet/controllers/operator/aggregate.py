@@ -1,23 +1,31 @@
 """The sum of a cluster's demand, kept up to date one request at a time. Pure.
 
-Whatever the number of requests, there is one row for each (profile, co-location group), and adding
-or removing a request costs the same in a large cluster as in a small one.
+Whatever the number of requests, there is one row for each (profile, group), and adding or removing
+a request costs the same in a large cluster as in a small one.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from bigfleet.api.codec import need_to_wire
 from bigfleet.api.v1alpha1.capacity_pb2 import CapacityNeed
 from bigfleet.controllers.operator.demand import Demand
-from bigfleet.model.need import Need, Profile, sizes_of
+from bigfleet.controllers.operator.merging import Amounts
+from bigfleet.controllers.operator.row import Row
+from bigfleet.controllers.operator.size_classes import MOST_CLASSES, Pressed, fitting
+from bigfleet.model import resources
+from bigfleet.model.need import Need
 
 K = TypeVar("K", bound=Hashable)
-# A gang that stops growing before it is whole (a quota, a failing webhook) is told as it is.
-PATIENCE_SECONDS = 30.0
+
+# Up to ten needs take so many bytes at most. With more, that could only be had by ever coarser
+# sizes, which cost machines; so for each further need, each of them may take so many bytes more,
+# some ten classes of sizes, until it has MOST_CLASSES.
+_FEW_NEEDS, _MOST_BYTES, _BYTES_MORE = 10, 3_900, 80
+# When there is too much, this much room is left for what is to come; only when much is not used,
+# there may be more classes again.
+_SPARE_SHARES, _UNUSED_SHARE = (0.05, 0.15, 0.25), 0.4
 
 
 class RowKey(NamedTuple):
@@ -34,89 +42,37 @@ class Told(NamedTuple):
     gathering: frozenset[RowKey]
 
 
-class _Row:
-    """One need in the making: sums, and how often each distinct unit occurs.
-
-    A gang's requests come one by one. Told at each size it passes through, it would be given
-    machines for the first of them in a domain that has no room for the rest, and the pods bound
-    there would hold the others to it. So it is told once all `members` have asked.
-    """
-
-    def __init__(self, profile: Profile, group: str) -> None:
-        self._profile, self._group = profile, group
-        self._members = 0
-        self._whole = False
-        self._grown, self._grown_at = False, 0.0
-        self._units: Counter[tuple[tuple[str, int], ...]] = Counter()
-        self._need: Need | None = None
-        self._wire: CapacityNeed | None = None
-
-    def count(self, unit: tuple[tuple[str, int], ...], change: int) -> bool:
-        """Add (`change` 1) or take away (-1) a request of `unit`; False when none is left."""
-        self._need = self._wire = None
-        self._units[unit] += change
-        if not self._units[unit]:
-            del self._units[unit]
-        return bool(self._units)
-
-    def grow(self, unit: tuple[tuple[str, int], ...], members: int) -> None:
-        """Add a request of a gang that will have `members`; 0 where nobody knows."""
-        self.count(unit, 1)
-        self._members = max(self._members, members)
-        self._grown = True
-
-    def gathering(self, now: float) -> bool:
-        """Whether requests of the gang are still to come; once not, never again."""
-        if self._grown:
-            self._grown, self._grown_at = False, now
-        complete = self._units.total() >= self._members
-        self._whole |= complete or now - self._grown_at >= PATIENCE_SECONDS
-        return not self._whole
-
-    def close(self) -> None:
-        """Wait for no more of the gang."""
-        self._whole = True
-
-    def need(self) -> Need:
-        if self._need is None:
-            sizes = sizes_of((dict(unit), count) for unit, count in self._units.items())
-            self._need = Need(self._profile, sizes, self._group)
-        return self._need
-
-    def wire(self) -> CapacityNeed:
-        if self._wire is None:
-            self._wire = need_to_wire(self.need())
-        return self._wire
-
-
 class Aggregate(Generic[K]):
     """Requests by key, summed into needs. `version` grows with every change of the sum."""
 
     def __init__(self) -> None:
         self._demands: dict[K, Demand] = {}
-        self._rows: dict[RowKey, _Row] = {}
+        self._rows: dict[RowKey, Row[K]] = {}
+        self._limits: Mapping[RowKey, int] = {}
         self.version = 0
 
     def __len__(self) -> int:
         return len(self._demands)
 
-    def put(self, key: K, demand: Demand, members: int = 0) -> None:
-        """Request `key` asks for `demand`, as one of `members` of its group where that is known."""
+    def put(self, key: K, demand: Demand, members: int = 0, created: float = 0.0) -> None:
+        """Request `key` asks for `demand`, as one of `members` of its group where that is known.
+
+        `created` is when it was made, in seconds.
+        """
         before = self._demands.get(key)
         if before is demand:
             return
         if before is not None:
-            self._take_away(before)
+            self._take_away(key, before)
         self._demands[key] = demand
         self.version += 1
-        row = self._row(demand)
-        row.grow(demand.unit, members)
+        self._row(demand).put(key, demand.unit, created, members)
 
     def remove(self, key: K) -> None:
         """Request `key` is gone; harmless if it never counted."""
         demand = self._demands.pop(key, None)
         if demand is not None:
-            self._take_away(demand)
+            self._take_away(key, demand)
 
     def __contains__(self, key: object) -> bool:
         return key in self._demands
@@ -126,17 +82,19 @@ class Aggregate(Generic[K]):
         return list(self._demands)
 
     def needs(self) -> list[Need]:
-        """One need for each row, by its key, so that equal demands give equal roll-ups."""
+        """One need for each row, by its key, with every size as it was asked for."""
         return [self._rows[key].need() for key in sorted(self._rows)]
 
     def told(self, now: float) -> Told:
-        """`needs` as messages, without the gangs that are gathering; `now` in seconds, monotonic.
+        """`needs` as messages, without the gangs that are gathering, and with so few classes of
+        sizes that they are small; `now` in seconds, monotonic.
 
         Rows that did not change keep their message; it is not to be modified.
         """
         gathering = frozenset(key for key, row in self._rows.items() if row.gathering(now))
-        needs = [self._rows[key].wire() for key in sorted(self._rows) if key not in gathering]
-        return Told(needs, gathering)
+        rows = {key: self._rows[key] for key in sorted(self._rows) if key not in gathering}
+        self._fit(rows)
+        return Told([row.wire() for row in rows.values()], gathering)
 
     def close_all(self) -> None:
         """Every gang is taken for whole: what is here was here before us."""
@@ -147,17 +105,63 @@ class Aggregate(Generic[K]):
         """The row in which request `key` counts."""
         return _row_key(self._demands[key])
 
-    def _row(self, demand: Demand) -> _Row:
+    def requests_of(self, row: RowKey, size: Amounts | None) -> list[K] | None:
+        """The requests that a size in the last report of a need stands for, newest first; of all
+        sizes for None. None for a size that is not in it, or a need that is not there any more.
+        """
+        found = self._rows.get(row)
+        return None if found is None else found.newest(size)
+
+    def _fit(self, rows: Mapping[RowKey, Row[K]]) -> None:
+        """Limit the classes of sizes if all of them together take too much."""
+        taken, others = self._limited(rows, self._limits)
+        most = _room(len(rows), others)
+        if taken <= most and not (self._limits and taken < (1 - _UNUSED_SHARE) * most):
+            return
+        # How long a number will be is not known before: where the first try is not enough, again.
+        for spare in _SPARE_SHARES:
+            pressed = self._pressed(rows)
+            limits = fitting(pressed, (1 - spare) * most)
+            self._limits = {k: limit for k, limit in limits.items() if limit < pressed[k].classes}
+            if self._limited(rows, self._limits)[0] <= most:
+                return
+
+    @staticmethod
+    def _limited(rows: Mapping[RowKey, Row[K]], limits: Mapping[RowKey, int]) -> tuple[int, int]:
+        """How many bytes classes of sizes take under these limits, and how many all the rest."""
+        for key, row in rows.items():
+            row.limit(limits.get(key, MOST_CLASSES))
+        taken = [row.bytes() for row in rows.values()]
+        return sum(sizes for sizes, _ in taken), sum(others for _, others in taken)
+
+    def _pressed(self, rows: Mapping[RowKey, Row[K]]) -> Mapping[RowKey, Pressed]:
+        demands = {key: row.need().aggregate for key, row in rows.items()}
+        total = resources.add(demands.values())
+        weights = {
+            key: sum(amount / total[name] for name, amount in demand.items()) / len(total)
+            for key, demand in demands.items()
+        }
+        return {key: row.pressed(weights[key]) for key, row in rows.items()}
+
+    def _row(self, demand: Demand) -> Row[K]:
         key = _row_key(demand)
         row = self._rows.get(key)
         if row is None:
-            row = self._rows[key] = _Row(demand.profile, demand.group)
+            row = self._rows[key] = Row(demand.profile, demand.group)
         return row
 
-    def _take_away(self, demand: Demand) -> None:
+    def _take_away(self, key: K, demand: Demand) -> None:
         self.version += 1
-        if not self._row(demand).count(demand.unit, -1):
+        if not self._row(demand).remove(key, demand.unit):
             del self._rows[_row_key(demand)]
+
+
+def _room(needs: int, others: int) -> float:
+    """How many bytes the sizes of so many needs may take, whose rest takes `others`."""
+    if needs <= _FEW_NEEDS:
+        return _MOST_BYTES - others
+    each = max(0.0, _MOST_BYTES / _FEW_NEEDS - others / needs)
+    return needs * (each + (needs - _FEW_NEEDS) * _BYTES_MORE)
 
 
 def _row_key(demand: Demand) -> RowKey:

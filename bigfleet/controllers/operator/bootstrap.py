@@ -7,6 +7,7 @@ Node, and dies with the account as soon as the machine has joined or is gone.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
@@ -14,11 +15,15 @@ import msgspec
 
 from bigfleet.api.install import NODE_NAMESPACE, request_token
 from bigfleet.api.kube.client import CONFLICT, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.shard_pb2 import BootstrapBlobResponse, BootstrapRequest
-from bigfleet.controllers.operator.machines import MACHINE_LABEL, Node, node_path
+from bigfleet.controllers.operator.machines import Node, node_path
 
 _LOG = logging.getLogger(__name__)
 TOKEN_SECONDS = 600
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+# That of a label's value.
+_MOST_NAME = 63
 _ACCOUNTS = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
 
 
@@ -95,12 +100,15 @@ class Bootstrap:
     async def answer(self, request: BootstrapRequest) -> BootstrapBlobResponse:
         """The blob, or a sentence why this cluster cannot take the machine now."""
         response = BootstrapBlobResponse(request_id=request.request_id)
-        if not request.machine_id:
-            response.error = "the request names no machine, so no credential can be bound to it"
+        if why := _unfit(request.machine_id):
+            response.error = why
             return response
         try:
             await self._expect(request.machine_id)
-            await self._remove_leftover(request.machine_id)
+            if why := await self._make_way(request.machine_id):
+                response.error = why
+                _LOG.error("%s", why)
+                return response
             response.user_data = await self._blob(request.machine_id)
             response.ttl_seconds = TOKEN_SECONDS
         except (ApiError, *NO_ANSWER) as error:
@@ -108,15 +116,22 @@ class Bootstrap:
             _LOG.error("%s", response.error)
         return response
 
-    async def _remove_leftover(self, machine_id: str) -> None:
-        """A Node that was being reclaimed from here would make the machine join cordoned."""
+    async def _make_way(self, machine_id: str) -> str:
+        """Why the name is taken; "" when it is not.
+
+        A Node that was being reclaimed from here would make the machine join cordoned: it goes. One
+        that is not the machine's is somebody else's, who would lose it to the machine.
+        """
         try:
             node = msgspec.json.decode(await self._client.get(node_path(machine_id)), type=Node)
+            if node.foreign:
+                return f"no credential for {machine_id}: {node.foreign}"
             if node.reclaim_deadline is not None:
                 await self._client.delete(node_path(machine_id))
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
+        return ""
 
     async def _blob(self, machine_id: str) -> bytes:
         return msgspec.json.encode(
@@ -130,3 +145,15 @@ class Bootstrap:
                 "kubelet": {},
             }
         )
+
+
+def _unfit(machine_id: str) -> str:
+    """Why no Node can have this name; "" when one can."""
+    if not machine_id:
+        return "the request names no machine, so no credential can be bound to it"
+    if len(machine_id) <= _MOST_NAME and _DNS_NAME.fullmatch(machine_id):
+        return ""
+    return (
+        f"no credential for {machine_id!r}: it becomes a Node's name and label, so it must be a "
+        f"DNS-1123 name of at most {_MOST_NAME} characters (a-z, 0-9, '-', '.')"
+    )

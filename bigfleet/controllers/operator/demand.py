@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
+from bigfleet.controllers.podspec.objects import (
+    Expression,
+    LabelSelector,
+    NodeTerm,
+    PodToleration,
+    SpreadConstraint,
+)
 from bigfleet.model import penalty, resources
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import ADDITIONAL_GROUP, Operator, Profile, Requirement, Spread, profile
+from bigfleet.model.need import (
+    ADDITIONAL_GROUP,
+    HOSTNAME_LABEL,
+    Operator,
+    Profile,
+    Requirement,
+    Spread,
+    Term,
+    Toleration,
+    is_integer,
+    profile,
+)
 
 _OPERATORS = {
     "In": Operator.IN,
     "NotIn": Operator.NOT_IN,
     "Exists": Operator.EXISTS,
     "DoesNotExist": Operator.DOES_NOT_EXIST,
+    "Gt": Operator.GREATER_THAN,
+    "Lt": Operator.LESS_THAN,
 }
+_COMPARISONS = (Operator.GREATER_THAN, Operator.LESS_THAN)
+_WITH_VALUES = (Operator.IN, Operator.NOT_IN, *_COMPARISONS)
+_HARD, _NEVER, _IGNORE, _HONOR = "DoNotSchedule", "Never", "Ignore", "Honor"
+_EVERY_ADDRESS = "0.0.0.0"
 Amount = str | int | float
-
-
-class RequirementSpec(msgspec.Struct):
-    """One condition on labels, in a node selector's words."""
-
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class LabelSelector(msgspec.Struct, rename="camel"):
-    """Which Pods: those whose labels meet every condition."""
-
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[RequirementSpec] | None = None
 
 
 class CoLocation(msgspec.Struct, rename="camel"):
@@ -43,12 +53,19 @@ class CoLocation(msgspec.Struct, rename="camel"):
     label_selector: LabelSelector | None = None
 
 
-class TopologySpread(msgspec.Struct, rename="camel"):
-    """Keep the domains of `topology_key` within `max_skew` of each other."""
+class AntiAffinity(msgspec.Struct, rename="camel"):
+    """Of the Pods selected in the own namespace, at most one in each domain of each key."""
 
-    topology_key: str
-    max_skew: int
-    when_unsatisfiable: str
+    topology_keys: list[str]
+    label_selector: LabelSelector | None = None
+
+
+class HostPort(msgspec.Struct, rename="camel"):
+    """A port of the machine itself."""
+
+    port: int
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(name="hostIP", default="")
 
 
 class RequestSpec(msgspec.Struct, rename="camel"):
@@ -56,9 +73,14 @@ class RequestSpec(msgspec.Struct, rename="camel"):
 
     resources: dict[str, Amount]
     priority: int
-    requirements: list[RequirementSpec] | None = None
+    requirements: list[Expression] | None = None
+    node_selector_terms: list[NodeTerm] | None = None
+    tolerations: list[PodToleration] | None = None
     co_location: CoLocation | None = None
-    topology_spread: list[TopologySpread] | None = None
+    anti_affinity: AntiAffinity | None = None
+    host_ports: list[HostPort] | None = None
+    topology_spread: list[SpreadConstraint] | None = None
+    preemption_policy: str = ""
     additional: bool = False
     interruption_penalty: Amount = 0
     reclamation_penalty: Amount = 0
@@ -68,9 +90,8 @@ class RequestSpec(msgspec.Struct, rename="camel"):
 class Demand:
     """What one request asks for; equal requests of a namespace share one object.
 
-    `unit` holds (resource, units of `model.resources`) in order of names. `group` is "" unless the
-    request wants to be in one domain with others, and then the same text for just those others, or
-    the pod is stranded.
+    `unit` holds (resource, units of `model.resources`) in order of names, none of them zero.
+    `group` is as of `model.need.Need`.
     """
 
     profile: Profile
@@ -86,55 +107,146 @@ def demand_of(namespace: str, spec: RequestSpec) -> Demand:
     if spec.additional and spec.co_location:
         cure = "goes with the domain among the requirements, not with coLocation"
         raise InvalidInput("additional", spec.additional, cure)
-    requirements = [_requirement(r) for r in spec.requirements or ()]
+    requirements = requirements_of(spec.requirements)
     if spec.co_location:
-        requirements.append(Requirement(spec.co_location.topology_key, Operator.SAME))
+        requirements = (*requirements, Requirement(spec.co_location.topology_key, Operator.SAME))
     return Demand(
         profile(
-            tuple(requirements),
-            tuple(_hard_spread(spec.topology_spread or ())),
+            requirements,
+            _spread(spec),
             spec.priority,
             _bucket("interruptionPenalty", spec.interruption_penalty),
             _bucket("reclamationPenalty", spec.reclamation_penalty),
+            alternatives=alternatives_of(spec.node_selector_terms),
+            tolerations=tolerations_of(spec.tolerations),
+            anti_affinity=_anti_affinity(spec),
+            never_preempts=spec.preemption_policy == _NEVER,
         ),
-        ADDITIONAL_GROUP if spec.additional else group_of(namespace, spec.co_location),
-        tuple(sorted(unit.items())),
+        group_of(namespace, spec),
+        tuple(sorted((name, amount) for name, amount in unit.items() if amount)),
     )
 
 
-def group_of(namespace: str, term: CoLocation | None) -> str:
-    """The co-location group: equal for equal selectors, however written, within one namespace.
+def group_of(namespace: str, spec: RequestSpec) -> str:
+    """Equal for just those requests that must share a domain, or that spread or repel each other.
 
-    It is JSON, so that no name or value can pass for the border between two others.
+    It is JSON, so that no name or value can pass for the border between two others. Whoever must
+    share a domain is of one group for that alone. Host ports are the machine's: pods that want the
+    same ones repel each other in whatever namespace they are.
     """
-    if term is None:
-        return ""
-    selector = term.label_selector or LabelSelector()
+    if spec.additional:
+        return ADDITIONAL_GROUP
+    if spec.co_location:
+        selector = _conditions(spec.co_location.label_selector)
+        return _json([namespace, spec.co_location.topology_key, selector])
+    parts = list(_neighbours(spec))
+    named: list[Any] = [namespace, *(value for part in parts for value in part)] if parts else []
+    if ports := _ports(spec):
+        named.append({"hostPorts": ports})
+    return _json(named) if named else ""
+
+
+def _neighbours(spec: RequestSpec) -> Iterator[list[Any]]:
+    """Each selector that is spread by, or repelled by, with the topology keys."""
+    keys: dict[str, set[str]] = {}
+    for each in spec.topology_spread or ():
+        if each.when_unsatisfiable == _HARD:
+            selector = _json(_conditions(each.label_selector))
+            keys.setdefault(selector, set()).add(each.topology_key)
+    if spec.anti_affinity:
+        selector = _json(_conditions(spec.anti_affinity.label_selector))
+        keys.setdefault(selector, set()).update(spec.anti_affinity.topology_keys)
+    for selector in sorted(keys):
+        yield [json.loads(selector), *sorted(keys[selector])]
+
+
+def _ports(spec: RequestSpec) -> list[tuple[int, str, str]]:
+    """In order; no address means every address."""
+    return sorted(
+        {
+            (p.port, p.protocol, "" if p.host_ip == _EVERY_ADDRESS else p.host_ip)
+            for p in spec.host_ports or ()
+        }
+    )
+
+
+def _conditions(selector: LabelSelector | None) -> list[Any]:
+    """Equal for selectors that mean the same, however they are written."""
+    selector = selector or LabelSelector()
     conditions = {
         (e.key, e.operator, tuple(sorted(set(e.values or ()))))
         for e in selector.match_expressions or ()
     }
     conditions |= {(k, "In", (v,)) for k, v in (selector.match_labels or {}).items()}
-    return json.dumps([namespace, term.topology_key, sorted(conditions)], separators=(",", ":"))
+    return sorted(conditions)
 
 
-def _requirement(raw: RequirementSpec) -> Requirement:
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def requirements_of(expressions: Iterable[Expression] | None) -> Term:
+    """One Requirement each; InvalidInput names what makes no sense."""
+    return tuple(_requirement(expression) for expression in expressions or ())
+
+
+def _requirement(raw: Expression) -> Requirement:
     if raw.operator not in _OPERATORS:
         raise InvalidInput(f"operator of {raw.key}", raw.operator, f"is not in {list(_OPERATORS)}")
-    operator = _OPERATORS[raw.operator]
-    if (operator in (Operator.IN, Operator.NOT_IN)) != bool(raw.values):
-        cure = "takes no values" if raw.values else "needs values"
-        raise InvalidInput(f"{raw.key} {raw.operator}", raw.values, cure)
-    return Requirement(raw.key, operator, tuple(raw.values or ()))
+    operator, values = _OPERATORS[raw.operator], tuple(raw.values or ())
+    what = f"{raw.key} {raw.operator}"
+    if (operator in _WITH_VALUES) != bool(values):
+        raise InvalidInput(what, values, "takes no values" if values else "needs values")
+    if operator in _COMPARISONS and (len(values) != 1 or not is_integer(values[0])):
+        raise InvalidInput(what, values, "needs one value, an integer")
+    return Requirement(raw.key, operator, values)
 
 
-def _hard_spread(terms: Iterable[TopologySpread]) -> Iterable[Spread]:
-    """Soft terms are the scheduler's to weigh; they never justify another machine."""
-    return (
-        Spread(t.topology_key, t.max_skew, hard=True)
-        for t in terms
-        if t.when_unsatisfiable == "DoNotSchedule"
-    )
+def alternatives_of(terms: Iterable[NodeTerm] | None) -> Sequence[Term]:
+    """One Term each; InvalidInput for one that asks for nothing, and for a wrong condition."""
+    found = [requirements_of(term.match_expressions) for term in terms or ()]
+    if not all(found):
+        raise InvalidInput("nodeSelectorTerms", "{}", "has no matchExpressions")
+    return found
+
+
+def tolerations_of(raw: Iterable[PodToleration] | None) -> Sequence[Toleration]:
+    """One Toleration each; InvalidInput for one that a pod could not have."""
+    found = []
+    for each in raw or ():
+        exists = each.operator == "Exists"
+        if each.operator not in ("", "Equal", "Exists"):
+            what = f"operator of toleration {each.key}"
+            raise InvalidInput(what, each.operator, "is neither Equal nor Exists")
+        if (exists and each.value) or not (exists or each.key):
+            cure = "needs a key unless it is Exists, which has no value"
+            raise InvalidInput("toleration", f"{each.key}/{each.value}", cure)
+        found.append(Toleration(each.key, exists, each.value, each.effect))
+    return found
+
+
+def _anti_affinity(spec: RequestSpec) -> set[str]:
+    """Additional pods are of many workloads: only a machine each makes sense for all of them."""
+    keys = set(spec.anti_affinity.topology_keys if spec.anti_affinity else ())
+    if spec.host_ports:
+        keys.add(HOSTNAME_LABEL)
+    return keys & {HOSTNAME_LABEL} if spec.additional else keys
+
+
+def _spread(spec: RequestSpec) -> Iterator[Spread]:
+    """Soft terms only break ties, whatever their skew; of workloads they make no difference."""
+    for term in spec.topology_spread or ():
+        if term.when_unsatisfiable != _HARD:
+            yield Spread(term.topology_key, 1, hard=False)
+        elif not spec.additional:
+            yield Spread(
+                term.topology_key,
+                term.max_skew,
+                hard=True,
+                min_domains=term.min_domains or 1,
+                ignores_node_affinity=term.node_affinity_policy == _IGNORE,
+                honors_node_taints=term.node_taints_policy == _HONOR,
+            )
 
 
 def _bucket(field: str, amount: Amount) -> int:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterator, Set
 from contextlib import aclosing
+from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import msgspec
 from bigfleet.api.install import GROUP_VERSION, gang_members
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.kube.watch import Listed, Watch, WatchStats
+from bigfleet.api.marks import CAPACITY_SHORT
 from bigfleet.controllers.operator.aggregate import Aggregate, RowKey
 from bigfleet.controllers.operator.demand import Demand, RequestSpec, demand_of
 from bigfleet.model.errors import InvalidInput
@@ -36,14 +38,31 @@ class Metadata(msgspec.Struct, rename="camel"):
 
     name: str
     namespace: str
+    creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
+
+
+class Condition(msgspec.Struct, rename="camel"):
+    """One of the things that are said of a request."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
 
 
 class Status(msgspec.Struct):
     """What the operator told the request's owner so far."""
 
     phase: str = ""
+    conditions: list[Condition] | None = None
+
+    @property
+    def short(self) -> Condition | None:
+        """Whether machines are missing for the request, as far as that was ever said."""
+        return next((c for c in self.conditions or () if c.type == CAPACITY_SHORT), None)
 
 
 class CapacityRequest(msgspec.Struct):
@@ -58,6 +77,12 @@ class CapacityRequest(msgspec.Struct):
         return Key(self.metadata.namespace, self.metadata.name)
 
     @property
+    def created(self) -> float:
+        """In seconds since 1970."""
+        moment = self.metadata.creation_timestamp
+        return moment.timestamp() if moment else 0.0
+
+    @property
     def gang_members(self) -> int:
         """How many requests its group will have; 0 where that is not said."""
         return gang_members(self.metadata.annotations) or 0
@@ -69,10 +94,14 @@ def _demand(namespace: str, spec: bytes) -> Demand:
 
 
 class Ledger:
-    """The requests in force. `changed` is set with every change of their sum."""
+    """The requests in force. `changed` is set with every change of their sum. `created` says when
+    each was made, `short` what its condition CapacityShort says where it has one.
+    """
 
     def __init__(self) -> None:
         self.aggregate: Aggregate[Key] = Aggregate()
+        self.created: dict[Key, float] = {}
+        self.short: dict[Key, Condition] = {}
         self.listed, self.changed = asyncio.Event(), asyncio.Event()
         # In order of the aggregate's version that first contained them.
         self._unanswered: dict[Key, int] = {}
@@ -118,9 +147,14 @@ class Ledger:
             self.remove(key)
             return
         before = self.aggregate.version
+        self.created[key] = request.created
+        if (short := request.status.short) is not None:
+            self.short[key] = short
+        else:
+            self.short.pop(key, None)
         try:
             demand = _demand(key.namespace, bytes(request.spec))
-            self.aggregate.put(key, demand, request.gang_members)
+            self.aggregate.put(key, demand, request.gang_members, request.created)
         except (InvalidInput, msgspec.ValidationError) as error:
             self._leave_out(key, error)
             return
@@ -133,6 +167,8 @@ class Ledger:
         before = self.aggregate.version
         self.aggregate.remove(key)
         self._unanswered.pop(key, None)
+        self.created.pop(key, None)
+        self.short.pop(key, None)
         self._understood(key)
         self._note_change(before)
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-# On every Node that joined with a blob of ours: the machine it is.
-MACHINE_LABEL = "bigfleet.lucy.sh/machine"
-# On a Node being emptied: when its machine will be taken anyway, in seconds since 1970.
-RECLAIM_DEADLINE = "bigfleet.lucy.sh/reclaim-deadline"
+from bigfleet.api.marks import MACHINE_LABEL, RECLAIM_DEADLINE, RECLAIM_REVIEW
 
 
 class NodeMetadata(msgspec.Struct):
@@ -20,7 +17,7 @@ class NodeMetadata(msgspec.Struct):
 
 
 class NodeSpec(msgspec.Struct):
-    """A Node's name at its provider."""
+    """A Node's name at its provider, and whether it is cordoned."""
 
     provider_id: str = msgspec.field(name="providerID", default="")
     unschedulable: bool = False
@@ -37,6 +34,22 @@ class Node(msgspec.Struct):
         if provider_id and self.spec.provider_id:
             return provider_id == self.spec.provider_id
         return (self.metadata.labels or {}).get(MACHINE_LABEL) == machine_id
+
+    @property
+    def foreign(self) -> str:
+        """Why this is not a Node of the machine of its name; "" when it is."""
+        machine = (self.metadata.labels or {}).get(MACHINE_LABEL)
+        name = self.metadata.name
+        if machine == name:
+            return ""
+        if machine is None:
+            return f"node {name} is none of the fleet's: it has no label {MACHINE_LABEL}"
+        return f"node {name} is another machine's: its label {MACHINE_LABEL} is {machine}"
+
+    @property
+    def under_review(self) -> bool:
+        """Whether we cordoned it to see what its reclaim would disturb."""
+        return RECLAIM_REVIEW in (self.metadata.annotations or {})
 
     @property
     def reclaim_deadline(self) -> float | None:

@@ -11,10 +11,11 @@ import msgspec
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import APPLY_PATCH, CONFLICT, NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.shard_pb2 import Emptying, Inquiry, NodeStateUpdate
 from bigfleet.controllers.operator.acknowledge import rfc3339
 from bigfleet.controllers.operator.bootstrap import Credentials
-from bigfleet.controllers.operator.machines import MACHINE_LABEL, Node, Nodes, node_path
+from bigfleet.controllers.operator.machines import Node, Nodes, node_path
 from bigfleet.controllers.operator.passage import Removal, passage
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.model.machine import MachineState

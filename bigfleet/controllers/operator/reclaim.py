@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
 
-from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
-from bigfleet.api.v1alpha1.shard_pb2 import ReclaimAck, ReclaimInstruction
+from bigfleet.api.kube.client import CONFLICT, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.marks import RECLAIM_DEADLINE, RECLAIM_REVIEW
+from bigfleet.api.v1alpha1.shard_pb2 import MachineDisruption, ReclaimAck, ReclaimInstruction
 from bigfleet.controllers.operator.evicting import Evictor
-from bigfleet.controllers.operator.machines import RECLAIM_DEADLINE, Node, Nodes, node_path
+from bigfleet.controllers.operator.machines import Node, Nodes, node_path
 from bigfleet.controllers.operator.nodes import delete_node
 from bigfleet.controllers.operator.pods import PodOnNode, keeping
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.25, 2.0
+_UNCORDON_AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)
+_ROUNDING = 1e-6
 
 
 class _Pods(msgspec.Struct):
     items: list[PodOnNode]
+
+
+# What giving back these Nodes would disturb.
+Assess = Callable[[Sequence[str]], Awaitable[Sequence[MachineDisruption]]]
 
 
 class Reclaims:
@@ -34,29 +41,50 @@ class Reclaims:
     says so removes the Node.
     """
 
-    def __init__(self, client: KubeClient, now: Callable[[], float]) -> None:
-        self._client, self._now = client, now
+    def __init__(self, client: KubeClient, now: Callable[[], float], assess: Assess) -> None:
+        self._client, self._now, self._assess = client, now, assess
         self._deadlines: dict[str, float] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._evictor = Evictor(client)
 
     async def begin(self, instruction: ReclaimInstruction) -> ReclaimAck | None:
-        """Cordon the nodes and start to empty them; None when no node could be cordoned."""
-        deadline = self._now() + instruction.grace_period_seconds
-        started = 0
-        for name in instruction.nodes:
-            started += await self._begin_one(name, deadline)
-        if instruction.nodes and not started:
+        """Cordon the nodes and start to empty them, or say why not; None when it is not known
+        whether any was cordoned.
+
+        Only machines of the fleet are emptied. Where the instruction says what it may cost at most,
+        the nodes are cordoned first, and looked at once more: what is dearer stays as it was.
+        """
+        names, identity = list(instruction.nodes), instruction.instruction_id
+        try:
+            nodes = [node for name in names if (node := await self._find(name)) is not None]
+            if foreign := next((node.foreign for node in nodes if node.foreign), ""):
+                return _refused(identity, "foreign", foreign)
+            if instruction.HasField("most_cost"):
+                waiting = [node for node in nodes if node.reclaim_deadline is None]
+                if why := await self._too_dear(waiting, instruction.most_cost):
+                    return _refused(identity, "disruption", why)
+        except (ApiError, *NO_ANSWER) as error:
+            _LOG.error("cannot look at nodes %s: %s", ", ".join(names), str(error) or repr(error))
             return None
-        return ReclaimAck(instruction_id=instruction.instruction_id, nodes_started=started)
+        deadline = self._now() + instruction.grace_period_seconds
+        started = len(names) - len(nodes)
+        for node in nodes:
+            started += await self._begin_one(node, deadline)
+        if names and not started:
+            return None
+        return ReclaimAck(instruction_id=identity, nodes_started=started)
 
     async def resume(self) -> None:
-        """Go on with what an earlier operator began; past its grace it is not ours any more."""
+        """Go on with what an earlier operator began; past its grace it is not ours any more. What
+        it had only cordoned to look at is as before.
+        """
         nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=Nodes)
         for node in nodes.items:
             deadline = node.emptied_until
-            if deadline is not None and deadline > self._now():
+            if deadline is not None and deadline > self._now() and not node.foreign:
                 self._start(node, deadline)
+            elif deadline is None and node.under_review:
+                await self._uncordon(node)
 
     async def close(self) -> None:
         """Stop emptying; the cordons stay."""
@@ -65,27 +93,70 @@ class Reclaims:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _begin_one(self, name: str, deadline: float) -> bool:
+    async def _find(self, name: str) -> Node | None:
         try:
-            node = await self._cordon(name, deadline)
+            return msgspec.json.decode(await self._client.get(node_path(name)), type=Node)
         except ApiError as error:
             if error.status != NOT_FOUND:
-                _LOG.error("cannot cordon node %s: %s", name, error)
-                return False
-            _LOG.warning("node %s is to be reclaimed but is not there: nothing to evict", name)
-            return True
+                raise
+        _LOG.warning("node %s is to be reclaimed but is not there: nothing to evict", name)
+        return None
+
+    async def _too_dear(self, nodes: Sequence[Node], most_cost: float) -> str:
+        """Why the nodes are not to be reclaimed, and then they are as before; "" if they are.
+
+        They are cordoned before they are looked at: what comes later would not be counted.
+        """
+        ours = [node for node in nodes if not node.spec.unschedulable or node.under_review]
+        why = "the look at it failed"
+        try:
+            for node in ours:
+                await self._patch(node, {RECLAIM_REVIEW: "true"}, cordoned=True)
+            found = await self._assess([node.metadata.name for node in nodes])
+            why = objection(found, most_cost)
+        finally:
+            if why:
+                for node in ours:
+                    await self._uncordon(node)
+        return why
+
+    async def _uncordon(self, node: Node) -> None:
+        """Take our cordon back, unless the node is being emptied by now."""
+        name, uid = node.metadata.name, node.metadata.uid
+        for wait in (*_UNCORDON_AGAIN_SECONDS, None):
+            if uid in self._tasks:
+                return
+            try:
+                await self._patch(node, {RECLAIM_REVIEW: None}, cordoned=False)
+                return
+            except (ApiError, *NO_ANSWER) as error:
+                if isinstance(error, ApiError) and error.status in (NOT_FOUND, CONFLICT):
+                    return
+                _LOG.warning("node %s is still cordoned: %s", name, str(error) or repr(error))
+            if wait is not None:
+                await asyncio.sleep(wait)
+
+    async def _begin_one(self, node: Node, deadline: float) -> bool:
+        name = node.metadata.name
+        marks = {RECLAIM_DEADLINE: f"{deadline:.3f}", RECLAIM_REVIEW: None}
+        try:
+            await self._patch(node, marks, cordoned=True)
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return True
+            _LOG.error("cannot cordon node %s: %s", name, error)
+            return False
         except NO_ANSWER as error:
             _LOG.error("cannot cordon node %s: %r", name, error)
             return False
         self._start(node, deadline)
         return True
 
-    async def _cordon(self, name: str, deadline: float) -> Node:
-        patch = {
-            "metadata": {"annotations": {RECLAIM_DEADLINE: f"{deadline:.3f}"}},
-            "spec": {"unschedulable": True},
-        }
-        return msgspec.json.decode(await self._client.patch(node_path(name), patch), type=Node)
+    async def _patch(self, node: Node, marks: Mapping[str, str | None], *, cordoned: bool) -> None:
+        """This very Node: for one that joined since under its name it is a conflict."""
+        metadata = {"uid": node.metadata.uid, "annotations": marks}
+        patch = {"metadata": metadata, "spec": {"unschedulable": cordoned}}
+        await self._client.patch(node_path(node.metadata.name), patch)
 
     def _start(self, node: Node, deadline: float) -> None:
         uid = node.metadata.uid
@@ -143,3 +214,19 @@ class Reclaims:
         query = {"fieldSelector": f"spec.nodeName={node}"}
         pods = msgspec.json.decode(await self._client.get("/api/v1/pods", query), type=_Pods)
         return keeping(pods.items)
+
+
+def objection(found: Sequence[MachineDisruption], most_cost: float) -> str:
+    """Why these are not to be given back at that price; "" when they may be."""
+    blocked = next((f"{each.machine_id}: {each.blocked}" for each in found if each.blocked), "")
+    cost = sum(each.cost for each in found)
+    if blocked or cost <= most_cost + _ROUNDING:
+        return blocked
+    pods = sum(each.pods for each in found)
+    return f"it would cost {cost:g} to evict {pods} pods, which is more than {most_cost:g}"
+
+
+def _refused(instruction_id: str, reason: str, why: str) -> ReclaimAck:
+    _LOG.info("%s is refused: %s", instruction_id, why)
+    metrics.operator_reclaims_refused.labels(reason).inc()
+    return ReclaimAck(instruction_id=instruction_id, refused=why)

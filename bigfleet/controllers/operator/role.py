@@ -16,6 +16,7 @@ from bigfleet.api.install import RIGHTS, SYSTEM_NAMESPACE
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import (
     BootstrapRequest,
+    DisruptionInquiry,
     OperatorMessage,
     ReclaimInstruction,
     ShardMessage,
@@ -24,12 +25,15 @@ from bigfleet.controllers.access import connect
 from bigfleet.controllers.leading import Leadership, LeaseName, Term, replica_name
 from bigfleet.controllers.operator.acknowledge import Acknowledger
 from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
+from bigfleet.controllers.operator.daemonsets import DaemonSets
+from bigfleet.controllers.operator.disruptions import Disruptions
 from bigfleet.controllers.operator.hints import Hints
 from bigfleet.controllers.operator.ledger import Ledger
 from bigfleet.controllers.operator.nodes import NodeStates
 from bigfleet.controllers.operator.reclaim import Reclaims
 from bigfleet.controllers.operator.rollup import Rollups
 from bigfleet.controllers.operator.session import Dialer, Session
+from bigfleet.controllers.operator.short_conditions import ShortConditions
 from bigfleet.observe import health
 from bigfleet.tasks import until_stopped
 
@@ -47,9 +51,10 @@ class Settings:
     `api_server_for_machines` and `ca_pem_for_machines` are what a joining machine is given; None
     means what the operator itself uses. A roll-up is sent `debounce_seconds` after a change and at
     the latest every `rollup_seconds`. At most `acknowledge_per_second` requests are told that they
-    are known; 0 tells none. Without an `identity` it dials plaintext. Of several operators of one
-    cluster the one that holds a Lease of `lease_seconds` works; `replica` tells them apart, by
-    default the host's name with a random number.
+    are known; 0 tells none. At most `short_conditions_per_second` are told that they are short, or
+    are not any more. Without an `identity` it dials plaintext. Of several operators of one cluster
+    the one that holds a Lease of `lease_seconds` works; `replica` tells them apart, by default the
+    host's name with a random number.
     """
 
     cluster_id: str
@@ -62,6 +67,7 @@ class Settings:
     rollup_seconds: float = 10.0
     debounce_seconds: float = 0.2
     acknowledge_per_second: float = 50.0
+    short_conditions_per_second: float = 50.0
     identity: Identity | None = None
     lease_seconds: float = 12.0
     replica: str = ""
@@ -76,6 +82,7 @@ class Operator:
         self._acknowledger = Acknowledger(
             client, self._ledger, settings.acknowledge_per_second, time.time
         )
+        self._daemon_sets = DaemonSets(client, self._ledger.changed.set)
         self._rollups = Rollups(
             settings.cluster_id,
             self._ledger,
@@ -83,6 +90,7 @@ class Operator:
             settings.debounce_seconds,
             self._acknowledger.accepted,
             time.monotonic,
+            self._daemon_sets.overheads,
         )
         self._credentials = Credentials(client)
         self._nodes = NodeStates(client, self._credentials, time.time)
@@ -93,8 +101,12 @@ class Operator:
             client.ca_pem if settings.ca_pem_for_machines is None else settings.ca_pem_for_machines,
             self._nodes.expect,
         )
-        self._reclaims = Reclaims(client, time.time)
+        self._disruptions = Disruptions(client, time.time)
+        self._reclaims = Reclaims(client, time.time, self._disruptions.of)
         self._hints = Hints(client)
+        self._short = ShortConditions(
+            client, self._ledger, settings.short_conditions_per_second, time.time
+        )
         self._dialer = Dialer(
             settings.shard_addresses,
             settings.cluster_id,
@@ -114,9 +126,12 @@ class Operator:
         try:
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._ledger.follow(self._client))
+                loops.create_task(self._daemon_sets.run())
                 loops.create_task(self._acknowledger.run())
                 loops.create_task(self._nodes.run())
                 loops.create_task(self._hints.run())
+                loops.create_task(self._short.run())
+                loops.create_task(self._disruptions.run())
                 loops.create_task(self._serve_shard())
         finally:
             for task in self._tasks:
@@ -128,6 +143,7 @@ class Operator:
         await self._until_done("UpcomingNodes", self._nodes.load)
         await self._until_done("reclaims under way", self._reclaims.resume)
         await self._until_done("old credentials", lambda: self._credentials.sweep(time.time()))
+        await self._daemon_sets.known()
         await self._dialer.run()
 
     async def _until_done(self, what: str, step: Callable[[], Awaitable[None]]) -> None:
@@ -163,6 +179,10 @@ class Operator:
                 self._nodes.offer(message.node_state_update)
             case "available_capacity":
                 self._hints.offer(message.available_capacity)
+            case "demand_status":
+                self._short.offer(message.demand_status)
+            case "disruption_inquiry":
+                self._spawn(self._answer_inquiry(message.disruption_inquiry, session))
             case unknown:
                 _LOG.warning(
                     "the shard sent a message that this version does not know: %s", unknown
@@ -178,6 +198,15 @@ class Operator:
             ack = await self._reclaims.begin(instruction)
         if ack is not None:
             session.send(OperatorMessage(reclaim_ack=ack))
+
+    async def _answer_inquiry(self, inquiry: DisruptionInquiry, session: Session) -> None:
+        try:
+            async with self._orders:
+                report = await self._disruptions.report(inquiry)
+        except (ApiError, *NO_ANSWER) as error:
+            _LOG.error("cannot say what a reclaim would disturb: %s", str(error) or repr(error))
+        else:
+            session.send(OperatorMessage(disruption_report=report))
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Protocol
 
 from bigfleet.api.transport import MOST_ROLLUP_BYTES
-from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
+from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds, NodeOverhead
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
 from bigfleet.controllers.operator.aggregate import RowKey
 from bigfleet.controllers.operator.ledger import Ledger
@@ -30,7 +30,8 @@ class Rollups:
     """One roll-up under way at a time: what changes meanwhile goes into the next.
 
     `accepted` is called with the version of the ledger's aggregate that the shard has taken over,
-    and the rows that were left out of it. `now` is in seconds and never goes back.
+    and the rows that were left out of it. `now` is in seconds and never goes back. `overheads` says
+    what DaemonSets take of machines.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class Rollups:
         debounce_seconds: float,
         accepted: Callable[[int, Set[RowKey]], None],
         now: Callable[[], float],
+        overheads: Callable[[], Sequence[NodeOverhead]] = tuple,
     ) -> None:
+        self._overheads = overheads
         self._cluster_id, self._ledger, self._accepted = cluster_id, ledger, accepted
         self._now = now
         self._rollup_seconds, self._debounce_seconds = rollup_seconds, debounce_seconds
@@ -108,5 +111,6 @@ class Rollups:
             cluster_id=self._cluster_id,
             timestamp_unix_nanos=self._last_nanos,
             needs=told.needs,
+            node_overheads=self._overheads(),
         )
         return rollup, told.gathering

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import msgspec
 
+from bigfleet.api.install import GANG_MEMBERS
+from bigfleet.controllers.podspec.objects import Condition, PodSpec, PodStatus
+
 POD_UID_LABEL = "bigfleet.lucy.sh/pod-uid"
 INTERRUPTION_PENALTY = "bigfleet.lucy.sh/interruption-penalty"
-RECLAMATION_PENALTY = "bigfleet.lucy.sh/reclamation-penalty"
-
-# The API server writes a quantity as it was given, which may be a number.
-Quantities = dict[str, str | int | float]
 
 
 class _Struct(msgspec.Struct, rename="camel"):
@@ -28,121 +28,27 @@ class Owner(_Struct):
 
 
 class Metadata(_Struct):
-    """A Pod's names, marks and owners."""
+    """A Pod's names, marks, owners and, if it is on its way out, since when."""
 
     name: str
     namespace: str
     uid: str
     annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
+    labels: dict[str, str] | None = None
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
 
-
-class Resources(_Struct):
-    """What a container or Pod asks for."""
-
-    requests: Quantities | None = None
-
-
-class Container(_Struct):
-    """A container or an init container; the latter is a sidecar if it restarts `Always`."""
-
-    resources: Resources | None = None
-    restart_policy: str = ""
-
-
-class Expression(_Struct):
-    """One condition on labels or fields."""
-
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class NodeTerm(_Struct):
-    """Conditions on one Node, all of which must hold."""
-
-    match_expressions: list[Expression] | None = None
-    match_fields: list[Expression] | None = None
-
-
-class NodeTerms(_Struct):
-    """Terms of which one must hold."""
-
-    node_selector_terms: list[NodeTerm] | None = None
-
-
-class NodeAffinity(_Struct):
-    """Which Nodes the Pod must or would like to run on."""
-
-    required: NodeTerms | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: list[msgspec.Raw] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-
-
-class LabelSelector(_Struct):
-    """Which Pods: those whose labels meet every condition."""
-
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[Expression] | None = None
-
-
-class PodTerm(_Struct):
-    """Which Pods, and how near is meant."""
-
-    topology_key: str
-    label_selector: LabelSelector | None = None
-    namespaces: list[str] | None = None
-    namespace_selector: LabelSelector | None = None
-
-
-class PodAffinity(_Struct):
-    """Which Pods to be near, or far from."""
-
-    required: list[PodTerm] | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: list[msgspec.Raw] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-
-
-class Affinity(_Struct):
-    """All affinities of a Pod."""
-
-    node_affinity: NodeAffinity | None = None
-    pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
-
-
-class SpreadConstraint(_Struct):
-    """How evenly a workload spreads over the domains of a topology key."""
-
-    topology_key: str
-    max_skew: int
-    when_unsatisfiable: str
-
-
-class PodSpec(_Struct):
-    """What a Pod asks of its machine."""
-
-    containers: list[Container]
-    node_name: str = ""
-    init_containers: list[Container] | None = None
-    overhead: Quantities | None = None
-    resources: Resources | None = None
-    priority: int | None = None
-    node_selector: dict[str, str] | None = None
-    affinity: Affinity | None = None
-    topology_spread_constraints: list[SpreadConstraint] | None = None
-
-
-class PodStatus(_Struct):
-    """How far a Pod has come."""
-
-    phase: str = ""
+    def slim(self, *, owners: bool = False) -> Metadata:
+        """What must be kept of it for as long as the Pod lives: there are many Pods."""
+        said = (self.annotations or {}).get(GANG_MEMBERS)
+        return Metadata(
+            name=self.name,
+            namespace=sys.intern(self.namespace),
+            uid=self.uid,
+            annotations={GANG_MEMBERS: said} if said is not None else None,
+            owner_references=self.owner_references if owners else None,
+        )
 
 
 class Pod(_Struct):
@@ -156,6 +62,17 @@ class Pod(_Struct):
     def terminal(self) -> bool:
         """Whether it will never run again."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def refusal(self) -> str | None:
+        """Why kube-scheduler has found no place for it; None unless it has tried in vain."""
+        if self.spec.node_name or self.status.phase != "Pending":
+            return None
+        for each in self.status.conditions or ():
+            if each.type == "PodScheduled":
+                refused = each.status == "False" and each.reason == "Unschedulable"
+                return each.message if refused else None
+        return None
 
     @property
     def workload(self) -> str:
@@ -174,11 +91,18 @@ class RequestMetadata(_Struct):
     labels: dict[str, str] | None = None
 
 
+class RequestStatus(_Struct):
+    """What others say of a request."""
+
+    conditions: list[Condition] | None = None
+
+
 class ExistingRequest(_Struct):
     """A CapacityRequest as found in the cluster."""
 
     metadata: RequestMetadata
     spec: dict[str, Any]
+    status: RequestStatus = msgspec.field(default_factory=RequestStatus)
 
     @property
     def pod_uid(self) -> str:

@@ -2,88 +2,139 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bigfleet.api.install import GANG_MEMBERS
+from bigfleet.controllers.disruption_cost import RECLAMATION_PENALTY
+from bigfleet.controllers.pod_controller.neighbours import (
+    needed_labels,
+    neighbour_fields,
+    not_carried_of_neighbours,
+)
 from bigfleet.controllers.pod_controller.pods import (
     INTERRUPTION_PENALTY,
     POD_UID_LABEL,
-    RECLAMATION_PENALTY,
-    Container,
-    Expression,
-    LabelSelector,
     Metadata,
-    NodeTerm,
     Pod,
-    PodAffinity,
-    PodTerm,
-    Quantities,
 )
+from bigfleet.controllers.podspec.amounts import effective_requests
+from bigfleet.controllers.podspec.placement import (
+    Placement,
+    Term,
+    narrow,
+    placement,
+    tolerations,
+)
+from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.model import resources
-from bigfleet.model.errors import BigFleetError, InvalidInput
+from bigfleet.model.errors import InvalidInput
 
 _ANY_MACHINE = {"key": "node.kubernetes.io/instance-type", "operator": "Exists"}
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_NEVER = "Never"
 _NAME_LIMIT = 253
 _UID_CHARACTERS = 8
-# Resources that a Pod may ask for as a whole, in place of its containers' sum.
-_POD_LEVEL = ("cpu", "memory", "hugepages-")
-
-
-class Unsupported(BigFleetError):
-    """A wish that cannot be carried over, and without which the request would be a lie."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field} {reason}")
-        self.field = field
+# What a request says of other pods, rather than of its machine.
+BETWEEN_PODS = ("coLocation", "topologySpread", "antiAffinity")
 
 
 def wants_request(pod: Pod) -> bool:
-    """Whether the Pod asks for machines: not once it has ended, and never one that each Node brings
-    along, or else an empty Node's own Pods would keep the Node.
+    """Whether the Pod asks for machines: not once it has ended, nor while gates keep kube-scheduler
+    from it, and never one that each Node brings along, or else an empty Node's own Pods would keep
+    the Node.
     """
     owners = pod.metadata.owner_references or ()
-    return not pod.terminal and all(o.kind not in ("DaemonSet", "Node") for o in owners)
+    brought_along = any(o.kind in ("DaemonSet", "Node") for o in owners)
+    return not (pod.terminal or pod.spec.scheduling_gates or brought_along)
 
 
-def request_for(pod: Pod) -> dict[str, Any]:
-    """The spec of the Pod's CapacityRequest. Unsupported names the field that forbids one."""
-    spec: dict[str, Any] = {
-        "resources": resources.texts({k: v for k, v in effective_requests(pod).items() if v}),
-        "priority": pod.spec.priority or 0,
-        "requirements": _requirements(pod),
-    }
-    if term := _co_location(pod):
-        spec["coLocation"] = term
-    if spread := pod.spec.topology_spread_constraints:
-        spec["topologySpread"] = [
-            {
-                "topologyKey": s.topology_key,
-                "maxSkew": s.max_skew,
-                "whenUnsatisfiable": s.when_unsatisfiable,
-            }
-            for s in spread
-        ]
-    annotations = pod.metadata.annotations or {}
-    for field, name in (
-        ("interruptionPenalty", INTERRUPTION_PENALTY),
-        ("reclamationPenalty", RECLAMATION_PENALTY),
-    ):
-        if name in annotations:
-            spec[field] = _dollars(name, annotations[name])
-    return spec
+def request_for(pod: Pod, volumes: Iterable[Sequence[Term]] = ()) -> dict[str, Any]:
+    """The spec of the Pod's CapacityRequest. Unsupported names the field that forbids one.
 
-
-def stranded_request(spec: Mapping[str, Any], domain: str) -> dict[str, Any]:
-    """The spec by which a Pod whose request is `spec` asks for a machine in `domain`, where its
-    companions hold it, beside what is there.
+    Of each of `volumes`, which are lists of terms, a machine must meet one term.
     """
-    here = {"key": spec["coLocation"]["topologyKey"], "operator": "In", "values": [domain]}
-    left_out = ("coLocation", "topologySpread")  # the domain stands for the one, and outranks both
-    kept = {field: value for field, value in spec.items() if field not in left_out}
-    return {**kept, "requirements": [*spec["requirements"], here], "additional": True}
+    where = _placement(pod, volumes)
+    amounts = effective_requests(pod.spec, pod.status)
+    spec: dict[str, Any] = {
+        "resources": resources.texts({name: amount for name, amount in amounts.items() if amount}),
+        "priority": pod.spec.priority or 0,
+        "requirements": [*where.requirements, *needed_labels(pod)],
+    }
+    if where.alternatives:
+        terms = [{"matchExpressions": list(term)} for term in where.alternatives]
+        spec["nodeSelectorTerms"] = terms
+    elif not spec["requirements"]:
+        spec["requirements"] = [_ANY_MACHINE]
+    if pod.spec.preemption_policy == _NEVER:
+        spec["preemptionPolicy"] = _NEVER
+    if tolerated := tolerations(pod.spec):
+        spec["tolerations"] = tolerated
+    if ports := _host_ports(pod):
+        spec["hostPorts"] = ports
+    return {**spec, **neighbour_fields(pod), **_penalties(pod)}
+
+
+def _placement(pod: Pod, volumes: Iterable[Sequence[Term]]) -> Placement:
+    found = placement(pod.spec)
+    for terms in volumes:
+        narrowed = narrow(found, terms)
+        if narrowed is not None:
+            found = narrowed
+        elif not pod.spec.node_name:
+            raise Unsupported("volumes", "are where the Pod must not run: no machine can meet both")
+    return found
+
+
+def _host_ports(pod: Pod) -> list[dict[str, Any]]:
+    """In order, without repetitions: those of containers that stay for the Pod's life."""
+    sidecars = [c for c in pod.spec.init_containers or () if c.restart_policy == "Always"]
+    taken = {
+        (p.host_port, p.protocol, p.host_ip)
+        for container in (*sidecars, *pod.spec.containers)
+        for p in container.ports or ()
+        if p.host_port
+    }
+    return [
+        {"port": port, "protocol": protocol, **({"hostIP": ip} if ip else {})}
+        for port, protocol, ip in sorted(taken)
+    ]
+
+
+def _penalties(pod: Pod) -> dict[str, str]:
+    annotations = pod.metadata.annotations or {}
+    names = {
+        "interruptionPenalty": INTERRUPTION_PENALTY,
+        "reclamationPenalty": RECLAMATION_PENALTY,
+    }
+    return {
+        field: _dollars(name, annotations[name])
+        for field, name in names.items()
+        if name in annotations
+    }
+
+
+def not_carried(pod: Pod) -> Iterator[str]:
+    """Fields of the Pod that its request does not carry; kube-scheduler still honours them."""
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    if affinity and affinity.preferred:
+        yield "nodeAffinity.preferred"
+    if any(t.operator in ("Gt", "Lt") for t in pod.spec.tolerations or ()):
+        yield "tolerations"
+    if pod.spec.resource_claims:
+        yield "resourceClaims"
+    yield from not_carried_of_neighbours(pod)
+
+
+def additional_request(
+    spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The spec by which a Pod whose request is `spec` asks for a machine beyond those there are.
+
+    The requirements `where` name the domains that kube-scheduler leaves it now; they stand for what
+    bound it to other pods.
+    """
+    kept = {field: value for field, value in spec.items() if field not in BETWEEN_PODS}
+    return {**kept, "requirements": [*spec["requirements"], *where], "additional": True}
 
 
 def manifest_for(
@@ -120,58 +171,9 @@ def request_name(pod_name: str, uid: str) -> str:
     return f"{pod_name[:room].rstrip('.-')}-{uid[:_UID_CHARACTERS]}"
 
 
-def stranded_names(request: str, times: int) -> list[str]:
-    """The names of a stranded Pod's further requests; its first one is called `request`."""
-    return [
-        f"{request[: _NAME_LIMIT - len('-stranded-1')]}-stranded-{number}"
-        for number in range(1, times + 1)
-    ]
-
-
-def effective_requests(pod: Pod) -> dict[str, int]:
-    """What the scheduler reserves for the Pod, and one pod slot, in units of `model.resources`.
-
-    Containers and sidecars run together; each plain init container runs with the sidecars that
-    started before it; the Pod's own requests, where it has some, replace that; overhead is added.
-    """
-    initial = pod.spec.init_containers or []
-    sidecars = resources.add(_requests(c) for c in initial if c.restart_policy == "Always")
-    running = resources.add([sidecars, *(_requests(c) for c in pod.spec.containers)])
-    peak = {**running}
-    for moment in _initial_moments(initial):
-        for name, amount in moment.items():
-            peak[name] = max(peak.get(name, 0), amount)
-    if pod.spec.resources and pod.spec.resources.requests:
-        own = _units(pod.spec.resources.requests)
-        peak |= {name: amount for name, amount in own.items() if name.startswith(_POD_LEVEL)}
-    total = resources.add([peak, _units(pod.spec.overhead or {})])
-    total[resources.PODS] = resources.parse(resources.PODS, "1", round_up=True)
-    return total
-
-
-def _initial_moments(initial: Sequence[Container]) -> Iterator[dict[str, int]]:
-    started: dict[str, int] = {}
-    for container in initial:
-        moment = resources.add([started, _requests(container)])
-        if container.restart_policy == "Always":
-            started = moment
-        yield moment
-
-
-def _requests(container: Container) -> dict[str, int]:
-    return _units((container.resources and container.resources.requests) or {})
-
-
-def _units(quantities: Quantities) -> dict[str, int]:
-    try:
-        return {name: _parse(name, str(quantity)) for name, quantity in quantities.items()}
-    except InvalidInput as error:
-        raise Unsupported(f"request for {error.what}", f"{error.value} {error.cure}") from None
-
-
-@lru_cache(maxsize=4096)
-def _parse(resource: str, quantity: str) -> int:
-    return resources.parse(resource, quantity, round_up=True)
+def additional_name(request: str, number: int) -> str:
+    """The name of a Pod's `number`th additional request; its first one is called `request`."""
+    return f"{request[: _NAME_LIMIT - len('-additional-1')]}-additional-{number}"
 
 
 def _dollars(annotation: str, amount: str) -> str:
@@ -180,96 +182,3 @@ def _dollars(annotation: str, amount: str) -> str:
     except InvalidInput as error:
         raise Unsupported(f"annotation {annotation}", f"{amount!r} {error.cure}") from None
     return amount
-
-
-def _requirements(pod: Pod) -> list[dict[str, Any]]:
-    selector = pod.spec.node_selector or {}
-    found = [{"key": k, "operator": "In", "values": [v]} for k, v in sorted(selector.items())]
-    if term := _first_node_term(pod):
-        found += [_requirement(e) for e in term.match_expressions or ()]
-    return found or [_ANY_MACHINE]
-
-
-def _first_node_term(pod: Pod) -> NodeTerm | None:
-    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
-    terms = (affinity and affinity.required and affinity.required.node_selector_terms) or ()
-    if not terms:
-        return None
-    first = terms[0]
-    where = "nodeAffinity.required[0]"
-    if first.match_fields:
-        raise Unsupported(f"{where}.matchFields", "binds the Pod to Nodes by name")
-    if not first.match_expressions:
-        raise Unsupported(where, "is empty, which matches no Node")
-    return first
-
-
-def _requirement(expression: Expression) -> dict[str, Any]:
-    if expression.operator not in _OPERATORS:
-        raise Unsupported(
-            "nodeAffinity.required[0].matchExpressions",
-            f"asks {expression.operator} of {expression.key}, which machines are not chosen by; "
-            f"use one of {', '.join(_OPERATORS)}",
-        )
-    requirement: dict[str, Any] = {"key": expression.key, "operator": expression.operator}
-    if expression.values:
-        requirement["values"] = expression.values
-    return requirement
-
-
-def _co_location(pod: Pod) -> dict[str, Any] | None:
-    terms = _required_pod_terms(pod)
-    if not terms:
-        return None
-    term: dict[str, Any] = {"topologyKey": terms[0].topology_key}
-    if (selector := terms[0].label_selector) is not None:
-        term["labelSelector"] = _selector(selector)
-    return term
-
-
-def _required_pod_terms(pod: Pod) -> Sequence[PodTerm]:
-    affinity = pod.spec.affinity and pod.spec.affinity.pod_affinity
-    return (affinity and affinity.required) or ()
-
-
-def _selector(selector: LabelSelector) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    if selector.match_labels:
-        plain["matchLabels"] = selector.match_labels
-    if selector.match_expressions:
-        plain["matchExpressions"] = [
-            {"key": e.key, "operator": e.operator, **({"values": e.values} if e.values else {})}
-            for e in selector.match_expressions
-        ]
-    return plain
-
-
-def ignored_wishes(pod: Pod) -> Iterator[str]:
-    """Fields of the Pod that its request does not carry; the scheduler still honours them."""
-    affinity = pod.spec.affinity
-    if affinity is None:
-        return
-    yield from _ignored_in_node_affinity(pod)
-    terms = _required_pod_terms(pod)
-    if len(terms) > 1:
-        yield "podAffinity.required[1:]"
-    if terms and (terms[0].namespaces or terms[0].namespace_selector is not None):
-        yield "podAffinity.required[0].namespaces"
-    yield from _preferred("podAffinity", affinity.pod_affinity)
-    anti = affinity.pod_anti_affinity
-    if anti and anti.required:
-        yield "podAntiAffinity.required"
-    yield from _preferred("podAntiAffinity", anti)
-
-
-def _ignored_in_node_affinity(pod: Pod) -> Iterator[str]:
-    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
-    if affinity and affinity.preferred:
-        yield "nodeAffinity.preferred"
-    if affinity and affinity.required and len(affinity.required.node_selector_terms or ()) > 1:
-        yield "nodeAffinity.required[1:]"
-
-
-def _preferred(name: str, affinity: PodAffinity | None) -> Iterator[str]:
-    if affinity and affinity.preferred:
-        yield f"{name}.preferred"

@@ -11,6 +11,7 @@ from bigfleet.api.install import RIGHTS, SYSTEM_NAMESPACE
 from bigfleet.controllers.access import connect
 from bigfleet.controllers.leading import Leadership, LeaseName, Term, replica_name
 from bigfleet.controllers.pod_controller.controller import PodController
+from bigfleet.controllers.pod_controller.unschedulable import HOLD_SECONDS
 from bigfleet.observe import health
 from bigfleet.tasks import until_stopped
 
@@ -22,9 +23,10 @@ class Settings:
     """Without a `kubeconfig` the controller serves the cluster that its own pod runs in.
 
     `write_concurrency` is the number of writes that may be under way at once. Pods of
-    `ignored_namespaces` get no request: they run on nodes that BigFleet does not provide. Of
-    several controllers the one that holds a Lease of `lease_seconds` works; `replica` tells them
-    apart, by default the host's name with a random number.
+    `ignored_namespaces` get no request: they run on nodes that BigFleet does not provide. A Pod
+    that cannot be scheduled for `unschedulable_hold_seconds`, though no machine is missing, asks
+    for a further one. Of several controllers the one that holds a Lease of `lease_seconds` works;
+    `replica` tells them apart, by default the host's name with a random number.
     """
 
     kubeconfig: Path | None
@@ -34,6 +36,7 @@ class Settings:
     ignored_namespaces: tuple[str, ...] = ()
     lease_seconds: float = 12.0
     replica: str = ""
+    unschedulable_hold_seconds: float = HOLD_SECONDS
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
@@ -42,7 +45,12 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
         def begin() -> PodController:
             return PodController(
-                client, settings.write_concurrency, time.monotonic, settings.ignored_namespaces
+                client,
+                settings.write_concurrency,
+                time.monotonic,
+                time.time,
+                settings.ignored_namespaces,
+                settings.unschedulable_hold_seconds,
             )
 
         leadership = Leadership(

@@ -12,6 +12,7 @@ from msgspec import Meta
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.model.need import Taint
 
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -21,9 +22,16 @@ CAPACITY_TYPE_LABEL = "bigfleet.lucy.sh/capacity-type"
 _WORD = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _Label = Annotated[str, Meta(pattern=f"^{_WORD}$")]
 _LabelOrNone = Annotated[str, Meta(pattern=f"^({_WORD})?$")]
+_TaintKey = Annotated[str, Meta(pattern=r"^([a-z0-9.-]{1,253}/)?" + _WORD + "$")]
 # Machine ids become Node names.
 _Id = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,34}[a-z0-9])?$")]
 _SHOWN_CHARACTERS = 80
+
+
+class _Taint(msgspec.Struct, forbid_unknown_fields=True):
+    key: _TaintKey
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    value: _LabelOrNone = ""
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -37,6 +45,7 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     resources: dict[str, str]
     rack: _LabelOrNone = ""
     labels: dict[str, _LabelOrNone] = {}
+    taints: list[_Taint] = []
 
 
 def read(path: Path) -> Iterator[Machine]:
@@ -82,6 +91,7 @@ def _machine(line: _Line, where: str) -> Machine:
         resources=amounts,
         allocatable=amounts,
         labels=_labels(line, where),
+        taints=_taints(line, where),
         host=line.id if line.state == "IDLE" else "",
     )
 
@@ -96,6 +106,14 @@ def _amounts(line: _Line, where: str) -> Mapping[str, int]:
             shown = line.resources.get(needed, "nothing")
             raise InvalidInput(f"{where}: resources: {needed}", shown, "holds no pod")
     return amounts
+
+
+def _taints(line: _Line, where: str) -> tuple[Taint, ...]:
+    taints = sorted(Taint(t.key, t.value, t.effect) for t in line.taints)
+    if len({(taint.key, taint.effect) for taint in taints}) < len(taints):
+        shown = ", ".join(map(str, taints))
+        raise InvalidInput(f"{where}: taints", shown, "name a key and an effect twice")
+    return tuple(taints)
 
 
 def _labels(line: _Line, where: str) -> Mapping[str, str]:

@@ -9,11 +9,20 @@ from typing import Any
 import msgspec
 
 from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.model.need import Taint
 from bigfleet.services.provider.lifecycle import Record
 
-VERSION = 1
+VERSION = 3
+_EPOCHS = """
+CREATE TABLE epochs (shard_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID
+"""
+# Of a store as an earlier release left it: how to make it one of the next version.
+MIGRATIONS: Mapping[int, str] = {
+    1: "",  # kinds have taints, and none where they say nothing of them
+    2: _EPOCHS,  # of shards that began anew
+}
 
-TABLES = """
+TABLES = f"""
 CREATE TABLE about (store_id TEXT NOT NULL);
 CREATE TABLE kinds (number INTEGER PRIMARY KEY, description BLOB NOT NULL UNIQUE);
 CREATE TABLE machines (
@@ -37,12 +46,7 @@ CREATE TABLE fences (
   sequence INTEGER NOT NULL,
   PRIMARY KEY (shard_id, machine_id)
 ) WITHOUT ROWID;
-"""
-
-# Stores of earlier releases have none of these.
-LATER_TABLES = """
-CREATE TABLE IF NOT EXISTS epochs (shard_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID
-"""
+{_EPOCHS}"""
 
 INSERT_MACHINE = "INSERT INTO machines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 UPDATE_MACHINE = """
@@ -75,6 +79,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     resources: Mapping[str, int]
     allocatable: Mapping[str, int]
     labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
 
 
 _ENCODER = msgspec.json.Encoder(order="sorted")

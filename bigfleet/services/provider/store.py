@@ -64,17 +64,24 @@ class Store:
         with self._transaction():
             version = self._database.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
-                self._create()
-            elif version != schema.VERSION:
-                cure = f"was written by another release (format {version}, not {schema.VERSION})"
-                raise InvalidInput("state_directory", str(self._path.parent), cure)
-            self._database.execute(schema.LATER_TABLES)
+                self._run(schema.TABLES)
+                self._database.execute("INSERT INTO about VALUES (?)", (secrets.token_hex(8),))
+            else:
+                self._migrate(version)
+            self._database.execute(f"PRAGMA user_version = {schema.VERSION}")
 
-    def _create(self) -> None:
-        for statement in schema.TABLES.split(";"):
+    def _migrate(self, version: int) -> None:
+        for old in range(version, schema.VERSION):
+            if old in schema.MIGRATIONS:
+                self._run(schema.MIGRATIONS[old])
+                version = old + 1
+        if version != schema.VERSION:
+            cure = f"was written by another release (format {version}, not {schema.VERSION})"
+            raise InvalidInput("state_directory", str(self._path.parent), cure)
+
+    def _run(self, statements: str) -> None:
+        for statement in statements.split(";"):
             self._database.execute(statement)
-        self._database.execute("INSERT INTO about VALUES (?)", (secrets.token_hex(8),))
-        self._database.execute(f"PRAGMA user_version = {schema.VERSION}")
 
     def _load(self) -> Iterator[Record]:
         kinds = {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
+from bigfleet.api.v1alpha1.shard_pb2 import DisruptionReport, ShardMessage
 from bigfleet.engine.decide import decide
 from bigfleet.ports.clock import Clock
+from bigfleet.ports.holdings import QuotaKey
 from bigfleet.ports.provider import CapacityProvider
 from bigfleet.ports.store import EvictionStore
 from bigfleet.services.shard import updates
@@ -17,6 +18,7 @@ from bigfleet.services.shard.coordination.estate import Estate
 from bigfleet.services.shard.coordination.parts import Coordination, Ties, coordinate
 from bigfleet.services.shard.coordination.reporter import Reporter
 from bigfleet.services.shard.cycle import Cycle
+from bigfleet.services.shard.disruptions import Disruptions
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.execution import Execution
 from bigfleet.services.shard.fences import Fences
@@ -31,6 +33,7 @@ from bigfleet.services.shard.reconciler import Reconciler
 from bigfleet.services.shard.rollups import RollUps
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
+from bigfleet.services.shard.statuses import Statuses
 from bigfleet.services.shard.territory import Territory
 
 
@@ -63,9 +66,15 @@ class _Books:
     inventory: Inventory
     needs: NeedsTable
     hints: Hints
+    statuses: Statuses
+    disruptions: Disruptions
     orders: Orders
     evictions: Evictions
     estate: Estate | None
+
+    def slices(self) -> Mapping[QuotaKey, int]:
+        """How much of each quota is this shard's; nothing where quotas are not shared."""
+        return self.estate.held.slices if self.estate else {}
 
 
 def assemble(
@@ -79,13 +88,14 @@ def assemble(
 ) -> Shard:
     """All parts of a shard that is in its `epoch`; without `ties` everything is its own."""
     woken = asyncio.Event()
-    books = _books(evicting, ties)
+    books = _books(settings, evicting, ties)
+    rollups = RollUps(books.needs, journal, clock, woken.set)
     inventory, orders, evictions = books.inventory, books.orders, books.evictions
-    sessions = _sessions(epoch, books, RollUps(books.needs, journal, clock, woken.set))
+    sessions = _sessions(epoch, books, rollups, clock)
     reconciler = Reconciler(provider, inventory, orders, sessions, journal, clock)
-    fences = Fences(settings.shard_id, epoch)
-    acting = (provider, sessions, inventory, orders, reconciler, evictions, fences, journal)
-    actuation = _actuation(settings, Execution(*acting), reconciler, clock, woken)
+    parts = sessions, inventory, orders, reconciler, evictions, books.disruptions
+    execution = Execution(provider, *parts, Fences(settings.shard_id, epoch), journal)
+    actuation = _actuation(settings, execution, reconciler, clock, woken)
     cycle = Cycle(
         decide=decide,
         settings=settings,
@@ -99,20 +109,31 @@ def assemble(
         hints=books.hints,
         journal=journal,
         evictions=evictions,
+        disruptions=books.disruptions,
+        statuses=books.statuses,
         woken=woken,
-        slices=lambda: books.estate.held.slices if books.estate else {},
+        slices=books.slices,
     )
-    machines = MachineInspection(inventory, orders, evictions, journal)
-    shard = Shard(epoch, sessions, inventory, books.needs, cycle, actuation, machines)
+    inspection = MachineInspection(inventory, orders, evictions, journal)
+    shard = Shard(epoch, sessions, inventory, books.needs, cycle, actuation, inspection)
     return _tied(shard, ties, books.estate) if ties and books.estate else shard
 
 
-def _books(evicting: EvictionStore, ties: Ties | None) -> _Books:
+def _books(settings: Settings, evicting: EvictionStore, ties: Ties | None) -> _Books:
     clusters: Interned[str] = Interned()
     evictions = Evictions(evicting)
     estate = Estate(ties.holdings) if ties else None
     inventory = Inventory(clusters, evictions.need_of, Territory(estate))
-    return _Books(inventory, NeedsTable(clusters), Hints(), Orders(), evictions, estate)
+    return _Books(
+        inventory=inventory,
+        needs=NeedsTable(clusters),
+        hints=Hints(),
+        statuses=Statuses(),
+        disruptions=Disruptions(settings.engine.reclaim_hold_seconds, settings.batch_wait_seconds),
+        orders=Orders(),
+        evictions=evictions,
+        estate=estate,
+    )
 
 
 def _tied(shard: Shard, ties: Ties, estate: Estate) -> Shard:
@@ -123,15 +144,20 @@ def _tied(shard: Shard, ties: Ties, estate: Estate) -> Shard:
     return replace(shard, coordination=coordination)
 
 
-def _sessions(epoch: int, books: _Books, rollups: RollUps) -> Sessions:
+def _sessions(epoch: int, books: _Books, rollups: RollUps, clock: Clock) -> Sessions:
     def over(cluster: str) -> None:
         books.needs.forget_held(cluster)
         books.hints.forget(cluster)
+        books.statuses.forget(cluster)
+        books.disruptions.forget(cluster)
+
+    def take_disruptions(cluster: str, report: DisruptionReport) -> None:
+        books.disruptions.take(cluster, report, clock.unix_seconds())
 
     def replay(cluster: str) -> Iterator[ShardMessage]:
         return updates.of_cluster(books.inventory, cluster)
 
-    return Sessions(epoch, rollups.take, rollups.miss, replay, over)
+    return Sessions(epoch, rollups.take, rollups.miss, replay, over, take_disruptions)
 
 
 def _actuation(

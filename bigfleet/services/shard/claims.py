@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -47,6 +47,14 @@ def note(
     need[~counted & ~np.isin(columns.state[rows], _PURPOSEFUL)] = NONE
     need[counted] = numbers[np.searchsorted(claims, claimed_by[counted])]
     columns.need[rows] = need
+
+
+def note_headroom(columns: Columns, rows: Rows, headroom: Collection[int]) -> None:
+    """Which machines are there though no need wants them, to be ahead of gangs."""
+    ahead = np.zeros(len(columns.state[rows]), np.bool_)
+    ahead[[*headroom]] = True
+    columns.headroom[:] = False
+    columns.headroom[rows] = ahead
 
 
 def time_disuse(columns: Columns, rows: Rows, claimed_by: Ints, now_seconds: float) -> None:

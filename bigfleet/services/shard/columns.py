@@ -20,6 +20,7 @@ _INITIAL: dict[str, np.generic] = {
     "reclamation_bucket": np.uint8(penalty.ZERO),
     "unused_since_seconds": np.float64(np.nan),
     "incarnation": np.int64(0),
+    "headroom": np.bool_(False),
 }
 
 
@@ -39,6 +40,7 @@ class Columns:
     reclamation_bucket: Bytes
     unused_since_seconds: Floats
     incarnation: Ints
+    headroom: Flags
 
     def __init__(self) -> None:
         for name, initial in _INITIAL.items():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 from bigfleet.engine.carry import Carry
 from bigfleet.engine.decision import Action, ActionKind
 from bigfleet.engine.reporting import PATIENCE_CYCLES
@@ -18,6 +20,7 @@ from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.holdings import QuotaKey
 from bigfleet.services.shard.actuation import Actuation
+from bigfleet.services.shard.disruptions import Disruptions
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.execution import Outcome
 from bigfleet.services.shard.hints import Hints
@@ -29,6 +32,7 @@ from bigfleet.services.shard.quotas import Quotas
 from bigfleet.services.shard.reconciler import Reconciler
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
+from bigfleet.services.shard.statuses import Statuses
 from bigfleet.services.shard.thinking import Decide, Thought, View, think
 
 # Has work done elsewhere than on the event loop, where sessions wait for it.
@@ -80,6 +84,8 @@ class Cycle:
     hints: Hints
     journal: Journal
     evictions: Evictions
+    disruptions: Disruptions
+    statuses: Statuses
     woken: asyncio.Event
     offload: Offload = asyncio.to_thread
     slices: Callable[[], Mapping[QuotaKey, int]] = dict
@@ -149,7 +155,8 @@ class Cycle:
             work = partial(think, view, self.decide, self.settings.engine)
             self.latest = thought = await self.offload(work)
             self.count += 1
-        claims = thought.decision.claimed_by, thought.demand, thought.keys
+        decision = thought.decision
+        claims = decision.claimed_by, decision.headroom, thought.demand, thought.keys
         for _ in self.inventory.note_claims(*claims, now_seconds):
             await asyncio.sleep(0)
         with _phase("enqueue"):
@@ -158,7 +165,8 @@ class Cycle:
                 if number % _ORDERS_AT_ONCE == 0:
                     await asyncio.sleep(0)
         with _phase("hints"):
-            self._publish_hints(thought)
+            self._publish(thought)
+        self._ask_about(thought, now_seconds)
         self._measure(thought)
 
     def _look(self, now_seconds: float) -> View:
@@ -174,14 +182,17 @@ class Cycle:
             return Quotas(fleet, provider, slices).exhausted()
 
         fleet, wants = self.inventory.snapshot(
-            [*unattended, *self.orders], unaffordable if slices else None
+            [*unattended, *self.orders],
+            unaffordable if slices else None,
+            self.disruptions.known(now_seconds),
         )
         heard = set(self.sessions.clusters())
         unheard = (number for number, name in enumerate(fleet.clusters) if name not in heard)
         asked = replace(self.needs.demand(), unreachable=frozenset(unheard))
         carry = self.latest.decision.carry if self.latest else Carry()
         hinted = heard if self.hints.are_due(now_seconds) else ()
-        return View(fleet, self.inventory.ids, wants, asked, now_seconds, carry, hinted)
+        told = self.statuses.are_due(now_seconds)
+        return View(fleet, self.inventory.ids, wants, asked, now_seconds, carry, hinted, told)
 
     def _release_held(self, now_seconds: float) -> None:
         for cluster in self.needs.release_held(now_seconds):
@@ -209,7 +220,15 @@ class Cycle:
             decided_seconds=thought.view.now_seconds,
             need_key=thought.keys[action.need] if is_wanted else None,
             preemptor_priority=demand.needs[action.need].profile.priority if is_wanted else 0,
+            most_cost=self._most_cost(action, thought),
         )
+
+    def _most_cost(self, action: Action, thought: Thought) -> float | None:
+        """A machine that nobody waits for goes only if that disturbs no more than was said."""
+        if action.kind is not ActionKind.RECLAIM or action.need != NONE:
+            return None
+        cost = float(thought.fleet.release_cost[action.row])
+        return cost if math.isfinite(cost) else None
 
     def _enqueue(self, order: Order) -> None:
         """An order that needs an absent operator would only take another's place in the queue."""
@@ -224,9 +243,26 @@ class Cycle:
         elif self.actuation.offer(order):
             self.journal.note_order("decided", order)
 
-    def _publish_hints(self, thought: Thought) -> None:
-        for cluster, message in self.hints.news(thought.hints, set(self.sessions.clusters())):
+    def _publish(self, thought: Thought) -> None:
+        listening = set(self.sessions.clusters())
+        for cluster, message in self.hints.news(thought.hints, listening):
             self.sessions.tell(cluster, message, message.available_capacity.supersedes_key)
+        for cluster, message in self.statuses.news(thought.statuses, listening):
+            self.sessions.tell(cluster, message, "demand-status")
+
+    def _ask_about(self, thought: Thought, now_seconds: float) -> None:
+        """Ask operators of clusters that may have machines to spare what a reclaim disturbs."""
+        names = thought.fleet.clusters
+        candidates = {
+            names[cluster]: [thought.machine_id(row) for row in rows.tolist()]
+            for cluster, rows in thought.decision.ask_about.items()
+            if self.sessions.of(names[cluster]) is not None
+        }
+        spare = {memory.cluster: memory.spare for memory in thought.decision.carry.clusters}
+        fell = {names[cluster]: at for cluster, at in thought.demand.fell_seconds.items()}
+        for cluster, inquiry in self.disruptions.inquiries(candidates, spare, fell, now_seconds):
+            message = ShardMessage(disruption_inquiry=inquiry)
+            self.sessions.tell(cluster, message, "disruption-inquiry")
 
     def _measure(self, thought: Thought) -> None:
         decision = thought.decision

@@ -51,6 +51,11 @@ class Evictions:
         self._store.begun(eviction)
         self._under_way[eviction.machine_id] = eviction
 
+    def cancel(self, machine_id: str) -> None:
+        """The operator has begun nothing, and said so."""
+        if self._under_way.pop(machine_id, None) is not None:
+            self._store.ended(machine_id)
+
     def of(self, machine_id: str) -> Eviction | None:
         """The eviction under way for a machine."""
         return self._under_way.get(machine_id)

@@ -20,13 +20,14 @@ from bigfleet.model.errors import (
 from bigfleet.observe import metrics
 from bigfleet.ports.provider import CapacityProvider, Fence, Operation
 from bigfleet.services.shard.assignment import ordered_by, to_metadata
+from bigfleet.services.shard.disruptions import Disruptions
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.fences import Fences
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.orders import Order, Orders
 from bigfleet.services.shard.reconciler import Reconciler
-from bigfleet.services.shard.session import BootstrapRefused, Session
+from bigfleet.services.shard.session import BootstrapRefused, ReclaimRefused, Session
 from bigfleet.services.shard.sessions import Sessions
 
 EXECUTE_SECONDS = 30.0
@@ -53,6 +54,7 @@ class Outcome(Enum):
 
 _OF_ERROR: dict[type[BaseException], Outcome] = {
     BootstrapRefused: Outcome.REFUSED_BY_OPERATOR,
+    ReclaimRefused: Outcome.REFUSED_BY_OPERATOR,
     Unavailable: Outcome.UNAVAILABLE,
     TimeoutError: Outcome.TIMED_OUT,
     IllegalTransition: Outcome.ILLEGAL,
@@ -77,6 +79,7 @@ class Execution:
     orders: Orders
     reconciler: Reconciler
     evictions: Evictions
+    disruptions: Disruptions
     fences: Fences
     journal: Journal
 
@@ -136,9 +139,14 @@ class Execution:
         known = self.inventory.view(order.machine_id)
         self.evictions.begin(order, known.incarnation if known else 0)
         self._note(order, "reclaim-sent")
-        started = await session.instruct_reclaim(
-            order.machine_id, order.grace_seconds, order.preemptor_priority
-        )
+        try:
+            started = await session.instruct_reclaim(
+                order.machine_id, order.grace_seconds, order.preemptor_priority, order.most_cost
+            )
+        except ReclaimRefused:
+            self.evictions.cancel(order.machine_id)
+            self.disruptions.refused(order.machine_id)
+            raise
         self._note(order, "reclaim-acknowledged", f"nodes started: {started}")
         # The Node is being emptied now: a machine left CONFIGURED would pass for supply.
         while True:

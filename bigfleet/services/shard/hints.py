@@ -9,11 +9,11 @@ import numpy as np
 from bigfleet.api import codec
 from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
 from bigfleet.engine.columns import FlavourColumns
-from bigfleet.engine.matching import Matcher, placement_requirements
+from bigfleet.engine.matching import Matcher
 from bigfleet.engine.snapshot import Demand, Flags, Fleet, Longs
 from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need
+from bigfleet.model.need import Need, Size
 
 AT_LEAST_APART_SECONDS = 5.0
 
@@ -65,13 +65,13 @@ def hints_of(fleet: Fleet, demand: Demand, listening: Collection[str]) -> HintsB
     """What each of the `listening` clusters could have, by cluster and profile."""
     supply = _Supply(fleet)
     listens = [name in listening for name in fleet.clusters]
-    alike: dict[tuple[str, frozenset[tuple[str, int]]], _Hint] = {}
+    alike: dict[tuple[str, tuple[Size, ...]], _Hint] = {}
     hints: dict[tuple[str, str], _Hint] = {}
     for need, number in zip(demand.needs, demand.cluster.tolist(), strict=True):
         key = fleet.clusters[number], need.profile.fingerprint
         if listens[number] and key not in hints:
             # A thousand clusters ask for the same few kinds of machines.
-            kind = key[1], frozenset(need.largest.items())
+            kind = key[1], need.sizes
             hint = alike.get(kind)
             if hint is None:
                 hint = alike[kind] = supply.hint(need)
@@ -85,7 +85,7 @@ class _Supply:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._columns = FlavourColumns(fleet.flavours)
-        self._matcher = Matcher(self._columns)
+        self._matcher = Matcher(fleet.flavours, self._columns)
         self._idle = self._count(MachineState.IDLE)
         self._speculative = self._count(MachineState.SPECULATIVE)
 
@@ -100,10 +100,16 @@ class _Supply:
         return _base(need, _Hint.NONE)
 
     def _usable(self, need: Need) -> Flags:
-        usable = self._matcher.flavours(placement_requirements(need.profile)).copy()
-        for resource, amount in need.largest.items():
-            usable &= self._columns.allocatable(resource) >= amount
-        return usable
+        """Machines that the need accepts and that hold its largest pod that any of these holds."""
+        accepted = self._matcher.accepting(need.profile)
+        place, allocatable = self._columns.place, self._columns.allocatable
+        for size in sorted(need.sizes, reverse=True, key=lambda size: size.amounts):
+            if all(name in place for name, _ in size.amounts):
+                holds = [allocatable[:, place[name]] >= amount for name, amount in size.amounts]
+                usable: Flags = accepted & np.logical_and.reduce(holds)
+                if usable.any():
+                    return usable
+        return np.zeros(len(self._columns), np.bool_)
 
     def _found(
         self, need: Need, confidence: _Hint.Confidence.ValueType, count: int, flavour: int

@@ -73,6 +73,8 @@ def _view(thought: Thought, told: Explanation) -> wire.NeedView:
         counted=[_counted(thought, counted) for counted in told.counted],
         preemption=_preemption(told),
     )
+    view.short_sizes.CopyFrom(codec.sizes_to_wire(told.short))
+    view.impossible_sizes.CopyFrom(codec.sizes_to_wire(told.impossible))
     _tell_domains(view, need.profile.same_key, thought, told)
     if told.reason is not None:
         view.unmet_reason = wire.NeedView.UnmetReason.Value(told.reason.name)
@@ -121,6 +123,7 @@ def _counted(thought: Thought, counted: Counted) -> wire.CountedMachine:
         ordered="" if counted.ordered is None else counted.ordered.value,
         instance_type=labels.get(INSTANCE_TYPE_LABEL, ""),
         zone=labels.get(ZONE_LABEL, ""),
+        pods=counted.pods,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -83,8 +83,7 @@ class Inventory:
     def admit(self, machines: Iterable[Machine]) -> None:
         """Make room for machines never seen before, all at once; `apply` then tells of them."""
         ids = list(dict.fromkeys(m.id for m in machines))
-        rows = self._ids.rows(ids)
-        fresh = [i for i, row in zip(ids, rows, strict=True) if row == NONE]
+        fresh = [i for i, row in zip(ids, self._ids.rows(ids), strict=True) if row == NONE]
         if fresh:
             self._ids.add(fresh)
             self._columns.grow(len(fresh))
@@ -130,13 +129,17 @@ class Inventory:
         self._columns.need = self._needs.keep(self._columns.need)
 
     def snapshot(
-        self, orders: Iterable[Order], hidden: Callable[[Fleet], Flags] | None = None
+        self,
+        orders: Iterable[Order],
+        hidden: Callable[[Fleet], Flags] | None = None,
+        release_costs: Mapping[str, float] | None = None,
     ) -> tuple[Fleet, Wants]:
         """This shard's machines as a decision should see them, safe from later changes.
 
         Each order under way shows as the state it leads to, unless its machine has moved on. Which
         need wants which machine is told apart, because the needs' own order is not known here.
-        `hidden` picks from what that gives the machines that are not to be seen.
+        `hidden` picks from what that gives the machines that are not to be seen; `release_costs` is
+        what giving machines back would cost their clusters, as far as that is known.
         """
         columns = self._columns
         own = None if self._territory.is_everything else np.flatnonzero(self.mine())
@@ -145,16 +148,19 @@ class Inventory:
             flavours=tuple(self._flavours),
             clusters=(),
             wanted_by=np.full(len(columns.state[rows]), NONE, np.int32),
+            destination=np.full(len(columns.state[rows]), NONE, np.int32),
+            release_cost=overlay.costs(self._ids, rows, release_costs or {}),
             tie_break=self._ids.ranks[rows],
             **columns.copies(rows),
         )
         wanted = columns.need[rows].copy()
-        for place, order in self._under_way(orders):
+        for place, order in overlay.under_way(self._ids, rows, orders):
             if fleet.state[place] in order.starts_from:
                 overlay.show(fleet, place, order, self._cluster_number(order.cluster))
                 key = order.need_key
                 wanted[place] = NONE if key is None else self._needs.number(key)
         overlay.protect(fleet, self._guest_flags()[rows])
+        overlay.note_destinations(fleet, wanted, self._needs.values, self._cluster_number)
         fleet = replace(fleet, clusters=tuple(self._clusters.values))
         if hidden is not None and (gone := hidden(fleet)).any():
             fleet, wanted = fleet.of_rows(~gone), wanted[~gone]
@@ -162,13 +168,20 @@ class Inventory:
         return fleet, Wants(wanted, tuple(self._needs.values))
 
     def note_claims(
-        self, claimed_by: Ints, demand: Demand, keys: Sequence[NeedKey], now_seconds: float
+        self,
+        claimed_by: Ints,
+        headroom: Collection[int],
+        demand: Demand,
+        keys: Sequence[NeedKey],
+        now_seconds: float,
     ) -> Iterator[None]:
         """Remember which need counts each machine, so that the next decision counts it likewise,
         and since when nobody counts it. In parts, none of which takes long: others may do something
-        between two. `claimed_by` indexes `keys` and `demand` for each row of the latest snapshot.
+        between two. `claimed_by` indexes `keys` and `demand` for each row of the latest snapshot,
+        and `headroom` are the rows that are there to be ahead of gangs.
         """
         columns, rows = self._columns, self._rows
+        claims.note_headroom(columns, rows, headroom)
         claims.time_disuse(columns, rows, claimed_by, now_seconds)
         for number, (part, claims_of_part) in enumerate(claims.parts(rows, claimed_by)):
             if number:
@@ -220,19 +233,6 @@ class Inventory:
 
     def _guest_flags(self) -> Flags:
         return self._territory.guests(self._columns, self._domains, self._clusters.values)
-
-    def _under_way(self, orders: Iterable[Order]) -> Iterator[tuple[int, Order]]:
-        """Each order with the place of its machine in the latest snapshot."""
-        under_way, rows = list(orders), self._rows
-        found = self._ids.rows([order.machine_id for order in under_way])
-        for row, order in zip(found.tolist(), under_way, strict=True):
-            if isinstance(rows, slice):
-                place, there = row, row != NONE
-            else:
-                place = int(np.searchsorted(rows, row))
-                there = place < len(rows) and rows[place] == row
-            if there:
-                yield place, order
 
     def _adopt(self, row: int, machine: Machine, now_seconds: float) -> Transition | None:
         columns = self._columns

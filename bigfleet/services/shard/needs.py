@@ -8,10 +8,11 @@ from operator import attrgetter
 import numpy as np
 
 from bigfleet.api import codec
+from bigfleet.api.overhead_codec import overheads_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER, Need
+from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.rollup_guard import RollUpGuard
 
@@ -47,6 +48,9 @@ class NeedsTable:
         self._ordered: list[_Row] = []
         self._added: list[_Row] = []
         self._reported: set[int] = set()
+        self._overheads: dict[str, tuple[NodeOverhead, ...]] = {}
+        self._rose_seconds: dict[int, float] = {}
+        self._fell_seconds: dict[int, float] = {}
         self._demand: Demand | None = None
         self.version = 0
 
@@ -69,12 +73,14 @@ class NeedsTable:
             raise InvalidInput(f"cluster {cluster}: roll-up", len(rollup.needs), cure)
         known = self._by_wire_bytes.get(cluster, {})
         fresh = _read(rollup, known)
+        overheads = overheads_from_wire(rollup.node_overheads, f"cluster {cluster}")
         self._report(cluster)
         rows = self._rows.get(cluster, {})
         kept = len(rows.keys() & fresh.keys())
 
         def accept() -> None:
             self._take_over(cluster, fresh, now_seconds)
+            self._note_overheads(cluster, overheads)
 
         held = self._guard.holds(cluster, len(rows), kept, now_seconds, accept)
         if not held:
@@ -97,6 +103,12 @@ class NeedsTable:
                 needs=tuple(row.need for row in self._ordered),
                 cluster=np.array([row.cluster_number for row in self._ordered], np.int32),
                 reported=frozenset(self._reported),
+                overheads={
+                    self._clusters.number(cluster): overheads
+                    for cluster, overheads in self._overheads.items()
+                },
+                rose_seconds=dict(self._rose_seconds),
+                fell_seconds=dict(self._fell_seconds),
             )
         return self._demand
 
@@ -110,6 +122,7 @@ class NeedsTable:
         self, cluster: str, fresh: dict[tuple[str, str], tuple[bytes, Need]], now_seconds: float
     ) -> None:
         rows = self._rows.setdefault(cluster, {})
+        self._note_trend(cluster, rows, fresh, now_seconds)
         gone = rows.keys() - fresh.keys()
         for key in gone:
             rows.pop(key).in_force = False
@@ -125,6 +138,31 @@ class NeedsTable:
             changed += 1
         if changed:
             self._by_wire_bytes[cluster] = {row.wire_bytes: row for row in rows.values()}
+            self._changed()
+
+    def _note_trend(
+        self,
+        cluster: str,
+        rows: dict[tuple[str, str], _Row],
+        fresh: dict[tuple[str, str], tuple[bytes, Need]],
+        now_seconds: float,
+    ) -> None:
+        """Whether any need of the cluster has grown or shrunk."""
+        rose, fell = bool(fresh.keys() - rows.keys()), bool(rows.keys() - fresh.keys())
+        for key in rows.keys() & fresh.keys():
+            before, after = rows[key].need, fresh[key][1]
+            if before is not after and before.sizes != after.sizes:
+                rose |= _has_grown(before, after)
+                fell |= _has_grown(after, before)
+        number = self._clusters.number(cluster)
+        if rose:
+            self._rose_seconds[number] = now_seconds
+        if fell:
+            self._fell_seconds[number] = now_seconds
+
+    def _note_overheads(self, cluster: str, overheads: tuple[NodeOverhead, ...]) -> None:
+        if self._overheads.get(cluster, ()) != overheads:
+            self._overheads[cluster] = overheads
             self._changed()
 
     def _changed(self) -> None:
@@ -144,6 +182,13 @@ class NeedsTable:
         if added:
             self._ordered = sorted([*self._ordered, *added], key=attrgetter("order"))
         self._added = []
+
+
+def _has_grown(before: Need, after: Need) -> bool:
+    """In the number of pods, or in what as many of them ask for."""
+    if after.pods != before.pods:
+        return after.pods > before.pods
+    return any(amount > before.aggregate.get(name, 0) for name, amount in after.aggregate.items())
 
 
 def _read(

@@ -36,7 +36,8 @@ class Order:
 
     `need` is what a machine is acquired for. `need_key` says whom a machine is for in the end: that
     need, or the one for which it is taken from `cluster`. `sent` once the provider may have seen
-    it. `decided_seconds` is Unix time.
+    it. `decided_seconds` is Unix time. A reclaim with `most_cost` is not begun where it would
+    disturb more than that.
     """
 
     kind: ActionKind
@@ -48,6 +49,7 @@ class Order:
     sent: bool = field(default=False)
     need_key: NeedKey | None = None
     preemptor_priority: int = 0
+    most_cost: float | None = None
 
     def __post_init__(self) -> None:
         if self.need_key is None and self.need is not None:

@@ -2,12 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
 import numpy as np
 
-from bigfleet.engine.snapshot import Flags, Fleet
+from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints
 from bigfleet.model.machine import MachineState
+from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.assignment import worth
+from bigfleet.services.shard.claims import Rows
+from bigfleet.services.shard.identities import Identities
 from bigfleet.services.shard.orders import Order
+
+_ON_ITS_WAY = (int(MachineState.CREATING), int(MachineState.DRAINING))
+
+
+def under_way(ids: Identities, rows: Rows, orders: Iterable[Order]) -> Iterator[tuple[int, Order]]:
+    """Each order with the place of its machine among `rows`, if it is there."""
+    orders = list(orders)
+    found = ids.rows([order.machine_id for order in orders])
+    for row, order in zip(found.tolist(), orders, strict=True):
+        if isinstance(rows, slice):
+            place, there = row, row != NONE
+        else:
+            place = int(np.searchsorted(rows, row))
+            there = place < len(rows) and rows[place] == row
+        if there:
+            yield place, order
+
+
+def costs(ids: Identities, rows: Rows, known: Mapping[str, float]) -> Floats:
+    """What giving each of `rows` back would cost, NaN where that is not `known`."""
+    of_all = np.full(len(ids), np.nan)
+    found = ids.rows(list(known))
+    of_all[found[found != NONE]] = np.array([*known.values()])[found != NONE]
+    return of_all[rows]
+
+
+def note_destinations(
+    fleet: Fleet, wanted: Ints, needs: Sequence[NeedKey], number_of: Callable[[str], int]
+) -> None:
+    """A machine on its way is for the cluster of the need that it is `wanted` for (it indexes
+    `needs`), also when that need is gone. `number_of` numbers the clusters.
+    """
+    on_its_way = np.isin(fleet.state, _ON_ITS_WAY) & (wanted != NONE)
+    for number in np.unique(wanted[on_its_way]).tolist():
+        fleet.destination[on_its_way & (wanted == number)] = number_of(needs[number].cluster)
 
 
 def protect(fleet: Fleet, guests: Flags) -> None:

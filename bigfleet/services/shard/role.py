@@ -21,6 +21,7 @@ from bigfleet.adapters.store.holdings_file import HoldingsFile
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.shard_pb2_grpc import add_ShardServicer_to_server
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import add_ShardReadServicer_to_server
+from bigfleet.engine.precompile import precompile
 from bigfleet.garbage import short_collections
 from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
@@ -73,6 +74,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     taken.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
+    precompile()
     provider = GrpcProvider(settings.provider_address, settings.identity)
 
     async def serve() -> None:

@@ -21,6 +21,10 @@ class BootstrapRefused(BigFleetError):
     """The operator cannot give a machine what it needs to join."""
 
 
+class ReclaimRefused(BigFleetError):
+    """The operator has not begun to empty a Node: it would disturb more than it may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """Why the shard ends a session: `replaced` by a newer one, or else by its peer's fault."""
@@ -62,11 +66,16 @@ class Session:
         return await self._ask(self._blobs, request.request_id, message)
 
     async def instruct_reclaim(
-        self, node_name: str, grace_seconds: int, preemptor_priority: int
+        self,
+        node_name: str,
+        grace_seconds: int,
+        preemptor_priority: int,
+        most_cost: float | None = None,
     ) -> int:
         """Have a Node cordoned and emptied; returns how many the operator started on.
 
-        `preemptor_priority` is that of the pods which wait for it, 0 when none do.
+        `preemptor_priority` is that of the pods which wait for it, 0 when none do. With `most_cost`
+        it is done only if it disturbs no more than that: ReclaimRefused otherwise.
 
         Unavailable when the session ends first; TimeoutError after 30 s.
         """
@@ -75,6 +84,7 @@ class Session:
             nodes=[node_name],
             grace_period_seconds=grace_seconds,
             preemptor_priority=preemptor_priority,
+            most_cost=most_cost,
         )
         message = wire.ShardMessage(reclaim_instruction=instruction)
         return await self._ask(self._acks, instruction.instruction_id, message)
@@ -92,7 +102,11 @@ class Session:
     def take_reclaim_ack(self, ack: wire.ReclaimAck) -> None:
         """The answer to an instruction; one that nobody waits for is ignored."""
         waiting = self._acks.get(ack.instruction_id)
-        if waiting is not None and not waiting.done():
+        if waiting is None or waiting.done():
+            return
+        if ack.refused:
+            waiting.set_exception(ReclaimRefused(f"cluster {self.cluster}: {ack.refused}"))
+        else:
             waiting.set_result(ack.nodes_started)
 
     def end(self, ending: Ending | None = None) -> None:

@@ -25,6 +25,8 @@ MAX_GRACE_SECONDS = 3600
 TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], str]
 # Takes note of a roll-up that cannot be sent; returns what that means for the cluster.
 MissRollUp = Callable[[str, shard_pb2.RollUpTooLarge], str]
+# Takes what the operator of the named cluster says that giving machines back would disturb.
+TakeDisruptions = Callable[[str, shard_pb2.DisruptionReport], None]
 # What a cluster's operator must hear first: the state of every machine bound to it.
 Replay = Callable[[str], Iterator[shard_pb2.ShardMessage]]
 
@@ -55,12 +57,14 @@ class Sessions:
         miss_rollup: MissRollUp,
         replay: Replay,
         over: Callable[[str], None],
+        take_disruptions: TakeDisruptions,
     ) -> None:
         self._epoch = epoch
         self._take_rollup = take_rollup
         self._miss_rollup = miss_rollup
         self._replay = replay
         self._over = over
+        self._take_disruptions = take_disruptions
         self.term: Callable[[], int] = lambda: 0
         self._by_cluster: dict[str, Session] = {}
         self._numbers = itertools.count(1)
@@ -122,6 +126,8 @@ class Sessions:
             session.take_bootstrap(message.bootstrap_response)
         elif kind == "reclaim_ack":
             session.take_reclaim_ack(message.reclaim_ack)
+        elif kind == "disruption_report":
+            self._take_disruptions(session.cluster, message.disruption_report)
         elif kind == "inquiry":
             session.asked = _asked(message.inquiry)
             session.emptying = _emptying(message.inquiry)

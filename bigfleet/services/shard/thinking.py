@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from bigfleet.engine.carry import Carry
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.explain import Explainer
-from bigfleet.engine.normalise import normalise
+from bigfleet.engine.normalise import fold
 from bigfleet.engine.reporting import MOST_ROWS, PATIENCE_CYCLES
 from bigfleet.engine.snapshot import Demand, Fleet, Settings
 from bigfleet.model import resources
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.hints import HintsByNeed, hints_of
+from bigfleet.services.shard.statuses import StatusByCluster, statuses_of
 from bigfleet.services.shard.wants import Wants
 
 Decide = Callable[[Fleet, Demand, Carry, Settings, float], Decision]
@@ -23,7 +24,8 @@ Decide = Callable[[Fleet, Demand, Carry, Settings, float], Decision]
 class View:
     """What is known at one moment, safe from later changes. `asked` is the demand as reported,
     `carry` what the last decision handed on, `machine_ids` names the rows, `hinted` are the
-    clusters that are to be told what could be had.
+    clusters that are to be told what could be had, and `report_short` says whether all are to be
+    told what is short.
     """
 
     fleet: Fleet
@@ -33,6 +35,7 @@ class View:
     now_seconds: float
     carry: Carry
     hinted: Collection[str] = ()
+    report_short: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Complaint:
 class Thought:
     """A decision and what it was made from: `demand` is `view.asked` in the shape in which it is
     served, `keys` name its needs, and `complaints` tell of those that have come to stay short.
-    `hints` is None when nobody is to be told any.
+    `hints` and `statuses` are None when nobody is to be told any.
     """
 
     view: View
@@ -68,6 +71,7 @@ class Thought:
     decision: Decision
     complaints: Sequence[Complaint]
     hints: HintsByNeed | None
+    statuses: StatusByCluster | None = None
 
     def machine_id(self, row: int) -> str:
         """The machine in `row` of the fleet."""
@@ -76,7 +80,8 @@ class Thought:
 
 def think(view: View, decide: Decide, settings: Settings) -> Thought:
     """Fold the demand, say which need each machine is meant for, decide, and work out hints."""
-    demand = normalise(view.fleet, view.asked)
+    folding = fold(view.fleet, view.asked)
+    demand = folding.demand
     keys = [
         NeedKey(view.fleet.clusters[cluster], *need.key)
         for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True)
@@ -85,7 +90,12 @@ def think(view: View, decide: Decide, settings: Settings) -> Thought:
     decision = decide(fleet, demand, view.carry, settings, view.now_seconds)
     complaints = list(_complaints(fleet, demand, keys, decision))
     hints = hints_of(view.fleet, view.asked, view.hinted) if view.hinted else None
-    return Thought(view, fleet, demand, keys, decision, complaints, hints)
+    statuses = (
+        statuses_of(fleet, view.asked, demand, folding.served_by, decision)
+        if view.report_short
+        else None
+    )
+    return Thought(view, fleet, demand, keys, decision, complaints, hints, statuses)
 
 
 def _complaints(
@@ -97,6 +107,5 @@ def _complaints(
         return
     explainer = Explainer(fleet, demand, decision)
     for shortfall in aged:
-        reason = explainer.need(shortfall.need).reason
-        why = reason.value if reason else ""
+        why = explainer.reason(shortfall.need).value
         yield Complaint(keys[shortfall.need], shortfall.deficit, why)

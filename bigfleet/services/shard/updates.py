@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from bigfleet.api.machine_codec import taints_to_wire
 from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
 from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
@@ -69,6 +70,7 @@ def of_machine(view: MachineView, provider_name: str, cluster: str) -> shard_pb2
         last_error=view.last_error,
         labels=view.kind.labels_of(view.id),
         resources=provider_pb2.Resources(resources=resources.texts(dict(view.kind.resources))),
+        taints=taints_to_wire(view.kind.taints),
     )
     return shard_pb2.ShardMessage(node_state_update=update)
 

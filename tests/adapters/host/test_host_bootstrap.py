@@ -13,6 +13,7 @@ from bigfleet.adapters.host import bootstrap
 from bigfleet.adapters.host.instant import InstantHost
 from bigfleet.adapters.host.kwok import KwokHost
 from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.model.need import Taint
 from bigfleet.ports.host import Boot, HostFailure
 
 MACHINE = Machine(
@@ -66,6 +67,22 @@ def test_the_node_is_the_machine_with_the_blobs_labels_and_taints() -> None:
     }
     assert registered["spec"]["providerID"] == "bigfleet://kwok/m-1"
     assert registered["spec"]["taints"][0]["effect"] == "NoSchedule"
+
+
+def test_the_node_has_the_machines_taints_before_the_blobs() -> None:
+    """One for each key and effect, as an API server demands; a second life has them too."""
+    machine = replace(
+        MACHINE, taints=(Taint("gpu", "a100", "NoSchedule"), Taint("k", "own", "NoSchedule"))
+    )
+    registered = node(replace(boot(), machine=machine))
+    assert registered["spec"]["taints"] == [
+        {"key": "gpu", "value": "a100", "effect": "NoSchedule"},
+        {"key": "k", "value": "own", "effect": "NoSchedule"},
+    ]
+    other = [{"key": "k", "value": "v", "effect": "NoExecute"}]
+    registered = node(replace(boot(taints=other), machine=machine))
+    assert registered["spec"]["taints"][2:] == other
+    assert bootstrap.takeover(registered)[2]["spec"]["taints"] == registered["spec"]["taints"]
 
 
 def test_the_node_has_the_machines_room() -> None:

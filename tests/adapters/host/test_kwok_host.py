@@ -19,6 +19,7 @@ from bigfleet.adapters.host.kwok import KwokHost
 from bigfleet.api.install import NODE_NAMESPACE, install
 from bigfleet.api.kube.client import STRATEGIC_PATCH, KubeClient
 from bigfleet.model.machine import Machine
+from bigfleet.model.need import Taint
 from bigfleet.ports.host import Boot, HostFailure
 from controlplane.locate import locate
 from controlplane.pins import COMPONENTS
@@ -112,7 +113,8 @@ async def ground(folder: Path) -> AsyncIterator[Ground]:
 @pytest.mark.cluster
 async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
     """Booted by its blob, adopted by the next process, switched off, booted anew, and gone."""
-    machine = replace(MACHINE, host="m-1")
+    slow = Taint("example.com/slow", "yes", "NoSchedule")
+    machine = replace(MACHINE, host="m-1", taints=(slow,))
     async with ground(tmp_path) as here:
         host = KwokHost(tmp_path, "kwok")
         first = await here.boot(machine, operation=1)
@@ -120,6 +122,7 @@ async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
         node = await here.node("m-1")
         assert ready(node)
         assert node["spec"]["providerID"] == "bigfleet://kwok/m-1"
+        assert {"key": slow.key, "value": "yes", "effect": "NoSchedule"} in node["spec"]["taints"]
         assert await here.heartbeats("m-1", within_seconds=PATIENCE_SECONDS)
 
         later = KwokHost(tmp_path, "kwok")
@@ -130,11 +133,13 @@ async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
         await host.power_off(machine)
         assert not await here.heartbeats("m-1", within_seconds=1.5)
 
-        await here.admin.patch("/api/v1/nodes/m-1", {"spec": {"unschedulable": True}})
+        changed = {"unschedulable": True, "taints": []}
+        await here.admin.patch("/api/v1/nodes/m-1", {"spec": changed})
         await host.boot(replace(first, operation_id="m-1.3"), PATIENCE_SECONDS)
         node = await here.node("m-1")
         assert ready(node)
         assert "unschedulable" not in node["spec"]
+        assert [t["key"] for t in node["spec"]["taints"]].count(slow.key) == 1
 
         gone = asyncio.create_task(host.gone(machine))
         await asyncio.sleep(0.2)

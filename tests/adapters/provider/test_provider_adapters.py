@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.model.errors import Fenced, IllegalTransition, Unavailable, UnknownObject
 from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.model.need import Taint
 from bigfleet.ports.provider import CapacityProvider, Fence
 from bigfleet.services.provider.role import serving
 from bigfleet.services.provider.settings import Settings
 
 MACHINES = ("m-1", "m-2")
+SLOW = Taint("example.com/slow", "yes", "NoSchedule")
 _S = MachineState
 
 
@@ -31,7 +34,10 @@ def in_memory() -> MemoryProvider:
     units = {"cpu": 4000, "memory": 2**20}
     return MemoryProvider(
         (
-            Machine(i, _S.SPECULATIVE, "m6i", "a", CapacityType.SPOT, 0.1, 0.0, units, units)
+            replace(
+                Machine(i, _S.SPECULATIVE, "m6i", "a", CapacityType.SPOT, 0.1, 0.0, units, units),
+                taints=(SLOW,),
+            )
             for i in MACHINES
         ),
         finishes_by_itself=True,
@@ -47,6 +53,7 @@ def served(folder: Path) -> Settings:
         "price_per_hour": 0.1,
         "interruption_probability": 0.0,
         "resources": {"cpu": "4", "memory": "1Gi", "pods": "110"},
+        "taints": [{"key": SLOW.key, "value": SLOW.value, "effect": SLOW.effect}],
     }
     inventory = folder / "inventory.jsonl"
     inventory.write_text("".join(json.dumps({"id": i, **line}) + "\n" for i in MACHINES))
@@ -87,6 +94,7 @@ async def test_a_machine_goes_through_its_whole_life(provider: CapacityProvider)
     await provider.configure("m-1", "east", b"blob", metadata, fence(2))
     bound = await becomes(provider, _S.CONFIGURED)
     assert (bound.cluster, bound.shard_metadata) == ("east", metadata)
+    assert idle.taints == bound.taints == (SLOW,)
     await provider.drain("m-1", 0, fence(3))
     freed = await becomes(provider, _S.IDLE)
     assert (freed.cluster, dict(freed.shard_metadata)) == ("", {})

@@ -64,9 +64,13 @@ def settings(folder: Path, **changes: Any) -> Settings:
     """Settings for a provider in `folder` with four machines, all transitions at once."""
     inventory = folder / "inventory.jsonl"
     if not inventory.exists():
-        speculative = [{"id": f"m-{n}"} for n in range(3)]
+        slow = [{"key": "example.com/slow", "effect": "NoSchedule"}]
+        speculative = [{"id": f"m-{n}"} for n in range(2)]
         write_inventory(
-            inventory, *speculative, {"id": "b-0", "capacity_type": "BARE_METAL", "state": "IDLE"}
+            inventory,
+            *speculative,
+            {"id": "m-2", "taints": slow},
+            {"id": "b-0", "capacity_type": "BARE_METAL", "state": "IDLE"},
         )
     values: dict[str, Any] = {
         "listen_port": 0,

@@ -10,6 +10,7 @@ from provider_rig import LINE, write_inventory
 
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType, MachineState, violations
+from bigfleet.model.need import Taint
 from bigfleet.services.provider import inventory
 
 
@@ -37,6 +38,19 @@ def test_a_line_becomes_a_machine_with_the_labels_its_node_will_have(tmp_path: P
     assert not list(violations(idle))
 
 
+def test_a_line_can_taint_its_machine(tmp_path: Path) -> None:
+    """In the order in which machines have them, whatever the line's."""
+    spot = {"key": "example.com/spot", "value": "yes", "effect": "NoExecute"}
+    path = write_inventory(
+        tmp_path / "i.jsonl", {"taints": [spot, {"key": "a", "effect": "NoSchedule"}]}
+    )
+    (machine,) = inventory.read(path)
+    assert machine.taints == (
+        Taint("a", "", "NoSchedule"),
+        Taint("example.com/spot", "yes", "NoExecute"),
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -53,6 +67,13 @@ def test_a_line_becomes_a_machine_with_the_labels_its_node_will_have(tmp_path: P
         ({"labels": {"topology.bigfleet/rack": "r9"}}, "line 2: labels: .*'r9' contradicts"),
         ({"resources": {"cpu": "lots"}}, "line 2: resources: cpu: 'lots' is not"),
         ({"resources": {"cpu": "4", "pods": "9"}}, "line 2: resources: memory: 'nothing'"),
+        ({"taints": [{"key": "a"}]}, r"line 2: .*effect"),
+        ({"taints": [{"key": "a b", "effect": "NoSchedule"}]}, r"line 2: .*\$\.taints\[0\]\.key"),
+        ({"taints": [{"key": "a", "effect": "Never"}]}, r"line 2: .*\$\.taints\[0\]\.effect"),
+        (
+            {"taints": [{"key": "a", "effect": "NoExecute", "value": v} for v in ("", "b")]},
+            "line 2: taints: .* twice",
+        ),
         ({"id": "m-0"}, "line 2: id: 'm-0' is taken by line 1"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,8 @@ from provider_rig import machine
 
 from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import Machine, MachineState
-from bigfleet.ports.provider import Fence
+from bigfleet.model.need import Taint
+from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence
 from bigfleet.services.provider.fencing import Mark
 from bigfleet.services.provider.lifecycle import Record
 from bigfleet.services.provider.store import FILE_NAME, Store
@@ -24,7 +26,8 @@ from bigfleet.services.provider.store import FILE_NAME, Store
 def store(tmp_path: Path) -> Iterator[Store]:
     """A store with three machines."""
     opened = Store(tmp_path)
-    opened.seed(machine(f"m-{n}") for n in range(3))
+    slow = Taint("example.com/slow", "", "NoSchedule")
+    opened.seed(machine(f"m-{n}", taints=(slow,) if n == 1 else ()) for n in range(3))
     yield opened
     opened.close()
 
@@ -125,8 +128,35 @@ def test_another_releases_store_is_refused(store: Store, tmp_path: Path) -> None
     other = sqlite3.connect(tmp_path / FILE_NAME)
     other.execute("PRAGMA user_version = 99")
     other.close()
-    with pytest.raises(InvalidInput, match="format 99, not 1"):
+    with pytest.raises(InvalidInput, match="format 99, not 3"):
         Store(tmp_path)
+
+
+def test_a_store_of_the_release_before_is_taken_over(store: Store, tmp_path: Path) -> None:
+    """Its kinds of machines say nothing of taints, and their machines have none; no shard has been
+    given an epoch.
+    """
+    before = {record.machine.id: record for record in store}
+    store.close()
+    other = sqlite3.connect(tmp_path / FILE_NAME)
+    ((blob,),) = other.execute("SELECT description FROM kinds WHERE number = 1").fetchall()
+    kind = json.loads(blob)
+    del kind["taints"]
+    other.execute("UPDATE kinds SET description = ? WHERE number = 1", (json.dumps(kind).encode(),))
+    other.execute("UPDATE machines SET kind = 1")
+    other.execute("DROP TABLE epochs")
+    other.execute("PRAGMA user_version = 1")
+    other.commit()
+    other.close()
+    migrated = Store(tmp_path)
+    assert {r.machine.id: r.machine for r in migrated} == {
+        name: replace(record.machine, taints=()) for name, record in before.items()
+    }
+    migrated.save(migrated.get("m-2"), Fence("s", 1, 1))
+    assert migrated.claim_epoch("s", 1) == 1 + EPOCHS_SKIPPED
+    again = reopened(migrated, tmp_path)
+    assert (again.revision, again.claimed_epoch("s")) == (4, 1 + EPOCHS_SKIPPED)
+    again.close()
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -133,12 +133,20 @@ class SessionClient:
                 async with self._news:
                     self.heard.append(message)
                     self._news.notify_all()
+                if message.disruption_inquiry.inquiry_id:
+                    await self._report_empty(message.disruption_inquiry)
                 if self.helpful:
                     await self._answer(message)
         except grpc.aio.AioRpcError as error:
             self.status, self.details = error.code(), error.details() or ""
         else:
             self.status = grpc.StatusCode.OK
+
+    async def _report_empty(self, inquiry: shard_pb2.DisruptionInquiry) -> None:
+        """No pods run on any of the machines asked about."""
+        machines = [shard_pb2.MachineDisruption(machine_id=each) for each in inquiry.machine_ids]
+        report = shard_pb2.DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
+        await self.say(disruption_report=report)
 
     async def _answer(self, message: shard_pb2.ShardMessage) -> None:
         request, reclaim = message.bootstrap_request, message.reclaim_instruction

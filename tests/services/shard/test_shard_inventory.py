@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shard_rig import machine, need
 
+from bigfleet.api import machine_codec
 from bigfleet.engine.decision import ActionKind
 from bigfleet.engine.snapshot import NONE, Demand, Fleet
 from bigfleet.model.machine import Machine, MachineState
-from bigfleet.model.need import Need, NeedKey
+from bigfleet.model.need import Need, NeedKey, Taint
+from bigfleet.services.shard import updates
 from bigfleet.services.shard.assignment import to_metadata
 from bigfleet.services.shard.identities import Identities
 from bigfleet.services.shard.interning import Interned
@@ -56,6 +58,15 @@ def test_machines_that_differ_in_name_only_share_a_flavour() -> None:
     view = kept.view("m-2")
     assert view is not None
     assert others.items() <= view.kind.labels_of("m-2").items()
+
+
+def test_a_machines_taints_are_its_kinds_and_its_cluster_is_told_of_them() -> None:
+    """Who plans for the Node before it is there must know which pods it takes."""
+    slow = Taint("example.com/slow", "yes", "NoSchedule")
+    kept = inventory(machine("m-1"), machine("m-2", _S.CONFIGURED, "east", taints=(slow,)))
+    assert sorted(flavour.taints for flavour in fleet(kept).flavours) == [(), (slow,)]
+    (message,) = updates.of_cluster(kept, "east")
+    assert machine_codec.taints_from_wire(message.node_state_update.taints, "") == (slow,)
 
 
 def test_fields_stand_in_for_missing_labels() -> None:
@@ -258,7 +269,7 @@ def claimed(kept: Inventory, claims: list[int], needs: list[Need], now_seconds: 
     east = kept.snapshot([])[0].clusters.index("east")
     demand = Demand(needs, np.full(len(needs), east, np.int32), frozenset())
     keys = [NeedKey("east", *wanted.key) for wanted in needs]
-    for _ in kept.note_claims(np.array(claims, np.int32), demand, keys, now_seconds):
+    for _ in kept.note_claims(np.array(claims, np.int32), (), demand, keys, now_seconds):
         pass
 
 

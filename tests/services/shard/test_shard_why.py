@@ -65,7 +65,7 @@ async def test_a_short_need_shows_what_is_missing_and_why(tmp_path: Path) -> Non
     assert crowded["age_cycles_unmet"] >= 1
     assert [v["unmet_reason"] for v in about_one.data["needs"]] == ["NO_MATCHING_SUPPLY"]
     assert "topology.kubernetes.io/zone IN (nowhere): 0 machines." in about_one.as_text()
-    assert "no machine of the fleet could ever serve it" in about_one.as_text()
+    assert "1 pod of cpu 4: no machine of the fleet could ever hold one." in about_one.as_text()
 
 
 async def test_a_gang_is_found_by_its_own_name(tmp_path: Path) -> None:

@@ -1,0 +1,163 @@
+"""What DaemonSets take of each machine that joins. It is read from them, not from their pods."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.kube.watch import Listed, Watch
+from bigfleet.api.overhead_codec import overhead_of, overheads_to_wire
+from bigfleet.api.v1alpha1 import capacity_pb2
+from bigfleet.controllers.operator.demand import requirements_of, tolerations_of
+from bigfleet.controllers.podspec.amounts import effective_requests
+from bigfleet.controllers.podspec.objects import Expression, PodSpec, PodToleration
+from bigfleet.controllers.podspec.placement import Condition, placement, tolerations
+from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.model import resources
+from bigfleet.model.errors import InvalidInput
+from bigfleet.model.need import NodeOverhead, Term
+
+_LOG = logging.getLogger(__name__)
+_PATH = "/apis/apps/v1/daemonsets"
+# A cluster that keeps its DaemonSets from us is served all the same.
+_PATIENCE_SECONDS = 10.0
+# The controller of DaemonSets adds these to their pods.
+_NODE = "node.kubernetes.io"
+_ADDED = tuple(
+    PodToleration(f"{_NODE}/{key}", "Exists", "", effect)
+    for effect, keys in (
+        ("NoExecute", ("not-ready", "unreachable")),
+        ("NoSchedule", ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")),
+    )
+    for key in keys
+)
+_ADDED_ON_HOST_NETWORK = PodToleration(f"{_NODE}/network-unavailable", "Exists", "", "NoSchedule")
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str
+    deletion_timestamp: str | None = None
+
+
+class _Template(msgspec.Struct):
+    spec: PodSpec
+
+
+class _Spec(msgspec.Struct):
+    template: _Template
+
+
+class DaemonSet(msgspec.Struct):
+    """A DaemonSet as far as it says what its pods take, and of which Nodes."""
+
+    metadata: _Metadata
+    spec: _Spec
+
+
+def overhead(daemon_set: DaemonSet) -> NodeOverhead | None:
+    """What one pod of it takes, and which machines get one; None if no new machine can.
+
+    InvalidInput for amounts that make no sense.
+    """
+    spec = daemon_set.spec.template.spec
+    try:
+        where = placement(spec)
+    except Unsupported:
+        return None
+    try:
+        amounts = effective_requests(spec)
+    except Unsupported as error:
+        raise InvalidInput("daemonset", daemon_set.metadata.name, str(error)) from None
+    return overhead_of(
+        _requirements(where.requirements),
+        [_requirements(term) for term in where.alternatives],
+        tolerations_of(_tolerated(spec)),
+        amounts,
+    )
+
+
+def _requirements(term: Sequence[Condition]) -> Term:
+    return requirements_of(msgspec.convert(list(term), list[Expression]))
+
+
+def _tolerated(spec: PodSpec) -> Sequence[PodToleration]:
+    own = msgspec.convert(tolerations(spec), list[PodToleration])
+    if any(not toleration.key and not toleration.effect for toleration in own):
+        return own  # everything
+    return [*own, *_ADDED, *([_ADDED_ON_HOST_NETWORK] if spec.host_network else [])]
+
+
+def summed(overheads: Iterable[NodeOverhead]) -> tuple[NodeOverhead, ...]:
+    """One for all that match equal machines, in canonical order."""
+    found: dict[NodeOverhead, dict[str, int]] = {}
+    for each in overheads:
+        machines = NodeOverhead(each.requirements, each.alternatives, each.tolerations, ())
+        found[machines] = resources.add([found.get(machines, {}), dict(each.amounts)])
+    return tuple(
+        sorted(
+            NodeOverhead(m.requirements, m.alternatives, m.tolerations, tuple(sorted(a.items())))
+            for m, a in found.items()
+        )
+    )
+
+
+class DaemonSets:
+    """Follows the cluster's DaemonSets; `changed` is called when what they take has changed."""
+
+    def __init__(self, client: KubeClient, changed: Callable[[], None]) -> None:
+        self._watch = Watch(client, _PATH, DaemonSet)
+        self._changed = changed
+        self._listed = asyncio.Event()
+        self._overheads: dict[tuple[str, str], NodeOverhead | None] = {}
+        self._summed: tuple[NodeOverhead, ...] = ()
+
+    def overheads(self) -> Sequence[capacity_pb2.NodeOverhead]:
+        """What they take, as a roll-up has it."""
+        return overheads_to_wire(self._summed)
+
+    async def known(self) -> None:
+        """Wait until they are listed, but not for long."""
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._listed.wait()
+        except TimeoutError:
+            why = self._watch.stats.last_error or "no answer yet"
+            _LOG.error("what DaemonSets take is left out until they can be listed: %s", why)
+
+    async def run(self) -> None:
+        """Keep up with the cluster until cancelled."""
+        async with aclosing(self._watch.follow()) as changes:
+            async for change in changes:
+                if isinstance(change, Listed):
+                    self._overheads = {_key(d): self._read(d) for d in change.items}
+                    self._listed.set()
+                elif change.deleted:
+                    self._overheads.pop(_key(change.item), None)
+                else:
+                    self._overheads[_key(change.item)] = self._read(change.item)
+                self._sum()
+
+    def _read(self, daemon_set: DaemonSet) -> NodeOverhead | None:
+        if daemon_set.metadata.deletion_timestamp is not None:
+            return None
+        try:
+            return overhead(daemon_set)
+        except InvalidInput as error:
+            _LOG.warning("a DaemonSet is left out: %s/%s: %s", *_key(daemon_set), error)
+            return None
+
+    def _sum(self) -> None:
+        before = self._summed
+        self._summed = summed(each for each in self._overheads.values() if each is not None)
+        if self._summed != before:
+            self._changed()
+
+
+def _key(daemon_set: DaemonSet) -> tuple[str, str]:
+    return daemon_set.metadata.namespace, daemon_set.metadata.name

@@ -1,0 +1,175 @@
+"""Which pod sizes are joined first when there are too many of them. Pure; the same sizes give the
+same merges.
+
+Again and again the two are joined whose joint size costs least beyond what their pods ask for. Each
+resource weighs by its share of the need's total, all alike. A joint size that is far larger than
+either of the two, the one's CPU with the other's memory, may be larger than any machine; so such
+two are joined last, as are those that ask for different resources at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Resource name to amount, in order of names, none of them zero.
+Amounts = tuple[tuple[str, int], ...]
+
+_Floats = NDArray[np.float64]
+
+# Merging takes time with the square of the number of sizes; 500 take some 15 ms.
+_MOST_MERGED = 512
+# Far larger is by more than half.
+_FAR = 1.5
+# More than any merge costs: a share of the total, many times over.
+_LAST_RESORT = 1e9
+_BINARY_DIGITS = 8
+
+
+class Merge(NamedTuple):
+    """Two clusters that become one, each named by the position of one of its sizes.
+
+    `cost` is what the joint size adds, as a share of the need's total.
+    """
+
+    kept: int
+    joined: int
+    cost: float
+    last_resort: bool
+
+
+def merges_of(sizes: Sequence[Amounts], pods: Sequence[int], left: int) -> list[Merge]:
+    """The merges in their order, until `left` clusters are left."""
+    if len(sizes) <= left:
+        return []
+    clusters = _Clusters(sizes, pods)
+    return [clusters.merge() for _ in range(len(sizes) - left)]
+
+
+def joint(sizes: Iterable[Amounts]) -> Amounts:
+    """As large as the largest of them in each resource."""
+    found: dict[str, int] = {}
+    for size in sizes:
+        for name, amount in size:
+            found[name] = max(found.get(name, 0), amount)
+    return tuple(sorted(found.items()))
+
+
+def cells_of(sizes: Sequence[Amounts]) -> Mapping[Amounts, Sequence[Amounts]]:
+    """Few enough sizes to be merged, with those that each stands for: of too many, those that
+    differ least are taken together, by ever coarser steps.
+    """
+    found: dict[Amounts, Sequence[Amounts]] = {size: [size] for size in sizes}
+    for digits in range(_BINARY_DIGITS, 0, -1):
+        if len(found) <= _MOST_MERGED:
+            break
+        cells: dict[Amounts, list[Amounts]] = {}
+        for size in sizes:
+            cells.setdefault(tuple((n, _leading(a, digits)) for n, a in size), []).append(size)
+        found = {joint(members): members for members in cells.values()}
+    return found
+
+
+def _leading(amount: int, digits: int) -> int:
+    """The amount without all but so many leading binary digits."""
+    shift = max(0, amount.bit_length() - digits)
+    return amount >> shift << shift
+
+
+def matrix(sizes: Sequence[Amounts], names: Sequence[str]) -> _Floats:
+    """A row for each size, a column for each resource."""
+    rows = [dict(size) for size in sizes]
+    return np.array([[row.get(name, 0) for name in names] for row in rows], float)
+
+
+def weights_of(amounts: _Floats, pods: _Floats) -> _Floats:
+    """What a unit of each resource is of the total, all resources being worth the same."""
+    weights: _Floats = 1.0 / np.maximum(pods @ amounts, 1.0) / amounts.shape[1]
+    return weights
+
+
+class _Clusters:
+    """Clusters of sizes, and what each pair would cost.
+
+    Rows of `_costs` stay where they are; those of clusters that are no more hold infinity. `_near`
+    is for each cluster the other with which it costs least, `_least` that cost.
+    """
+
+    def __init__(self, sizes: Sequence[Amounts], pods: Sequence[int]) -> None:
+        names = sorted({name for size in sizes for name, _ in size})
+        amounts = matrix(sizes, names)
+        self._pods = np.array(pods, float)
+        weighed = amounts * weights_of(amounts, self._pods)
+        self._kinds = (amounts > 0) @ (1 << np.arange(len(names)))
+        # What all have alike costs nothing.
+        self._columns = [column.copy() for column in weighed.T if np.ptp(column)]
+        self._alike = float(weighed[0].sum() - sum(column[0] for column in self._columns))
+        self._worth = self._pods * weighed.sum(axis=1)
+        # Infinity for those that are no more.
+        self._gone = np.zeros(len(sizes))
+        self._costs = self._all_costs()
+        self._near = self._costs.argmin(axis=1)
+        self._least = self._costs[np.arange(len(sizes)), self._near]
+
+    def _all_costs(self) -> _Floats:
+        count = len(self._pods)
+        costs = np.full((count, count), self._alike)
+        larger = np.zeros((count, count), bool)
+        for column in self._columns:
+            costs += np.maximum.outer(column, column)
+            larger |= np.greater.outer(column, _FAR * column)
+        costs *= np.add.outer(self._pods, self._pods)
+        costs -= self._worth
+        costs -= self._worth[:, None]
+        costs[(larger & larger.T) | (self._kinds != self._kinds[:, None])] += _LAST_RESORT
+        np.fill_diagonal(costs, np.inf)
+        return costs
+
+    def merge(self) -> Merge:
+        """Join the two that cost least."""
+        kept = int(self._least.argmin())
+        joined = int(self._near[kept])
+        cost = float(self._least[kept])
+        last_resort = cost >= _LAST_RESORT
+        self._gone[joined] = np.inf
+        self._least[joined] = np.inf
+        self._costs[joined] = self._costs[:, joined] = np.inf
+        self._pods[kept] += self._pods[joined]
+        row = self._join(kept, joined)
+        self._costs[kept] = self._costs[:, kept] = row
+        self._look_around(kept, joined, row)
+        return Merge(kept, joined, cost - _LAST_RESORT if last_resort else cost, last_resort)
+
+    def _join(self, kept: int, joined: int) -> _Floats:
+        """Make `kept` as large as both; what it costs with each other."""
+        row = np.full(len(self._pods), self._alike)
+        total = self._alike
+        larger, smaller = np.zeros(len(row), bool), np.zeros(len(row), bool)
+        for column in self._columns:
+            size = column[kept] = max(column[kept], column[joined])
+            total += size
+            row += np.maximum(column, size)
+            larger |= column > _FAR * size
+            smaller |= column < size / _FAR
+        self._worth[kept] = self._pods[kept] * total
+        self._kinds[kept] |= self._kinds[joined]
+        row *= self._pods + self._pods[kept]
+        row -= self._worth
+        row -= self._worth[kept]
+        row[(larger & smaller) | (self._kinds != self._kinds[kept])] += _LAST_RESORT
+        row += self._gone
+        row[kept] = np.inf
+        return row
+
+    def _look_around(self, kept: int, joined: int, row: _Floats) -> None:
+        """Who is nearest to whom, now that `kept` is what it and `joined` were."""
+        orphans = ((self._near == kept) | (self._near == joined)).nonzero()[0]
+        nearer = (row < self._least).nonzero()[0]
+        self._least[nearer], self._near[nearer] = row[nearer], kept
+        for each in (*orphans.tolist(), kept):
+            if not self._gone[each]:
+                self._near[each] = nearest = self._costs[each].argmin()
+                self._least[each] = self._costs[each, nearest]

@@ -1,0 +1,104 @@
+"""What Nodes are, as columns: whom they admit, and which domains they make up. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigfleet.controllers.pod_controller.nodes import Node
+from bigfleet.controllers.pod_controller.shapes import HardSpread, NodeDemands
+from bigfleet.model.need import Taint
+
+Flags = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
+
+
+class Domains(NamedTuple):
+    """The Nodes' domains of one topology key by number; the last number is for those in none."""
+
+    of: Numbers
+    none: int
+
+
+class Tally(NamedTuple):
+    """How many pods of some kind each domain has."""
+
+    domains: Domains
+    counts: Numbers
+
+    def change(self, node: int, by: int) -> None:
+        self.counts[self.domains.of[node]] += by
+
+    def here(self) -> Numbers:
+        """By Node: how many its domain has."""
+        here: Numbers = self.counts[self.domains.of]
+        return here
+
+    @property
+    def somewhere(self) -> Flags:
+        """Which Nodes are in a domain at all."""
+        flags: Flags = self.domains.of != self.domains.none
+        return flags
+
+
+class NodeColumns:
+    """Answers for all Nodes at once, and remembers what it was asked."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        own = {key for node in nodes for key, value in node.labels.items() if value == node.name}
+        # What differs from Node to Node; what is not about these is asked once for all alike.
+        self._own_keys = {"metadata.name", *own}
+        self._classes = _classes(nodes)
+        self._by_key: dict[str, Domains] = {}
+        self._admitting: dict[NodeDemands, tuple[Flags, Flags]] = {}
+
+    def admit(self, demands: NodeDemands) -> tuple[Flags, Flags]:
+        """Which Nodes node affinity lets pods onto, and whose taints they tolerate."""
+        if demands not in self._admitting:
+            one_by_one = bool(demands.keys & self._own_keys)
+            admitted = np.zeros(len(self._nodes), bool)
+            tolerated = np.zeros(len(self._nodes), bool)
+            for members in self._classes:
+                first = self._nodes[members[0]]
+                tolerated[members] = demands.tolerate(first.taints)
+                if one_by_one:
+                    for number in members:
+                        node = self._nodes[number]
+                        admitted[number] = demands.admit(node.name, node.labels)
+                else:
+                    admitted[members] = demands.admit(first.name, first.labels)
+            self._admitting[demands] = admitted, tolerated
+        return self._admitting[demands]
+
+    def domains(self, key: str) -> Domains:
+        """The Nodes' domains of one topology key."""
+        if key not in self._by_key:
+            values = [node.labels.get(key) for node in self._nodes]
+            known = sorted({value for value in values if value is not None})
+            places = {value: number for number, value in enumerate(known)}
+            numbers = [len(known) if value is None else places[value] for value in values]
+            self._by_key[key] = Domains(np.array(numbers, np.int64), len(known))
+        return self._by_key[key]
+
+    def eligible(self, demands: NodeDemands, spread: HardSpread) -> Flags:
+        """Which Nodes' domains count for a spread of pods with these demands."""
+        admitted, tolerated = self.admit(demands)
+        flags = np.ones(len(self._nodes), bool)
+        if spread.honors_node_affinity:
+            flags &= admitted
+        if spread.honors_node_taints:
+            flags &= tolerated
+        return flags
+
+
+def _classes(nodes: Sequence[Node]) -> Sequence[Sequence[int]]:
+    """Nodes that differ in nothing but their names, as far as a pod can ask."""
+    found: dict[tuple[frozenset[tuple[str, str]], tuple[Taint, ...]], list[int]] = {}
+    for number, node in enumerate(nodes):
+        labels = frozenset((k, v) for k, v in node.labels.items() if v != node.name)
+        found.setdefault((labels, node.taints), []).append(number)
+    return list(found.values())

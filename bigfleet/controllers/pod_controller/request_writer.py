@@ -1,0 +1,188 @@
+"""Makes the cluster's CapacityRequests equal to what is wanted: a queue of writes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+from bigfleet.api.kube.client import (
+    APPLY_PATCH,
+    CONFLICT,
+    JSON_PATCH,
+    NOT_FOUND,
+    ApiError,
+    KubeClient,
+)
+from bigfleet.api.marks import ADDITIONAL_CAPACITY
+from bigfleet.controllers.pod_controller import requests
+from bigfleet.controllers.pod_controller.existing import ExistingRequests, Key, Spec, digest_of
+from bigfleet.controllers.pod_controller.gangs import GangSizes
+from bigfleet.controllers.pod_controller.pods import ExistingRequest, Metadata
+from bigfleet.controllers.work_queue import WorkQueue
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+_APPLY = {"fieldManager": "bigfleet-pod-controller", "force": "true"}
+_MOST_MESSAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The Pod a request is for; `spec` is None when there must be none."""
+
+    pod: Metadata
+    spec: Spec | None
+
+
+class Saying(NamedTuple):
+    """What a request's condition says of the additional machines that its Pod asked for."""
+
+    status: str
+    reason: str
+    message: str
+
+
+class RequestWriter:
+    """Writes, corrects and deletes requests; those of vanished Pods are left to their owner.
+
+    `wall` is the time in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        existing: ExistingRequests,
+        write_concurrency: int,
+        wall: Callable[[], float],
+    ) -> None:
+        self._client, self._existing, self._wall = client, existing, wall
+        self._sizes = GangSizes(client)
+        self._wanted: dict[Key, _Wanted] = {}
+        self._sayings: dict[Key, Saying] = {}
+        self._specs: WeakValueDictionary[bytes, Spec] = WeakValueDictionary()
+        self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, write_concurrency, self._refused)
+        self.run = self._queue.run
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._wanted
+
+    def first_keys(self) -> Iterator[Key]:
+        """The first request of every Pod that is known."""
+        for key, wanted in self._wanted.items():
+            if wanted.spec is None or not wanted.spec.body.get("additional"):
+                yield key
+
+    def spec(self, key: Key) -> Spec | None:
+        """What the request is to say; None when there is to be none."""
+        wanted = self._wanted.get(key)
+        return wanted.spec if wanted else None
+
+    def shared(self, body: Mapping[str, Any]) -> Spec:
+        """The one Spec of this text."""
+        digest = digest_of(body)
+        spec = self._specs.get(digest)
+        if spec is None:
+            spec = self._specs[digest] = Spec(body, digest)
+        return spec
+
+    def want(self, key: Key, pod: Metadata, spec: Spec | None) -> None:
+        """There is to be such a request for `pod`, or with None: none."""
+        before = self._wanted.get(key)
+        self._wanted[key] = _Wanted(pod, spec)
+        if before is None or before.spec is not spec:
+            self._queue.add(key)
+
+    def forget(self, key: Key) -> None:
+        """Its Pod is gone, and the garbage collector takes the request along."""
+        self._wanted.pop(key, None)
+        self._sayings.pop(key, None)
+
+    def say(self, key: Key, saying: Saying) -> None:
+        """Have the request `key` say so in its condition."""
+        self._sayings[key] = saying
+        self._queue.add(key)
+
+    def listed(self, found: Iterable[ExistingRequest]) -> None:
+        """These requests there are."""
+        self._existing.replace(found)
+        for key in self._wanted:
+            self._queue.add(key)
+
+    def changed(self, request: ExistingRequest, *, deleted: bool) -> None:
+        """One of them is new, changed or gone."""
+        key = Key(request.metadata.namespace, request.metadata.name)
+        if deleted:
+            self._existing.remove(key)
+        else:
+            self._existing.put(request)
+        self._queue.add(key)
+
+    async def _reconcile(self, key: Key) -> None:
+        wanted, digest = self._wanted.get(key), self._existing.digest(key)
+        if wanted is None:
+            return
+        if wanted.spec is None:
+            if digest is not None:
+                await self._delete(key)
+        elif digest is None:
+            await self._create(key, wanted.pod, wanted.spec)
+        elif digest != wanted.spec.digest:
+            await self._correct(key, wanted.spec)
+        if wanted.spec is not None and key in self._sayings:
+            await self._say(key, self._sayings[key])
+
+    async def _create(self, key: Key, pod: Metadata, spec: Spec) -> None:
+        members = await self._sizes.members(pod) if "coLocation" in spec.body else 0
+        try:
+            body = requests.manifest_for(pod, key.name, spec.body, members)
+            await self._client.create(key.collection, body)
+        except ApiError as error:
+            if error.status != CONFLICT:
+                raise
+            _count("create", "exists")  # our watch will show it, and what is in it
+            return
+        self._existing.wrote(key, spec)
+        _count("create", "ok")
+
+    async def _correct(self, key: Key, spec: Spec) -> None:
+        patch = [{"op": "replace", "path": "/spec", "value": spec.body}]
+        await self._client.patch(key.path, patch, JSON_PATCH)
+        self._existing.wrote(key, spec)
+        _count("update", "ok")
+
+    async def _delete(self, key: Key) -> None:
+        try:
+            await self._client.delete(key.path)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+        self._existing.remove(key)
+        _count("delete", "ok")
+
+    async def _say(self, key: Key, saying: Saying) -> None:
+        moment = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        condition = {
+            "type": ADDITIONAL_CAPACITY,
+            "status": saying.status,
+            "reason": saying.reason,
+            "message": saying.message[:_MOST_MESSAGE],
+            "lastTransitionTime": moment,
+        }
+        head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "CapacityRequest"}
+        body = {**head, "metadata": {"name": key.name}, "status": {"conditions": [condition]}}
+        await self._client.patch(f"{key.path}/status", body, APPLY_PATCH, _APPLY)
+        if self._sayings.get(key) is saying:
+            del self._sayings[key]
+
+    def _refused(self, key: Key, error: ApiError) -> None:
+        self._sayings.pop(key, None)
+        _count("write", f"refused-{error.status}")
+        _LOG.warning("capacity request %s/%s was refused: %s", key.namespace, key.name, error)
+
+
+def _count(operation: str, outcome: str) -> None:
+    metrics.pod_controller_requests.labels(operation, outcome).inc()

@@ -1,0 +1,118 @@
+"""Answers DisruptionReviews: the operator asks which Nodes can go, we know what is free."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.kube.watch import Listed, Watch
+from bigfleet.controllers.pod_controller.disruption import Verdict, review
+from bigfleet.controllers.pod_controller.occupancy import Situation
+from bigfleet.controllers.work_queue import WorkQueue
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+_REVIEWS = f"{GROUP_VERSION}/disruptionreviews"
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _Spec(msgspec.Struct):
+    most: int
+    nodes: list[str] = []
+    preferred: list[str] = []
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    observed_at: str = ""
+
+
+class _Review(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class Reviews:
+    """One at a time, each in a thread beside everything else.
+
+    `situation` waits until all Nodes and Pods are known. `wall` is the time in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        situation: Callable[[], Awaitable[Situation]],
+        wall: Callable[[], float],
+    ) -> None:
+        self._client, self._situation, self._wall = client, situation, wall
+        self._watch = Watch(client, _REVIEWS, _Review)
+        self._open: dict[str, _Spec] = {}
+        self._queue: WorkQueue[str] = WorkQueue(self._answer, 1, self._refused)
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self._queue.run())
+            loops.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        async with aclosing(self._watch.follow()) as changes:
+            async for change in changes:
+                if isinstance(change, Listed):
+                    self._open.clear()
+                    for each in change.items:
+                        self._see(each)
+                elif change.deleted:
+                    self._open.pop(change.item.metadata.name, None)
+                else:
+                    self._see(change.item)
+
+    def _see(self, asked: _Review) -> None:
+        if not asked.status.observed_at:
+            self._open[asked.metadata.name] = asked.spec
+            self._queue.add(asked.metadata.name)
+
+    async def _answer(self, name: str) -> None:
+        situation = await self._situation()
+        spec = self._open.get(name)
+        if spec is None:
+            return
+        observed, started = self._wall(), time.perf_counter()
+        verdicts = await asyncio.to_thread(review, situation, spec.most, spec.nodes, spec.preferred)
+        metrics.pod_controller_review_seconds.observe(time.perf_counter() - started)
+        status = _status(verdicts, observed)
+        await self._client.patch(f"{_REVIEWS}/{name}/status", {"status": status})
+        self._open.pop(name, None)
+
+    def _refused(self, name: str, error: ApiError) -> None:
+        self._open.pop(name, None)
+        if error.status != NOT_FOUND:
+            _LOG.error("cannot answer the disruption review %s: %s", name, error)
+
+
+def _status(verdicts: Sequence[Verdict], observed: float) -> Mapping[str, Any]:
+    return {
+        "observedAt": datetime.fromtimestamp(observed, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "nodes": [
+            {
+                "name": each.node,
+                "pods": each.pods,
+                "cost": each.cost,
+                "fits": each.fits,
+                **({"message": each.why} if each.why else {}),
+            }
+            for each in verdicts
+        ],
+    }

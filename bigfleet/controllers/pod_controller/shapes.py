@@ -1,0 +1,278 @@
+"""What decides where a pod may run, shared by all pods that are alike. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from bigfleet.controllers.disruption_cost import POD_ANNOTATIONS, eviction_cost, pod_mark
+from bigfleet.controllers.pod_controller.pods import Pod
+from bigfleet.controllers.podspec.amounts import effective_requests
+from bigfleet.controllers.podspec.objects import NodeTerm, PodSpec, PodTerm, SpreadConstraint
+from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.controllers.selectors import Condition, Selector, conditions_of, selector_of
+from bigfleet.model import resources
+from bigfleet.model.need import Taint, Toleration
+
+_MIRROR = "kubernetes.io/config.mirror"
+# Different for each pod or Job, so that no two would be alike; no selector in use asks for them.
+_ONE_PODS_OWN = frozenset(
+    {
+        "controller-uid",
+        "batch.kubernetes.io/controller-uid",
+        "batch.kubernetes.io/job-completion-index",
+        "apps.kubernetes.io/pod-index",
+        "statefulset.kubernetes.io/pod-name",
+    }
+)
+_KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
+_ONE_POD = {resources.PODS: resources.parse(resources.PODS, "1", round_up=True)}
+
+
+class Peers(NamedTuple):
+    """Which pods a term is about, and how near is meant. `namespaces` None means all."""
+
+    topology_key: str
+    namespaces: frozenset[str] | None
+    selector: Selector | None
+
+    def include(self, shape: Shape) -> bool:
+        """Whether pods of `shape` are among them."""
+        if self.namespaces is not None and shape.namespace not in self.namespaces:
+            return False
+        return self.selector is not None and self.selector.matches(shape.labels)
+
+
+class HardSpread(NamedTuple):
+    """A spread constraint that kube-scheduler does not break."""
+
+    peers: Peers
+    max_skew: int
+    min_domains: int
+    honors_node_affinity: bool
+    honors_node_taints: bool
+
+
+class NodeRule(NamedTuple):
+    """One term of required node affinity: conditions on labels, and on the Node's name."""
+
+    labels: tuple[Condition, ...]
+    fields: tuple[Condition, ...]
+
+    def admits(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether the Node qualifies; a term without any condition admits none."""
+        if not self.labels and not self.fields:
+            return False
+        named = {"metadata.name": name}
+        return all(c.matches(labels) for c in self.labels) and all(
+            c.matches(named) for c in self.fields
+        )
+
+
+class NodeDemands(NamedTuple):
+    """What a pod demands of a Node whatever runs there; hashable, as many shapes share it."""
+
+    selector: Selector
+    rules: tuple[NodeRule, ...] | None
+    tolerations: tuple[Toleration, ...]
+
+    def admit(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether node selector and required node affinity let the pod onto the Node."""
+        if not self.selector.matches(labels):
+            return False
+        return self.rules is None or any(rule.admits(name, labels) for rule in self.rules)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The labels that it is about; the name of a Node counts as one."""
+        terms = [c for rule in self.rules or () for c in (*rule.labels, *rule.fields)]
+        return frozenset(k for k, _ in self.selector.pairs) | {c.key for c in terms}
+
+    @property
+    def name_nodes(self) -> bool:
+        """Whether the pod may run on Nodes of certain names only."""
+        return bool(self.rules) and all(rule.fields for rule in self.rules or ())
+
+    def tolerate(self, taints: Iterable[Taint]) -> bool:
+        """Whether none of `taints` keeps the pod away."""
+        return all(
+            any(toleration.tolerates(taint) for toleration in self.tolerations)
+            for taint in taints
+            if taint.effect in _KEEPS_PODS_AWAY
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Shape:
+    """Equal for all pods that kube-scheduler would treat alike; made by `Shapes` only.
+
+    `requests` are effective requests in units of `model.resources`. `stays` marks pods that go with
+    their Node, such as a DaemonSet's; `batch` a Job's. `immovable` says why a pod must not be
+    evicted, "" when it may be. `has_claims`: it has volumes, and must stay where those are.
+    """
+
+    namespace: str
+    labels: Mapping[str, str]
+    requests: Mapping[str, int]
+    priority: int
+    demands: NodeDemands
+    host_ports: frozenset[tuple[str, int]]
+    near: tuple[Peers, ...]
+    apart: tuple[Peers, ...]
+    spread: tuple[HardSpread, ...]
+    has_claims: bool
+    stays: bool
+    batch: bool
+    immovable: str
+    cost: float
+
+
+class Shapes:
+    """Gives pods that are alike one shape; it is forgotten with the last of them."""
+
+    def __init__(self) -> None:
+        self._known: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, pod: Pod) -> Shape:
+        """The pod's shape."""
+        amounts = _requests(pod)
+        key = _identity(pod, amounts)
+        shape = self._known.get(key)
+        if shape is None:
+            shape = self._known[key] = shape_of(pod, amounts)
+        return shape
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def _identity(pod: Pod, amounts: Mapping[str, int]) -> bytes:
+    """Equal for equal shapes."""
+    spec = pod.spec
+    marks, ports = _annotations(pod), sorted(_host_ports(spec))
+    whose = (pod.metadata.namespace, _labels(pod), marks, _owner_kind(pod), _has_claims(spec))
+    placing = (spec.node_selector, spec.affinity, spec.topology_spread_constraints)
+    text = _ENCODER.encode((whose, amounts, ports, spec.priority, placing, spec.tolerations))
+    return blake2b(text, digest_size=16).digest()
+
+
+def shape_of(pod: Pod, amounts: Mapping[str, int] | None = None) -> Shape:
+    """A shape of its own for one pod, which asks for these `amounts`, if they are known."""
+    spec, metadata, affinity = pod.spec, pod.metadata, pod.spec.affinity
+    near = affinity.pod_affinity.required if affinity and affinity.pod_affinity else None
+    apart = affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
+    labels, kind = _labels(pod), _owner_kind(pod)
+    annotations = metadata.annotations or {}
+    return Shape(
+        namespace=metadata.namespace,
+        labels=labels,
+        requests=_requests(pod) if amounts is None else amounts,
+        priority=spec.priority or 0,
+        demands=_demands(spec),
+        host_ports=frozenset(_host_ports(spec)),
+        near=tuple(_peers(term, metadata.namespace) for term in near or ()),
+        apart=tuple(_peers(term, metadata.namespace) for term in apart or ()),
+        spread=tuple(_hard_spread(spec.topology_spread_constraints, metadata.namespace, labels)),
+        has_claims=_has_claims(spec),
+        stays=kind in ("DaemonSet", "Node") or _MIRROR in annotations,
+        batch=kind == "Job",
+        immovable=_immovable(kind, annotations),
+        cost=eviction_cost(spec.priority or 0, annotations),
+    )
+
+
+def _labels(pod: Pod) -> dict[str, str]:
+    return {k: v for k, v in (pod.metadata.labels or {}).items() if k not in _ONE_PODS_OWN}
+
+
+def _annotations(pod: Pod) -> dict[str, str]:
+    annotations = pod.metadata.annotations
+    if not annotations:
+        return {}
+    return {k: annotations[k] for k in (*POD_ANNOTATIONS, _MIRROR) if k in annotations}
+
+
+def _owner_kind(pod: Pod) -> str:
+    owners = pod.metadata.owner_references or ()
+    return next((owner.kind for owner in owners if owner.controller), "")
+
+
+def _immovable(kind: str, annotations: Mapping[str, str]) -> str:
+    if not kind:
+        return "it has no controller that would make it anew"
+    mark = pod_mark(annotations)
+    return f"it is marked {mark}" if mark else ""
+
+
+def _requests(pod: Pod) -> dict[str, int]:
+    """What it reserves; of a pod whose amounts cannot be read, its slot alone."""
+    try:
+        return effective_requests(pod.spec, pod.status)
+    except Unsupported:
+        return dict(_ONE_POD)
+
+
+def _demands(spec: PodSpec) -> NodeDemands:
+    affinity = spec.affinity and spec.affinity.node_affinity
+    required = affinity.required if affinity else None
+    terms = required.node_selector_terms if required else None
+    tolerations = (
+        Toleration(t.key, t.operator == "Exists", t.value, t.effect) for t in spec.tolerations or ()
+    )
+    return NodeDemands(
+        Selector(frozenset((spec.node_selector or {}).items())),
+        None if required is None else tuple(_rule(term) for term in terms or ()),
+        tuple(tolerations),
+    )
+
+
+def _rule(term: NodeTerm) -> NodeRule:
+    return NodeRule(conditions_of(term.match_expressions), conditions_of(term.match_fields))
+
+
+def _host_ports(spec: PodSpec) -> Iterator[tuple[str, int]]:
+    sidecars = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
+    for container in (*spec.containers, *sidecars):
+        for port in container.ports or ():
+            if port.host_port:
+                yield port.protocol, port.host_port
+
+
+def _peers(term: PodTerm, own_namespace: str) -> Peers:
+    """A selector of namespaces is taken for all of them: their labels are not known here."""
+    if term.namespace_selector is not None:
+        return Peers(term.topology_key, None, selector_of(term.label_selector))
+    namespaces = frozenset(term.namespaces or (own_namespace,))
+    return Peers(term.topology_key, namespaces, selector_of(term.label_selector))
+
+
+def _hard_spread(
+    constraints: Iterable[SpreadConstraint] | None, namespace: str, labels: Mapping[str, str]
+) -> Iterator[HardSpread]:
+    for each in constraints or ():
+        if each.when_unsatisfiable != "DoNotSchedule":
+            continue
+        selector = selector_of(each.label_selector)
+        if selector is not None:
+            keys = each.match_label_keys or ()
+            same = tuple(Condition(k, "In", frozenset({labels[k]})) for k in keys if k in labels)
+            selector = Selector(selector.pairs, (*selector.conditions, *same))
+        yield HardSpread(
+            Peers(each.topology_key, frozenset((namespace,)), selector),
+            each.max_skew,
+            each.min_domains or 1,
+            each.node_affinity_policy != "Ignore",
+            each.node_taints_policy == "Honor",
+        )
+
+
+def _has_claims(spec: PodSpec) -> bool:
+    return any(v.persistent_volume_claim or v.ephemeral is not None for v in spec.volumes or ())

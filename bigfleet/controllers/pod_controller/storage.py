@@ -1,0 +1,141 @@
+"""Claims, volumes and storage classes, and where each lets a Pod run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from bigfleet.controllers.pod_controller.pods import Pod
+from bigfleet.controllers.podspec.objects import NodeTerms
+from bigfleet.controllers.podspec.placement import Condition, Term, conditions_of
+from bigfleet.controllers.podspec.unsupported import Unsupported
+
+_ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+# Under which names else storage drivers speak of zones and regions: a machine that is still to come
+# has labels of the general names only.
+_GENERAL = {
+    "failure-domain.beta.kubernetes.io/zone": _ZONE,
+    "failure-domain.beta.kubernetes.io/region": _REGION,
+    "topology.ebs.csi.aws.com/zone": _ZONE,
+    "topology.disk.csi.azure.com/zone": _ZONE,
+    "topology.gke.io/zone": _ZONE,
+}
+# What separates several zones in a volume's label.
+_SEPARATOR = "__"
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+
+
+class _Struct(msgspec.Struct, rename="camel"):
+    pass
+
+
+class _Metadata(_Struct):
+    name: str
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _ClaimSpec(_Struct):
+    volume_name: str = ""
+    storage_class_name: str = ""
+
+
+class Claim(_Struct):
+    """A PersistentVolumeClaim."""
+
+    metadata: _Metadata
+    spec: _ClaimSpec
+
+    @property
+    def storage_class(self) -> str:
+        """The name of its class, "" for none."""
+        named = (self.metadata.annotations or {}).get(_CLASS_ANNOTATION)
+        return self.spec.storage_class_name if named is None else named
+
+
+class _VolumeAffinity(_Struct):
+    required: NodeTerms | None = None
+
+
+class _ClaimRef(_Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _VolumeSpec(_Struct):
+    node_affinity: _VolumeAffinity | None = None
+    claim_ref: _ClaimRef = msgspec.field(default_factory=_ClaimRef)
+
+
+class Volume(_Struct):
+    """A PersistentVolume."""
+
+    metadata: _Metadata
+    spec: _VolumeSpec
+
+
+class _LabelValues(_Struct):
+    key: str
+    values: list[str]
+
+
+class _Topology(_Struct):
+    match_label_expressions: list[_LabelValues] | None = None
+
+
+class StorageClass(_Struct):
+    """A StorageClass."""
+
+    metadata: _Metadata
+    volume_binding_mode: str = ""
+    allowed_topologies: list[_Topology] | None = None
+
+
+# Of each of these, a machine must meet one term.
+Choices = list[Sequence[Term]]
+ClaimKey = tuple[str, str]
+
+
+def claims_of(pod: Pod) -> Iterator[ClaimKey]:
+    """The claims that the Pod's volumes name."""
+    for volume in pod.spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            yield pod.metadata.namespace, volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral is not None:
+            yield pod.metadata.namespace, f"{pod.metadata.name}-{volume.name}"
+
+
+def volume_choices(volume: Volume) -> Choices:
+    """Where the volume can be reached. Unsupported when that is on a Node that it names."""
+    found: Choices = []
+    for key, value in sorted((volume.metadata.labels or {}).items()):
+        if _GENERAL.get(key, key) in (_ZONE, _REGION):
+            found.append([[_one_of(key, value.split(_SEPARATOR))]])
+    affinity = volume.spec.node_affinity
+    if affinity is not None and affinity.required is not None:
+        terms = affinity.required.node_selector_terms or ()
+        usable = [c for term in terms if (c := conditions_of(term)) is not None]
+        if not usable:
+            why = f"include {volume.metadata.name}, which is on a Node of its own"
+            raise Unsupported("volumes", f"{why}: no machine that is still to come can reach it")
+        found.append([[_generally(condition) for condition in term] for term in usable])
+    return found
+
+
+def class_choices(storage_class: StorageClass) -> Choices:
+    """Where the class may put a volume."""
+    terms = [
+        [_one_of(each.key, each.values) for each in topology.match_label_expressions or ()]
+        for topology in storage_class.allowed_topologies or ()
+    ]
+    return [terms] if terms else []
+
+
+def _one_of(key: str, values: Sequence[str]) -> Condition:
+    return _generally({"key": key, "operator": "In", "values": list(values)})
+
+
+def _generally(condition: Condition) -> Condition:
+    return {**condition, "key": _GENERAL.get(condition["key"], condition["key"])}

@@ -1,0 +1,176 @@
+"""What the claims of Pods come to: claims, volumes and classes, watched once a Pod has a claim.
+
+A claim that is bound holds its Pods to where its volume can be reached. One that is still to be
+bound, by a class that waits for its first Pod, leaves all places where that class may put a volume.
+With any other unbound claim kube-scheduler does not even look at the Pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
+from typing import Generic, TypeVar
+
+from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.kube.watch import Listed, Watch
+from bigfleet.controllers.pod_controller.pods import Pod
+from bigfleet.controllers.pod_controller.storage import (
+    Choices,
+    Claim,
+    ClaimKey,
+    StorageClass,
+    Volume,
+    claims_of,
+    class_choices,
+    volume_choices,
+)
+from bigfleet.controllers.podspec.unsupported import Unsupported
+
+_FIRST_CONSUMER = "WaitForFirstConsumer"
+
+K = TypeVar("K", Claim, Volume, StorageClass)
+
+
+class _Known(Generic[K]):
+    """All objects of one kind, by key, as a watch shows them."""
+
+    def __init__(self, watch: Watch[K]) -> None:
+        self._watch: Watch[K] = watch
+        self._listed = False
+        self._objects: dict[ClaimKey, K] = {}
+
+    def not_listed(self) -> str:
+        if self._listed:
+            return ""
+        return f"{self._watch.path} is not listed yet {self._watch.stats.last_error}".strip()
+
+    def get(self, name: str, namespace: str = "") -> K | None:
+        return self._objects.get((namespace, name))
+
+    async def follow(self, changed: Callable[[K | None], None]) -> None:
+        """Calls `changed` with each object that changed, with None after a list."""
+        async with aclosing(self._watch.follow()) as changes:
+            async for change in changes:
+                if isinstance(change, Listed):
+                    self._objects = {_key_of(item): item for item in change.items}
+                    self._listed = True
+                    changed(None)
+                    continue
+                if change.deleted:
+                    self._objects.pop(_key_of(change.item), None)
+                else:
+                    self._objects[_key_of(change.item)] = change.item
+                changed(change.item)
+
+
+def _key_of(item: Claim | Volume | StorageClass) -> ClaimKey:
+    return item.metadata.namespace, item.metadata.name
+
+
+class Volumes:
+    """What the claims of Pods come to. `changed` is called with each Pod for which that may have
+    changed. Nothing is watched before a Pod with a claim is seen.
+    """
+
+    def __init__(self, client: KubeClient, changed: Callable[[Pod], None]) -> None:
+        core, storage = "/api/v1", "/apis/storage.k8s.io/v1"
+        self._claims: _Known[Claim] = _Known(Watch(client, f"{core}/persistentvolumeclaims", Claim))
+        self._volumes: _Known[Volume] = _Known(Watch(client, f"{core}/persistentvolumes", Volume))
+        self._classes: _Known[StorageClass] = _Known(
+            Watch(client, f"{storage}/storageclasses", StorageClass)
+        )
+        self._changed = changed
+        self._needed = asyncio.Event()
+        self._pods: dict[str, Pod] = {}
+        self._users: dict[ClaimKey, set[str]] = {}
+
+    def not_ready(self) -> str:
+        """Why Pods with claims cannot be judged yet; "" once they can, or when there are none."""
+        if not self._needed.is_set():
+            return ""
+        every = (self._claims, self._volumes, self._classes)
+        return next((trouble for known in every if (trouble := known.not_listed())), "")
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await self._needed.wait()
+        async with asyncio.TaskGroup() as watches:
+            watches.create_task(self._claims.follow(self._claim_changed))
+            watches.create_task(self._volumes.follow(self._volume_changed))
+            watches.create_task(self._classes.follow(lambda _: self._look_again(set(self._pods))))
+
+    def see(self, pod: Pod, wants: bool) -> bool:
+        """Note which claims the Pod uses, if it `wants` a machine; False while nothing is known of
+        them.
+        """
+        self.forget(pod.metadata.uid)
+        claims = set(claims_of(pod)) if wants else ()
+        if not claims:
+            return True
+        self._pods[pod.metadata.uid] = pod
+        for claim in claims:
+            self._users.setdefault(claim, set()).add(pod.metadata.uid)
+        self._needed.set()
+        return not self.not_ready()
+
+    def forget(self, uid: str) -> None:
+        """The Pod has ended or is gone; harmless if it was never seen."""
+        pod = self._pods.pop(uid, None)
+        for claim in set(claims_of(pod)) if pod else ():
+            self._users[claim].discard(uid)
+            if not self._users[claim]:
+                del self._users[claim]
+
+    def forget_all(self) -> None:
+        """No Pod has been seen yet."""
+        self._pods.clear()
+        self._users.clear()
+
+    def choices_of(self, pod: Pod) -> Choices | None:
+        """Where the Pod's claims let it run; None while kube-scheduler must wait for one of them.
+
+        Unsupported for a Pod without a Node that no new machine can serve. A Pod that has a Node
+        runs there whatever its claims have come to.
+        """
+        found: Choices = []
+        for namespace, name in claims_of(pod):
+            try:
+                choices = self._choices(namespace, name)
+            except Unsupported:
+                if not pod.spec.node_name:
+                    raise
+                choices = []
+            if choices is None and not pod.spec.node_name:
+                return None
+            found += choices or []
+        return found
+
+    def _choices(self, namespace: str, name: str) -> Choices | None:
+        claim = self._claims.get(name, namespace)
+        if claim is None:
+            return None
+        if claim.spec.volume_name:
+            volume = self._volumes.get(claim.spec.volume_name)
+            return None if volume is None else volume_choices(volume)
+        storage_class = self._classes.get(claim.storage_class)
+        if storage_class is None or storage_class.volume_binding_mode != _FIRST_CONSUMER:
+            return None
+        return class_choices(storage_class)
+
+    def _claim_changed(self, claim: Claim | None) -> None:
+        self._look_again(set(self._pods) if claim is None else self._users.get(_key_of(claim), ()))
+
+    def _volume_changed(self, volume: Volume | None) -> None:
+        if volume is None:
+            self._look_again(set(self._pods))
+        else:
+            owner = volume.spec.claim_ref
+            self._look_again(self._users.get((owner.namespace, owner.name), ()))
+
+    def _look_again(self, uids: Iterable[str]) -> None:
+        if self.not_ready():
+            return
+        for uid in list(uids):
+            if uid in self._pods:
+                self._changed(self._pods[uid])

@@ -1,0 +1,115 @@
+"""How much of its machine a pod takes: what kube-scheduler reserves for it, and one pod slot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from bigfleet.controllers.podspec.objects import (
+    Container,
+    ContainerStatus,
+    PodSpec,
+    PodStatus,
+    Quantities,
+    Resources,
+)
+from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.model import resources
+from bigfleet.model.errors import InvalidInput
+
+Amounts = dict[str, int]
+
+# Resources that a Pod may ask for as a whole, in place of its containers' sum.
+_POD_LEVEL = ("cpu", "memory", "hugepages-")
+_ALWAYS = "Always"
+_RESIZE_PENDING, _INFEASIBLE = "PodResizePending", "Infeasible"
+
+
+def effective_requests(spec: PodSpec, status: PodStatus | None = None) -> Amounts:
+    """In units of `model.resources`. Unsupported names an amount that no machine can have.
+
+    Containers and sidecars run together; each plain init container runs with the sidecars that
+    started before it; the Pod's own requests, where it has some, replace that; overhead is added.
+    While a resize is under way, the larger of what is asked for and what `status` says is set aside
+    counts, and what is set aside alone when its machine can never carry the resize out.
+    """
+    status = status or PodStatus()
+    resizing = _Resizing(status)
+    initial = spec.init_containers or []
+    sidecars = [resizing.of(c) for c in initial if c.restart_policy == _ALWAYS]
+    peak = resources.add([*sidecars, *(resizing.of(c) for c in spec.containers)])
+    for moment in _initial_moments(initial, resizing):
+        peak = _largest([peak, moment])
+    peak |= _own_requests(spec, status, resizing)
+    total = resources.add([peak, _units(spec.overhead)])
+    total[resources.PODS] = resources.parse(resources.PODS, "1", round_up=True)
+    return total
+
+
+class _Resizing:
+    """What is asked for and what is set aside, where the two may differ."""
+
+    def __init__(self, status: PodStatus) -> None:
+        pending = (c for c in status.conditions or () if c.type == _RESIZE_PENDING)
+        condition = next(pending, None)
+        self._infeasible = condition is not None and condition.reason == _INFEASIBLE
+        every = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+        self._statuses: Mapping[str, ContainerStatus] = {c.name: c for c in every}
+
+    def of(self, container: Container) -> Amounts:
+        """What counts for a container that stays for the Pod's life."""
+        asked = _requests(container.resources)
+        status = self._statuses.get(container.name)
+        if status is None or status.resources is None:
+            return asked
+        return self.larger(asked, status.resources, status.allocated_resources)
+
+    def larger(self, asked: Amounts, actual: Resources, allocated: Quantities | None) -> Amounts:
+        """By resource, of all three, or of the latter two if the first will never be had."""
+        set_aside = [_requests(actual), _units(allocated)]
+        return _largest(set_aside if self._infeasible else [asked, *set_aside])
+
+
+def _own_requests(spec: PodSpec, status: PodStatus, resizing: _Resizing) -> Amounts:
+    """Of the Pod as a whole, by resource."""
+    asked = _requests(spec.resources)
+    counted = asked
+    if status.resources is not None:
+        counted = resizing.larger(asked, status.resources, status.allocated_resources)
+    return {name: counted.get(name, 0) for name in asked if name.startswith(_POD_LEVEL)}
+
+
+def _initial_moments(initial: Sequence[Container], resizing: _Resizing) -> Iterator[Amounts]:
+    """What runs while each init container does."""
+    started: Amounts = {}
+    for container in initial:
+        sidecar = container.restart_policy == _ALWAYS
+        own = resizing.of(container) if sidecar else _requests(container.resources)
+        moment = resources.add([started, own])
+        if sidecar:
+            started = moment
+        yield moment
+
+
+def _largest(several: Iterable[Mapping[str, int]]) -> Amounts:
+    found: Amounts = {}
+    for amounts in several:
+        for name, amount in amounts.items():
+            found[name] = max(found.get(name, 0), amount)
+    return found
+
+
+def _requests(wanted: Resources | None) -> Amounts:
+    return _units(wanted.requests) if wanted else {}
+
+
+def _units(quantities: Quantities | None) -> Amounts:
+    try:
+        return {name: _parse(name, str(q)) for name, q in (quantities or {}).items()}
+    except InvalidInput as error:
+        raise Unsupported(f"request for {error.what}", f"{error.value} {error.cure}") from None
+
+
+@lru_cache(maxsize=4096)
+def _parse(resource: str, quantity: str) -> int:
+    return resources.parse(resource, quantity, round_up=True)

@@ -1,0 +1,277 @@
+"""One cluster's machines during a decision, and which of its pods are counted on them.
+
+kube-scheduler packs the pods of all needs together, so a cluster's needs share its machines: each
+takes what those before it have left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bigfleet.engine.packing import SPREAD, Log, Machines, Manner, gathering, pack, room_for_log
+from bigfleet.engine.pods import Kind, PodClasses
+from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
+
+# Machines that are there from the start serve needs of every priority.
+ALWAYS = int(np.iinfo(np.int64).max)
+_MOST_NEEDS = 1 << 31
+_NO_MACHINES: Longs = np.empty(0, np.int64)
+
+
+class _Memory(NamedTuple):
+    rows: Rows
+    free: Longs
+    open_from: Longs
+    opened: Flags
+    pods: Longs
+
+
+class Book:
+    """M machines in keep order: the first are the last to be found superfluous.
+
+    `rows` [M] are their rows of the fleet, `flavour` [M] their flavours, `capacity` and `free`
+    [M, R] what they have for pods in all and what is left. A machine that was acquired in this
+    decision for a need serves only needs of at most that need's priority (`open_from` [M]): those
+    of higher priority had their turn before it was there. `opened` [M]: it holds pods.
+    """
+
+    def __init__(self, classes: PodClasses, left: Longs, capacity_of: Longs) -> None:
+        """`left` [C] is how many pods of each class of the whole demand have no place yet, and is
+        kept current; `capacity_of` [F, R] is what this cluster's pods may use of each flavour.
+        """
+        self._classes, self._left, self._capacity_of = classes, left, capacity_of
+        resources = capacity_of.shape[1]
+        self.gathering = gathering(0, 0)
+        self._accepted_by: dict[int, tuple[Longs, int]] = {}
+        self.rows: Rows = np.empty(0, np.intp)
+        self.flavour: Ints = np.empty(0, np.int32)
+        self.capacity: Longs = np.empty((0, resources), np.int64)
+        self.free: Longs = self.capacity.copy()
+        self.open_from: Longs = np.empty(0, np.int64)
+        self.opened: Flags = np.empty(0, np.bool_)
+        self.wanted_by: Ints = np.empty(0, np.int32)
+        self.orderer: Ints = np.empty(0, np.int32)
+        self._log = Log(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
+        self._length = 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def expect(self, order: Longs) -> None:
+        """These are the classes that will be counted here: gather them in their proportion."""
+        asked = (self._classes.sizes[order] * self._left[order][:, None].astype(np.float64)).sum(
+            axis=0
+        )
+        parts = asked[:2] / np.maximum(self.capacity.astype(np.float64).sum(axis=0)[:2], 1)
+        self.gathering = gathering(float(parts[0]), float(parts[1]))
+
+    def add(
+        self,
+        rows: Rows,
+        flavour: Ints,
+        wanted_by: Ints,
+        priority: int | Longs = ALWAYS,
+        orderer: int = NONE,
+    ) -> None:
+        """Add machines behind those that are here, for needs of at most `priority`; `orderer` is
+        the need that ordered them in this decision.
+        """
+        capacity = self._capacity_of[flavour]
+        self.rows = np.concatenate((self.rows, rows))
+        self.flavour = np.concatenate((self.flavour, flavour))
+        self.capacity = np.concatenate((self.capacity, capacity))
+        self.free = np.concatenate((self.free, capacity))
+        priorities = np.broadcast_to(np.asarray(priority, np.int64), len(rows))
+        self.open_from = np.concatenate((self.open_from, priorities))
+        self.orderer = np.concatenate((self.orderer, np.full(len(rows), orderer, np.int32)))
+        self.opened = np.concatenate((self.opened, np.zeros(len(rows), np.bool_)))
+        self.wanted_by = np.concatenate((self.wanted_by, wanted_by))
+
+    def remember(self) -> _Memory:
+        """What `restore` brings back, as long as no machines are added."""
+        return _Memory(
+            self.rows.copy(),
+            self.free.copy(),
+            self.open_from.copy(),
+            self.opened.copy(),
+            self._log.pods[: self._length].copy(),
+        )
+
+    def restore(self, memory: _Memory) -> None:
+        """Be as at `remember`."""
+        self.rows, self.free, self.open_from, self.opened, pods = memory
+        self._length = len(pods)
+        self._log.pods[: self._length] = pods
+
+    def emptied(self, stay: Flags, left: Longs) -> Book:
+        """A book of those machines that `stay`, without any pods; `left` is its own."""
+        other = Book(self._classes, left, self._capacity_of)
+        other.gathering = self.gathering
+        other.rows, other.flavour = self.rows[stay], self.flavour[stay]
+        other.capacity, other.free = self.capacity[stay], self.capacity[stay]
+        other.open_from, other.opened = self.open_from[stay], np.zeros(stay.sum(), np.bool_)
+        other.wanted_by, other.orderer = self.wanted_by[stay], self.orderer[stay]
+        return other
+
+    def place_of(self, rows: Rows) -> Rows:
+        """Where machines are in this book; each must be there."""
+        order = np.argsort(self.rows, kind="stable")
+        found: Rows = order[np.searchsorted(self.rows[order], rows)]
+        return found
+
+    def count(self, order: Longs, priority: int) -> None:
+        """Give places to what is left of the classes `order`, of `priority`, best first.
+
+        First so that pods gather on few machines; where some find no place that way, so that as
+        little as possible is stranded.
+        """
+        if not self._left[order].any() or not len(self):
+            return
+        free, opened, length = self.free.copy(), self.opened.copy(), self._length
+        before = self._left[order].copy()
+        self._pack(order, priority, self.gathering)
+        gathered = self._left[order].copy()
+        if not gathered.any():
+            return
+        kept, packed = (self.free, self.opened), self._entries_since(length)
+        self.free, self.opened, self._length = free, opened, length
+        self._left[order] = before
+        self._pack(order, priority, SPREAD)
+        share = self._classes.share[order]
+        if float((self._left[order] * share).sum()) >= float((gathered * share).sum()):
+            self.free, self.opened = kept
+            self._left[order] = gathered
+            self._length = length
+            self._append(packed)
+
+    def count_more(self, order: Longs, priority: int) -> None:
+        """Give places to what is left, after machines were added or pods went."""
+        if self._left[order].any() and len(self):
+            self._pack(order, priority, SPREAD)
+
+    def put(self, machine: int, klass: int, pods: int) -> None:
+        """Write down that a machine takes pods of a class; what is left of it is the caller's."""
+        self.free[machine] -= pods * self._classes.sizes[klass]
+        self.opened[machine] = True
+        self._append(
+            Log(np.array([machine], np.int32), np.array([klass], np.int32), np.array([pods]))
+        )
+
+    def machines(self) -> Machines:
+        """What kernels read and write."""
+        return Machines(
+            self.capacity, self.free, self.flavour, self.open_from, self.opened, self.wanted_by
+        )
+
+    def write(self, order: Longs, kernel: Callable[[Log, int], int]) -> None:
+        """Have a kernel place the classes `order`: it is given the log and its length, and returns
+        the new length.
+        """
+        self._make_room(int(room_for_log(self._left, order, len(self))))
+        self._length = kernel(self._log, self._length)
+
+    def entries(self) -> Log:
+        """All that is placed."""
+        live = np.flatnonzero(self._log.pods[: self._length])
+        return Log(self._log.machine[live], self._log.klass[live], self._log.pods[live])
+
+    def entries_of(self, classes: slice) -> Iterator[tuple[int, int, int]]:
+        """What is placed of a need's classes: machine, class and number of pods."""
+        machine, klass, pods = self.entries()
+        its = (klass >= classes.start) & (klass < classes.stop)
+        yield from zip(machine[its].tolist(), klass[its].tolist(), pods[its].tolist(), strict=True)
+
+    def clear_machine(self, machine: int) -> list[int]:
+        """Take all pods off a machine; the needs that lost any, in order."""
+        log = self._written()
+        at = np.flatnonzero((log.machine == machine) & (log.pods > 0))
+        losers: list[int] = np.unique(self._classes.need[log.klass[at]]).tolist()
+        self._clear(at)
+        return losers
+
+    def clear_need(self, classes: slice) -> None:
+        """Take all pods of a need off its machines."""
+        log = self._written()
+        its = (log.klass >= classes.start) & (log.klass < classes.stop)
+        self._clear(np.flatnonzero(its & (log.pods > 0)))
+
+    def remove_machine(self, machine: int) -> None:
+        """The machine, which holds no pods, serves nobody here any more."""
+        self.open_from[machine] = np.iinfo(np.int64).min
+        self.rows[machine] = NONE
+
+    def present(self, priority: int) -> Flags:
+        """Which machines may serve needs of `priority`."""
+        flags: Flags = self.open_from >= priority
+        return flags
+
+    def holders(self) -> Ints:
+        """For each machine the need that holds it, or NONE: an additional need with pods on it, or
+        else the first in the demand's order.
+        """
+        machine, klass, _ = self.entries()
+        need = self._classes.need[klass].astype(np.int64)
+        rank = np.where(self._classes.kind[need] == Kind.ADDITIONAL, need - _MOST_NEEDS, need)
+        first = np.full(len(self), _MOST_NEEDS, np.int64)
+        np.minimum.at(first, machine, rank)
+        first[first < 0] += _MOST_NEEDS
+        first[first == _MOST_NEEDS] = NONE
+        return first.astype(np.int32)
+
+    def _clear(self, at: Rows) -> None:
+        machine, klass, pods = (column[at] for column in self._log)
+        np.add.at(self.free, machine, pods[:, None] * self._classes.sizes[klass])
+        np.add.at(self._left, klass, pods)
+        self._log.pods[at] = 0
+        log = self._written()
+        self.opened[:] = False
+        self.opened[log.machine[log.pods > 0]] = True
+
+    def _written(self) -> Log:
+        log, part = self._log, slice(0, self._length)
+        return Log(log.machine[part], log.klass[part], log.pods[part])
+
+    def _entries_since(self, length: int) -> Log:
+        log, part = self._log, slice(length, self._length)
+        return Log(log.machine[part].copy(), log.klass[part].copy(), log.pods[part].copy())
+
+    def _append(self, entries: Log) -> None:
+        number = len(entries.pods)
+        self._make_room(number)
+        for column, added in zip(self._log, entries, strict=True):
+            np.asarray(column)[self._length : self._length + number] = added
+        self._length += number
+
+    def _make_room(self, entries: int) -> None:
+        if self._length + entries > len(self._log.pods):
+            more = self._length + 2 * entries + 64
+            self._log = Log(
+                *(np.concatenate((column, np.empty(more, column.dtype))) for column in self._log)
+            )
+
+    def _accepting(self, candidacies: Sequence[int]) -> tuple[Longs, Longs]:
+        """The machines that each of these accepts, one after the other, and where they end."""
+        parts, ends = [], np.zeros(len(self._classes.accepted) + 1, np.int64)
+        for row in candidacies:
+            known, looked_at = self._accepted_by.get(row, (_NO_MACHINES, 0))
+            if looked_at < len(self):
+                new = np.flatnonzero(self._classes.accepted[row, self.flavour[looked_at:]])
+                known = np.concatenate((known, new + looked_at))
+                self._accepted_by[row] = known, len(self)
+            parts.append(known)
+            ends[row + 1] = len(known)
+        return np.concatenate(parts or [_NO_MACHINES]), ends.cumsum()
+
+    def _pack(self, order: Longs, priority: int, manner: Manner) -> None:
+        machines, classes = self.machines(), self._classes.columns
+        accepting, ends = self._accepting(np.unique(classes.candidacy[order]).tolist())
+
+        def kernel(log: Log, length: int) -> int:
+            return pack(
+                machines, classes, accepting, ends, self._left, order, priority, manner, log, length
+            )
+
+        self.write(order, kernel)

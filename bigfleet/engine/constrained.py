@@ -1,0 +1,257 @@
+"""Needs whose pods depend on each other's places: hard spread, and at most one pod a domain.
+
+As for kube-scheduler, the domains of a term are those of the machines that its cluster has. A
+domain may have `maxSkew` pods more than the emptiest one. So a machine is acquired where the need
+has fewest pods. A domain in which the cluster has no machine yet is entered only if the need can
+then place more pods than without it: once it is there, all others have to wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bigfleet.engine.acquire import Eligible, Market, choose_from, in_tiers, order
+from bigfleet.engine.book import Book
+from bigfleet.engine.constraints import Terms, least, pack_constrained
+from bigfleet.engine.packing import NO_LIMIT, Log, fitting
+from bigfleet.engine.pods import Candidacy
+from bigfleet.engine.purchase import Offer
+from bigfleet.engine.snapshot import Flags, Ints
+from bigfleet.engine.state import State
+from bigfleet.model.need import HOSTNAME_LABEL
+
+
+def term_keys(candidacy: Candidacy) -> tuple[str, ...]:
+    """The topology keys of a need's terms."""
+    return (*(t.topology_key for t in candidacy.terms), *candidacy.profile.anti_affinity)
+
+
+def label_keys(candidacy: Candidacy) -> tuple[str, ...]:
+    """The topology keys of a need's terms, but for the one that tells machines apart."""
+    return tuple(key for key in dict.fromkeys(term_keys(candidacy)) if key != HOSTNAME_LABEL)
+
+
+def terms_of(state: State, index: int, book: Book) -> Terms:
+    """The terms of need `index`, with its pods as they are counted now."""
+    candidacy = state.candidacy(index)
+    apart, keys = candidacy.profile.anti_affinity, term_keys(candidacy)
+    codes = [_codes(state, key, book) for key in keys]
+    domains = 1 + max(int(each.max(initial=-1)) for each in codes) + 1
+    domain = np.stack([np.where(each < 0, domains - 1, each) for each in codes]).astype(np.int32)
+    counts = np.zeros((len(keys), domains), np.bool_)
+    present = book.present(int(state.priorities[index]))
+    for at, nodes in enumerate(_nodes(state, candidacy, book)):
+        counts[at, domain[at, nodes & present & (codes[at] >= 0)]] = True
+    pods = np.zeros((len(keys), domains), np.int64)
+    for machine, _, number in book.entries_of(state.classes.of(index)):
+        pods[np.arange(len(keys)), domain[:, machine]] += number
+    skews = [term.max_skew for term in candidacy.terms]
+    no_limit = NO_LIMIT // 4
+    return Terms(
+        domain=domain,
+        pods=pods,
+        counts=counts,
+        max_skew=np.array([*skews, *(no_limit for _ in apart)], np.int64),
+        min_domains=np.array([*(t.min_domains for t in candidacy.terms), *(1 for _ in apart)]),
+        most=np.array([*(no_limit for _ in skews), *(1 for _ in apart)], np.int64),
+    )
+
+
+def _codes(state: State, key: str, book: Book) -> Ints:
+    if key == HOSTNAME_LABEL:
+        return np.arange(len(book), dtype=np.int32)
+    return state.columns.label(key).codes[book.flavour]
+
+
+def _nodes(state: State, candidacy: Candidacy, book: Book) -> list[Flags]:
+    """For each term the machines whose domains take part in the minimum."""
+    profile, matcher = candidacy.profile, state.matcher
+    affine = matcher.meeting(profile.requirements, profile.alternatives)[book.flavour]
+    untainted = matcher.tolerating(profile.tolerations)[book.flavour]
+    nodes = []
+    for term in candidacy.terms:
+        its = np.ones(len(book), np.bool_)
+        if not term.ignores_node_affinity:
+            its &= affine
+        if term.honors_node_taints:
+            its &= untainted
+        nodes.append(its)
+    return [*nodes, *(affine for _ in profile.anti_affinity)]
+
+
+def count_constrained(state: State, index: int) -> None:
+    """Give places on its cluster's machines to what is left of the need."""
+    book, its = state.book_of(index), state.classes.of(index)
+    if not state.lacks(index) or not len(book):
+        return
+    terms, order = terms_of(state, index, book), np.arange(its.start, its.stop, dtype=np.int64)
+    machines, classes = book.machines(), state.classes.columns
+    priority = int(state.priorities[index])
+
+    def kernel(log: Log, length: int) -> int:
+        return pack_constrained(
+            machines, classes, terms, state.left, order, priority, book.gathering, log, length
+        )
+
+    book.write(order, kernel)
+
+
+def acquire_constrained(state: State, market: Market, index: int) -> None:
+    """Acquire machines, one after the other, where the need has fewest pods."""
+    offers = market.offers(index, label_keys(state.candidacy(index)))
+    take_constrained(state, index, list(in_tiers(offers)), note=True)
+
+
+def take_constrained(
+    state: State, index: int, offers: Sequence[Eligible], *, note: bool
+) -> list[int]:
+    """Choose machines from `offers`, whose domains are those of `label_keys`, until the need has
+    places for all its pods or no machine helps. Returns their rows.
+    """
+    rows: list[int] = []
+    worthwhile = _worthwhile(state, index, offers)
+    while state.lacks(index):
+        chosen = _next(state, index, offers, worthwhile)
+        if chosen is None:
+            break
+        before = int(state.left[state.classes.of(index)].sum())
+        rows += chosen
+        if note:
+            state.acquired.setdefault(index, []).extend(chosen)
+        count_constrained(state, index)
+        if int(state.left[state.classes.of(index)].sum()) == before:
+            break
+    return rows
+
+
+def _next(
+    state: State, index: int, offers: Sequence[Eligible], worthwhile: set[tuple[int, ...]] | None
+) -> list[int] | None:
+    """Add one machine to the cluster, for the domains where the need has fewest pods."""
+    candidacy, book = state.candidacy(index), state.book_of(index)
+    terms = terms_of(state, index, book)
+    allowed = {
+        codes: _pods_in(candidacy, terms, codes)
+        for codes in _domains(offers)
+        if worthwhile is None or codes in worthwhile
+    }
+    for pods, codes in sorted((p, c) for c, p in allowed.items() if p is not None):
+        most = _fair_share(state, index, terms, pods, len(allowed))
+        inside = [_inside(offer, eligible, codes) for offer, eligible in offers]
+        basket = choose_from(
+            state,
+            index,
+            np.empty(0, np.int64),
+            inside,
+            pods_at_most=most,
+            machines_at_most=1,
+        )
+        if len(basket.rows):
+            order(state, index, basket, counted=False)
+            return [int(row) for row in basket.rows]
+    return None
+
+
+def _domains(offers: Sequence[Eligible]) -> set[tuple[int, ...]]:
+    return {tuple(codes) for offer, _ in offers for codes in offer.codes.tolist()}
+
+
+def _inside(offer: Offer, eligible: Flags, codes: tuple[int, ...]) -> Eligible:
+    inside = (offer.codes == np.array(codes, offer.codes.dtype)).all(axis=1)
+    return offer, eligible & inside[offer.domain]
+
+
+def _pods_in(candidacy: Candidacy, terms: Terms, codes: tuple[int, ...]) -> int | None:
+    """How many pods the need has in the domains of a new machine; None where it may have no more.
+
+    A domain that is new has none, and makes the least of its term none.
+    """
+    total, keys = 0, label_keys(candidacy)
+    for term, key in enumerate(term_keys(candidacy)):
+        if key == HOSTNAME_LABEL:
+            continue
+        code = codes[keys.index(key)]
+        known = code < terms.pods.shape[1] - 1
+        pods = int(terms.pods[term, code]) if known else 0
+        fewest = least(terms, term) if known and terms.counts[term, code] else 0
+        if pods >= fewest + int(terms.max_skew[term]) or pods >= int(terms.most[term]):
+            return None
+        total += pods
+    return total
+
+
+def _fair_share(state: State, index: int, terms: Terms, pods: int, domains: int) -> int:
+    """How many pods to choose a machine for: the part of all that belongs into its domains."""
+    left = int(state.left[state.classes.of(index)].sum())
+    placed = int(terms.pods[0].sum())
+    share = max(1, -(-(placed + left) // max(1, domains)) - pods)
+    for term, key in enumerate(term_keys(state.candidacy(index))):
+        share = min(share, int(terms.most[term]))
+        if key == HOSTNAME_LABEL and placed:
+            share = min(share, max(1, least(terms, term) + int(terms.max_skew[term])))
+    return max(1, min(share, left))
+
+
+def _worthwhile(
+    state: State, index: int, offers: Sequence[Eligible]
+) -> set[tuple[int, ...]] | None:
+    """The domains in which to acquire machines, None for all.
+
+    All of them, unless fewer can hold more pods; the domains of the cluster's machines count in any
+    case. Looked at for needs with one such term only.
+    """
+    candidacy = state.candidacy(index)
+    if len(candidacy.terms) != 1 or len(label_keys(candidacy)) != 1:
+        return None
+    term, book = candidacy.terms[0], state.book_of(index)
+    if term.topology_key == HOSTNAME_LABEL:
+        return None
+    terms = terms_of(state, index, book)
+    rooms = _rooms(state, index, offers, terms)
+    present = {int(code) for code in np.flatnonzero(terms.counts[0])}
+    pods = int(state.classes.count[state.classes.of(index)].sum())
+    chosen = {code for code, room in rooms.items() if room > 0 or code in present}
+    best = chosen
+    while _placeable(rooms, chosen, term.max_skew, term.min_domains) < pods:
+        optional = sorted(chosen - present, key=lambda code: (rooms[code], code))
+        if not optional:
+            break
+        chosen = chosen - {optional[0]}
+        if _placeable(rooms, chosen, term.max_skew, term.min_domains) > _placeable(
+            rooms, best, term.max_skew, term.min_domains
+        ):
+            best = chosen
+    return {(code,) for code in best}
+
+
+def _rooms(state: State, index: int, offers: Sequence[Eligible], terms: Terms) -> dict[int, int]:
+    """How many pods as large as the need's largest each domain could hold."""
+    its, book, candidacy = state.classes.of(index), state.book_of(index), state.candidacy(index)
+    possible = [k for k in range(its.start, its.stop) if not state.classes.impossible[k]]
+    size = state.classes.sizes[possible[0]]
+    apart = HOSTNAME_LABEL in candidacy.profile.anti_affinity
+    rooms: dict[int, int] = {}
+    present = book.present(int(state.priorities[index]))
+    for machine in np.flatnonzero(candidacy.accepted[book.flavour] & present).tolist():
+        code = int(terms.domain[0, machine])
+        room = min(fitting(book.free[machine], size), 1 if apart else NO_LIMIT)
+        rooms[code] = rooms.get(code, int(terms.pods[0, code])) + room
+    for offer, eligible in offers:
+        for group in np.flatnonzero(eligible).tolist():
+            rows = offer.rows[offer.starts[group] : offer.starts[group + 1]]
+            free = rows[~state.unavailable[rows] & state.may_have(index, rows)]
+            code = int(offer.codes[offer.domain[group], 0])
+            room = min(fitting(offer.capacity[group], size), 1 if apart else NO_LIMIT)
+            rooms[code] = rooms.get(code, 0) + room * len(free)
+    return rooms
+
+
+def _placeable(rooms: dict[int, int], codes: set[int], max_skew: int, min_domains: int) -> int:
+    """How many pods these domains hold within the skew."""
+    if not codes:
+        return 0
+    held = [rooms.get(code, 0) for code in codes]
+    fewest = min(held) if len(held) >= min_domains else 0
+    return sum(min(room, fewest + max_skew) for room in held)

@@ -1,0 +1,235 @@
+"""Phase 3: which machines a cluster gives back, and when.
+
+What runs is left alone. A CONFIGURED machine goes only if its cluster's operator has said what that
+would disturb (`Fleet.release_cost`), those that disturb least first; if the cluster's pods, and a
+few more, count on the others without it; if the cluster has had machines to spare for its hold; and
+if it is not just growing: a machine with pods on it stays until demand has fallen since the cluster
+last acquired one, an empty one until demand has stood still for the hold.
+
+A release by count alone would go to and fro: kube-scheduler packs worse than a count can, so that
+what was given back has to be bought again. So a cluster that acquires a machine soon after it gave
+one back holds on to its machines for twice as long from then on, until that has long been no use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from bigfleet.engine.assign import Assignment
+from bigfleet.engine.carry import Carry, ClusterMemory
+from bigfleet.engine.gangs import same_key
+from bigfleet.engine.rails import reclaim_cap
+from bigfleet.engine.recount import Recount, is_conceivable
+from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints, Rows
+from bigfleet.engine.state import State
+from bigfleet.model.machine import MachineState
+
+_LONGEST_FACTOR = 32
+
+
+class Release:
+    """What one decision gives back."""
+
+    def __init__(self, state: State, assignment: Assignment, carry: Carry) -> None:
+        self._state, self._assignment = state, assignment
+        self._memory = {memory.cluster: memory for memory in carry.clusters}
+        self._spare: dict[int, int] = {}
+        self._acquiring = state.acquiring_clusters()
+
+    def reclaimable(self) -> Flags:
+        """CONFIGURED machines that are to go in any case."""
+        state = self._state
+        going = np.zeros(len(state.fleet), np.bool_)
+        going[left_behind(state)] = True
+        for cluster in sorted(state.demand.reported - state.demand.unreachable):
+            if cluster in state.books:
+                rows = self._to_spare(cluster)
+                self._spare[cluster] = len(rows)
+                for row in rows[: self._due(cluster, len(rows))].tolist():
+                    going[row] = self._evacuate(cluster, row)
+        return going
+
+    def _evacuate(self, cluster: int, row: int) -> bool:
+        """Count the machine's pods on the cluster's others, and the machine no more; False where
+        that cannot be done one machine after the other.
+        """
+        state, book = self._state, self._state.books[cluster]
+        memory, left = book.remember(), state.left.copy()
+        machine = int(np.flatnonzero(book.rows == row)[0])
+        losers = book.clear_machine(machine)
+        book.remove_machine(machine)
+        for index in losers:
+            self._assignment.count_again(index)
+        if (state.left > left).any():
+            book.restore(memory)
+            state.left[:] = left
+            return False
+        return True
+
+    def memory(self, acquiring: set[int], reclaimed: Mapping[int, int]) -> Iterator[ClusterMemory]:
+        """What to hand on: `acquiring` are the clusters that acquire machines now, `reclaimed` has
+        how many each gives back for nobody.
+        """
+        state, now = self._state, self._state.now_seconds
+        names = state.fleet.clusters
+        for cluster, name in sorted(enumerate(names), key=lambda pair: pair[1]):
+            memory = self._with_spare(cluster, reclaimed.get(cluster, 0))
+            if cluster in acquiring:
+                memory = self._having_acquired(memory)
+            elif now - memory.factor_seconds > state.settings.rebuy_seconds * memory.hold_factor:
+                factor = max(1, memory.hold_factor // 2)
+                memory = replace(memory, hold_factor=factor, factor_seconds=now)
+            if reclaimed.get(cluster, 0):
+                memory = replace(memory, reclaimed_seconds=now)
+            if replace(memory, factor_seconds=0.0) != ClusterMemory(name):
+                yield memory
+
+    def _memory_of(self, cluster: int) -> ClusterMemory:
+        name = self._state.fleet.clusters[cluster]
+        return self._memory.get(name, ClusterMemory(name, factor_seconds=self._state.now_seconds))
+
+    def _with_spare(self, cluster: int, reclaimed: int) -> ClusterMemory:
+        memory, now = self._memory_of(cluster), self._state.now_seconds
+        spare = self._spare.get(cluster, 0) - reclaimed
+        if spare <= 0:
+            return replace(memory, spare=0, spare_since_seconds=0.0)
+        if not memory.spare:
+            return replace(memory, spare=spare, spare_since_seconds=now)
+        still = memory.spare - reclaimed  # of those that have been to spare for as long
+        since = memory.spare_since_seconds if still > 0 else now
+        return replace(
+            memory, spare=min(spare, still) if still > 0 else spare, spare_since_seconds=since
+        )
+
+    def _having_acquired(self, memory: ClusterMemory) -> ClusterMemory:
+        state = self._state
+        soon = (
+            memory.reclaimed_seconds is not None
+            and state.now_seconds - memory.reclaimed_seconds < state.settings.rebuy_seconds
+        )
+        if soon:
+            factor = min(_LONGEST_FACTOR, memory.hold_factor * 2)
+            memory = replace(
+                memory,
+                hold_factor=factor,
+                factor_seconds=state.now_seconds,
+                reclaimed_seconds=None,
+            )
+        return replace(memory, acquired_seconds=state.now_seconds)
+
+    def _due(self, cluster: int, spare: int) -> int:
+        """How many machines the cluster gives back now: those that it has had to spare for its
+        whole hold, within the cap.
+        """
+        memory, state = self._memory_of(cluster), self._state
+        rows = state.books[cluster].rows
+        configured = state.fleet.state[rows[rows != NONE]] == MachineState.CONFIGURED
+        count = int(configured.sum()) + len(state.reserve[cluster])
+        spare = min(spare, reclaim_cap(count, state.settings.reclaim_cap_fraction))
+        hold_seconds = state.settings.reclaim_hold_seconds * memory.hold_factor
+        if not memory.spare:
+            return spare if hold_seconds == 0 else 0
+        held_seconds = state.now_seconds - memory.spare_since_seconds
+        return min(spare, memory.spare) if held_seconds >= hold_seconds else 0
+
+    def _to_spare(self, cluster: int) -> Rows:
+        """The longest beginning of the cluster's candidates without which its pods have places."""
+        rows = self._candidates(cluster)
+        number = len(rows)
+        # All of them, else half, and so on: a beginning that works is taken, not the longest.
+        while number and not self._can_do_without(cluster, rows[:number]):
+            number //= 2
+        return rows[:number]
+
+    def _candidates(self, cluster: int) -> Rows:
+        state, fleet = self._state, self._state.fleet
+        book = state.books[cluster]
+        rows = book.rows[book.rows != NONE]
+        rows = rows[(fleet.state[rows] == MachineState.CONFIGURED) & ~state.unavailable[rows]]
+        cost = fleet.release_cost[rows]
+        allowed = np.isfinite(cost)
+        allowed &= np.where(cost > 0, self._has_fallen(cluster), self._stands_still(cluster))
+        return release_order(fleet, state.columns.price, rows[allowed])
+
+    def _has_fallen(self, cluster: int) -> bool:
+        """Whether demand has fallen since the cluster last acquired a machine."""
+        fell = self._state.demand.fell_seconds.get(cluster)
+        acquired = self._memory_of(cluster).acquired_seconds
+        growing = cluster in self._acquiring
+        return fell is not None and not growing and (acquired is None or fell >= acquired)
+
+    def _stands_still(self, cluster: int) -> bool:
+        """Whether demand has not grown for as long as a machine is held."""
+        state = self._state
+        rose = state.demand.rose_seconds.get(cluster)
+        return rose is None or state.now_seconds - rose >= state.settings.reclaim_hold_seconds
+
+    def _can_do_without(self, cluster: int, rows: Rows) -> bool:
+        """Whether all pods that have places in the cluster, and a few more, have them without these
+        machines, too.
+        """
+        state, book = self._state, self._state.books[cluster]
+        gone = np.isin(book.rows, rows)
+        if not is_conceivable(book, gone):
+            return False
+        trial = Recount(state, self._assignment, cluster, gone)
+        return trial.succeeds()
+
+
+def left_behind(state: State) -> Rows:
+    """Machines that nobody counts and that served a gang before it became whole elsewhere.
+
+    Its pods there hold the others to the old domain, which has no room for them: until they are
+    evicted, too, the gang hangs between two domains while its need counts as met.
+    """
+    fleet = state.fleet
+    open_ = np.isin(fleet.cluster, sorted(state.demand.reported - state.demand.unreachable))
+    idle = (fleet.state == MachineState.CONFIGURED) & open_ & (fleet.wanted_by != NONE)
+    rows = np.flatnonzero(idle & (state.claims() == NONE))
+    found = [np.empty(0, np.intp)]
+    for index in np.unique(fleet.wanted_by[rows]).tolist():
+        if index in state.homes and _at_work(state, index):
+            label = state.columns.label(same_key(state, index))
+            its = rows[fleet.wanted_by[rows] == index]
+            here = label.codes[fleet.flavour[its]] == label.values.index(state.homes[index])
+            found.append(its[~here])
+    return np.concatenate(found)
+
+
+def _at_work(state: State, index: int) -> bool:
+    """Whether the need lacks nothing and all its machines can take pods."""
+    book = state.book_of(index)
+    machines = {machine for machine, _, _ in book.entries_of(state.classes.of(index))}
+    states = state.fleet.state[book.rows[sorted(machines)]]
+    return not state.lacks(index) and bool((states == MachineState.CONFIGURED).all())
+
+
+def releases(state: State, claimed_by: Ints) -> Rows:
+    """Elastic machines to be given back to their seller, in release order: those idle and unwanted
+    for longer than their hold, and failed ones. One that has been idle for an unknown time stays.
+    """
+    fleet, settings = state.fleet, state.settings
+    elastic = np.array([f.capacity_type.elastic for f in fleet.flavours], np.bool_)
+    holds = np.array(
+        [
+            settings.idle_hold_seconds.get(f.capacity_type, np.inf)
+            if f.capacity_type.elastic
+            else np.inf
+            for f in fleet.flavours
+        ]
+    )
+    overdue = state.now_seconds - fleet.unused_since_seconds > holds[fleet.flavour]
+    unclaimed = claimed_by == NONE
+    idle = (fleet.state == MachineState.IDLE) & unclaimed & overdue
+    failed = (fleet.state == MachineState.FAILED) & elastic[fleet.flavour]
+    return release_order(fleet, state.columns.price, np.flatnonzero(idle | failed))
+
+
+def release_order(fleet: Fleet, price: Floats, rows: Rows) -> Rows:
+    """What disturbs least first, then the dearest, the lower reclamation penalty, tie_break."""
+    cost = np.nan_to_num(fleet.release_cost[rows], nan=0.0, posinf=np.finfo(np.float64).max)
+    dear = -price[fleet.flavour[rows]]
+    return rows[np.lexsort((fleet.tie_break[rows], fleet.reclamation_bucket[rows], dear, cost))]

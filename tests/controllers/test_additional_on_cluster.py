@@ -1,0 +1,264 @@
+"""Pods that the real kube-scheduler finds no place for, and what they ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_rig import (
+    add_ready_node,
+    admin,
+    eventually,
+    get,
+    namespace,
+    pod,
+    ready_nodes,
+    requests_path,
+    role,
+)
+
+from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.kube.client import APPLY_PATCH, KubeClient
+from bigfleet.controllers.pod_controller import additional
+from bigfleet.controllers.pod_controller.controller import PodController
+from bigfleet.controllers.pod_controller.unschedulable import MOST_OF_A_GROUP, MOST_TIMES
+from bigfleet.tasks import until_stopped
+
+pytestmark = pytest.mark.cluster
+
+_SPEED = 40  # a hold is 0.4 s, and all three requests take 6.4 s
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(additional, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(additional, "_SAY_SHORT_SECONDS", 0.1)
+
+
+@asynccontextmanager
+async def _quick_controller(kubeconfig: Mapping[str, Path]) -> AsyncIterator[None]:
+    """The pod controller, for which time passes faster."""
+    async with await KubeClient.from_kubeconfig(kubeconfig["bigfleet-pod-controller"]) as own:
+        quick = PodController(own, 16, lambda: _SPEED * time.monotonic(), time.time)
+        async with role(lambda stop: until_stopped(stop, quick.run())):
+            yield
+
+
+async def _additional(client: KubeClient, where: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await get(client, requests_path(where)))["items"]
+    return [each for each in found if each["spec"].get("additional")]
+
+
+async def _until(client: KubeClient, where: str, count: int, what: str) -> list[dict[str, Any]]:
+    async def reached() -> bool:
+        return len(await _additional(client, where)) == count
+
+    await eventually(reached, what)
+    return await _additional(client, where)
+
+
+async def _events(client: KubeClient, where: str, name: str) -> dict[str, dict[str, Any]]:
+    """Ours on a Pod, by their reasons."""
+    found = (await get(client, f"/api/v1/namespaces/{where}/events"))["items"]
+    ours = [e for e in found if e["source"].get("component") == "bigfleet-pod-controller"]
+    return {e["reason"]: e for e in ours if e["involvedObject"]["name"] == name}
+
+
+async def _condition(client: KubeClient, where: str, kind: str) -> dict[str, Any]:
+    """The condition of that type on the only Pod's first request."""
+    found = (await get(client, requests_path(where)))["items"]
+    [first] = [each for each in found if not each["spec"].get("additional")]
+    conditions = first.get("status", {}).get("conditions", [])
+    return next((c for c in conditions if c["type"] == kind), {})
+
+
+def _large(name: str, cpu: str = "50", **spec: Any) -> dict[str, Any]:
+    """A Pod for which only a Node of 64 CPUs has room."""
+    body = pod(name, **spec)
+    body["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
+    return body
+
+
+async def test_a_pod_that_does_not_fit_asks_once_then_again_and_no_more_once_it_is_bound(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, "n-small"),
+        namespace(client, "does-not-fit") as where,
+    ):
+        await client.create(f"/api/v1/namespaces/{where}/pods", _large("big"))
+        async with _quick_controller(kubeconfig):
+            [first] = await _until(client, where, 1, "an additional request")
+            assert first["spec"]["resources"]["cpu"] == "50"
+            assert first["metadata"]["ownerReferences"][0]["name"] == "big"
+            assert first["metadata"]["name"].endswith("-additional-1")
+            await _until(client, where, 2, "a second one")
+
+            async def told() -> bool:
+                events = await _events(client, where, "big")
+                condition = await _condition(client, where, "AdditionalCapacityRequested")
+                return "AdditionalCapacityRequested" in events and (
+                    "additional machine 2 of at most 3" in condition.get("message", "")
+                )
+
+            await eventually(told, "the Pod's Event and its request's condition")
+            condition = await _condition(client, where, "AdditionalCapacityRequested")
+            assert (condition["status"], condition["reason"]) == ("True", "Unschedulable")
+            assert "Insufficient cpu" in condition["message"]
+            await add_ready_node(client, "n-roomy", "64")
+            await _until(client, where, 0, "the additional requests to go when the Pod is bound")
+
+            async def closed() -> bool:
+                said = await _condition(client, where, "AdditionalCapacityRequested")
+                return (said["status"], said["reason"]) == ("False", "Scheduled")
+
+            await eventually(closed, "the condition to say so")
+        await client.delete(f"/api/v1/namespaces/{where}/pods/big", {"gracePeriodSeconds": 0})
+        await client.delete("/api/v1/nodes/n-roomy")
+
+
+async def test_equal_stuck_pods_ask_a_bounded_number_of_times(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Hundreds of them; in twice the time that all three requests of a pod take, and also under a
+    controller that was started anew.
+    """
+    async with await admin(kubeconfig) as client, namespace(client, "stuck") as where:
+        pods = f"/api/v1/namespaces/{where}/pods"
+        for start in range(0, 500, 50):
+            names = [f"p-{number}" for number in range(start, start + 50)]
+            await asyncio.gather(*(client.create(pods, _large(name, "51")) for name in names))
+        most = MOST_OF_A_GROUP * MOST_TIMES
+        async with _quick_controller(kubeconfig):
+            await _until(client, where, most, "all that may ask to have asked")
+        async with _quick_controller(kubeconfig):
+            await asyncio.sleep(7)
+            assert len(await _additional(client, where)) == most
+        owners = [r["metadata"]["ownerReferences"][0] for r in await _additional(client, where)]
+        assert len({owner["name"] for owner in owners}) == MOST_OF_A_GROUP
+
+
+async def test_while_a_machine_that_could_hold_it_is_on_its_way_a_pod_does_not_ask(
+    kubeconfig: dict[str, Path],
+) -> None:
+    upcoming = f"{GROUP_VERSION}/upcomingnodes/m-coming"
+    head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "UpcomingNode"}
+    body: dict[str, Any] = {**head, "metadata": {"name": "m-coming"}}
+    apply = {"fieldManager": "test", "force": "true"}
+    size = {"cpu": "64", "memory": "64Gi", "pods": "110"}
+    async with await admin(kubeconfig) as client, namespace(client, "coming") as where:
+        await client.patch(upcoming, {**body, "spec": {"resources": size}}, APPLY_PATCH, apply)
+        status = {**body, "status": {"phase": "Provisioning"}}
+        await client.patch(f"{upcoming}/status", status, APPLY_PATCH, apply)
+        await client.create(f"/api/v1/namespaces/{where}/pods", _large("big"))
+        async with _quick_controller(kubeconfig):
+            await asyncio.sleep(3)
+            assert await _additional(client, where) == []
+            await client.delete(upcoming)
+            await _until(client, where, 1, "a request once nothing is on its way")
+
+
+async def test_a_pod_whose_need_is_short_is_told_so_and_asks_for_nothing_more(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Also one whose own request does not say it, but that of another which asks for the same."""
+    async with await admin(kubeconfig) as client, namespace(client, "short") as where:
+        pods = f"/api/v1/namespaces/{where}/pods"
+        for name in ("one", "two"):
+            unlike_others: dict[str, Any] = {
+                "schedulerName": "nobody",
+                "nodeSelector": {"of": where},
+            }
+            await client.create(pods, _large(name, **unlike_others))
+        async with _quick_controller(kubeconfig):
+
+            async def there() -> bool:
+                return len((await get(client, requests_path(where)))["items"]) == 2
+
+            await eventually(there, "both requests")
+            requests = (await get(client, requests_path(where)))["items"]
+            [named] = [r for r in requests if r["metadata"]["name"].startswith("one-")]
+            short = {
+                "type": "CapacityShort",
+                "status": "True",
+                "reason": "PriorityStarved",
+                "message": "every machine serves others",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+            path = f"{requests_path(where)}/{named['metadata']['name']}/status"
+            await client.patch(path, {"status": {"conditions": [short]}})
+            refused = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/0 nodes",
+            }
+            for name in ("one", "two"):
+                await client.patch(f"{pods}/{name}/status", {"status": {"conditions": [refused]}})
+
+            async def told() -> bool:
+                events = [await _events(client, where, name) for name in ("one", "two")]
+                return all("FailedProvisioning" in each for each in events)
+
+            await eventually(told, "the Event on both Pods")
+            event = (await _events(client, where, "two"))["FailedProvisioning"]
+            assert event["type"] == "Warning"
+            assert event["message"] == "PriorityStarved: every machine serves others"
+            await asyncio.sleep(2)
+            assert await _additional(client, where) == []
+            met = {**short, "status": "False", "reason": "Satisfied"}
+            await client.patch(path, {"status": {"conditions": [met]}})
+            await _until(client, where, 2 * MOST_TIMES, "both to ask once none is missing")
+
+
+_SAME_ZONE = {
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}
+        ]
+    }
+}
+
+
+async def test_a_pod_whose_companions_run_asks_for_a_machine_in_their_domain(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, "n-companions", zone="z9"),
+        namespace(client, "companions", until_gone=True) as where,
+    ):
+        pods = f"/api/v1/namespaces/{where}/pods"
+        await client.create(pods, pod("runs", affinity=_SAME_ZONE, nodeName="n-companions"))
+        await client.create(pods, _large("waits", affinity=_SAME_ZONE))
+        async with _quick_controller(kubeconfig):
+            for each in await _until(client, where, MOST_TIMES, "three requests of one Pod"):
+                assert each["metadata"]["ownerReferences"][0]["name"] == "waits"
+                assert "coLocation" not in each["spec"]
+                here = {"key": "zone", "operator": "In", "values": ["z9"]}
+                assert here in each["spec"]["requirements"]
+            await client.patch(f"{pods}/waits/status", {"status": {"phase": "Succeeded"}})
+            await _until(client, where, 0, "all of them to go with what the Pod wants")
+
+
+async def test_pods_that_no_machine_helps_do_not_ask(kubeconfig: dict[str, Path]) -> None:
+    """One waits for a volume claim that nobody makes, one behind a scheduling gate; a third one,
+    which is their equal but for that, asks.
+    """
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "missing"}}
+    async with await admin(kubeconfig) as client, namespace(client, "helpless") as where:
+        pods = f"/api/v1/namespaces/{where}/pods"
+        await client.create(pods, _large("claims", volumes=[claim]))
+        await client.create(pods, _large("gated", schedulingGates=[{"name": "example.com/wait"}]))
+        await client.create(pods, _large("asks"))
+        async with _quick_controller(kubeconfig):
+            for each in await _until(client, where, MOST_TIMES, "three requests of one Pod"):
+                assert each["metadata"]["ownerReferences"][0]["name"] == "asks"
+            await asyncio.sleep(2)
+            assert len(await _additional(client, where)) == MOST_TIMES

@@ -1,0 +1,323 @@
+"""What giving machines back would disturb, asked on a real control plane, and what follows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_rig import (
+    FakeShard,
+    add_ready_node,
+    admin,
+    eventually,
+    fake_shard,
+    get,
+    namespace,
+    pod,
+    ready_nodes,
+    role,
+)
+
+from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.v1alpha1.shard_pb2 import (
+    DisruptionInquiry,
+    DisruptionReport,
+    MachineDisruption,
+    ReclaimAck,
+    ReclaimInstruction,
+    ShardMessage,
+)
+from bigfleet.controllers import operator, pod_controller
+from bigfleet.controllers.operator import disruptions
+from bigfleet.controllers.operator.disruptions import UNKNOWN_ROOM
+
+pytestmark = pytest.mark.cluster
+
+_REVIEWS = f"{GROUP_VERSION}/disruptionreviews"
+
+
+@asynccontextmanager
+async def _operator(kubeconfig: dict[str, Path]) -> AsyncIterator[FakeShard]:
+    """An operator whose shard the test plays."""
+    async with fake_shard() as (shard, address):
+        settings = operator.Settings(
+            cluster_id="c",
+            shard_addresses=[address],
+            kubeconfig=kubeconfig["bigfleet-operator"],
+            observe_port=0,
+        )
+        async with role(partial(operator.run, settings)):
+            await shard.hellos.get()
+            yield shard
+
+
+@asynccontextmanager
+async def _pod_controller(kubeconfig: dict[str, Path], *ignored: str) -> AsyncIterator[None]:
+    settings = pod_controller.Settings(
+        kubeconfig["bigfleet-pod-controller"], observe_port=0, ignored_namespaces=ignored
+    )
+    async with role(partial(pod_controller.run, settings)):
+        yield
+
+
+async def _ask(shard: FakeShard, *machines: str, most: int = 3) -> DisruptionReport:
+    inquiry = DisruptionInquiry(inquiry_id="q", machine_ids=machines, most=most)
+    shard.order(ShardMessage(disruption_inquiry=inquiry))
+    async with asyncio.timeout(60):
+        return await shard.reports.get()
+
+
+async def _reclaim(shard: FakeShard, name: str, **more: Any) -> ReclaimAck:
+    instruction = ReclaimInstruction(
+        instruction_id="i", nodes=[name], grace_period_seconds=60, **more
+    )
+    shard.order(ShardMessage(reclaim_instruction=instruction))
+    async with asyncio.timeout(60):
+        return await shard.acks.get()
+
+
+def _about(report: DisruptionReport, machine: str) -> MachineDisruption:
+    [found] = [each for each in report.machines if each.machine_id == machine]
+    return found
+
+
+def _deployment(
+    name: str, replicas: int, nodes: Sequence[str], cpu: str = "100m", **annotations: str
+) -> dict[str, Any]:
+    """Pods that run on these Nodes alone."""
+    template = pod("t", restartPolicy="Always", affinity=_on(*nodes))
+    template["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
+    template["metadata"] = {"labels": {"app": name}, "annotations": annotations}
+    del template["apiVersion"], template["kind"]
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template,
+        },
+    }
+
+
+def _on(*nodes: str) -> dict[str, Any]:
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+async def _until_bound(client: KubeClient, where: str, count: int) -> None:
+    async def bound() -> bool:
+        pods = (await get(client, f"/api/v1/namespaces/{where}/pods"))["items"]
+        return sum("nodeName" in each["spec"] for each in pods) == count
+
+    await eventually(bound, f"{count} pods to be bound")
+
+
+async def _is_as_before(client: KubeClient, name: str) -> bool:
+    found = await get(client, f"/api/v1/nodes/{name}")
+    marks = [a for a in found["metadata"].get("annotations", {}) if a.startswith("bigfleet")]
+    return not found["spec"].get("unschedulable") and not marks
+
+
+async def test_with_two_thousand_pods_the_best_machines_are_known_within_a_second(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """The empty ones first, then one whose pods find room; nothing of the question is left. Pods
+    that ask for nothing, as their namespace is ignored, take room all the same.
+    """
+    names = [f"m-many-{number:02d}" for number in range(24)]
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, *names, cpu="64"),
+        namespace(client, "many", until_gone=True) as where,
+    ):
+        deployments = f"/apis/apps/v1/namespaces/{where}/deployments"
+        await client.create(deployments, _deployment("many", 2000, names[:22], "200m"))
+        await _until_bound(client, where, 2000)
+        async with _pod_controller(kubeconfig, where), _operator(kubeconfig) as shard:
+            await _ask(shard)  # everything is listed by now
+            took = []
+            for _ in range(3):
+                started = time.monotonic()
+                report = await _ask(shard)
+                took.append(time.monotonic() - started)
+            found = report.machines
+            assert {each.machine_id for each in found[:2]} == set(names[22:])
+            assert [each.pods > 0 for each in found] == [False, False, True]
+            assert not any(each.blocked for each in found)
+            assert min(took) < 1, took
+        assert (await get(client, _REVIEWS))["items"] == []
+
+
+async def test_machines_that_must_not_be_emptied_say_why(kubeconfig: dict[str, Path]) -> None:
+    """A budget, a mark, a pod that nobody would make anew; a Job's pods are counted as such."""
+    names = ["m-budget", "m-mark", "m-bare", "m-job", "m-room"]
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, *names),
+        namespace(client, "blocked", until_gone=True) as where,
+    ):
+        deployments = f"/apis/apps/v1/namespaces/{where}/deployments"
+        marks = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+        await client.create(deployments, _deployment("budget", 2, ["m-budget"]))
+        await client.create(deployments, _deployment("mark", 1, ["m-mark"], **marks))
+        await client.create(f"/api/v1/namespaces/{where}/pods", pod("bare", "m-bare"))
+        job = {
+            "metadata": {"name": "job"},
+            "spec": {"template": {"spec": pod("t", affinity=_on("m-job"))["spec"]}},
+        }
+        job["spec"]["template"]["spec"]["restartPolicy"] = "Never"  # type: ignore[index]
+        await client.create(f"/apis/batch/v1/namespaces/{where}/jobs", job)
+        budget = {
+            "metadata": {"name": "b"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "budget"}}},
+        }
+        await client.create(f"/apis/policy/v1/namespaces/{where}/poddisruptionbudgets", budget)
+        await _until_bound(client, where, 5)
+        async with _operator(kubeconfig) as shard:
+            report = await _ask(shard, *names, "m-unknown", most=10)
+        assert report.machines[0].machine_id == "m-room"
+        assert len(report.machines) == 5
+        why = {each.machine_id: each.blocked for each in report.machines}
+        assert "2 pods are of the budget blocked/b, which allows" in why["m-budget"]
+        assert "is marked cluster-autoscaler.kubernetes.io/safe-to-evict=false" in why["m-mark"]
+        assert why["m-bare"] == "pod blocked/bare has no controller that would make it anew"
+        assert why["m-job"] == UNKNOWN_ROOM
+        assert _about(report, "m-job").batch_pods == 1
+
+
+async def test_without_a_pod_controller_only_empty_machines_are_known_to_be_free_to_go(
+    kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disruptions, "_REVIEW_SECONDS", 0.5)
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, "m-used", "m-empty"),
+        namespace(client, "nobody-knows", until_gone=True) as where,
+        _operator(kubeconfig) as shard,
+    ):
+        deployments = f"/apis/apps/v1/namespaces/{where}/deployments"
+        await client.create(deployments, _deployment("web", 1, ["m-used"]))
+        await _until_bound(client, where, 1)
+        report = await _ask(shard, "m-used", "m-empty")
+        assert [each.machine_id for each in report.machines] == ["m-empty", "m-used"]
+        assert [each.blocked for each in report.machines] == ["", UNKNOWN_ROOM]
+
+
+async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Refused because it costs more than was said, or because the pods find no room elsewhere."""
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, "m-dear", "m-other"),
+        namespace(client, "refused", until_gone=True) as where,
+        _pod_controller(kubeconfig),
+        _operator(kubeconfig) as shard,
+    ):
+        both = ["m-dear", "m-other"]
+        deployments = f"/apis/apps/v1/namespaces/{where}/deployments"
+        await client.create(deployments, _deployment("web", 3, ["m-dear"]))
+        await _until_bound(client, where, 3)
+
+        async def refused(words: str, most_cost: float) -> bool:
+            """Whether that is why; it is refused even before the pod controller sees it all."""
+            ack = await _reclaim(shard, "m-dear", most_cost=most_cost)
+            assert ack.refused
+            assert ack.nodes_started == 0
+            assert await _is_as_before(client, "m-dear")
+            return ack.refused == words
+
+        why = "m-dear: a pod of namespace refused finds no room elsewhere"
+        await eventually(lambda: refused(why, 100.0), "a reclaim to be refused for want of room")
+        await client.delete(f"{deployments}/web")
+        await client.create(deployments, _deployment("roams", 3, both, "1"))
+        await _until_bound(client, where, 3)
+
+        async def settled() -> bool:
+            pods = (await get(client, f"/api/v1/namespaces/{where}/pods"))["items"]
+            return len(pods) == 3
+
+        await eventually(settled, "the first pods to have gone")
+        found = (await get(client, f"/api/v1/namespaces/{where}/pods"))["items"]
+        here = [each for each in found if each["spec"]["nodeName"] == "m-dear"]
+        cost = f"it would cost {len(here)} to evict {len(here)} pods, which is more than 0.5"
+        await eventually(lambda: refused(cost, 0.5), "a reclaim to be refused for its cost")
+        for each in found:
+            again = await get(client, f"/api/v1/namespaces/{where}/pods/{each['metadata']['name']}")
+            assert again["metadata"]["uid"] == each["metadata"]["uid"]
+            assert "deletionTimestamp" not in again["metadata"]
+        ack = await _reclaim(shard, "m-dear", most_cost=float(len(here)))
+        assert (ack.refused, ack.nodes_started) == ("", 1)
+
+        async def gone() -> bool:
+            return await get(client, "/api/v1/nodes/m-dear") is None
+
+        await eventually(gone, "the Node to be emptied and deleted")
+
+
+async def test_the_cordon_of_somebody_else_outlives_a_refused_reclaim(
+    kubeconfig: dict[str, Path],
+) -> None:
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, "m-cordoned"),
+        namespace(client, "cordoned", until_gone=True) as where,
+        _operator(kubeconfig) as shard,
+    ):
+        await client.create(f"/api/v1/namespaces/{where}/pods", pod("p", "m-cordoned"))
+        path = "/api/v1/nodes/m-cordoned"
+        await client.patch(path, {"spec": {"unschedulable": True}})
+        ack = await _reclaim(shard, "m-cordoned", most_cost=9.0)
+        assert "has no controller" in ack.refused
+        found = await get(client, path)
+        assert found["spec"]["unschedulable"]
+        assert not any("bigfleet" in mark for mark in found["metadata"]["annotations"])
+
+
+async def test_the_node_of_somebody_else_is_not_emptied(kubeconfig: dict[str, Path]) -> None:
+    async with await admin(kubeconfig) as client, _operator(kubeconfig) as shard:
+        for name, machine in (("m-none", None), ("m-two", "m-one")):
+            await add_ready_node(client, name)
+            labels = {"metadata": {"labels": {"bigfleet.lucy.sh/machine": machine}}}
+            await client.patch(f"/api/v1/nodes/{name}", labels)
+            ack = await _reclaim(shard, name)
+            assert ack.nodes_started == 0
+            assert f"node {name} is" in ack.refused
+            assert await _is_as_before(client, name)
+            await client.delete(f"/api/v1/nodes/{name}")
+
+
+async def test_a_cordon_that_an_earlier_operator_left_is_taken_back(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """It ended while it looked at what a reclaim would disturb; nothing had been begun."""
+    async with await admin(kubeconfig) as client, ready_nodes(client, "m-looked-at"):
+        marks = {"metadata": {"annotations": {"bigfleet.lucy.sh/reclaim-review": "true"}}}
+        path = "/api/v1/nodes/m-looked-at"
+        await client.patch(path, {**marks, "spec": {"unschedulable": True}})
+        async with _operator(kubeconfig):
+            await eventually(lambda: _is_as_before(client, "m-looked-at"), "the cordon to go")
+
+
+async def test_reviews_that_nobody_waits_for_are_removed(
+    kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disruptions, "_STALE_SECONDS", 0.0)
+    monkeypatch.setattr(disruptions, "_SWEEP_SECONDS", 0.1)
+    head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "DisruptionReview"}
+    async with await admin(kubeconfig) as client:
+        await client.create(_REVIEWS, {**head, "metadata": {"name": "old"}, "spec": {"most": 1}})
+        async with _operator(kubeconfig):
+
+            async def gone() -> bool:
+                return await get(client, f"{_REVIEWS}/old") is None
+
+            await eventually(gone, "the review that nobody waits for")

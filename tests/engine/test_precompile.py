@@ -1,0 +1,60 @@
+"""Whoever waits for a first decision does not wait for a compiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_DECIDES = """
+import sys
+sys.path.insert(0, {here!r})
+from engine_random import random_case, random_carry
+from bigfleet.engine import constraints, domains, packing, precompile, purchase
+from bigfleet.engine.decide import decide
+from bigfleet.engine.snapshot import Settings
+
+def versions():
+    return {{
+        name: len(value.signatures)
+        for module in (constraints, domains, packing, purchase)
+        for name, value in vars(module).items()
+        if hasattr(value, "signatures")
+    }}
+
+precompile.precompile()
+before = versions()
+for seed in range(60):
+    fleet, demand = random_case(seed)
+    decide(fleet, demand, random_carry(seed, fleet, demand), Settings(), 10_000.0)
+print(sum(before.values()) > 0, versions() == before)
+"""
+
+
+def _run(code: str, **environment: str) -> str:
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return run.stdout + run.stderr
+
+
+def test_no_decision_compiles_anything_afterwards() -> None:
+    """All kernels have then been compiled for all types that they are called with."""
+    assert _run(_DECIDES.format(here=str(Path(__file__).parent))) == "True True\n"
+
+
+def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same() -> None:
+    """A container whose file system is read-only still decides."""
+    code = (
+        "from numba.core import caching\n"
+        "caching.CompileResultCacheImpl._locator_classes = []\n"
+        "from bigfleet.engine import precompile\n"
+        "precompile.precompile()\n"
+        "print('decided')\n"
+    )
+    assert _run(code) == "decided\n"

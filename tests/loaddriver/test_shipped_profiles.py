@@ -57,7 +57,7 @@ def test_a_profile_with_gangs_gates_that_each_is_whole_and_in_one_rack(name: str
     profile = shipped(name)
     has_gangs = any(each.gang is not None for each in profile.catalog.archetypes)
     if name not in LARGE:
-        has_gangs = any(workload.group for workload in planned(name)[1].workloads)
+        has_gangs = any(workload.group for workload in make_plan(profile).workloads)
     if not has_gangs or profile.settings.load.mode != "pods":
         return
     gates = {(gate.metric, gate.op, gate.limit) for gate in profile.gates}

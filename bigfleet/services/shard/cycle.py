@@ -172,6 +172,7 @@ class Cycle:
     def _look(self, now_seconds: float) -> View:
         """Machines, what is being done to them, and what is asked for, at one moment."""
         self.evictions.settle(self.inventory)
+        self.evictions.resume(self.sessions.open_sessions(), self.inventory)
         unattended = [*self.evictions.unattended(self.inventory, self.orders, now_seconds)]
         for order in unattended:
             self._enqueue(order)

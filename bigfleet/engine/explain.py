@@ -18,6 +18,7 @@ from bigfleet.engine.decision import ActionKind, Decision
 from bigfleet.engine.matching import Matcher
 from bigfleet.engine.pods import PodClasses
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows
+from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size, total_of
 
@@ -145,6 +146,23 @@ class Explainer:
             possible = ~self._classes.impossible[slice(*self._bounds(index))]
             usable &= bool(possible.any())
         return usable & self._classes.of_need[index].accepted
+
+    def obstacle(self, index: int, size: Size) -> str:
+        """Why no machine could ever hold a pod of that size of need `index`."""
+        accepted = self._classes.of_need[index].accepted
+        if not accepted.any():
+            unmet = [text for text, count in self._by_requirement(index).items() if not count]
+            wanted = f": none has {' and '.join(unmet)}" if unmet else ""
+            return f"no machine of the fleet meets its conditions{wanted}"
+        place, capacity = self._columns.place, self._capacity_for(index)[accepted]
+        for name, amount in size.amounts:
+            most = int(capacity[:, place[name]].max()) if name in place else 0
+            if amount > most:
+                asked, offered = (resources.text(name, each) for each in (amount, most))
+                there = f"has more than {offered} for it" if most else "has any"
+                return f"it asks for {name} {asked}, and no machine that it accepts {there}"
+        all_of = ", ".join(f"{n} {a}" for n, a in resources.texts(dict(size.amounts)).items())
+        return f"no machine that it accepts has all of {all_of} for it"
 
     def accepts(self, index: int) -> Flags:
         """The flavours on which pods of need `index` may run, whatever their size."""

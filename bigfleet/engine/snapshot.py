@@ -148,13 +148,15 @@ class Settings:
     reclaim_cap_fraction: of a cluster's CONFIGURED machines, how many may be reclaimed per cycle
     (at least one). reclaim_hold_seconds: for how long a cluster must have had machines to spare
     before it gives them back. rebuy_seconds: a cluster that acquires a machine within this time
-    after giving one back holds on to its machines for twice as long from then on. reclaim_reserve:
-    the part by which a cluster's demand may grow and still fit what stays after a reclaim.
-    price_tolerance: how much dearer per useful unit than the cheapest a larger machine may be and
-    still be preferred. idle_hold_seconds: how long an unclaimed IDLE machine is kept,
-    by capacity type; a type that is absent is kept for ever. voluntary_grace_seconds: the drain
-    grace of a reclaim that nobody waits for. reservation_seconds: for how long machines are kept
-    for a need that does not have all of them yet.
+    after giving one back, though its demand has hardly grown, holds on to its machines for twice as
+    long from then on. reclaim_reserve: the part by which a cluster's demand may grow and still fit
+    what stays after a reclaim. price_tolerance: how much dearer per useful unit than the cheapest a
+    larger machine may be and still be preferred. idle_hold_seconds: how long an unclaimed IDLE
+    machine is kept, by capacity type; a type that is absent is kept for ever.
+    voluntary_grace_seconds: the drain grace of a reclaim that nobody waits for.
+    reservation_seconds: for how long machines are kept for a need that does not have all of them
+    yet. arrival_grace_seconds: for how long after a machine's arrival nothing is acquired for
+    additional needs of its cluster.
     """
 
     reclaim_cap_fraction: float = 0.05
@@ -168,6 +170,7 @@ class Settings:
     voluntary_grace_seconds: int = 600
     victim_weights: VictimWeights = VictimWeights()
     reservation_seconds: float = 900.0
+    arrival_grace_seconds: float = 10.0
 
     def __post_init__(self) -> None:
         """InvalidInput for a value with which nothing sensible could be decided."""
@@ -179,6 +182,7 @@ class Settings:
             "rebuy_seconds": self.rebuy_seconds,
             "voluntary_grace_seconds": self.voluntary_grace_seconds,
             "reservation_seconds": self.reservation_seconds,
+            "arrival_grace_seconds": self.arrival_grace_seconds,
             **{f"idle_hold_seconds of {t.name}": s for t, s in self.idle_hold_seconds.items()},
         }
         for name, seconds in spans.items():

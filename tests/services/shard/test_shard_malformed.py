@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -340,8 +340,10 @@ async def test_an_answer_about_another_machine_is_not_believed(tmp_path: Path) -
     """It fails its own order and tells nothing about the machine that it names."""
 
     class Confused(MemoryProvider):
-        async def create(self, machine_id: str, fence: Fence) -> Operation:
-            answer = await super().create(machine_id, fence)
+        async def create(
+            self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
+        ) -> Operation:
+            answer = await super().create(machine_id, shard_metadata, fence)
             return replace(answer, machine=machine("m-2", _S.FAILED))
 
     provider = Confused([machine("m-1", _S.SPECULATIVE), machine("m-2", zone="b")])

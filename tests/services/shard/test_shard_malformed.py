@@ -44,12 +44,13 @@ def doubted() -> float:
 
 
 async def tell(operator: SessionClient, *needs: capacity_pb2.CapacityNeed) -> str:
-    """Send a roll-up of raw needs; what the shard has against it."""
+    """Send a roll-up of raw needs; what the shard has against it, or else what is left out."""
     message = rollup(operator.cluster)
     message.needs.extend(needs)
     await operator.say(rollup=message)
     echo = str(message.timestamp_unix_nanos)
-    return (await operator.hears(lambda m: m.ack.echo == echo)).ack.rejected
+    said = (await operator.hears(lambda m: m.ack.echo == echo)).ack
+    return said.rejected or "; ".join(each.why for each in said.left_out)
 
 
 async def still_works(rig: Rig, operator: SessionClient, free: str) -> None:
@@ -247,10 +248,10 @@ def _bad_need(**fields: Any) -> capacity_pb2.CapacityNeed:
     ],
     ids=lambda case: case.replace(" ", "-") if isinstance(case, str) else "",
 )
-async def test_a_need_that_cannot_be_is_refused_by_name(
+async def test_a_need_that_cannot_be_is_left_out_by_name(
     tmp_path: Path, faulty: capacity_pb2.CapacityNeed, words: str
 ) -> None:
-    """With its roll-up, and the last good one stays in force."""
+    """Everything else of its roll-up is in force."""
     provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()

@@ -30,6 +30,8 @@ class Reason(Enum):
     NO_MATCHING_SUPPLY = "no machine of the fleet could ever serve it"
     TOPOLOGY_UNSATISFIABLE = "there are machines, but not where its topology wants them"
     PREEMPTION_EXHAUSTED = "it takes machines from lower priorities, and they are not enough"
+    OFFERINGS_UNAVAILABLE = "what could serve it has just failed; it is tried again after a while"
+    CLUSTER_SUSPENDED = "nothing is acquired for a cluster whose operator takes no machines now"
     PRIORITY_STARVED = "what could serve it serves needs of at least its priority, or is out of use"
 
 
@@ -144,6 +146,10 @@ class Explainer:
             usable &= bool(possible.any())
         return usable & self._classes.of_need[index].accepted
 
+    def accepts(self, index: int) -> Flags:
+        """The flavours on which pods of need `index` may run, whatever their size."""
+        return self._classes.of_need[index].accepted
+
     def _bounds(self, index: int) -> tuple[int, int]:
         its = self._classes.of(index)
         return its.start, its.stop
@@ -165,6 +171,8 @@ class Explainer:
 
     def _free(self, usable: Rows) -> Rows:
         acquirable = np.isin(self._fleet.state[usable], [int(state) for state in ACQUIRABLE])
+        if self._fleet.held_back is not None:
+            acquirable &= ~self._fleet.held_back[usable]
         free: Rows = usable[acquirable & (self._decision.claimed_by[usable] == NONE)]
         return free
 
@@ -226,6 +234,11 @@ class Explainer:
         profile = self._demand.needs[index].profile
         if not len(usable) or not self._short[index].sizes:
             return Reason.NO_MATCHING_SUPPLY
+        if int(self._demand.cluster[index]) in self._demand.suspended:
+            return Reason.CLUSTER_SUSPENDED
+        held_back = self._fleet.held_back
+        if not len(free) and held_back is not None and held_back[usable].any():
+            return Reason.OFFERINGS_UNAVAILABLE
         constrained = self._classes.of_need[index].is_constrained
         if profile.same_key is not None or (constrained and len(free)):
             return Reason.TOPOLOGY_UNSATISFIABLE

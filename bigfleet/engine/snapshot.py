@@ -62,7 +62,8 @@ class Fleet:
     `headroom` marks the machines that the last decision kept or acquired ahead of a cluster's
     gangs. `release_cost` is what giving a CONFIGURED machine back would cost those whose pods run
     there, as their operator has just reported it: 0 where it is empty, infinite where it must not
-    go, NaN where nobody has been asked.
+    go, NaN where nobody has been asked. `held_back` marks IDLE and SPECULATIVE machines that are
+    given to nobody now, because such a machine has just failed; None for none.
     """
 
     flavours: Sequence[Flavour]
@@ -79,6 +80,7 @@ class Fleet:
     headroom: Flags
     release_cost: Floats
     tie_break: Longs
+    held_back: Flags | None = None
 
     def __len__(self) -> int:
         return len(self.flavour)
@@ -101,6 +103,7 @@ class Demand:
     `cluster` indexes `Fleet.clusters` for each need. `reported` are the clusters (same index) that
     have sent a roll-up since this shard started: only from theirs may machines be taken away.
     `unreachable` are clusters whose operator cannot be told anything now: nothing is taken there.
+    For `suspended` clusters nothing is acquired or taken: nobody there would make use of it.
     `overheads` is what each cluster's DaemonSets take of its machines. `rose_seconds` and
     `fell_seconds` are when a cluster's demand last grew and last shrank in any size, on the
     decision's clock; absent where it has not been seen to.
@@ -110,6 +113,7 @@ class Demand:
     cluster: Ints
     reported: frozenset[int]
     unreachable: frozenset[int] = frozenset()
+    suspended: frozenset[int] = frozenset()
     overheads: Mapping[int, Sequence[NodeOverhead]] = field(default_factory=dict)
     rose_seconds: Mapping[int, float] = field(default_factory=dict)
     fell_seconds: Mapping[int, float] = field(default_factory=dict)

@@ -37,10 +37,10 @@ class State:
     `books` has the machines of each cluster, by its number, but for those in `reserve`, which were
     kept ahead of gangs. `homes_of_rows` [n] is the cluster that a machine is supply for, NONE where
     there is none. `unavailable` [n] marks machines that were acquired or taken in this decision,
-    `ordered_by` [n] for whom. `kept_for` [n] is the need that a machine is drained or kept for,
-    else NONE. By need: `acquired` and `taken` are the machines that it ordered, `homes`
-    the domains of gangs, `reserved` the reservations in force. Needs in `expired` acquire and take
-    nothing, so that others can have what was kept for them.
+    or are held back, `ordered_by` [n] for whom. `kept_for` [n] is the need that a machine is
+    drained or kept for, else NONE. By need: `acquired` and `taken` are the machines that it
+    ordered, `homes` the domains of gangs, `reserved` the reservations in force. Needs in `expired`
+    acquire and take nothing, so that others can have what was kept for them.
     """
 
     def __init__(
@@ -56,10 +56,14 @@ class State:
         self.left: Longs = np.where(self.classes.impossible, 0, self.classes.count)
         self.priorities: Longs = np.array([n.profile.priority for n in demand.needs], np.int64)
         self.reserved: dict[int, Reservation] = {}
-        self.expired: set[int] = set()
+        passing = np.isin(demand.cluster, sorted(demand.suspended))
+        self.expired: set[int] = set(np.flatnonzero(passing).tolist())
         self._take_up(carry)
         self.kept_for = self._kept_for()
-        self.unavailable: Flags = np.zeros(len(fleet), np.bool_)
+        held_back = fleet.held_back
+        self.unavailable: Flags = (
+            np.zeros(len(fleet), np.bool_) if held_back is None else held_back.copy()
+        )
         self.ordered_by: Ints = np.full(len(fleet), NONE, np.int32)
         self.acquired: dict[int, list[int]] = {}
         self.taken: dict[int, Taken] = {}

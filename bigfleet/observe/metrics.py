@@ -41,6 +41,16 @@ shard_shortfalls = _gauge("bigfleet_shard_shortfalls", "Needs that all supply do
 shard_shortfalls_aged = _gauge(
     "bigfleet_shard_shortfalls_aged", "Shortfalls older than five cycles"
 )
+shard_clusters_suspended = _gauge(
+    "bigfleet_shard_clusters_suspended",
+    "Clusters for which nothing is acquired: silent, absent, or their machines do not boot",
+)
+shard_offerings_resting = _gauge(
+    "bigfleet_shard_offerings_resting", "Kinds of machines that failed and are not bought for now"
+)
+shard_needs_quarantined = _gauge(
+    "bigfleet_shard_needs_quarantined", "Needs left out because no decision can be made about them"
+)
 shard_evictions = _gauge("bigfleet_shard_evictions", "Machines whose Nodes are being emptied")
 shard_actions_suppressed = _counter(
     "bigfleet_shard_actions_suppressed_total", "Decided while actuation was paused", "kind"
@@ -52,7 +62,7 @@ shard_action_outcomes = _counter(
 shard_action_seconds = _histogram(
     "bigfleet_shard_action_duration_seconds", "From enqueue to the provider's answer", "kind"
 )
-shard_queue_depth = _gauge("bigfleet_shard_action_queue_depth", "Orders waiting for a worker")
+shard_queue_depth = _gauge("bigfleet_shard_action_queue_depth", "Orders that are being carried out")
 shard_actions_dropped = _counter(
     "bigfleet_shard_actions_dropped_total", "Orders not enqueued, re-derived next cycle"
 )

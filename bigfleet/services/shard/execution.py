@@ -42,6 +42,7 @@ class Outcome(Enum):
     DONE = "done"
     OVERTAKEN = "overtaken"
     NO_SESSION = "no-session"
+    OPERATOR_SILENT = "operator-silent"
     REFUSED_BY_OPERATOR = "refused-by-operator"
     UNAVAILABLE = "unavailable"
     TIMED_OUT = "timed-out"
@@ -71,7 +72,10 @@ def outcome_of(error: BigFleetError | TimeoutError) -> Outcome:
 
 @dataclass(eq=False)
 class Execution:
-    """Carries out one order at a time per caller; raises what the operator or provider raises."""
+    """Carries out one order at a time per caller; raises what the operator or provider raises.
+
+    `provider_slots` bounds how many calls to the provider are under way.
+    """
 
     provider: CapacityProvider
     sessions: Sessions
@@ -82,6 +86,7 @@ class Execution:
     disruptions: Disruptions
     fences: Fences
     journal: Journal
+    provider_slots: asyncio.Semaphore
 
     async def carry_out(self, order: Order) -> Outcome:
         """To the provider's answer. Fenced, Unavailable, TimeoutError and others end it early."""
@@ -165,10 +170,13 @@ class Execution:
         return self.provider.drain(order.machine_id, order.grace_seconds, fence)
 
     async def _send(self, order: Order, event: str, send: _Send) -> Outcome:
-        order.sent = True
-        self._note(order, event)
-        async with asyncio.timeout(EXECUTE_SECONDS):
-            operation = await send(self.fences.next())
+        async with self.provider_slots:
+            if self._is_overtaken(order):
+                return Outcome.OVERTAKEN
+            order.sent = True
+            self._note(order, event)
+            async with asyncio.timeout(EXECUTE_SECONDS):
+                operation = await send(self.fences.next())
         if operation.machine.id != order.machine_id:
             what = f"machine {order.machine_id}: the provider's answer"
             raise InvalidInput(what, operation.machine.id[:80], "is about another machine")

@@ -89,6 +89,9 @@ async def test_no_accepted_need_harms_the_decision(tmp_path: Path, seed: int) ->
             assert await tell(operator, *wanted.values()) == ""
             done = rig.shard.cycle.latest
             await eventually(lambda done=done: rig.shard.cycle.latest is not done)  # type: ignore[misc]
+            decided = rig.shard.cycle.latest
+            assert decided is not None
+            assert not decided.quarantine
     assert failures() == before
 
 

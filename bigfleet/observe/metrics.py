@@ -80,6 +80,9 @@ shard_journal_lines_lost = _counter(
 )
 shard_sessions = _gauge("bigfleet_shard_active_sessions", "Operators connected")
 shard_rollups = _counter("bigfleet_shard_rollups_total", "Roll-ups received", "outcome")
+shard_left_out = _counter(
+    "bigfleet_shard_left_out_total", "Needs and node overheads left out of roll-ups as senseless"
+)
 shard_adopted = _counter(
     "bigfleet_shard_adopted_transitions_total",
     "Provider states taken over although the lifecycle has no such move",
@@ -153,6 +156,9 @@ operator_rollup_bytes = _gauge("bigfleet_operator_rollup_bytes", "Size of the la
 operator_rollup_needs = _gauge("bigfleet_operator_rollup_needs", "Needs in the last roll-up")
 operator_rollups_rejected = _counter(
     "bigfleet_operator_rollups_rejected_total", "Roll-ups that the shard refused"
+)
+operator_needs_left_out = _gauge(
+    "bigfleet_operator_needs_left_out", "Needs of the last roll-up that the shard could not take"
 )
 operator_acknowledged = _counter(
     "bigfleet_operator_acknowledged_total", "CapacityRequests acknowledged"

@@ -83,6 +83,8 @@ class Operator:
             client, self._ledger, settings.acknowledge_per_second, time.time
         )
         self._daemon_sets = DaemonSets(client, self._ledger.changed.set)
+        pace = settings.short_conditions_per_second
+        self._short = ShortConditions(client, self._ledger, pace, time.time)
         self._rollups = Rollups(
             settings.cluster_id,
             self._ledger,
@@ -91,6 +93,7 @@ class Operator:
             self._acknowledger.accepted,
             time.monotonic,
             self._daemon_sets.overheads,
+            self._short.refuse,
         )
         self._credentials = Credentials(client)
         self._nodes = NodeStates(client, self._credentials, time.time)
@@ -104,9 +107,6 @@ class Operator:
         self._disruptions = Disruptions(client, time.time)
         self._reclaims = Reclaims(client, time.time, self._disruptions.of)
         self._hints = Hints(client)
-        self._short = ShortConditions(
-            client, self._ledger, settings.short_conditions_per_second, time.time
-        )
         self._dialer = Dialer(
             settings.shard_addresses,
             settings.cluster_id,

@@ -19,7 +19,7 @@ from bigfleet.model.errors import (
 )
 from bigfleet.observe import metrics
 from bigfleet.ports.provider import CapacityProvider, Fence, Operation
-from bigfleet.services.shard.assignment import ordered_by, to_metadata
+from bigfleet.services.shard.assignment import bought_for, ordered_by, to_metadata
 from bigfleet.services.shard.disruptions import Disruptions
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.fences import Fences
@@ -128,9 +128,12 @@ class Execution:
 
     async def _provision(self, order: Order) -> Outcome:
         self.inventory.attribute(order)
-        return await self._send(
-            order, "create-sent", lambda fence: self.provider.create(order.machine_id, fence)
-        )
+        metadata = bought_for(order.cluster, order.need)
+
+        def send(fence: Fence) -> Awaitable[Operation]:
+            return self.provider.create(order.machine_id, metadata, fence)
+
+        return await self._send(order, "create-sent", send)
 
     async def _delete(self, order: Order) -> Outcome:
         return await self._send(

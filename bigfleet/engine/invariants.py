@@ -218,15 +218,14 @@ def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> 
             yield f"need {index} has two pods in one domain of {key}"
     if index in {shortfall.need for shortfall in decision.shortfalls}:
         return  # it may have lost pods in some domain
+    ordered = {action.row for action in decision.actions}
+    before = [row for row in rows if row not in ordered]
     for term in hard_spread(profile):
         count = _domains(fleet, rows, numbers, term.topology_key)
-        if (
-            term.min_domains == 1
-            and count
-            and max(count.values()) - min(count.values())
-            > (term.max_skew + max(count.values()) * (len(count) < 2))
-        ):
-            # Domains without any pod of the need are not seen here; they only make it stricter.
+        # A domain that the cluster enters now may lag behind those that its pods fill already.
+        # Domains without any pod of the need are not seen here; they only make it stricter.
+        kept = [count[d] for d in _domains(fleet, before, [0] * len(before), term.topology_key)]
+        if term.min_domains == 1 and kept and max(kept) - min(kept) > term.max_skew:
             yield f"need {index} is placed beyond max_skew of {term.topology_key}"
 
 

@@ -57,7 +57,7 @@ def pods(
 
 def daemons(cpu: int, *requirements: Requirement, **more: int) -> NodeOverhead:
     """What DaemonSets take of each machine that meets `requirements`."""
-    return NodeOverhead(requirements, (), (), {"cpu": cpu, **more})
+    return NodeOverhead(requirements, (), (), tuple(sorted({"cpu": cpu, **more}.items())))
 
 
 class Outcome(NamedTuple):

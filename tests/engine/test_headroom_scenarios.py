@@ -23,7 +23,7 @@ from bigfleet.model.need import Need
 
 Asked = tuple[str, Need]
 IN_A = {RACK: "a"}
-AT_ONCE = Settings(reclaim_cap_fraction=1.0)
+AT_ONCE = Settings(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 
 
 def gangs(count: int, size: int = 2, cluster: str = "east", priority: int = 0) -> list[Asked]:

@@ -33,6 +33,7 @@ SPECS = [
     configured("c2", "west", labels=IN_A, release_cost=float("nan")),
     Spec("d3", MachineState.DRAINING, cluster="east", labels=IN_A),
     configured("c4", "east", cpu=1, labels=IN_A),
+    configured("c5", "east", labels={RACK: "b", ZONE: "b"}),
 ]
 FLEET = fleet_of(SPECS)
 ONE = sizes_of([({"cpu": 1}, 1)])[0]
@@ -106,7 +107,7 @@ OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
          "which another cluster takes"),
         (PLAIN, decision_of({0: 4}), "counts row 0, which is IDLE and not its supply"),
         (asked(pods((4, 1)), ("west", pods((1, 1)))), replace(decision_of({3: 1, 0: 3}, boots(0)),
-         claimed_by=np.array([0, NONE, NONE, 1, NONE], np.int32)),
+         claimed_by=np.array([0, NONE, NONE, 1, NONE, NONE], np.int32)),
          "need 0 counts row 3, which is DRAINING and not its supply"),
         (PICKY, SOUND, "counts row 0, which does not meet its conditions"),
         (PLAIN, decision_of({0: 5}, boots(0)), "row 0 is asked for {'cpu': 5}"),
@@ -119,7 +120,8 @@ OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
         (PLAIN, replace(decision_of({0: 3}, boots(0), short=1), shortfalls=[
             Shortfall(0, (ONE,), (), 1, 0.0)] * 2), "not one per need in the demand's order"),
         (PLAIN, replace(decision_of({0: 4}, boots(0), boots(1)), claimed_by=np.array(
-            [0, 0, NONE, NONE, NONE], np.int32)), "row 1 gets Bootstrap for need 0, and no pod"),
+            [0, 0, NONE, NONE, NONE, NONE], np.int32)),
+         "row 1 gets Bootstrap for need 0, and no pod"),
         (asked(pods(group="nothing"), reported=("east", "west")),
          decision_of({}, Action(RECLAIM, 2, NONE)), "nobody was asked what runs there"),
         (PLAIN, replace(decision_of({4: 1}, Action(RECLAIM, 4, NONE), short=3)),
@@ -128,7 +130,7 @@ OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
         (APART, decision_of({0: 1, 4: 1}, boots(0), short=2), "has two pods in one domain of zone"),
         (ALONE, decision_of({0: 2}, boots(0), short=2),
          "two pods in one domain of kubernetes.io/hostname"),
-        (SPREAD, decision_of({0: 3, 1: 1}, boots(0), boots(1)), "beyond max_skew of zone"),
+        (SPREAD, decision_of({4: 1, 5: 3}), "beyond max_skew of zone"),
         (replace(POLITE, reported=frozenset({0, 1})), decision_of({2: 4}, evicts(2)),
          "need 0 must not preempt, and does"),
         (replace(GANG, reported=frozenset({0, 1})), decision_of({2: 3}, evicts(2), short=1),
@@ -149,6 +151,7 @@ def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, compla
         (GANG, SOUND),
         (asked(pods((4, 1)), reported=("east", "west")), decision_of({2: 4}, capped=1)),
         (SPREAD, decision_of({0: 4}, boots(0))),
+        (SPREAD, decision_of({4: 1, 5: 2, 0: 1}, boots(0))),
         (BOTH, replace(decision_of({2: 4}, evicts(2)),
                        shortfalls=[Shortfall(1, (ONE,), (), 1, 0.0)])),
     ],

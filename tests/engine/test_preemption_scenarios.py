@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from engine_rig import (
     EVENLY_BY_ZONE,
-    NOW,
     RACK,
     ZONE,
     Spec,
@@ -30,7 +29,6 @@ from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement
 
 CRITICAL = 1_000_000
-IN_HOLD = NOW - 5
 ONLY_IN_A = "west", need_of(4, Requirement(ZONE, Operator.IN, ("a",)), priority=CRITICAL)
 
 
@@ -173,8 +171,8 @@ def test_within_its_hold_excess_is_protected_like_what_it_served(
     priority: int, taken: list[str]
 ) -> None:
     """Its own pods often come back at once; only who could have evicted them may take it."""
-    excess = configured("excess", last_priority=10, idle_since=IN_HOLD)
-    assert orders([excess], ("west", need_of(4, priority=priority))) == taken
+    excess, need = configured("excess", last_priority=10), need_of(4, priority=priority)
+    assert orders([excess], ("west", need), settings=Settings()) == taken
 
 
 def test_after_its_hold_excess_is_anybodys() -> None:
@@ -311,12 +309,12 @@ def test_who_loses_a_machine_takes_one_of_a_still_lower_priority() -> None:
 
 
 def test_eviction_respects_the_skew() -> None:
-    """A second machine in the crowded zone is not taken."""
+    """A third machine in the crowded zone would be taken in vain."""
     specs = [configured(f"a{n}", labels={ZONE: "a"}) for n in range(3)]
-    specs.append(configured("b", labels={ZONE: "b"}))
-    found = decided(specs, critical(16, spread=EVENLY_BY_ZONE), batch(16))
-    assert sorted(said(specs, found)) == ["Preempt a0", "Preempt a1", "Preempt b"]
-    assert dict(found.shortfalls[0].deficit) == {"cpu": 4}
+    specs.append(configured("b", "west", labels={ZONE: "b"}))
+    found = decided(specs, critical(16, spread=EVENLY_BY_ZONE), batch(12))
+    assert sorted(said(specs, found)) == ["Preempt a0", "Preempt a1"]
+    assert dict(found.shortfalls[0].deficit) == {"cpu": 7}
 
 
 def test_small_gangs_share_what_they_take() -> None:

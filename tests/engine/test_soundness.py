@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from engine_pods import pods
 from engine_random import random_carry, random_case
 from engine_rig import (
     NOW,
@@ -90,7 +91,7 @@ def sized(pods: int, **amounts: int) -> Need:
         (with_column("reclamation_bucket", 1, 99), "row 1: reclamation_bucket: 99"),
         (with_column("destination", -2, 0), "row 0: destination: -2"),
         (with_column("destination", -1, 2), "row 1: destination: 2"),
-        (with_column("cluster", 0, -1), "row 1: state: CONFIGURED belongs to no cluster"),
+        (with_column("cluster", 0, -1), "row 1: state: 'CONFIGURED' belongs to no"),
         (with_column("release_cost", 0, -0.5), "row 1: release_cost: -0.5 is less than nothing"),
         (with_column("headroom", 1), "fleet: headroom: 1 entries for 2 machines"),
         (with_column("tie_break", 4, 4), "tie_break: 4 names two machines"),
@@ -160,7 +161,7 @@ def test_the_largest_machines_and_needs_there_can_be_are_summed_exactly() -> Non
         if name not in ("flavours", "clusters", "tie_break")
     }
     fleet = Fleet(one.flavours, one.clusters, tie_break=np.arange(rows), **columns)
-    gang = need_of(1, same(), more={"memory": MAX_MACHINE_UNITS * (rows - 1) + 1})
+    gang = pods((rows - 1, 0, MAX_MACHINE_UNITS), (1, 1, 1), requirements=(same(),))
     decision = decide(fleet, demand_of(fleet, [("east", gang)]), Carry(), Settings(), NOW)
     assert (len(decision.actions), decision.shortfalls) == (rows, [])
 

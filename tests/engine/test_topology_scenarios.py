@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine_pods import outcome, pods
 from engine_rig import (
     DONE,
     EVENLY_BY_ZONE,
@@ -22,7 +23,8 @@ from engine_rig import (
     zoned,
 )
 
-from bigfleet.model.need import Spread
+from bigfleet.engine.snapshot import Settings
+from bigfleet.model.need import Operator, Requirement, Spread
 
 
 def racked(name: str, rack: str, **kwargs: object) -> Spec:
@@ -108,8 +110,8 @@ def test_a_gang_cannot_have_what_an_earlier_one_took() -> None:
 
 def test_spread_keeps_the_skew() -> None:
     """Dearer machines elsewhere come before a second one in the same zone."""
-    assert decided(zoned("aaabbc"), need_of(16, spread=EVENLY_BY_ZONE)) == [
-        f"Bootstrap {name}" for name in ("a0", "b3", "c5", "a1")
+    assert decided(zoned("aaabbc"), need_of(14, spread=EVENLY_BY_ZONE)) == [
+        f"Bootstrap {name}" for name in ("a0", "b3", "c5", "a1", "b4")
     ]
 
 
@@ -120,17 +122,26 @@ def test_spread_counts_what_is_bound() -> None:
 
 
 def test_spread_would_rather_fall_short_than_lean() -> None:
-    """A used-up zone holds the others back at max_skew."""
-    fleet = fleet_of(zoned("aaaab"))
-    decision = checked(fleet, demand_of(fleet, [("east", need_of(20, spread=EVENLY_BY_ZONE))]))
-    assert (len(decision.actions), decision.shortfalls[0].deficit) == (3, {"cpu": 8})
+    """A used-up zone where the cluster has a machine holds the others back at max_skew."""
+    specs = [configured("b", labels={ZONE: "b"}), *zoned("aaaa")]
+    found = outcome(specs, need_of(20, spread=EVENLY_BY_ZONE))
+    assert (found.orders, found.short) == (["Bootstrap a0", "Bootstrap a1"], {0: 11})
 
 
-def test_spread_leaves_a_neighbours_machines_alone() -> None:
-    """It may not acquire in the crowded zone, nor take what a later need has acquired there."""
-    specs = [*zoned("aab"), configured("a", labels={ZONE: "a"}, wanted_by=1)]
-    needs = need_of(16, spread=EVENLY_BY_ZONE), need_of(3, group="b")
-    assert decided(specs, *needs) == ["Bootstrap a0", "Bootstrap b2", "Bootstrap a1"]
+def test_a_zone_too_small_for_its_part_is_not_entered() -> None:
+    """Two zones hold sixteen pods, and a third one with room for four would keep them at fourteen:
+    only where the cluster has machines do pods have to wait for a zone.
+    """
+    found = outcome(zoned("aaabbc"), need_of(16, spread=EVENLY_BY_ZONE))
+    assert (found.orders, found.short) == ([f"Bootstrap {n}" for n in ("a0", "b3", "a1", "b4")], {})
+
+
+def test_a_neighbours_pods_do_not_count_for_the_skew() -> None:
+    """Each need spreads its own pods; the room beside the neighbour's is used as any other."""
+    specs = [configured(zone, cpu=8, labels={ZONE: zone}) for zone in "ab"]
+    in_a = pods((4, 1), requirements=(Requirement(ZONE, Operator.IN, ("a",)),), priority=1)
+    found = outcome(specs, in_a, pods((4, 1), spread=EVENLY_BY_ZONE), settings=Settings())
+    assert found.places == {"a": {0: 4, 1: 2}, "b": {1: 2}}
 
 
 def test_soft_spread_binds_nobody() -> None:

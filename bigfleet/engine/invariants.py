@@ -14,7 +14,7 @@ from bigfleet.engine.decision import Action, ActionKind, Decision
 from bigfleet.engine.matching import accepts, accepts_machine, hard_spread, tolerates
 from bigfleet.engine.snapshot import NONE, Demand, Fleet
 from bigfleet.model.machine import TRANSITIONS, MachineEvent, MachineState
-from bigfleet.model.need import HOSTNAME_LABEL, Size, sizes_of
+from bigfleet.model.need import HOSTNAME_LABEL, Profile, Size, sizes_of
 
 EVENT_OF: Mapping[ActionKind, MachineEvent] = {
     ActionKind.BOOTSTRAP: MachineEvent.CONFIGURE,
@@ -216,8 +216,16 @@ def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> 
     for key in profile.anti_affinity:
         if any(number > 1 for number in _domains(fleet, rows, numbers, key).values()):
             yield f"need {index} has two pods in one domain of {key}"
-    if index in {shortfall.need for shortfall in decision.shortfalls}:
-        return  # it may have lost pods in some domain
+    may_have_lost_pods = index in {shortfall.need for shortfall in decision.shortfalls}
+    # An additional need's pods have others elsewhere, which are not its own.
+    if not may_have_lost_pods and not demand.needs[index].is_additional:
+        yield from _beyond_skew(fleet, decision, profile, index)
+
+
+def _beyond_skew(fleet: Fleet, decision: Decision, profile: Profile, index: int) -> Iterator[str]:
+    pods = decision.placements
+    its = pods.need == index
+    rows, numbers = pods.row[its].tolist(), pods.pods[its].tolist()
     ordered = {action.row for action in decision.actions}
     before = [row for row in rows if row not in ordered]
     for term in hard_spread(profile):

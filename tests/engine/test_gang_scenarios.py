@@ -141,6 +141,24 @@ def test_an_expired_reservation_lets_others_have_their_turn() -> None:
     assert [action.need for action in story.decision.actions] == [1]
 
 
+def test_two_gangs_that_wait_keep_a_rack_each() -> None:
+    """Whoever comes later neither gets what is kept for the first nor stays without a domain; an
+    equal plain need gets neither.
+    """
+    story = Story(
+        [*rack("a", 3), *rack("b", 3)], gang("west", 3, "first"), gang("east", 3, "second")
+    )
+    story.unheard()
+    reserved = {r.need.group: r.domain for r in story.carry.reservations}
+    assert reserved == {"first": "a", "second": "b"}
+    needs = [plain("north", 1), gang("west", 3, "first"), gang("east", 3, "second")]
+    story.fleet = replace(story.fleet, clusters=[*story.fleet.clusters, "north"])
+    story.demand = demand_of(story.fleet, needs)
+    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    assert story.cycle() == [f"Bootstrap {name}" for name in ("a0", "a1", "a2", "b0", "b1", "b2")]
+    assert story.short() == {0: {"cpu": 4}}
+
+
 # Two gangs in each other's way
 
 
@@ -237,12 +255,6 @@ def test_thousands_of_small_gangs_fold_to_one_need_a_profile() -> None:
 
 
 # What a gang leaves
-
-
-def test_with_the_gang_gone_the_whole_domain_goes() -> None:
-    """Nobody is left who could be stranded."""
-    story = Story(at_work("a", 3), settings=AT_ONCE)
-    assert story.settle() == ["Reclaim a0", "Reclaim a1", "Reclaim a2"]
 
 
 def test_surplus_machines_of_a_gangs_domain_go_once_they_are_empty() -> None:

@@ -33,9 +33,7 @@ def unasked(name: str, *, price: float = 1.0) -> Spec:
     return configured(name, release_cost=math.nan, price=price)
 
 
-def needs(
-    story: Story, need: Need, *, rose: float | None = None, fell: float | None = None
-) -> None:
+def needs(story: Story, need: Need, *, fell: float | None = None) -> None:
     """From now on cluster east needs this alone, and its demand last changed so."""
     story.demand = replace(
         story.demand,

@@ -91,6 +91,14 @@ def test_everybody_else_is_served_first() -> None:
     assert told.short() == {}
 
 
+def test_whoever_lacks_a_machine_may_use_the_one_ahead() -> None:
+    """It is there, after all; the gangs then have another one ahead, if there is one."""
+    ahead = configured("s1", labels=IN_A, ahead=True)
+    for more, orders in (([], []), (idles(1), ["Bootstrap m0"])):
+        told = story([*surplus(1), ahead, *more], *gangs(1, size=4), ("east", need_of(4)))
+        assert (told.cycle(), told.short()) == (orders, {})
+
+
 def test_where_there_is_none_nobody_is_evicted_and_nothing_is_short() -> None:
     """Being ahead is no need."""
     batch = configured("batch", "west", labels=IN_A, wanted_by=1, last_priority=-5)

@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from engine_rig import (
-    Spec,
-    configured,
-    demand_of,
-    need_of,
-    said,
-)
+from engine_rig import NOW, Spec, configured, demand_of, idle, need_of, said
 from engine_rivals import CRITICAL, batch, critical, decided, orders
 from engine_story import Story
 
+from bigfleet.engine.carry import Carry, Reservation
 from bigfleet.engine.decision import ActionKind
 from bigfleet.engine.snapshot import Settings
 from bigfleet.model.machine import MachineState
+from bigfleet.model.need import NeedKey
 
 # Supply that is on its way
 
@@ -153,3 +149,17 @@ def test_excess_kept_back_by_the_cap_is_waited_for() -> None:
     assert story.cycle() == ["Reclaim e1"]
     story.arrive()
     assert story.cycle() == ["Bootstrap e0", "Bootstrap e1"]
+
+
+def test_who_has_waited_too_long_for_a_drain_lets_others_have_their_turn() -> None:
+    """For one cycle it acquires and takes nothing; what drains for it stays its own."""
+    waiting = need_of(8, group="waiting")
+    leaving = Spec("leaving", MachineState.DRAINING, cluster="east", wanted_by=0)
+    specs = [leaving, idle("i"), configured("b", wanted_by=2)]
+    story = Story(specs, ("west", waiting), ("west", need_of(4)), batch(4, -5))
+    key = NeedKey("west", *waiting.key)
+    story.carry = Carry((Reservation(key, "", NOW - 900),))
+    assert story.cycle() == ["Bootstrap i"]
+    assert [action.need for action in story.decision.actions] == [1]
+    assert story.decision.claimed_by.tolist() == [0, 1, 2]
+    assert story.short() == {0: {"cpu": 4}}

@@ -83,3 +83,11 @@ def test_when_others_fill_that_machine_too_they_get_another() -> None:
     assert story.settle() == ["Bootstrap first"]
     story.demand = replace(story.demand, needs=[story.demand.needs[0], stranded(5)[1]])
     assert story.cycle() == ["Provision second"]
+
+
+def test_more_of_them_do_not_wait_for_the_machine_that_the_first_ones_get() -> None:
+    """It is known to be full then."""
+    story = Story([idle("first", labels=IN_A), idle("second", labels=IN_A)], gangs(0), stranded(4))
+    assert story.cycle() == ["Bootstrap first"]
+    story.demand = replace(story.demand, needs=[story.demand.needs[0], stranded(5)[1]])
+    assert story.cycle() == ["Bootstrap second"]

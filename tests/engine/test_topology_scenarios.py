@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from engine_pods import outcome, pods
 from engine_rig import (
@@ -23,8 +26,9 @@ from engine_rig import (
     speculative,
     zoned,
 )
+from engine_story import Story
 
-from bigfleet.engine.snapshot import Settings
+from bigfleet.engine.snapshot import NONE, Settings
 from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Spread, Taint
 
 
@@ -104,6 +108,17 @@ def test_a_gang_cannot_have_what_an_earlier_one_took() -> None:
     specs = [racked("a1", "a"), racked("a2", "a"), racked("b1", "b"), racked("b2", "b")]
     gangs = [need_of(8, same(), group=group) for group in "xy"]
     assert decided(specs, *gangs) == [f"Bootstrap {name}" for name in ("a1", "a2", "b1", "b2")]
+
+
+def test_a_gang_gathers_where_nothing_is_kept_for_an_equal() -> None:
+    """The tightest rack waits for another gang, whose order got lost."""
+    specs = [*(racked(f"a{n}", "a") for n in range(2)), *(racked(f"b{n}", "b") for n in range(3))]
+    waits, comes = need_of(8, same(), group="waits"), need_of(8, same(), group="comes")
+    story = Story(specs, ("west", waits))
+    story.unheard()
+    story.demand = demand_of(story.fleet, [("east", comes), ("west", waits)])
+    story.fleet = replace(story.fleet, wanted_by=np.array([1, 1, NONE, NONE, NONE], np.int32))
+    assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap a0", "Bootstrap a1"]
 
 
 # Spread
@@ -272,3 +287,11 @@ def test_one_member_too_many_for_a_rack_moves_the_whole_gang() -> None:
     specs += [racked("b1", "b", cpu=6, price=9)]
     found = outcome(specs, pods((4, 3), requirements=(same(),)))
     assert found.places == {"b0": {0: 2}, "b1": {0: 2}}
+
+
+def test_a_gang_whose_members_repel_each_other_gets_a_machine_each_in_one_rack() -> None:
+    """A roomy rack of two machines is too small for three of them."""
+    specs = [*(racked(f"a{n}", "a", cpu=64, price=0.1) for n in range(2))]
+    specs += [racked(f"b{n}", "b", cpu=9) for n in range(4)]
+    apart = pods((3, 1), requirements=(same(),), anti_affinity=(HOSTNAME_LABEL,))
+    assert outcome(specs, apart).places == {"b0": {0: 1}, "b1": {0: 1}, "b2": {0: 1}}

@@ -23,7 +23,7 @@ from engine_rig import (
 from bigfleet.engine.snapshot import Settings
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Operator, Requirement
+from bigfleet.model.need import Operator, Requirement, Spread
 
 GPU = "nvidia.com/gpu"
 
@@ -215,3 +215,22 @@ def test_requirements_are_met_by_every_machine() -> None:
     specs = [configured("c", labels={ZONE: "b"}), idle("b", labels={ZONE: "b"}),
              idle("a", price=9, labels={ZONE: "a"})]  # fmt: skip
     assert decided(specs, need_of(4, in_a)) == ["Bootstrap a", "Reclaim c"]
+
+
+def test_soft_spread_decides_between_equals() -> None:
+    """The zone with fewer of the need's pods, also by what is counted there already; a price that
+    is lower comes first.
+    """
+    specs = [idle(f"{zone}{n}", labels={ZONE: zone}) for zone in "ab" for n in range(2)]
+    softly = (Spread(ZONE, 1, False),)
+    assert decided(specs, need_of(8, spread=softly)) == ["Bootstrap a0", "Bootstrap b0"]
+    here = configured("here", labels={ZONE: "a"}, wanted_by=0)
+    assert decided([here, *specs], need_of(8, spread=softly)) == ["Bootstrap b0"]
+
+
+def test_a_machine_is_chosen_for_all_of_the_cluster_that_wait() -> None:
+    """Two needs of two cores buy one machine of four that is dearer than one of two."""
+    small = [speculative(f"small-{n}", cpu=2, price=1.0) for n in range(2)]
+    specs = [*small, speculative("large", cpu=4, price=1.5)]
+    assert decided(specs, need_of(2)) == ["Provision small-0"]
+    assert decided(specs, need_of(2), need_of(2, group="b")) == ["Provision large"]

@@ -17,6 +17,7 @@ from engine_rig import (
     idle,
     need_of,
     said,
+    same,
     speculative,
 )
 
@@ -234,3 +235,11 @@ def test_a_machine_is_chosen_for_all_of_the_cluster_that_wait() -> None:
     specs = [*small, speculative("large", cpu=4, price=1.5)]
     assert decided(specs, need_of(2)) == ["Provision small-0"]
     assert decided(specs, need_of(2), need_of(2, group="b")) == ["Provision large"]
+
+
+def test_a_gang_that_fits_nowhere_leaves_others_their_turn() -> None:
+    """It counts what its pods run on, and what nobody else of its priority can use."""
+    specs = [configured(f"a{n}", labels={"rack": "a"}, wanted_by=n) for n in range(2)]
+    found = outcome(specs, pods((9, 4), requirements=(same(),)), pods((4, 1)), settings=Settings())
+    assert found.places == {"a0": {0: 1}, "a1": {1: 4}}
+    assert found.short == {0: 8}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from engine_pods import pods
 from engine_rig import NOW, Spec, configured, demand_of, idle, need_of, said
 from engine_rivals import CRITICAL, batch, critical, decided, orders
 from engine_story import Story
@@ -163,3 +164,22 @@ def test_who_has_waited_too_long_for_a_drain_lets_others_have_their_turn() -> No
     assert [action.need for action in story.decision.actions] == [1]
     assert story.decision.claimed_by.tolist() == [0, 1, 2]
     assert story.short() == {0: {"cpu": 4}}
+
+
+def test_who_must_not_preempt_takes_only_what_serves_nobody() -> None:
+    """preemptionPolicy Never: neither a lower priority's machine nor what drains for one."""
+    polite = "west", pods((12, 1), never_preempts=True, priority=CRITICAL)
+    specs = [
+        Spec("leaving", MachineState.DRAINING, cluster="east"),
+        Spec("awaited", MachineState.DRAINING, cluster="west", wanted_by=1),
+        configured("excess"),
+        configured("serving", wanted_by=2),
+    ]
+    story = Story(specs, polite, ("east", need_of(4, group="waits")), batch(4))
+    assert story.cycle() == ["Reclaim excess"]
+    assert story.short() == {0: {"cpu": 4}}
+    mine = story.decision.claimed_by == 0
+    assert [spec.name for spec, its in zip(specs, mine, strict=True) if its] == [
+        "leaving",
+        "excess",
+    ]

@@ -144,10 +144,13 @@ def test_a_surplus_that_ends_and_comes_back_is_held_anew() -> None:
 
 
 def test_an_empty_machine_that_an_additional_pod_waits_for_holds_back_no_other() -> None:
-    """It can never go while the pod waits; the machines behind it in order still can."""
+    """It can never go while the pod waits; the machines behind it in order still can, also ones
+    that are not empty.
+    """
     here = need_of(1, Requirement(RACK, Operator.IN, ("a",)), group=ADDITIONAL_GROUP)
-    specs = [configured("a-fetched", labels={RACK: "a"}, price=9, wanted_by=0), configured("b")]
-    story = Story(specs, ("east", here), settings=AT_ONCE)
+    fetched = configured("a-fetched", labels={RACK: "a"}, price=9, wanted_by=0)
+    story = Story([fetched, configured("b", release_cost=1.0)], ("east", here), settings=AT_ONCE)
+    story.demand = replace(story.demand, fell_seconds={0: NOW})
     assert story.cycle() == ["Reclaim b"]
 
 

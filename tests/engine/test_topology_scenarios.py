@@ -83,6 +83,7 @@ def test_an_impossible_gang_gathers_in_the_most_covering_rack_and_rests() -> Non
     later = checked(fleet, demand)
     assert (said(specs, later), later.shortfalls[0].deficit) == ([], {"cpu": 88})
     assert first.shortfalls == later.shortfalls
+    assert first.carry.reservations == ()
 
 
 def test_an_impossible_gang_does_not_move_to_a_rack_that_covers_no_more() -> None:

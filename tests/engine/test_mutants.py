@@ -51,8 +51,6 @@ MUTANTS = [
     ("state", "        return np.where(drains, np.append(self.priorities, ALWAYS)[keeper], ALWAYS)",
      "        return np.where(drains, ALWAYS, ALWAYS)"),
     ("state", "            np.where(releasable, -cost, 0.0),\n            releasable,\n", ""),
-    ("state", "lower = self.priorities[keeper] < self.priorities[index]",
-     "lower = self.priorities[keeper] <= self.priorities[index]"),
     ("purchase", "return bool(stock.priorities[keeper] < stock.priorities[need])", "return False"),
     ("purchase", "rate[group] = offer.costs[group] / use[group]",
      "rate[group] = offer.costs[group]"),

@@ -116,16 +116,23 @@ def _pairs(decision: Decision) -> list[tuple[int, int]]:
 def _may_count(
     fleet: Fleet, demand: Demand, row: int, cluster: int, orderer: int, decision: Decision
 ) -> bool:
-    state, wanted_by = fleet.state[row], int(fleet.wanted_by[row])
-    if state in (MachineState.CONFIGURED, MachineState.CONFIGURING):
-        return bool(fleet.cluster[row] == cluster)
-    destination = int(demand.cluster[wanted_by]) if wanted_by != NONE else fleet.destination[row]
-    if state == MachineState.CREATING:
-        return bool(destination == cluster)
+    state = fleet.state[row]
     if state == MachineState.DRAINING:
         holder = int(decision.claimed_by[row])
-        return bool(destination == cluster or demand.cluster[holder] == cluster)
-    return state in _FREE and orderer != NONE and bool(demand.cluster[orderer] == cluster)
+        return _home(fleet, demand, row) == cluster or bool(demand.cluster[holder] == cluster)
+    if state not in _FREE:
+        return _home(fleet, demand, row) == cluster
+    return orderer != NONE and bool(demand.cluster[orderer] == cluster)
+
+
+def _home(fleet: Fleet, demand: Demand, row: int) -> int:
+    """The cluster that a machine is supply for before anything is decided, or NONE."""
+    state, wanted_by = fleet.state[row], int(fleet.wanted_by[row])
+    if state in (MachineState.CONFIGURED, MachineState.CONFIGURING):
+        return int(fleet.cluster[row])
+    if state not in (MachineState.CREATING, MachineState.DRAINING):
+        return NONE
+    return int(demand.cluster[wanted_by]) if wanted_by != NONE else int(fleet.destination[row])
 
 
 def _overfull(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
@@ -216,17 +223,23 @@ def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> 
     for key in profile.anti_affinity:
         if any(number > 1 for number in _domains(fleet, rows, numbers, key).values()):
             yield f"need {index} has two pods in one domain of {key}"
-    if index in {shortfall.need for shortfall in decision.shortfalls}:
-        return  # it may have lost pods in some domain
-    for term in hard_spread(profile):
+    may_have_lost_pods = index in {shortfall.need for shortfall in decision.shortfalls}
+    # An additional need's pods have others elsewhere, which are not its own.
+    if not may_have_lost_pods and not demand.needs[index].is_additional:
+        yield from _beyond_skew(fleet, demand, decision, index)
+
+
+def _beyond_skew(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> Iterator[str]:
+    pods, cluster = decision.placements, demand.cluster[index]
+    its = pods.need == index
+    rows, numbers = pods.row[its].tolist(), pods.pods[its].tolist()
+    before = [row for row in rows if _home(fleet, demand, row) == cluster]
+    for term in hard_spread(demand.needs[index].profile):
         count = _domains(fleet, rows, numbers, term.topology_key)
-        if (
-            term.min_domains == 1
-            and count
-            and max(count.values()) - min(count.values())
-            > (term.max_skew + max(count.values()) * (len(count) < 2))
-        ):
-            # Domains without any pod of the need are not seen here; they only make it stricter.
+        # A domain that the cluster enters now may lag behind those that its pods fill already.
+        # Domains without any pod of the need are not seen here; they only make it stricter.
+        kept = [count[d] for d in _domains(fleet, before, [0] * len(before), term.topology_key)]
+        if term.min_domains == 1 and kept and max(kept) - min(kept) > term.max_skew:
             yield f"need {index} is placed beyond max_skew of {term.topology_key}"
 
 

@@ -43,8 +43,9 @@ def preempt(state: State, assignment: Assignment, reclaimable: Flags) -> None:
 
 
 class _Preemption:
-    """`_dirty` holds the clusters whose needs have to look again, because pods lost their places;
-    `_stirred`: machines became free after a need had its turn, so that all later ones look again.
+    """`_dirty` holds the clusters whose needs have to look again, because pods lost their places or
+    machines were taken that have room left; `_stirred`: machines became free after a need had its
+    turn, so that all later ones look again.
     """
 
     def __init__(self, state: State, assignment: Assignment, reclaimable: Flags) -> None:
@@ -127,6 +128,7 @@ class _Preemption:
         place = {row: at for at, row in enumerate(candidates.rows.tolist())}
         at = np.array([place[row] for row in rows.tolist()], np.intp)
         state.taken[index] = Taken(rows, candidates.gentle[at], candidates.gap[at])
+        self._dirty.add(state.cluster_of(index))  # what they have left is for its other needs
         homes = state.homes_of_rows[rows]
         for cluster in np.unique(homes[homes != NONE]).tolist():
             book, lost = state.books[cluster], rows[homes == cluster]

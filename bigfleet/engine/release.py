@@ -20,8 +20,10 @@ from dataclasses import replace
 import numpy as np
 
 from bigfleet.engine.assign import Assignment
+from bigfleet.engine.book import Book
 from bigfleet.engine.carry import ClusterMemory
 from bigfleet.engine.gangs import same_key
+from bigfleet.engine.pods import Kind
 from bigfleet.engine.rails import reclaim_cap
 from bigfleet.engine.recount import Recount, is_conceivable
 from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints, Rows
@@ -75,7 +77,7 @@ class Release:
         how many each gives back for nobody.
         """
         state, now = self._state, self._state.now_seconds
-        names, coming = state.fleet.clusters, state.coming_clusters() | acquiring
+        names, coming = state.fleet.clusters, state.coming_clusters()
         for cluster, name in sorted(enumerate(names), key=lambda pair: pair[1]):
             memory = self._with_spare(cluster, reclaimed.get(cluster, 0))
             if cluster in coming:
@@ -147,14 +149,29 @@ class Release:
         return rows[:number]
 
     def _candidates(self, cluster: int) -> Rows:
+        """Those that disturb least first; of equals those on which nothing is counted."""
         state, fleet = self._state, self._state.fleet
         book = state.books[cluster]
-        rows = book.rows[book.rows != NONE]
-        rows = rows[(fleet.state[rows] == MachineState.CONFIGURED) & ~state.unavailable[rows]]
+        rows = book.rows[self._may_go(book)]
         cost = fleet.release_cost[rows]
         allowed = np.isfinite(cost)
         allowed &= np.where(cost > 0, self._has_fallen(cluster), self._stands_still(cluster))
-        return release_order(fleet, state.columns.price, rows[allowed])
+        rows = release_order(fleet, state.columns.price, rows[allowed])
+        counted = np.isin(rows, book.rows[book.opened])
+        return rows[np.lexsort((counted, fleet.release_cost[rows]))]
+
+    def _may_go(self, book: Book) -> Flags:
+        """Which machines are at work, and hold no additional pod: such a one waits for just that
+        machine.
+        """
+        state = self._state
+        rows = np.where(book.rows == NONE, 0, book.rows)
+        at_work = (state.fleet.state[rows] == MachineState.CONFIGURED) & ~state.unavailable[rows]
+        machine, klass, _ = book.entries()
+        additional = state.classes.kind[state.classes.need[klass]] == Kind.ADDITIONAL
+        may_go: Flags = at_work & (book.rows != NONE)
+        may_go[machine[additional]] = False
+        return may_go
 
     def _has_fallen(self, cluster: int) -> bool:
         """Whether demand has fallen since the cluster last acquired a machine."""

@@ -11,7 +11,7 @@ from bigfleet.engine.capacity import Capacities
 from bigfleet.engine.carry import Carry, ClusterMemory, Reservation
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.matching import Matcher
-from bigfleet.engine.pods import Candidacy, PodClasses
+from bigfleet.engine.pods import Candidacy, Kind, PodClasses
 from bigfleet.engine.purchase import Stock
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Floats, Ints, Longs, Rows, Settings
 from bigfleet.model.machine import MachineState
@@ -123,9 +123,12 @@ class State:
         return total
 
     def coming_clusters(self) -> set[int]:
-        """The clusters to which machines were on their way when this decision began."""
+        """The clusters to which machines are on their way, but for those of additional needs."""
+        additional = np.append(self.classes.kind == Kind.ADDITIONAL, np.False_)  # the last is NONE
         coming = (self.homes_of_rows != NONE) & (self.fleet.state != MachineState.CONFIGURED)
-        return set(self.homes_of_rows[coming].tolist())
+        coming &= ~additional[self.fleet.wanted_by]
+        ordered = (i for i, rows in self.acquired.items() if len(rows) and not additional[i])
+        return {*self.homes_of_rows[coming].tolist(), *(self.cluster_of(i) for i in ordered)}
 
     def memory_of(self, cluster: int) -> ClusterMemory:
         """What the last decision handed on about a cluster."""

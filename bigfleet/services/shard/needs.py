@@ -14,7 +14,7 @@ from bigfleet.api.overhead_codec import overheads_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
+from bigfleet.model.need import ADDITIONAL_GROUP, MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.rollup_guard import RollUpGuard
 
@@ -159,9 +159,13 @@ class NeedsTable:
         fresh: dict[tuple[str, str], tuple[bytes, Need]],
         now_seconds: float,
     ) -> None:
-        """Whether any need of the cluster has grown or shrunk."""
-        rose, fell = bool(fresh.keys() - rows.keys()), bool(rows.keys() - fresh.keys())
-        for key in rows.keys() & fresh.keys():
+        """Whether any need of the cluster has grown or shrunk. Additional ones come and go with
+        where kube-scheduler happens to put pods.
+        """
+        before_keys = {key for key in rows if key[1] != ADDITIONAL_GROUP}
+        after_keys = {key for key in fresh if key[1] != ADDITIONAL_GROUP}
+        rose, fell = bool(after_keys - before_keys), bool(before_keys - after_keys)
+        for key in before_keys & after_keys:
             before, after = rows[key].need, fresh[key][1]
             if before is not after and before.sizes != after.sizes:
                 rose |= _has_grown(before, after)

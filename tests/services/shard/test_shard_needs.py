@@ -11,7 +11,7 @@ from shard_rig import need, rollup
 
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import Need
+from bigfleet.model.need import ADDITIONAL_GROUP, Need
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.needs import NeedsTable
 
@@ -137,6 +137,26 @@ def test_only_clusters_that_reported_count_as_reported() -> None:
     with pytest.raises(InvalidInput):
         needs.replace(bad, 1)
     assert needs.demand().reported == {clusters.number("east")}
+
+
+def test_a_cluster_is_known_to_have_grown_and_shrunk() -> None:
+    """By the number of pods, and by needs that come and go."""
+    needs = table()
+    needs.replace(rollup("east", need(2)), 1.0)
+    needs.replace(rollup("east", need(1)), 2.0)
+    needs.replace(rollup("east", need(1), need(1, group="g")), 3.0)
+    demand = needs.demand()
+    assert (demand.rose_seconds, demand.fell_seconds) == ({0: 3.0}, {0: 2.0})
+
+
+def test_additional_needs_that_come_and_go_are_no_change_of_demand() -> None:
+    """Or pods would be evicted, as if demand had fallen, because others have found a place."""
+    needs = table()
+    needs.replace(rollup("east", need(2)), 1.0)
+    needs.replace(rollup("east", need(2), need(1, group=ADDITIONAL_GROUP)), 2.0)
+    needs.replace(rollup("east", need(2)), 3.0)
+    demand = needs.demand()
+    assert (demand.rose_seconds, demand.fell_seconds) == ({0: 1.0}, {})
 
 
 def test_a_collapse_is_held_until_three_agree() -> None:

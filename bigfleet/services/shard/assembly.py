@@ -89,7 +89,8 @@ def assemble(
     """All parts of a shard that is in its `epoch`; without `ties` everything is its own."""
     woken = asyncio.Event()
     books = _books(settings, evicting, ties)
-    rollups = RollUps(books.needs, journal, clock, woken.set)
+    needs, limits = books.needs, books.needs.limits
+    rollups = RollUps(needs, journal, clock, woken.set)
     inventory, orders, evictions = books.inventory, books.orders, books.evictions
     sessions = _sessions(epoch, books, rollups, clock)
     reconciler = Reconciler(provider, inventory, orders, sessions, journal, clock)
@@ -100,7 +101,7 @@ def assemble(
         decide=decide,
         settings=settings,
         clock=clock,
-        needs=books.needs,
+        needs=needs,
         inventory=inventory,
         orders=orders,
         reconciler=reconciler,
@@ -114,8 +115,8 @@ def assemble(
         woken=woken,
         slices=books.slices,
     )
-    inspection = MachineInspection(inventory, orders, evictions, journal)
-    shard = Shard(epoch, sessions, inventory, books.needs, cycle, actuation, inspection)
+    inspection = MachineInspection(inventory, orders, evictions, journal, limits)
+    shard = Shard(epoch, sessions, inventory, needs, cycle, actuation, inspection)
     return _tied(shard, ties, books.estate) if ties and books.estate else shard
 
 

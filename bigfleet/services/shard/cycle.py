@@ -27,6 +27,7 @@ from bigfleet.services.shard.hints import Hints
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.needs import NeedsTable
+from bigfleet.services.shard.node_limits import BROKEN_GRACE_SECONDS
 from bigfleet.services.shard.orders import Order, Orders
 from bigfleet.services.shard.quotas import Quotas
 from bigfleet.services.shard.reconciler import Reconciler
@@ -185,6 +186,7 @@ class Cycle:
             unaffordable if slices else None,
             self.disruptions.known(now_seconds),
         )
+        fleet = self.needs.limits.over(fleet, self.inventory)
         heard = set(self.sessions.clusters())
         unheard = (number for number, name in enumerate(fleet.clusters) if name not in heard)
         asked = replace(self.needs.demand(), unreachable=frozenset(unheard))
@@ -215,12 +217,20 @@ class Cycle:
             machine_id=thought.machine_id(action.row),
             cluster="" if cluster == NONE else fleet.clusters[cluster],
             need=demand.needs[action.need] if acquires else None,
-            grace_seconds=action.grace_seconds,
+            grace_seconds=self._grace_seconds(action, thought, cluster),
             decided_seconds=thought.view.now_seconds,
             need_key=thought.keys[action.need] if is_wanted else None,
             preemptor_priority=demand.needs[action.need].profile.priority if is_wanted else 0,
             most_cost=self._most_cost(action, thought),
         )
+
+    def _grace_seconds(self, action: Action, thought: Thought, cluster: int) -> int:
+        """Pods of a broken machine, which cannot end, are not waited for as long as others."""
+        if action.kind is not ActionKind.RECLAIM or cluster == NONE:
+            return action.grace_seconds
+        machine_id, name = thought.machine_id(action.row), thought.fleet.clusters[cluster]
+        broken = self.needs.limits.is_broken(machine_id, name)
+        return min(action.grace_seconds, BROKEN_GRACE_SECONDS) if broken else action.grace_seconds
 
     def _most_cost(self, action: Action, thought: Thought) -> float | None:
         """A machine that nobody waits for goes only if that disturbs no more than was said."""

@@ -70,6 +70,10 @@ class Inventory:
         """The machines' ids by row of the latest snapshot, safe from later changes."""
         return self._ids.raw_of(self._rows)
 
+    def places(self, machine_ids: Sequence[str]) -> Ints:
+        """The rows of machines in the latest snapshot, NONE for one that is not in it."""
+        return overlay.places(self._ids, self._rows, machine_ids)
+
     def bound_to(self, cluster: str) -> list[MachineView]:
         """The machines that the provider says belong to `cluster`."""
         rows = np.flatnonzero(self._columns.cluster == self._clusters.number(cluster))

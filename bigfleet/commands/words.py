@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
+from bigfleet.api import codec
 from bigfleet.api.v1alpha1 import capacity_pb2, provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.commands.pod import PodFacts
@@ -128,11 +129,8 @@ def _missing(view: wire.NeedView) -> Iterator[str]:
 
 
 def _sizes(sizes: capacity_pb2.PodSizes) -> Iterator[str]:
-    names = list(sizes.resources)
-    for at, count in enumerate(sizes.counts):
-        row = sizes.amounts[at * len(names) : (at + 1) * len(names)]
-        asked = resources.texts({n: a for n, a in zip(names, row, strict=True) if a})
-        yield f"{_several(count, 'pod')} of {_amounts(asked)}"
+    for size in codec.sizes_from_wire(sizes, "sizes") if sizes.counts else ():
+        yield f"{_several(size.pods, 'pod')} of {_amounts(resources.texts(dict(size.amounts)))}"
 
 
 def _several(number: int, what: str) -> str:

@@ -41,6 +41,9 @@ shard_shortfalls = _gauge("bigfleet_shard_shortfalls", "Needs that all supply do
 shard_shortfalls_aged = _gauge(
     "bigfleet_shard_shortfalls_aged", "Shortfalls older than five cycles"
 )
+shard_needs_quarantined = _gauge(
+    "bigfleet_shard_needs_quarantined", "Needs left out because no decision can be made about them"
+)
 shard_evictions = _gauge("bigfleet_shard_evictions", "Machines whose Nodes are being emptied")
 shard_limited_machines = _gauge(
     "bigfleet_shard_limited_machines", "Machines whose Nodes take no new pods", "reason"
@@ -70,6 +73,9 @@ shard_configure_seconds = _histogram(
 )
 shard_bootstrap_seconds = _histogram(
     "bigfleet_shard_request_bootstrap_seconds", "Asking an operator for a bootstrap blob"
+)
+shard_journal_lines_lost = _counter(
+    "bigfleet_shard_journal_lines_lost_total", "Journal lines that the disk did not take in time"
 )
 shard_sessions = _gauge("bigfleet_shard_active_sessions", "Operators connected")
 shard_rollups = _counter("bigfleet_shard_rollups_total", "Roll-ups received", "outcome")
@@ -136,6 +142,9 @@ provider_transitions = _counter(
 )
 provider_machines = _gauge("bigfleet_provider_machines", "Machines by state", "state")
 
+controller_leads = _gauge(
+    "bigfleet_controller_leads", "1 while this process holds its Lease and works, 0 on standby"
+)
 operator_rollup_seconds = _histogram(
     "bigfleet_operator_rollup_duration_seconds", "Parts of a roll-up", "phase"
 )

@@ -135,6 +135,11 @@ class SimulatedProvider:
         """See `ports.provider.CapacityProvider`."""
         return await self._obey(machine_id, fence, Order(MachineEvent.DELETE))
 
+    async def claim_epoch(self, shard_id: str, at_least: int) -> int:
+        """See `ports.provider.CapacityProvider`."""
+        await self._travel()
+        return self._serving().store.claim_epoch(shard_id, at_least)
+
     async def get(self, machine_id: str) -> Machine:
         """See `ports.provider.CapacityProvider`."""
         await self._travel()

@@ -138,6 +138,14 @@ class SaysAnything(example.Provider):  # type: ignore[misc]
         raise example.Refused("INTERNAL", "\x00 \x1b[31m ]]> <é>\n\ufffe")
 
 
+class ForgetsHosts(example.Shop):  # type: ignore[misc]
+    """Knows what it rents out only as long as nobody has it."""
+
+    async def boot(self, machine: wire.Machine, blob: bytes) -> None:
+        await super().boot(machine, blob)
+        machine.ClearField("host")
+
+
 @dataclass(frozen=True)
 class Parts:
     """What a provider is made of, and the one check that must find its fault."""
@@ -158,5 +166,6 @@ FAULTS: Mapping[str, Parts] = {
     "blocking calls": Parts("prompt/orders-answer-at-once", provider=Blocks),
     "Configured before Ready": Parts("configured/only-when-ready", shop=SaysConfiguredAtOnce),
     "orders under way hidden": Parts("list/under-way", provider=HidesWhatIsUnderWay),
+    "at work without a host": Parts("lifecycle/whole-life", shop=ForgetsHosts),
     "bound machines taken": Parts("lifecycle/forbidden-orders", provider=ConfiguresBoundMachines),
 }

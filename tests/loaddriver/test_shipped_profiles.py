@@ -48,6 +48,25 @@ def test_a_path_that_no_summary_has_is_found_out(path: str) -> None:
     assert not readable(Summary, path.split("."))
 
 
+@pytest.mark.parametrize("name", profile_names(PROFILES))
+def test_a_profile_with_gangs_gates_that_each_is_whole_and_in_one_rack(name: str) -> None:
+    """A torn gang once went unnoticed in a passing run, because nothing was said of racks.
+
+    One profile is made of racks so narrow that some gangs hang; not even there may one be torn.
+    """
+    profile = shipped(name)
+    has_gangs = any(each.gang is not None for each in profile.catalog.archetypes)
+    if name not in LARGE:
+        has_gangs = any(workload.group for workload in make_plan(profile).workloads)
+    if not has_gangs or profile.settings.load.mode != "pods":
+        return
+    gates = {(gate.metric, gate.op, gate.limit) for gate in profile.gates}
+    if name == "gang-frag-50":
+        assert ("gangs.split", "==", 0) in gates
+    else:
+        assert {("gangs.completeShare", "==", 1), ("gangs.rackPureShare", "==", 1)} <= gates
+
+
 def test_every_profile_is_a_rung_or_gates_one_behaviour() -> None:
     """So that a new one is put where the other tests look at it."""
     assert set(profile_names(PROFILES)) == {*SHIPPED, *SPECIAL, *SHARED, *LARGE}

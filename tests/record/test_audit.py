@@ -29,7 +29,7 @@ def test_a_pods_creation_is_stamped_from_its_answer() -> None:
 
 
 def test_a_binding_names_its_writer() -> None:
-    """Who bound a pod decides whether its gang counts as anchored."""
+    """Who bound a pod is told, whoever it was."""
     (binding,) = reader([bound("u1", "web-x", 3, ANCHOR)]).stamps.bindings
     assert (binding.uid, binding.at_micros, binding.writer) == ("u1", at(3), ANCHOR)
 

@@ -97,6 +97,18 @@ class GrpcProvider:
         call = self._stub.Delete(request, timeout=CALL_SECONDS)
         return _operation(await self._answer(call, machine_id, MachineEvent.DELETE.value))
 
+    async def claim_epoch(self, shard_id: str, at_least: int) -> int:
+        """See `ports.provider.CapacityProvider`."""
+        request = wire.ClaimEpochRequest(shard_id=shard_id, at_least=at_least)
+        try:
+            answer = await self._stub.ClaimEpoch(request, timeout=CALL_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return at_least
+            said = await explained(error, self._address, self._identity, _ROLE)
+            raise Unavailable(f"provider at {self._address}: {said}") from None
+        return int(answer.shard_epoch)
+
     async def get(self, machine_id: str) -> Machine:
         """See `ports.provider.CapacityProvider`."""
         call = self._stub.Get(wire.MachineRef(id=machine_id), timeout=CALL_SECONDS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bigfleet.model.errors import Fenced, Unavailable, UnknownObject
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState, next_state
-from bigfleet.ports.provider import Fence, Listing, Operation
+from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence, Listing, Operation
 
 _ENDS = {
     MachineState.CREATING: MachineEvent.CREATED,
@@ -43,6 +43,7 @@ class MemoryProvider:
         self._changed_at: dict[str, int] = {}
         self._operations: dict[str, tuple[str, MachineEvent]] = {}
         self._marks: dict[tuple[str, str], tuple[int, int]] = {}
+        self._claimed: dict[str, int] = {}
         self._revision = 0
         for machine in machines:
             self.report(machine)
@@ -73,6 +74,14 @@ class MemoryProvider:
     async def delete(self, machine_id: str, fence: Fence) -> Operation:
         """Gives the machine back."""
         return self._order(machine_id, MachineEvent.DELETE, fence, {})
+
+    async def claim_epoch(self, shard_id: str, at_least: int) -> int:
+        """Far above all that this shard has shown."""
+        self._check_reachable()
+        shown = [epoch for (shard, _), (epoch, _) in self._marks.items() if shard == shard_id]
+        newest = max([*shown, self._claimed.get(shard_id, 0)])
+        self._claimed[shard_id] = max(newest + EPOCHS_SKIPPED if newest else 1, at_least)
+        return self._claimed[shard_id]
 
     async def get(self, machine_id: str) -> Machine:
         """The machine as it is."""
@@ -139,6 +148,8 @@ class MemoryProvider:
         owner, mark = (fence.shard_id, machine_id), (fence.epoch, fence.sequence)
         if mark <= self._marks.get(owner, (0, 0)):
             raise Fenced(f"machine {machine_id}: {mark} is not newer than {self._marks[owner]}")
+        if fence.epoch < (claimed := self._claimed.get(fence.shard_id, 0)):
+            raise Fenced(f"machine {machine_id}: epoch {fence.epoch} is older than {claimed}")
         self._marks[owner] = mark
 
     def _known(self, machine_id: str) -> Machine:

@@ -246,6 +246,48 @@ class Machine(_message.Message):
 Global___Machine: _TypeAlias = Machine  # noqa: Y015
 
 @_typing.final
+class ClaimEpochRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_ID_FIELD_NUMBER: _builtins.int
+    AT_LEAST_FIELD_NUMBER: _builtins.int
+    shard_id: _builtins.str
+    at_least: _builtins.int
+    """The new epoch is not less than this."""
+    def __init__(
+        self,
+        *,
+        shard_id: _builtins.str = ...,
+        at_least: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "shard_id", b"shard_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClaimEpochRequest: _TypeAlias = ClaimEpochRequest  # noqa: Y015
+
+@_typing.final
+class ClaimEpochResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_EPOCH_FIELD_NUMBER: _builtins.int
+    shard_epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        shard_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shard_epoch", b"shard_epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClaimEpochResponse: _TypeAlias = ClaimEpochResponse  # noqa: Y015
+
+@_typing.final
 class MachineRef(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

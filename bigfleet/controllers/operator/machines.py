@@ -59,6 +59,13 @@ class Node(msgspec.Struct):
         except (KeyError, ValueError):
             return None
 
+    @property
+    def emptied_until(self) -> float | None:
+        """As `reclaim_deadline`, but None for a Node that takes pods: it began a new life since, or
+        somebody wanted it back.
+        """
+        return self.reclaim_deadline if self.spec.unschedulable else None
+
 
 class Nodes(msgspec.Struct):
     """A list of Nodes."""

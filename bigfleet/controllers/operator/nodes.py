@@ -12,7 +12,7 @@ import msgspec
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import APPLY_PATCH, CONFLICT, NOT_FOUND, ApiError, KubeClient
 from bigfleet.api.marks import MACHINE_LABEL
-from bigfleet.api.v1alpha1.shard_pb2 import NodeStateUpdate
+from bigfleet.api.v1alpha1.shard_pb2 import Emptying, Inquiry, NodeStateUpdate
 from bigfleet.controllers.operator.acknowledge import rfc3339
 from bigfleet.controllers.operator.bootstrap import Credentials
 from bigfleet.controllers.operator.machines import Node, Nodes, node_path
@@ -76,12 +76,22 @@ class NodeStates:
             status = node.status
             self._known[node.metadata.name] = _Known(status.phase, status.provisioning_start_time)
 
-    async def ours(self) -> list[str]:
-        """The machines of which there are objects here, whatever has become of them."""
+    async def inquiry(self) -> Inquiry:
+        """The machines of which there are objects here, whatever has become of them, and those
+        whose Nodes are being emptied.
+        """
         found = await self._client.get("/api/v1/nodes", {"labelSelector": MACHINE_LABEL})
-        nodes = msgspec.json.decode(found, type=Nodes).items
-        labels = (node.metadata.labels or {} for node in nodes)
-        return sorted({*self._known, *(each.get(MACHINE_LABEL, "") for each in labels)} - {""})
+        nodes = {
+            (node.metadata.labels or {}).get(MACHINE_LABEL, ""): node
+            for node in msgspec.json.decode(found, type=Nodes).items
+        }
+        emptying = [
+            Emptying(machine_id=name, seconds_left=max(0, int(deadline - self._now())))
+            for name, node in sorted(nodes.items())
+            if name and (deadline := node.emptied_until) is not None
+        ]
+        names = sorted({*self._known, *nodes} - {""})
+        return Inquiry(machine_ids=names, emptying=emptying)
 
     async def expect(self, machine_id: str) -> None:
         """A machine is about to join: return once what was said of it before is carried out."""

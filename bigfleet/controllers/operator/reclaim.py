@@ -80,7 +80,7 @@ class Reclaims:
         """
         nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=Nodes)
         for node in nodes.items:
-            deadline = node.reclaim_deadline
+            deadline = node.emptied_until
             if deadline is not None and deadline > self._now() and not node.foreign:
                 self._start(node, deadline)
             elif deadline is None and node.under_review:

@@ -12,16 +12,17 @@ from functools import partial
 from pathlib import Path
 
 from bigfleet.api.identity import Identity
+from bigfleet.api.install import RIGHTS, SYSTEM_NAMESPACE
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import (
     BootstrapRequest,
     DisruptionInquiry,
-    Inquiry,
     OperatorMessage,
     ReclaimInstruction,
     ShardMessage,
 )
 from bigfleet.controllers.access import connect
+from bigfleet.controllers.leading import Leadership, LeaseName, Term, replica_name
 from bigfleet.controllers.operator.acknowledge import Acknowledger
 from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
 from bigfleet.controllers.operator.daemonsets import DaemonSets
@@ -39,6 +40,7 @@ from bigfleet.tasks import until_stopped
 _LOG = logging.getLogger(__name__)
 _CONCURRENT_ORDERS = 32
 _READ_AGAIN_SECONDS = 1.0
+_LEASE = LeaseName(SYSTEM_NAMESPACE, "bigfleet-operator", RIGHTS)
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,9 @@ class Settings:
     means what the operator itself uses. A roll-up is sent `debounce_seconds` after a change and at
     the latest every `rollup_seconds`. At most `acknowledge_per_second` requests are told that they
     are known; 0 tells none. At most `short_conditions_per_second` are told that they are short, or
-    are not any more. Without an `identity` it dials plaintext.
+    are not any more. Without an `identity` it dials plaintext. Of several operators of one cluster
+    the one that holds a Lease of `lease_seconds` works; `replica` tells them apart, by default the
+    host's name with a random number.
     """
 
     cluster_id: str
@@ -65,6 +69,8 @@ class Settings:
     acknowledge_per_second: float = 50.0
     short_conditions_per_second: float = 50.0
     identity: Identity | None = None
+    lease_seconds: float = 12.0
+    replica: str = ""
 
 
 class Operator:
@@ -151,15 +157,16 @@ class Operator:
     async def send_rollups(self, session: Session) -> None:
         """Speak for the cluster while `session` is open."""
         inquiring = asyncio.create_task(self._until_done("our Nodes", partial(self._ask, session)))
+        sweeping = asyncio.create_task(self._hints.sweep())
         try:
             await self._rollups.send_over(session)
         finally:
             inquiring.cancel()
+            sweeping.cancel()
 
     async def _ask(self, session: Session) -> None:
         """What has become of our machines? While we were away nobody could tell us."""
-        inquiry = Inquiry(machine_ids=await self._nodes.ours())
-        session.send(OperatorMessage(inquiry=inquiry))
+        session.send(OperatorMessage(inquiry=await self._nodes.inquiry()))
 
     def handle(self, message: ShardMessage, session: Session) -> None:
         """Take on what the shard orders; answers go over `session`."""
@@ -215,11 +222,16 @@ class Operator:
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. InvalidInput when there is no access to a cluster."""
     async with await connect(settings.kubeconfig) as client:
-        operator = Operator(settings, client)
-        observer = await health.serve(
-            settings.observe_host, settings.observe_port, operator.not_ready
+        leadership = Leadership(
+            client,
+            _LEASE,
+            settings.replica or replica_name(),
+            time.monotonic,
+            settings.lease_seconds,
         )
+        term = Term(leadership, lambda: Operator(settings, client))
+        observer = await health.serve(settings.observe_host, settings.observe_port, term.not_ready)
         try:
-            await until_stopped(stop, operator.run())
+            await until_stopped(stop, term.run())
         finally:
             await observer.cleanup()

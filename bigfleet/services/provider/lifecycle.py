@@ -114,6 +114,16 @@ def finish(record: Record) -> Record:
     return replace(record, machine=done, bootstrap_blob=b"")
 
 
+def recover(record: Record) -> Record:
+    """The record once a failed machine is well again: free, for whoever wants it."""
+    machine = record.machine
+    state = next_state(machine.id, machine.state, _E.RECOVER)
+    host = machine.host or machine.id
+    return replace(
+        record, machine=replace(machine, state=state, host=host, last_error="", **_UNBIND)
+    )
+
+
 def fail(record: Record, reason: str) -> Record:
     """The record once the operation under way has failed; the binding stays, as a Node may too."""
     machine = record.machine

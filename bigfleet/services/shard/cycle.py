@@ -173,6 +173,7 @@ class Cycle:
     def _look(self, now_seconds: float) -> View:
         """Machines, what is being done to them, and what is asked for, at one moment."""
         self.evictions.settle(self.inventory)
+        self.evictions.resume(self.sessions.open_sessions(), self.inventory)
         unattended = [*self.evictions.unattended(self.inventory, self.orders, now_seconds)]
         for order in unattended:
             self._enqueue(order)
@@ -193,7 +194,10 @@ class Cycle:
         carry = self.latest.decision.carry if self.latest else Carry()
         hinted = heard if self.hints.are_due(now_seconds) else ()
         told = self.statuses.are_due(now_seconds)
-        return View(fleet, self.inventory.ids, wants, asked, now_seconds, carry, hinted, told)
+        quarantine = self.latest.quarantine if self.latest else {}
+        return View(
+            fleet, self.inventory.ids, wants, asked, now_seconds, carry, hinted, told, quarantine
+        )
 
     def _release_held(self, now_seconds: float) -> None:
         for cluster in self.needs.release_held(now_seconds):
@@ -282,6 +286,12 @@ class Cycle:
         metrics.shard_shortfalls_aged.set(aged)
         for complaint in thought.complaints:
             self.journal.note("need-short", **complaint.fields())
+        metrics.shard_needs_quarantined.set(len(thought.quarantine))
+        for key in thought.newly_quarantined:
+            error = thought.quarantine[key].error if key in thought.quarantine else ""
+            self.journal.note("need-quarantined", cluster=key.cluster, need=key.fingerprint)
+            said = {"cluster": key.cluster, "need": key.fingerprint, "error": error}
+            _log.error("need left out: no decision can be made about it", extra=said)
         metrics.shard_reclaims_capped.inc(decision.reclaims_capped)
         for state, count in self.inventory.count_by_state().items():
             metrics.shard_inventory.labels(state.name).set(count)

@@ -19,7 +19,7 @@ from bigfleet.model.errors import (
 )
 from bigfleet.observe import metrics
 from bigfleet.ports.provider import CapacityProvider, Fence, Operation
-from bigfleet.services.shard.assignment import to_metadata
+from bigfleet.services.shard.assignment import ordered_by, to_metadata
 from bigfleet.services.shard.disruptions import Disruptions
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.fences import Fences
@@ -103,10 +103,11 @@ class Execution:
         blob = await self._blob(session, order)
         if self._is_overtaken(order):
             return Outcome.OVERTAKEN
-        assert order.need is not None
-        metadata = to_metadata(order.need)
+        need = order.need
+        assert need is not None
 
         def send(fence: Fence) -> Awaitable[Operation]:
+            metadata = to_metadata(need) | ordered_by(fence)
             return self.provider.configure(order.machine_id, order.cluster, blob, metadata, fence)
 
         return await self._send(order, "configure-sent", send)
@@ -135,7 +136,8 @@ class Execution:
         session = self.sessions.of(order.cluster)
         if session is None:
             return Outcome.NO_SESSION
-        self.evictions.begin(order)
+        known = self.inventory.view(order.machine_id)
+        self.evictions.begin(order, known.incarnation if known else 0)
         self._note(order, "reclaim-sent")
         try:
             started = await session.instruct_reclaim(

@@ -14,6 +14,7 @@ from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.kinds import INSTANCE_TYPE_LABEL, ZONE_LABEL
+from bigfleet.services.shard.quarantine import WHY_LEFT_OUT, LeftOut
 from bigfleet.services.shard.thinking import Thought
 
 _S = MachineState
@@ -28,6 +29,21 @@ def needs(thought: Thought, request: wire.InspectNeedsRequest) -> Iterator[wire.
         if key in wanted and not 0 < request.limit <= shown:
             shown += 1
             yield _view(thought, explainer.need(index))
+    for key, left_out in thought.quarantine.items():
+        if _meets(key, request) and not 0 < request.limit <= shown:
+            shown += 1
+            yield _of_left_out(key, left_out)
+
+
+def _of_left_out(key: NeedKey, left_out: LeftOut) -> wire.NeedView:
+    return wire.NeedView(
+        need=codec.need_to_wire(left_out.need),
+        cluster_id=key.cluster,
+        profile_fingerprint=key.fingerprint,
+        residual_deficit=_amounts(left_out.need.aggregate),
+        short_sizes=codec.sizes_to_wire(left_out.need.sizes),
+        unmet_reason_text=WHY_LEFT_OUT.format(error=left_out.error),
+    )
 
 
 def _wanted(thought: Thought, request: wire.InspectNeedsRequest) -> set[NeedKey]:

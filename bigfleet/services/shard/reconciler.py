@@ -13,7 +13,7 @@ from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.provider import CapacityProvider, Listing
 from bigfleet.services.shard import updates
-from bigfleet.services.shard.identities import MAX_BYTES, acceptable
+from bigfleet.services.shard.identities import NEEDED, acceptable
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.listing_guard import LOOK_AGAIN_SECONDS, ListingGuard
@@ -100,7 +100,7 @@ class Reconciler:
                 await asyncio.sleep(0)
             if not acceptable(machine.id):
                 shown = repr(machine.id[:_SHOWN_CHARACTERS])
-                self._reject(f"machine {shown}: its id is not 1 to {MAX_BYTES} ASCII characters")
+                self._reject(f"machine {shown}: its id is not {NEEDED}")
             elif sound.setdefault(machine.id, machine) is not machine:
                 self._reject(f"machine {machine.id} is listed twice; the first record counts")
         return list(sound.values())

@@ -42,6 +42,8 @@ class Session:
         self.ending: Ending | None = None
         # Machines that the operator asks about and that nothing could be said of yet.
         self.asked: set[str] = set()
+        # Machines whose Nodes are being emptied, and for how many seconds yet.
+        self.emptying: dict[str, int] = {}
         self._numbers = numbers
         self._blobs: dict[str, asyncio.Future[bytes]] = {}
         self._acks: dict[str, asyncio.Future[int]] = {}

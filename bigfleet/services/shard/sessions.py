@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.model.errors import InvalidInput
@@ -18,6 +18,8 @@ MAX_CLUSTER_ID = 253
 
 # As many machines as one cluster can hold.
 MAX_ASKED = 100_000
+# More than any band of graces has.
+MAX_GRACE_SECONDS = 3600
 
 # Takes a roll-up of the named cluster; returns "" or why it is not in force.
 TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], str]
@@ -128,8 +130,13 @@ class Sessions:
             self._take_disruptions(session.cluster, message.disruption_report)
         elif kind == "inquiry":
             session.asked = _asked(message.inquiry)
+            session.emptying = _emptying(message.inquiry)
         elif kind == "hello":
             raise InvalidInput("Hello", message.hello.cluster_id, "comes once, as first message")
+
+    def open_sessions(self) -> Collection[Session]:
+        """Those of all clusters whose operators are connected."""
+        return self._by_cluster.values()
 
     def answer_inquiries(self, tell_of: TellOf) -> None:
         """Tell each operator what can be said now of the machines that it asks about."""
@@ -163,3 +170,14 @@ def _asked(inquiry: shard_pb2.Inquiry) -> set[str]:
         cure = f"are more than the {MAX_ASKED} that a cluster can hold"
         raise InvalidInput("Inquiry: machine_ids", len(inquiry.machine_ids), cure)
     return {machine_id for machine_id in inquiry.machine_ids if acceptable(machine_id)}
+
+
+def _emptying(inquiry: shard_pb2.Inquiry) -> dict[str, int]:
+    if len(inquiry.emptying) > MAX_ASKED:
+        cure = f"are more than the {MAX_ASKED} that a cluster can hold"
+        raise InvalidInput("Inquiry: emptying", len(inquiry.emptying), cure)
+    return {
+        each.machine_id: min(max(0, each.seconds_left), MAX_GRACE_SECONDS)
+        for each in inquiry.emptying
+        if acceptable(each.machine_id)
+    }

@@ -182,6 +182,7 @@ async def test_a_newer_session_replaces_the_older(tmp_path: Path) -> None:
 
 async def test_an_unreachable_provider_stops_nothing_for_good(tmp_path: Path) -> None:
     """Without its provider a shard decides nothing and says so; with it back, it goes on."""
+    (tmp_path / "epoch").write_text("7\n")
     provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
     provider.reachable = False
     async with shard(provider, tmp_path) as rig:
@@ -340,6 +341,26 @@ async def test_hints_are_paced_and_told_on_change_only(tmp_path: Path) -> None:
         assert (await _hint(newer, "a")).available_count == 1
 
 
+async def test_a_hint_is_withdrawn_when_nobody_asks_for_it_any_more(tmp_path: Path) -> None:
+    """Once; and told again when somebody does."""
+    clock = ManualClock()
+    async with shard(MemoryProvider([machine("m-1", zone="c")]), tmp_path, clock) as rig:
+        operator = await rig.operator(helpful=False)
+        await operator.roll_up(need(zone="a"), need(zone="b"))
+        clock.advance(6)
+        kept = (await _hint(operator, "b")).supersedes_key
+        gone = (await _hint(operator, "a")).supersedes_key
+        await operator.roll_up(need(zone="b"))
+        clock.advance(6)
+        told = await operator.hears(lambda m: m.available_capacity.withdrawn)
+        assert told.available_capacity.supersedes_key == gone
+        operator.heard.clear()
+        await operator.roll_up(need(zone="a"), need(zone="b"))
+        clock.advance(6)
+        assert not (await _hint(operator, "a")).withdrawn
+        assert not [m for m in operator.heard if m.available_capacity.supersedes_key == kept]
+
+
 def _hints_heard(operator: SessionClient) -> list[int]:
     key = f"capacity:{need().profile.fingerprint}"
     hints = [m.available_capacity for m in operator.heard]
@@ -391,11 +412,16 @@ def _settings(tmp_path: Path, port: int = 0) -> Settings:
     return Settings("shard-0", port, 0, "127.0.0.1:1", tmp_path)
 
 
-async def test_a_stopped_shard_closes_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("epoch", ["", "7\n"])
+async def test_a_stopped_shard_closes_cleanly(tmp_path: Path, epoch: str) -> None:
     """`run` returns soon after `stop`, even while its provider never answered."""
+    if epoch:
+        (tmp_path / "epoch").write_text(epoch)
     stop = asyncio.Event()
     running = asyncio.create_task(role.run(_settings(tmp_path), stop))
-    await eventually((tmp_path / "epoch").exists)
+    await eventually((tmp_path / "lock").exists)
+    await asyncio.sleep(0.2)
+    assert not running.done()
     stop.set()
     await asyncio.wait_for(running, 20)
 
@@ -412,6 +438,7 @@ async def test_a_shard_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 async def test_an_address_that_cannot_be_bound_is_named(tmp_path: Path) -> None:
     """Listening where this host has no address ends the start with that address."""
+    (tmp_path / "epoch").write_text("7\n")
     settings = Settings("s", 0, 0, "127.0.0.1:1", tmp_path, listen_host="192.0.2.1")
     with pytest.raises(Unavailable, match=r"cannot listen on 192\.0\.2\.1:0"):
         await role.run(settings, asyncio.Event())

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bigfleet.api.install_federation import install_federation
+from bigfleet.api.install import SYSTEM_NAMESPACE
 from bigfleet.api.kube.client import ApiError, KubeClient
-from bigfleet.federation.leading import Leadership
+from bigfleet.controllers.leading import Leadership, LeaseName
 from bigfleet.model.errors import BigFleetError
 
 pytestmark = pytest.mark.cluster
@@ -17,7 +17,8 @@ pytestmark = pytest.mark.cluster
 # An attempt gets a sixth of it, which a busy machine must be able to keep.
 LASTS_SECONDS = 120.0
 _NOT_QUITE, _JUST = LASTS_SECONDS - 0.1, LASTS_SECONDS + 0.1
-_LEASE = "/apis/coordination.k8s.io/v1/namespaces/bigfleet-federation/leases/bigfleet-federation"
+_NAME = LeaseName(SYSTEM_NAMESPACE, "test-leading", "the file x")
+_LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/{_NAME.name}"
 
 
 class _Clock:
@@ -30,7 +31,6 @@ class _Clock:
 
 async def _client_without_lease(kubeconfig: dict[str, Path]) -> KubeClient:
     client = await KubeClient.from_kubeconfig(kubeconfig["admin"])
-    await install_federation(client)
     with contextlib.suppress(ApiError):
         await client.delete(_LEASE)
     return client
@@ -41,8 +41,8 @@ async def test_a_second_gets_the_lease_only_when_it_saw_no_renewal_for_long(
 ) -> None:
     async with await _client_without_lease(kubeconfig) as client:
         clock = _Clock()
-        first = Leadership(client, "first", clock, LASTS_SECONDS)
-        second = Leadership(client, "second", clock, LASTS_SECONDS)
+        first = Leadership(client, _NAME, "first", clock, LASTS_SECONDS)
+        second = Leadership(client, _NAME, "second", clock, LASTS_SECONDS)
         assert await first.attempt()
         assert not await second.attempt()
         clock.now += _NOT_QUITE
@@ -60,7 +60,7 @@ async def test_who_cannot_renew_stops_before_another_may_begin(
 ) -> None:
     async with await _client_without_lease(kubeconfig) as client:
         clock = _Clock()
-        holder = Leadership(client, "holder", clock, LASTS_SECONDS)
+        holder = Leadership(client, _NAME, "holder", clock, LASTS_SECONDS)
         await holder.acquire()
         clock.now += 2 * LASTS_SECONDS / 3
         await holder.keep()
@@ -70,20 +70,36 @@ async def test_a_refusal_counts_only_when_it_lasts(kubeconfig: dict[str, Path]) 
     """An API server that just came back refuses everybody for a moment."""
     async with await KubeClient.from_kubeconfig(kubeconfig["recorder"]) as nobody:
         clock = _Clock()
-        leadership = Leadership(nobody, "one", clock, LASTS_SECONDS)
+        leadership = Leadership(nobody, _NAME, "one", clock, LASTS_SECONDS)
         assert not await leadership.attempt()
         clock.now += _NOT_QUITE
         assert not await leadership.attempt()
         clock.now += _JUST - _NOT_QUITE
-        with pytest.raises(BigFleetError, match="bigfleet fedhpa install"):
+        with pytest.raises(BigFleetError, match="the file x gives the right"):
             await leadership.acquire()
+
+
+async def test_who_ends_cleanly_lets_another_begin_at_once(kubeconfig: dict[str, Path]) -> None:
+    """Also when it never held the Lease; another's it leaves alone."""
+    async with await _client_without_lease(kubeconfig) as client:
+        clock = _Clock()
+        first = Leadership(client, _NAME, "first", clock, LASTS_SECONDS)
+        second = Leadership(client, _NAME, "second", clock, LASTS_SECONDS)
+        assert await first.attempt()
+        assert not await second.attempt()
+        await second.release()
+        assert not await second.attempt()
+        await first.release()
+        assert await second.attempt()
+        await first.release()
+        assert not await first.attempt()
 
 
 async def test_an_outage_is_logged_once(
     kubeconfig: dict[str, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with await KubeClient.from_kubeconfig(kubeconfig["recorder"]) as nobody:
-        leadership = Leadership(nobody, "one", _Clock(), LASTS_SECONDS)
+        leadership = Leadership(nobody, _NAME, "one", _Clock(), LASTS_SECONDS)
         for _ in range(2):
             assert not await leadership.attempt()
     assert len([each for each in caplog.records if "Lease" in each.message]) == 1

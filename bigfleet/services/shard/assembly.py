@@ -89,8 +89,7 @@ def assemble(
     """All parts of a shard that is in its `epoch`; without `ties` everything is its own."""
     woken = asyncio.Event()
     books = _books(settings, evicting, ties)
-    needs, limits = books.needs, books.needs.limits
-    rollups = RollUps(needs, journal, clock, woken.set)
+    rollups = RollUps(books.needs, journal, clock, woken.set)
     inventory, orders, evictions = books.inventory, books.orders, books.evictions
     sessions = _sessions(epoch, books, rollups, clock)
     reconciler = Reconciler(provider, inventory, orders, sessions, journal, clock)
@@ -101,7 +100,7 @@ def assemble(
         decide=decide,
         settings=settings,
         clock=clock,
-        needs=needs,
+        needs=books.needs,
         inventory=inventory,
         orders=orders,
         reconciler=reconciler,
@@ -115,8 +114,8 @@ def assemble(
         woken=woken,
         slices=books.slices,
     )
-    inspection = MachineInspection(inventory, orders, evictions, journal, limits)
-    shard = Shard(epoch, sessions, inventory, needs, cycle, actuation, inspection)
+    machines = MachineInspection(inventory, orders, evictions, journal, books.needs.limits)
+    shard = Shard(epoch, sessions, inventory, books.needs, cycle, actuation, machines)
     return _tied(shard, ties, books.estate) if ties and books.estate else shard
 
 

@@ -27,7 +27,6 @@ from bigfleet.services.shard.hints import Hints
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.needs import NeedsTable
-from bigfleet.services.shard.node_limits import BROKEN_GRACE_SECONDS
 from bigfleet.services.shard.orders import Order, Orders
 from bigfleet.services.shard.quotas import Quotas
 from bigfleet.services.shard.reconciler import Reconciler
@@ -215,26 +214,20 @@ class Cycle:
     def _order(self, action: Action, thought: Thought) -> Order:
         fleet, demand, is_wanted = thought.fleet, thought.demand, action.need != NONE
         acquires = action.kind in _ACQUIRING
-        cluster = int(demand.cluster[action.need] if acquires else fleet.cluster[action.row])
+        number = int(demand.cluster[action.need] if acquires else fleet.cluster[action.row])
+        cluster = "" if number == NONE else fleet.clusters[number]
+        machine_id, limits = thought.machine_id(action.row), self.needs.limits
         return Order(
             kind=action.kind,
-            machine_id=thought.machine_id(action.row),
-            cluster="" if cluster == NONE else fleet.clusters[cluster],
+            machine_id=machine_id,
+            cluster=cluster,
             need=demand.needs[action.need] if acquires else None,
-            grace_seconds=self._grace_seconds(action, thought, cluster),
+            grace_seconds=limits.grace_seconds(machine_id, cluster, action.grace_seconds),
             decided_seconds=thought.view.now_seconds,
             need_key=thought.keys[action.need] if is_wanted else None,
             preemptor_priority=demand.needs[action.need].profile.priority if is_wanted else 0,
             most_cost=self._most_cost(action, thought),
         )
-
-    def _grace_seconds(self, action: Action, thought: Thought, cluster: int) -> int:
-        """Pods of a broken machine, which cannot end, are not waited for as long as others."""
-        if action.kind is not ActionKind.RECLAIM or cluster == NONE:
-            return action.grace_seconds
-        machine_id, name = thought.machine_id(action.row), thought.fleet.clusters[cluster]
-        broken = self.needs.limits.is_broken(machine_id, name)
-        return min(action.grace_seconds, BROKEN_GRACE_SECONDS) if broken else action.grace_seconds
 
     def _most_cost(self, action: Action, thought: Thought) -> float | None:
         """A machine that nobody waits for goes only if that disturbs no more than was said."""

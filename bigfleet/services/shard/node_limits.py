@@ -17,8 +17,7 @@ from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
 from bigfleet.services.shard.inventory import Inventory
 
-# Pods of a broken machine cannot end in an orderly way, however long they are given.
-BROKEN_GRACE_SECONDS = 30
+_BROKEN_GRACE_SECONDS = 30
 
 _SHOWN_AT_WORK = (MachineState.CONFIGURED, MachineState.CONFIGURING)
 
@@ -43,10 +42,10 @@ class NodeLimits:
         """The limit of a machine of `cluster`, None where that has said none."""
         return self._of.get(cluster, {}).get(machine_id)
 
-    def is_broken(self, machine_id: str, cluster: str) -> bool:
-        """Whether the machine is to be given back because nothing can run there any more."""
+    def grace_seconds(self, machine_id: str, cluster: str, usual: int) -> int:
+        """How long pods get to leave the machine: those of a broken one cannot end anyway."""
         limit = self.of(machine_id, cluster)
-        return limit is not None and limit.broken
+        return min(usual, _BROKEN_GRACE_SECONDS) if limit is not None and limit.broken else usual
 
     def over(self, fleet: Fleet, inventory: Inventory) -> Fleet:
         """`fleet`, the inventory's latest snapshot, with the limits in force written into it: those

@@ -127,6 +127,24 @@ async def _run(client: KubeClient, where: str, *pods: dict[str, Any]) -> None:
     await asyncio.gather(*(client.create(path, each) for each in pods))
 
 
+async def _run_daemons(client: KubeClient, where: str, node_name: str) -> None:
+    """A DaemonSet with its pod on that Node."""
+    template = pod("d", nodeSelector={"kubernetes.io/hostname": node_name})
+    labels = {"app": "daemon"}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+    }
+    body = {"metadata": {"name": "d"}, "spec": spec}
+    await client.create(f"/apis/apps/v1/namespaces/{where}/daemonsets", body)
+
+    async def runs() -> bool:
+        pods = (await get(client, f"/api/v1/namespaces/{where}/pods"))["items"]
+        return any("nodeName" in each["spec"] for each in pods)
+
+    await eventually(runs, "the DaemonSet's pod to be bound")
+
+
 async def _stop_kubelet(client: KubeClient, name: str) -> None:
     """What the node controller writes once a kubelet is silent; kwok stays out of it."""
     marks = {"annotations": {"kwok.x-k8s.io/node": None}}
@@ -148,14 +166,12 @@ async def test_a_cordoned_node_counts_for_the_pods_that_it_runs(
     async with (
         await admin(kubeconfig) as client,
         ready_nodes(client, "m-cordoned", "m-other"),
-        namespace(client, "cordoned", until_gone=True) as where,
         _operator(kubeconfig, "m-cordoned", "m-other") as shard,
+        namespace(client, "cordoned", until_gone=True) as where,
     ):
-        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}
-        daemon = pod("daemon", "m-cordoned")
-        daemon["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        await _run_daemons(client, where, "m-cordoned")
         pods = [pod(f"p-{number}", "m-cordoned") for number in range(3)]
-        await _run(client, where, *pods, daemon, pod("elsewhere", "m-other"))
+        await _run(client, where, *pods, pod("elsewhere", "m-other"))
         assert await _limits(shard, lambda limits: not limits) == {}
         await _set(client, "m-cordoned", unschedulable=True)
         found = await _limits(shard, _reason("m-cordoned", "Cordoned"))
@@ -268,8 +284,8 @@ async def test_a_broken_node_is_emptied_though_its_pods_cannot_end(
     async with (
         await admin(kubeconfig) as client,
         ready_nodes(client, "m-silent", *(f"m-fine-{n}" for n in range(3))),
-        namespace(client, "silent", until_gone=True) as where,
         _operator(kubeconfig, "m-silent") as shard,
+        namespace(client, "silent", until_gone=True) as where,
     ):
         await _run(client, where, pod("p", "m-silent"))
         await _stop_kubelet(client, "m-silent")
@@ -301,8 +317,8 @@ async def test_when_many_nodes_are_silent_at_once_none_is_broken(
     async with (
         await admin(kubeconfig) as client,
         ready_nodes(client, *names),
-        namespace(client, "cut-off", until_gone=True) as where,
         _operator(kubeconfig, *names) as shard,
+        namespace(client, "cut-off", until_gone=True) as where,
     ):
         await _run(client, where, *(pod(f"p-{name}", name) for name in names))
         await asyncio.gather(*(_stop_kubelet(client, name) for name in names))

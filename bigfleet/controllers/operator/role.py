@@ -110,12 +110,9 @@ class Operator:
         self._hints = Hints(client)
         pace = settings.short_conditions_per_second
         self._short = ShortConditions(client, ledger, pace, time.time)
+        addresses, identity = settings.shard_addresses, settings.identity
         self._dialer = Dialer(
-            settings.shard_addresses,
-            settings.cluster_id,
-            self,
-            random.random,
-            identity=settings.identity,
+            addresses, settings.cluster_id, self, random.random, identity=identity
         )
         self._orders = asyncio.Semaphore(_CONCURRENT_ORDERS)
         self._tasks: set[asyncio.Task[None]] = set()

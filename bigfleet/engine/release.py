@@ -150,11 +150,12 @@ class Release:
         return np.concatenate((useless, rows[:number]))
 
     def _useless(self, cluster: int) -> Rows:
-        """Empty machines that nothing can be counted on: without them nothing changes, whatever
+        """Empty machines whose Nodes take no new pods: without them nothing changes, whatever
         demand does.
         """
         state, book = self._state, self._state.books[cluster]
-        rows = book.rows[(book.rows != NONE) & ~book.capacity.any(axis=1)]
+        limited = state.columns.limited[book.flavour] & ~book.capacity.any(axis=1)
+        rows = book.rows[(book.rows != NONE) & limited]
         fleet, at_work = state.fleet, state.fleet.state[rows] == MachineState.CONFIGURED
         empty = at_work & ~state.unavailable[rows] & (fleet.release_cost[rows] == 0)
         return release_order(fleet, state.columns.price, rows[empty])

@@ -1,7 +1,8 @@
 """What machines whose Nodes take no new pods still hold, as a roll-up says it.
 
-Pods are listed only of those Nodes, when a roll-up is made. What cannot be listed in time keeps its
-last amounts: a roll-up does not wait for one Node.
+Pods are listed only of those Nodes, when a roll-up is made: of a few hundred, those first whose
+last look is longest ago. The others, and what cannot be listed in time, keep their last amounts,
+since a roll-up waits for no Node.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _LISTS_AT_ONCE = 16
+_MOST_LISTS = 200
 _LIST_SECONDS = 5.0
 # A cluster that keeps its Nodes from us is served all the same.
 _PATIENCE_SECONDS = 10.0
@@ -169,9 +171,10 @@ class NodeLimits:
 
     async def _look(self, verdicts: Sequence[Verdict]) -> None:
         """List what is needed for `verdicts`; what has failed keeps what was known of it."""
-        names = [verdict.machine_id for verdict in verdicts if verdict.holds]
-        self._held = {name: self._held[name] for name in names if name in self._held}
-        looks = [asyncio.create_task(self._list(name)) for name in names]
+        names = {verdict.machine_id for verdict in verdicts if verdict.holds}
+        self._held = {name: held for name, held in self._held.items() if name in names}
+        due = [*sorted(names - self._held.keys()), *self._held][:_MOST_LISTS]
+        looks = [asyncio.create_task(self._list(name)) for name in due]
         if looks:
             _, late = await asyncio.wait(looks, timeout=_LIST_SECONDS)
             for look in late:
@@ -184,7 +187,9 @@ class NodeLimits:
         try:
             async with self._lists:
                 raw = await self._client.get("/api/v1/pods", query)
-            self._held[name] = held_by(msgspec.json.decode(raw, type=_Pods).items)
+            held = held_by(msgspec.json.decode(raw, type=_Pods).items)
+            self._held.pop(name, None)  # to the end: the order is that of the looks
+            self._held[name] = held
         except (ApiError, msgspec.MsgspecError, *NO_ANSWER) as error:
             _LOG.warning("cannot list what node %s holds: %s", name, str(error) or repr(error))
 

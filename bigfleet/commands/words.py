@@ -124,6 +124,8 @@ def _missing(view: wire.NeedView) -> Iterator[str]:
         f"  Of the usable machines {view.free_count} are free and {view.lower_priority_count} "
         "serve lower priorities."
     )
+    for offering in view.unavailable_offerings:
+        yield f"  Not bought for now: {offering}."
     for each in view.same_candidates:
         yield f"  Domain {each.domain} could hold {each.coverage_per_mille / 10:g} % of it."
 

@@ -59,9 +59,15 @@ class Caller:
         self.epoch, self.sequence = answer.shard_epoch, itertools.count(1)
         return self.epoch
 
-    async def create(self, machine: str, sequence: int | None = None) -> wire.TransitionAck:
+    async def create(
+        self,
+        machine: str,
+        metadata: Mapping[str, str] | None = None,
+        sequence: int | None = None,
+    ) -> wire.TransitionAck:
         """Create, stamped."""
-        request = wire.CreateRequest(**self._stamp(machine, sequence))
+        stamp = self._stamp(machine, sequence)
+        request = wire.CreateRequest(shard_metadata=metadata or {}, **stamp)
         call = self.stub.Create(request, timeout=CALL_SECONDS)
         return await named(f"Create of {machine}", call)
 

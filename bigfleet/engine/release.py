@@ -9,7 +9,8 @@ hold nothing is to spare whatever demand does.
 
 A release by count alone would go to and fro: kube-scheduler packs worse than a count can, so that
 what was given back has to be bought again. So a cluster that acquires a machine soon after it gave
-one back holds on to its machines for twice as long from then on, until that has long been no use.
+one back, though its demand has hardly grown, holds on to its machines for twice as long from then
+on, until that has long been no use.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from bigfleet.engine.assign import Assignment
-from bigfleet.engine.carry import Carry, ClusterMemory
+from bigfleet.engine.carry import ClusterMemory
 from bigfleet.engine.gangs import same_key
 from bigfleet.engine.rails import reclaim_cap
 from bigfleet.engine.recount import Recount, is_conceivable
@@ -34,9 +35,9 @@ _LONGEST_FACTOR = 32
 class Release:
     """What one decision gives back."""
 
-    def __init__(self, state: State, assignment: Assignment, carry: Carry) -> None:
+    def __init__(self, state: State, assignment: Assignment) -> None:
         self._state, self._assignment = state, assignment
-        self._memory = {memory.cluster: memory for memory in carry.clusters}
+        self._demand = state.demand_of_clusters()
         self._spare: dict[int, int] = {}
         self._acquiring = state.acquiring_clusters()
 
@@ -75,25 +76,24 @@ class Release:
         how many each gives back for nobody.
         """
         state, now = self._state, self._state.now_seconds
-        names = state.fleet.clusters
+        names, coming = state.fleet.clusters, state.coming_clusters() | acquiring
         for cluster, name in sorted(enumerate(names), key=lambda pair: pair[1]):
             memory = self._with_spare(cluster, reclaimed.get(cluster, 0))
+            if cluster in coming:
+                memory = replace(memory, coming_seconds=now)
             if cluster in acquiring:
-                memory = self._having_acquired(memory)
+                memory = self._having_acquired(memory, float(self._demand[cluster]))
             elif now - memory.factor_seconds > state.settings.rebuy_seconds * memory.hold_factor:
                 factor = max(1, memory.hold_factor // 2)
                 memory = replace(memory, hold_factor=factor, factor_seconds=now)
             if reclaimed.get(cluster, 0):
-                memory = replace(memory, reclaimed_seconds=now)
+                demand = float(self._demand[cluster])
+                memory = replace(memory, reclaimed_seconds=now, reclaimed_demand=demand)
             if replace(memory, factor_seconds=0.0) != ClusterMemory(name):
                 yield memory
 
-    def _memory_of(self, cluster: int) -> ClusterMemory:
-        name = self._state.fleet.clusters[cluster]
-        return self._memory.get(name, ClusterMemory(name, factor_seconds=self._state.now_seconds))
-
     def _with_spare(self, cluster: int, reclaimed: int) -> ClusterMemory:
-        memory, now = self._memory_of(cluster), self._state.now_seconds
+        memory, now = self._state.memory_of(cluster), self._state.now_seconds
         spare = self._spare.get(cluster, 0) - reclaimed
         if spare <= 0:
             return replace(memory, spare=0, spare_since_seconds=0.0)
@@ -105,13 +105,14 @@ class Release:
             memory, spare=min(spare, still) if still > 0 else spare, spare_since_seconds=since
         )
 
-    def _having_acquired(self, memory: ClusterMemory) -> ClusterMemory:
+    def _having_acquired(self, memory: ClusterMemory, demand: float) -> ClusterMemory:
         state = self._state
         soon = (
             memory.reclaimed_seconds is not None
             and state.now_seconds - memory.reclaimed_seconds < state.settings.rebuy_seconds
         )
-        if soon:
+        has_grown = demand > memory.reclaimed_demand * (1 + state.settings.reclaim_reserve)
+        if soon and not has_grown:
             factor = min(_LONGEST_FACTOR, memory.hold_factor * 2)
             memory = replace(
                 memory,
@@ -125,7 +126,8 @@ class Release:
         """How many machines the cluster gives back now: those that it has had to spare for its
         whole hold, within the cap.
         """
-        memory, state = self._memory_of(cluster), self._state
+        state = self._state
+        memory = state.memory_of(cluster)
         rows = state.books[cluster].rows
         configured = state.fleet.state[rows[rows != NONE]] == MachineState.CONFIGURED
         count = int(configured.sum()) + len(state.reserve[cluster])
@@ -173,7 +175,7 @@ class Release:
     def _has_fallen(self, cluster: int) -> bool:
         """Whether demand has fallen since the cluster last acquired a machine."""
         fell = self._state.demand.fell_seconds.get(cluster)
-        acquired = self._memory_of(cluster).acquired_seconds
+        acquired = self._state.memory_of(cluster).acquired_seconds
         growing = cluster in self._acquiring
         return fell is not None and not growing and (acquired is None or fell >= acquired)
 

@@ -8,12 +8,12 @@ import numpy as np
 
 from bigfleet.engine.book import ALWAYS, Book
 from bigfleet.engine.capacity import Capacities
-from bigfleet.engine.carry import Carry, Reservation
+from bigfleet.engine.carry import Carry, ClusterMemory, Reservation
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.matching import Matcher
 from bigfleet.engine.pods import Candidacy, PodClasses
 from bigfleet.engine.purchase import Stock
-from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows, Settings
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Floats, Ints, Longs, Rows, Settings
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 
@@ -37,10 +37,10 @@ class State:
     `books` has the machines of each cluster, by its number, but for those in `reserve`, which were
     kept ahead of gangs. `homes_of_rows` [n] is the cluster that a machine is supply for, NONE where
     there is none. `unavailable` [n] marks machines that were acquired or taken in this decision,
-    `ordered_by` [n] for whom. `kept_for` [n] is the need that a machine is drained or kept for,
-    else NONE. By need: `acquired` and `taken` are the machines that it ordered, `homes`
-    the domains of gangs, `reserved` the reservations in force. Needs in `expired` acquire and take
-    nothing, so that others can have what was kept for them.
+    or are held back, `ordered_by` [n] for whom. `kept_for` [n] is the need that a machine is
+    drained or kept for, else NONE. By need: `acquired` and `taken` are the machines that it
+    ordered, `homes` the domains of gangs, `reserved` the reservations in force. Needs in `expired`
+    acquire and take nothing, so that others can have what was kept for them.
     """
 
     def __init__(
@@ -56,10 +56,15 @@ class State:
         self.left: Longs = np.where(self.classes.impossible, 0, self.classes.count)
         self.priorities: Longs = np.array([n.profile.priority for n in demand.needs], np.int64)
         self.reserved: dict[int, Reservation] = {}
-        self.expired: set[int] = set()
+        passing = np.isin(demand.cluster, sorted(demand.suspended))
+        self.expired: set[int] = set(np.flatnonzero(passing).tolist())
+        self._memory = {memory.cluster: memory for memory in carry.clusters}
         self._take_up(carry)
         self.kept_for = self._kept_for()
-        self.unavailable: Flags = np.zeros(len(fleet), np.bool_)
+        held_back = fleet.held_back
+        self.unavailable: Flags = (
+            np.zeros(len(fleet), np.bool_) if held_back is None else held_back.copy()
+        )
         self.ordered_by: Ints = np.full(len(fleet), NONE, np.int32)
         self.acquired: dict[int, list[int]] = {}
         self.taken: dict[int, Taken] = {}
@@ -106,6 +111,26 @@ class State:
     def stock(self) -> Stock:
         """What kernels read of the fleet's machines."""
         return Stock(self.fleet.flavour, self.unavailable, self.kept_for, self.priorities)
+
+    def demand_of_clusters(self) -> Floats:
+        """By cluster, what its pods ask for that some machine could hold: how many times the
+        largest machine, by their scarcest resource.
+        """
+        classes = self.classes
+        shares = np.where(classes.impossible, 0.0, classes.count * classes.share)
+        cluster = self.demand.cluster[classes.need]
+        total: Floats = np.bincount(cluster, shares, len(self.fleet.clusters)).astype(np.float64)
+        return total
+
+    def coming_clusters(self) -> set[int]:
+        """The clusters to which machines were on their way when this decision began."""
+        coming = (self.homes_of_rows != NONE) & (self.fleet.state != MachineState.CONFIGURED)
+        return set(self.homes_of_rows[coming].tolist())
+
+    def memory_of(self, cluster: int) -> ClusterMemory:
+        """What the last decision handed on about a cluster."""
+        name = self.fleet.clusters[cluster]
+        return self._memory.get(name, ClusterMemory(name, factor_seconds=self.now_seconds))
 
     def acquiring_clusters(self) -> set[int]:
         """The clusters that acquire machines in this decision."""

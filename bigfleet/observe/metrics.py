@@ -41,6 +41,13 @@ shard_shortfalls = _gauge("bigfleet_shard_shortfalls", "Needs that all supply do
 shard_shortfalls_aged = _gauge(
     "bigfleet_shard_shortfalls_aged", "Shortfalls older than five cycles"
 )
+shard_clusters_suspended = _gauge(
+    "bigfleet_shard_clusters_suspended",
+    "Clusters for which nothing is acquired: silent, absent, or their machines do not boot",
+)
+shard_offerings_resting = _gauge(
+    "bigfleet_shard_offerings_resting", "Kinds of machines that failed and are not bought for now"
+)
 shard_needs_quarantined = _gauge(
     "bigfleet_shard_needs_quarantined", "Needs left out because no decision can be made about them"
 )
@@ -61,7 +68,7 @@ shard_action_outcomes = _counter(
 shard_action_seconds = _histogram(
     "bigfleet_shard_action_duration_seconds", "From enqueue to the provider's answer", "kind"
 )
-shard_queue_depth = _gauge("bigfleet_shard_action_queue_depth", "Orders waiting for a worker")
+shard_queue_depth = _gauge("bigfleet_shard_action_queue_depth", "Orders that are being carried out")
 shard_actions_dropped = _counter(
     "bigfleet_shard_actions_dropped_total", "Orders not enqueued, re-derived next cycle"
 )
@@ -79,6 +86,9 @@ shard_journal_lines_lost = _counter(
 )
 shard_sessions = _gauge("bigfleet_shard_active_sessions", "Operators connected")
 shard_rollups = _counter("bigfleet_shard_rollups_total", "Roll-ups received", "outcome")
+shard_left_out = _counter(
+    "bigfleet_shard_left_out_total", "Needs and node overheads left out of roll-ups as senseless"
+)
 shard_adopted = _counter(
     "bigfleet_shard_adopted_transitions_total",
     "Provider states taken over although the lifecycle has no such move",
@@ -152,6 +162,9 @@ operator_rollup_bytes = _gauge("bigfleet_operator_rollup_bytes", "Size of the la
 operator_rollup_needs = _gauge("bigfleet_operator_rollup_needs", "Needs in the last roll-up")
 operator_rollups_rejected = _counter(
     "bigfleet_operator_rollups_rejected_total", "Roll-ups that the shard refused"
+)
+operator_needs_left_out = _gauge(
+    "bigfleet_operator_needs_left_out", "Needs of the last roll-up that the shard could not take"
 )
 operator_acknowledged = _counter(
     "bigfleet_operator_acknowledged_total", "CapacityRequests acknowledged"

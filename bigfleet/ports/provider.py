@@ -72,8 +72,14 @@ class CapacityProvider(Protocol):
     cannot be right raises InvalidInput.
     """
 
-    async def create(self, machine_id: str, fence: Fence) -> Operation:
-        """SPECULATIVE -> CREATING -> IDLE: buy the machine."""
+    async def create(
+        self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
+    ) -> Operation:
+        """SPECULATIVE -> CREATING -> IDLE: buy the machine.
+
+        `shard_metadata` says for whom: a restarted shard would else buy another one. It MUST be
+        kept and echoed until the machine is configured or given back.
+        """
         ...
 
     async def configure(

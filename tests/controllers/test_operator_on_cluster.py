@@ -37,6 +37,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     AvailableCapacityUpdate,
     BootstrapRequest,
     DemandStatus,
+    LeftOut,
     NeedStatus,
     NodeStateUpdate,
     ReclaimInstruction,
@@ -474,6 +475,44 @@ async def test_a_request_whose_need_is_short_says_so_until_it_is_not(
         await eventually(lambda: is_short("False"), "the condition to be taken back")
         assert (await told())["CapacityShort"]["reason"] == "Satisfied"
         assert (await get(client, f"{path}/r"))["status"]["phase"] == "Acknowledged"
+        await client.delete(path)
+
+
+async def test_a_request_that_the_shard_cannot_take_says_why_and_others_are_acknowledged(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Until a roll-up is taken whole; in between it is not said to be acknowledged."""
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "left-out") as where,
+        fake_shard() as (shard, address),
+    ):
+        path = requests_path(where)
+        shard.left_out = [LeftOut(index=0, why="300000 bytes are more than one need may take")]
+        await client.create(path, request("a", priority=1000))
+        await client.create(path, request("b"))
+
+        async def condition_of(name: str) -> dict[str, str]:
+            status = (await get(client, f"{path}/{name}")).get("status", {})
+            said = {each["type"]: each for each in status.get("conditions", [])}
+            return {**said.get("CapacityShort", {}), "phase": status.get("phase", "")}
+
+        async def says(name: str, **wanted: str) -> bool:
+            return (await condition_of(name)).items() >= wanted.items()
+
+        async with _operator(kubeconfig, address):
+            [first, _] = (await shard.rollups.get()).needs
+            odd, plain = ("a", "b") if first.priority else ("b", "a")
+            refused = {"status": "True", "reason": "Rejected", "phase": ""}
+            await eventually(lambda: says(odd, **refused), "the condition")
+            assert "300000 bytes are more" in (await condition_of(odd))["message"]
+            await eventually(lambda: says(plain, phase="Acknowledged"), "the other's phase")
+            assert await says(odd, **refused)
+            shard.left_out = []
+            shard.order(ShardMessage(demand_status=DemandStatus()))
+            await client.create(path, request("c"))
+            mended = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
+            await eventually(lambda: says(odd, **mended), "the condition to be taken back")
         await client.delete(path)
 
 

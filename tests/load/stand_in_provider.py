@@ -68,6 +68,7 @@ class StandIn(CapacityProviderServicer):
         """IDLE -> CONFIGURED."""
         machine = self.machines[request.machine_id]
         machine.state, machine.cluster = wire.CONFIGURED, request.cluster_id
+        machine.shard_metadata.clear()
         machine.shard_metadata.update(request.shard_metadata)
         return self._done("configure", machine)
 
@@ -90,6 +91,7 @@ class StandIn(CapacityProviderServicer):
         machine = self.machines[request.machine_id]
         machine.state = wire.IDLE
         machine.host.ref = f"host of {machine.id}"
+        machine.shard_metadata.update(request.shard_metadata)
         return self._done("create", machine)
 
     async def ClaimEpoch(

@@ -42,13 +42,16 @@ class GrpcProvider:
         self._channel = transport.channel(address, identity, _ROLE)
         self._stub = CapacityProviderStub(self._channel)
 
-    async def create(self, machine_id: str, fence: Fence) -> Operation:
+    async def create(
+        self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
+    ) -> Operation:
         """See `ports.provider.CapacityProvider`."""
         request = wire.CreateRequest(
             machine_id=machine_id,
             shard_id=fence.shard_id,
             shard_epoch=fence.epoch,
             sequence_number=fence.sequence,
+            shard_metadata=shard_metadata,
         )
         call = self._stub.Create(request, timeout=CALL_SECONDS)
         return _operation(await self._answer(call, machine_id, MachineEvent.CREATE.value))

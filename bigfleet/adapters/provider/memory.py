@@ -48,9 +48,12 @@ class MemoryProvider:
         for machine in machines:
             self.report(machine)
 
-    async def create(self, machine_id: str, fence: Fence) -> Operation:
+    async def create(
+        self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
+    ) -> Operation:
         """Buys the machine."""
-        return self._order(machine_id, MachineEvent.CREATE, fence, {})
+        bought = {"shard_metadata": dict(shard_metadata)}
+        return self._order(machine_id, MachineEvent.CREATE, fence, bought)
 
     async def configure(
         self,
@@ -160,8 +163,10 @@ class MemoryProvider:
 
     def _move(self, machine: Machine, event: MachineEvent, **changes: object) -> Machine:
         state = next_state(machine.id, machine.state, event)
+        if event in (MachineEvent.DRAINED, MachineEvent.DELETE, MachineEvent.RECOVER):
+            changes |= {"cluster": "", "shard_metadata": {}}
         if state is MachineState.IDLE:
-            changes |= {"cluster": "", "shard_metadata": {}, "host": f"host-of-{machine.id}"}
+            changes |= {"host": f"host-of-{machine.id}"}
         if state is MachineState.SPECULATIVE:
             changes |= {"host": ""}
         moved = replace(machine, state=state, **changes)  # type: ignore[arg-type]

@@ -210,7 +210,9 @@ class Machine(_message.Message):
     def allocatable(self) -> Global___Resources: ...
     @_builtins.property
     def shard_metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Stored and echoed byte for byte, unknown keys included; cleared with `cluster` after a drain."""
+        """What the last Create or Configure carried. Stored and echoed byte for byte, unknown keys
+        included; Configure replaces it, and it is cleared with `cluster` after a drain and by Delete.
+        """
 
     @_builtins.property
     def taints(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.Taint]:
@@ -360,14 +362,39 @@ Global___ListFilter: _TypeAlias = ListFilter  # noqa: Y015
 class CreateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ShardMetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     MACHINE_ID_FIELD_NUMBER: _builtins.int
     SHARD_ID_FIELD_NUMBER: _builtins.int
     SHARD_EPOCH_FIELD_NUMBER: _builtins.int
     SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
+    SHARD_METADATA_FIELD_NUMBER: _builtins.int
     machine_id: _builtins.str
     shard_id: _builtins.str
     shard_epoch: _builtins.int
     sequence_number: _builtins.int
+    @_builtins.property
+    def shard_metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What the machine is bought for: see Machine.shard_metadata."""
+
     def __init__(
         self,
         *,
@@ -375,10 +402,11 @@ class CreateRequest(_message.Message):
         shard_id: _builtins.str = ...,
         shard_epoch: _builtins.int = ...,
         sequence_number: _builtins.int = ...,
+        shard_metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_id", b"machine_id", "sequence_number", b"sequence_number", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_id", b"machine_id", "sequence_number", b"sequence_number", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shard_metadata", b"shard_metadata"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

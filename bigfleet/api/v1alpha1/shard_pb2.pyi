@@ -357,11 +357,18 @@ class Acknowledgement(_message.Message):
     COORDINATOR_TERM_FIELD_NUMBER: _builtins.int
     SHARD_EPOCH_FIELD_NUMBER: _builtins.int
     REJECTED_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     echo: _builtins.str
     coordinator_term: _builtins.int
     shard_epoch: _builtins.int
     rejected: _builtins.str
     """Why a roll-up was refused as a whole; the last good one stays in force. Empty when accepted."""
+    @_builtins.property
+    def left_out(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeftOut]:
+        """What could not be taken of a roll-up; all the rest of it is in force. A need that was taken in an
+        earlier form stays in force in that. At most 1,000.
+        """
+
     def __init__(
         self,
         *,
@@ -369,14 +376,42 @@ class Acknowledgement(_message.Message):
         coordinator_term: _builtins.int = ...,
         shard_epoch: _builtins.int = ...,
         rejected: _builtins.str = ...,
+        left_out: _abc.Iterable[Global___LeftOut] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_term", b"coordinator_term", "echo", b"echo", "rejected", b"rejected", "shard_epoch", b"shard_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_term", b"coordinator_term", "echo", b"echo", "left_out", b"left_out", "rejected", b"rejected", "shard_epoch", b"shard_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Acknowledgement: _TypeAlias = Acknowledgement  # noqa: Y015
+
+@_typing.final
+class LeftOut(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    IS_OVERHEAD_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """Its place among the roll-up's `needs`, or among its `node_overheads`."""
+    is_overhead: _builtins.bool
+    why: _builtins.str
+    """What is wrong with it."""
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        is_overhead: _builtins.bool = ...,
+        why: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "is_overhead", b"is_overhead", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeftOut: _TypeAlias = LeftOut  # noqa: Y015
 
 @_typing.final
 class Inquiry(_message.Message):

@@ -84,6 +84,8 @@ class Operator:
         pace = settings.acknowledge_per_second
         self._acknowledger = Acknowledger(client, ledger, pace, time.time)
         self._daemon_sets = DaemonSets(client, ledger.changed.set)
+        pace = settings.short_conditions_per_second
+        self._short = ShortConditions(client, ledger, pace, time.time)
         self._credentials = Credentials(client)
         self._nodes = NodeStates(client, self._credentials, time.time)
         hold_seconds = settings.node_hold_seconds
@@ -96,6 +98,7 @@ class Operator:
             self._acknowledger.accepted,
             time.monotonic,
             self._daemon_sets.overheads,
+            self._short.refuse,
             self._limits.current,
         )
         self._bootstrap = Bootstrap(
@@ -108,8 +111,6 @@ class Operator:
         self._disruptions = Disruptions(client, time.time)
         self._reclaims = Reclaims(client, time.time, self._disruptions.of, self._limits.is_broken)
         self._hints = Hints(client)
-        pace = settings.short_conditions_per_second
-        self._short = ShortConditions(client, ledger, pace, time.time)
         addresses, identity = settings.shard_addresses, settings.identity
         self._dialer = Dialer(
             addresses, settings.cluster_id, self, random.random, identity=identity

@@ -44,7 +44,7 @@ def order_of(request: Mutation) -> Order:
         case wire.DrainRequest():
             return _drain(request)
         case wire.CreateRequest():
-            return Order(MachineEvent.CREATE)
+            return Order(MachineEvent.CREATE, shard_metadata=dict(request.shard_metadata))
         case _:
             return Order(MachineEvent.DELETE)
 

@@ -16,6 +16,7 @@ _INTERRUPTION = f"{_PREFIX}interruption-bucket"
 _RECLAMATION = f"{_PREFIX}reclamation-bucket"
 _NEED = f"{_PREFIX}need"
 _GROUP = f"{_PREFIX}group"
+_CLUSTER = f"{_PREFIX}cluster"
 _BY = f"{_PREFIX}by"
 
 
@@ -47,6 +48,11 @@ def to_metadata(need: Need) -> dict[str, str]:
     }
 
 
+def bought_for(cluster: str, need: Need | None) -> dict[str, str]:
+    """The metadata of a machine that is bought and belongs to no cluster yet."""
+    return {} if need is None else to_metadata(need) | {_CLUSTER: cluster}
+
+
 def ordered_by(fence: Fence) -> dict[str, str]:
     """The metadata that no other order to configure a machine has."""
     return {_BY: f"{fence.shard_id}/{fence.epoch}/{fence.sequence}"}
@@ -61,8 +67,11 @@ def incarnation_of(metadata: Mapping[str, str]) -> int:
 
 
 def from_metadata(cluster: str, metadata: Mapping[str, str]) -> Assignment | None:
-    """The assignment a machine of `cluster` carries; None when it has none or it is damaged."""
-    if not metadata:
+    """The assignment that a machine carries which is in `cluster`, or in none and bought for one;
+    None when it has none or it is damaged.
+    """
+    cluster = cluster or metadata.get(_CLUSTER, "")
+    if not cluster:
         return None
     try:
         made = Assignment(

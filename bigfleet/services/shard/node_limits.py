@@ -17,8 +17,6 @@ from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
 from bigfleet.services.shard.inventory import Inventory
 
-_BROKEN_GRACE_SECONDS = 30
-
 _SHOWN_AT_WORK = (MachineState.CONFIGURED, MachineState.CONFIGURING)
 
 
@@ -41,11 +39,6 @@ class NodeLimits:
     def of(self, machine_id: str, cluster: str) -> NodeLimit | None:
         """The limit of a machine of `cluster`, None where that has said none."""
         return self._of.get(cluster, {}).get(machine_id)
-
-    def grace_seconds(self, machine_id: str, cluster: str, usual: int) -> int:
-        """How long pods get to leave the machine: those of a broken one cannot end anyway."""
-        limit = self.of(machine_id, cluster)
-        return min(usual, _BROKEN_GRACE_SECONDS) if limit is not None and limit.broken else usual
 
     def over(self, fleet: Fleet, inventory: Inventory) -> Fleet:
         """`fleet`, the inventory's latest snapshot, with the limits in force written into it: those

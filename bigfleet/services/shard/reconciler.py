@@ -13,6 +13,7 @@ from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.provider import CapacityProvider, Listing
 from bigfleet.services.shard import updates
+from bigfleet.services.shard.failures import Failures
 from bigfleet.services.shard.identities import NEEDED, acceptable
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
@@ -44,7 +45,9 @@ class Reconciler:
         sessions: Sessions,
         journal: Journal,
         clock: Clock,
+        failures: Failures,
     ) -> None:
+        self._failures = failures
         self._provider = provider
         self._inventory = inventory
         self._orders = orders
@@ -146,6 +149,7 @@ class Reconciler:
     def _follow(self, transition: Transition) -> None:
         """Another shard's machines move by orders that are not known here."""
         order = self._orders.of(transition.machine_id)
+        self._learn(transition)
         adopted = not _expected(transition, order)
         if transition.before is not None or transition.cluster:
             self._journal_state(transition, order, adopted)
@@ -153,6 +157,11 @@ class Reconciler:
             self._report_adoption(transition)
         self._time_configuring(transition, order)
         self._orders.overtake(transition.machine_id)
+
+    def _learn(self, transition: Transition) -> None:
+        view = self._inventory.view(transition.machine_id)
+        if view is not None:
+            self._failures.follow(transition, view.kind.flavour, self._clock.unix_seconds())
 
     def _journal_state(self, transition: Transition, order: Order | None, adopted: bool) -> None:
         view = self._inventory.view(transition.machine_id)

@@ -22,7 +22,7 @@ MAX_ASKED = 100_000
 MAX_GRACE_SECONDS = 3600
 
 # Takes a roll-up of the named cluster; returns "" or why it is not in force.
-TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], str]
+TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], shard_pb2.Acknowledgement]
 # Takes note of a roll-up that cannot be sent; returns what that means for the cluster.
 MissRollUp = Callable[[str, shard_pb2.RollUpTooLarge], str]
 # Takes what the operator of the named cluster says that giving machines back would disturb.
@@ -156,12 +156,17 @@ class Sessions:
 
     def _regret(self, cluster: str, told: shard_pb2.RollUpTooLarge) -> shard_pb2.ShardMessage:
         why = self._miss_rollup(cluster, told)
-        return self._ack(str(told.timestamp_unix_nanos), why)
+        said = shard_pb2.Acknowledgement(rejected=why)
+        return self._ack(str(told.timestamp_unix_nanos), said)
 
-    def _ack(self, echo: str, rejected: str = "") -> shard_pb2.ShardMessage:
+    def _ack(
+        self, echo: str, said: shard_pb2.Acknowledgement | None = None
+    ) -> shard_pb2.ShardMessage:
         ack = shard_pb2.Acknowledgement(
-            echo=echo, coordinator_term=self.term(), shard_epoch=self._epoch, rejected=rejected
+            echo=echo, coordinator_term=self.term(), shard_epoch=self._epoch
         )
+        if said is not None:
+            ack.MergeFrom(said)
         return shard_pb2.ShardMessage(ack=ack)
 
 

@@ -20,7 +20,8 @@ class Settings:
     another shard. `cycle_seconds` is the longest time between two decisions. `journal` gets the
     machines' stories as JSON lines, in files of `journal_sizes`. `engine` tunes the decisions
     themselves. A machine to spare on which pods of Jobs run stays until these have had
-    `batch_wait_seconds` to end. While `actuation_paused` all is decided, shown and counted, and
+    `batch_wait_seconds` to end. Nothing more is acquired for a cluster whose operator has been away
+    for `cluster_absence_seconds`. While `actuation_paused` all is decided, shown and counted, and
     nothing is ordered.
     `coordinator_addresses` are host:port of the coordinator's replicas; without any the shard owns
     all machines and serves all clusters. It reports every `report_seconds`, and `advertised` is the
@@ -42,6 +43,7 @@ class Settings:
     actuation_paused: bool = False
     engine: EngineSettings = field(default_factory=EngineSettings)
     batch_wait_seconds: float = 1800.0
+    cluster_absence_seconds: float = 600.0
     coordinator_addresses: Sequence[str] = ()
     report_seconds: float = 2.0
     advertised: str = ""
@@ -59,5 +61,8 @@ class Settings:
             raise InvalidInput("journal_sizes", self.journal_sizes, "are not >= 1 byte, >= 0 files")
         if not self.batch_wait_seconds >= 0:
             raise InvalidInput("batch_wait_seconds", self.batch_wait_seconds, "is not a time >= 0")
+        if not self.cluster_absence_seconds >= 0:
+            cure = "is not a time >= 0"
+            raise InvalidInput("cluster_absence_seconds", self.cluster_absence_seconds, cure)
         if self.execute_concurrency < 1:
             raise InvalidInput("execute_concurrency", self.execute_concurrency, "is not >= 1")

@@ -58,19 +58,24 @@ def _is_short(gang: Need, short: dict[tuple[tuple[str, int], ...], int]) -> bool
 def _of_need(
     need: Need, shortfall: Shortfall, explainer: Explainer
 ) -> Iterator[shard_pb2.NeedStatus]:
-    if shortfall.impossible:
-        yield _status(need, shortfall.impossible, Reason.NO_MATCHING_SUPPLY)
+    obstacles: dict[str, list[Size]] = {}
+    for size in shortfall.impossible:
+        obstacles.setdefault(explainer.obstacle(shortfall.need, size), []).append(size)
+    for obstacle, sizes in obstacles.items():
+        yield _status(need, sizes, Reason.NO_MATCHING_SUPPLY, obstacle)
     if shortfall.sizes and shortfall.age_cycles >= PATIENCE_CYCLES:
         yield _status(need, shortfall.sizes, explainer.reason(shortfall.need))
 
 
-def _status(need: Need, sizes: Sequence[Size], reason: Reason) -> shard_pb2.NeedStatus:
+def _status(
+    need: Need, sizes: Sequence[Size], reason: Reason, message: str = ""
+) -> shard_pb2.NeedStatus:
     fingerprint, group = need.key
     return shard_pb2.NeedStatus(
         profile_fingerprint=fingerprint,
         group=group,
         reason="".join(word.capitalize() for word in reason.name.split("_")),
-        message=reason.value,
+        message=message or reason.value,
         sizes=sizes_to_wire(sizes),
     )
 

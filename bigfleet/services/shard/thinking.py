@@ -13,6 +13,7 @@ from bigfleet.engine.reporting import MOST_ROWS, PATIENCE_CYCLES
 from bigfleet.engine.snapshot import Demand, Fleet, Settings
 from bigfleet.model import resources
 from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.failures import Failure, Offering
 from bigfleet.services.shard.hints import HintsByNeed, hints_of
 from bigfleet.services.shard.quarantine import Quarantine, decide_without_culprits
 from bigfleet.services.shard.statuses import StatusByCluster, statuses_of, with_left_out
@@ -26,7 +27,8 @@ class View:
     """What is known at one moment, safe from later changes. `asked` is the demand as reported,
     `carry` what the last decision handed on, `machine_ids` names the rows, `hinted` are the
     clusters that are to be told what could be had, `report_short` says whether all are to be told
-    what is short, and `quarantine` has the needs that the last decision left out.
+    what is short, `quarantine` has the needs that the last decision left out, and `unavailable`
+    what is not bought now because it has failed.
     """
 
     fleet: Fleet
@@ -38,6 +40,7 @@ class View:
     hinted: Collection[str] = ()
     report_short: bool = False
     quarantine: Quarantine = field(default_factory=dict)
+    unavailable: Mapping[Offering, Failure] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

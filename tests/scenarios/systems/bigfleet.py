@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -77,6 +78,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _Request(msgspec.Struct):
     metadata: _Metadata
+    spec: msgspec.Raw
     status: _Status = msgspec.field(default_factory=_Status)
 
 
@@ -100,7 +102,12 @@ class BigFleet:
     name = "BigFleet"
     wordings = _WORDINGS
     own_kinds = frozenset({"AvailableCapacity"})
-    left_out: Mapping[str, str] = MappingProxyType({})
+    left_out: Mapping[str, str] = MappingProxyType(
+        {
+            "beside-a-cache-on-its-node": "which pods share a Node with others is not known to "
+            "the shard; a full Node cannot be made larger",
+        }
+    )
     judged = WHOLE
 
     def __init__(self) -> None:
@@ -121,19 +128,24 @@ class BigFleet:
         self._roles = await start_fleet(place.substrate, settings(), [place.cluster], inventory)
 
     async def conditions(self, pods: Sequence[PodLife]) -> Mapping[str, Sequence[Remarked]]:
-        """Of the pods' CapacityRequests."""
+        """Of the pods' CapacityRequests, or of some that ask for the same.
+
+        Which of the pods of a short need wait is kube-scheduler's choice: just as many requests say
+        so as pods are short.
+        """
         path = f"{GROUP_VERSION}/capacityrequests"
         requests = msgspec.json.decode(await self._place.client.get(path), type=_Requests).items
-        found: dict[str, list[Remarked]] = {pod.uid: [] for pod in pods}
+        of_spec: defaultdict[bytes, list[Remarked]] = defaultdict(list)
+        specs: dict[str, bytes] = {}
         for request in requests:
-            said = [
+            spec = bytes(request.spec)
+            of_spec[spec] += (
                 Remarked("condition", each.reason, each.message)
                 for each in request.status.conditions
                 if each.status == "True"
-            ]
-            for owner in request.metadata.owner_references:
-                found.setdefault(owner.uid, []).extend(said)
-        return found
+            )
+            specs |= {owner.uid: spec for owner in request.metadata.owner_references}
+        return {pod.uid: of_spec[specs.get(pod.uid, b"")] for pod in pods}
 
     async def held(self) -> list[str]:
         """Machines that are neither where they began nor on their own way there."""

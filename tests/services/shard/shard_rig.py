@@ -79,13 +79,15 @@ def rollup(
 
 class SessionClient:
     """One session; `heard` is everything the shard said. It answers questions if `helpful`, and
-    says of all machines that they are empty if it `reports`.
+    says of all machines that they are empty if it `reports`. It gives no credentials where it says
+    why it `refuses`.
     """
 
     def __init__(self, call: Any, cluster: str, *, helpful: bool) -> None:
         self.cluster = cluster
         self.heard: list[shard_pb2.ShardMessage] = []
         self.helpful, self.reports = helpful, True
+        self.refuses = ""
         self.status: grpc.StatusCode | None = None
         self.details = ""
         self._call, self._writing = call, asyncio.Lock()
@@ -142,7 +144,9 @@ class SessionClient:
                     self._news.notify_all()
                 if message.disruption_inquiry.inquiry_id and self.reports:
                     await self._report_empty(message.disruption_inquiry)
-                if self.helpful:
+                if self.refuses and message.bootstrap_request.request_id:
+                    await self._refuse(message.bootstrap_request)
+                elif self.helpful:
                     await self._answer(message)
         except grpc.aio.AioRpcError as error:
             self.status, self.details = error.code(), error.details() or ""
@@ -154,6 +158,10 @@ class SessionClient:
         machines = [shard_pb2.MachineDisruption(machine_id=each) for each in inquiry.machine_ids]
         report = shard_pb2.DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
         await self.say(disruption_report=report)
+
+    async def _refuse(self, request: shard_pb2.BootstrapRequest) -> None:
+        answer = shard_pb2.BootstrapBlobResponse(request_id=request.request_id, error=self.refuses)
+        await self.say(bootstrap_response=answer)
 
     async def _answer(self, message: shard_pb2.ShardMessage) -> None:
         request, reclaim = message.bootstrap_request, message.reclaim_instruction

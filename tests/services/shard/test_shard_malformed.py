@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -44,12 +44,13 @@ def doubted() -> float:
 
 
 async def tell(operator: SessionClient, *needs: capacity_pb2.CapacityNeed) -> str:
-    """Send a roll-up of raw needs; what the shard has against it."""
+    """Send a roll-up of raw needs; what the shard has against it, or else what is left out."""
     message = rollup(operator.cluster)
     message.needs.extend(needs)
     await operator.say(rollup=message)
     echo = str(message.timestamp_unix_nanos)
-    return (await operator.hears(lambda m: m.ack.echo == echo)).ack.rejected
+    said = (await operator.hears(lambda m: m.ack.echo == echo)).ack
+    return said.rejected or "; ".join(each.why for each in said.left_out)
 
 
 async def still_works(rig: Rig, operator: SessionClient, free: str) -> None:
@@ -250,10 +251,10 @@ def _bad_need(**fields: Any) -> capacity_pb2.CapacityNeed:
     ],
     ids=lambda case: case.replace(" ", "-") if isinstance(case, str) else "",
 )
-async def test_a_need_that_cannot_be_is_refused_by_name(
+async def test_a_need_that_cannot_be_is_left_out_by_name(
     tmp_path: Path, faulty: capacity_pb2.CapacityNeed, words: str
 ) -> None:
-    """With its roll-up, and the last good one stays in force."""
+    """Everything else of its roll-up is in force."""
     provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
@@ -343,8 +344,10 @@ async def test_an_answer_about_another_machine_is_not_believed(tmp_path: Path) -
     """It fails its own order and tells nothing about the machine that it names."""
 
     class Confused(MemoryProvider):
-        async def create(self, machine_id: str, fence: Fence) -> Operation:
-            answer = await super().create(machine_id, fence)
+        async def create(
+            self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
+        ) -> Operation:
+            answer = await super().create(machine_id, shard_metadata, fence)
             return replace(answer, machine=machine("m-2", _S.FAILED))
 
     provider = Confused([machine("m-1", _S.SPECULATIVE), machine("m-2", zone="b")])

@@ -21,6 +21,7 @@ from bigfleet.observe import metrics
 from bigfleet.observe.metrics import REGISTRY
 from bigfleet.ports.provider import Fence
 from bigfleet.services.shard import role
+from bigfleet.services.shard.needs import MAX_NEED_BYTES
 from bigfleet.services.shard.settings import Settings
 
 _S = MachineState
@@ -126,7 +127,28 @@ async def test_clusters_that_have_not_reported_lose_nothing(tmp_path: Path) -> N
         assert not [m for m in west.heard if m.reclaim_instruction.instruction_id]
 
 
-async def test_a_bad_need_refuses_the_whole_rollup(tmp_path: Path) -> None:
+async def test_a_bad_need_does_not_keep_the_others_from_machines(tmp_path: Path) -> None:
+    """It is left out by itself, and the answer says which it is and what is wrong with it."""
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    left_out = REGISTRY.get_sample_value("bigfleet_shard_left_out_total") or 0.0
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        bad = rollup("east", need(group="bad"), need(2))
+        bad.needs[0].requirements[0].values.append("x" * MAX_NEED_BYTES)
+        await operator.say(rollup=bad)
+        await operator.hears_state("m-2", _S.CONFIGURED)
+        ack = (await operator.hears(lambda m: m.ack.echo == str(bad.timestamp_unix_nanos))).ack
+        assert ack.rejected == ""
+        [told] = ack.left_out
+        assert told.index == 0
+        assert told.why.startswith("cluster east, need 0: 26")
+        assert "bytes are more" in told.why
+    assert (REGISTRY.get_sample_value("bigfleet_shard_left_out_total") or 0.0) == left_out + 1
+    journal = (tmp_path / "journal.jsonl").read_text()
+    assert "rollup-accepted-in-part" in journal
+
+
+async def test_a_rollup_that_is_all_bad_is_refused_as_a_whole(tmp_path: Path) -> None:
     """The session lives on, the refusal names the fault, and the last good roll-up stays."""
     provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
     async with shard(provider, tmp_path) as rig:

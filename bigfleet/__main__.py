@@ -112,6 +112,7 @@ def _operator(flags: argparse.Namespace) -> Role:
         observe_port=observe_port,
         rollup_seconds=flags.rollup,
         acknowledge_per_second=flags.acknowledge_per_second,
+        node_hold_seconds=flags.node_hold,
         lease_seconds=flags.lease,
         replica=flags.replica,
     )
@@ -221,6 +222,13 @@ def _operator_flags(role: argparse.ArgumentParser) -> None:
         default=200.0,
         metavar="N",
         help="writes spent on acknowledging CapacityRequests; 0 turns it off",
+    )
+    role.add_argument(
+        "--node-hold",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="after which a Node that is not Ready, or has not come, counts as broken",
     )
     role.set_defaults(build=_operator)
 

@@ -26,5 +26,6 @@ class Bigfleet(Record, frozen=True, kw_only=True):
     reclaim_hold_seconds: Seconds
     idle_hold_seconds: Seconds
     unschedulable_hold_seconds: Seconds = 15.0
+    node_hold_seconds: Seconds = 300.0
     shards: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
     coordinators: Literal[0, 1, 3] = 0

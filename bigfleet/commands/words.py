@@ -166,6 +166,7 @@ def _purpose(view: wire.MachineView) -> Iterator[str]:
         yield "  No need counts it."
         if view.HasField("meant_for"):
             yield f"  It was last meant for {_reference(view.meant_for)}."
+    yield from _limit(view)
     others = [each for each in view.shared_by if each != view.counted_by]
     if others:
         yield f"  Pods of {_several(len(others), 'other need')} are counted on it, too."
@@ -176,6 +177,20 @@ def _purpose(view: wire.MachineView) -> Iterator[str]:
         yield "  machine, so that the scheduler need not tear it."
     if view.unused_since_unix_nanos:
         yield f"  It has been unused since {_moment(view.unused_since_unix_nanos)}."
+
+
+def _limit(view: wire.MachineView) -> Iterator[str]:
+    if not view.HasField("limit"):
+        return
+    limit = view.limit
+    why = f" ({limit.message})" if limit.message else ""
+    if limit.broken:
+        yield f"  Its Node is {limit.reason}{why}: nothing counts on it, it is to be given back."
+    elif limit.resources:
+        held = _amounts(limit.resources)
+        yield f"  Its Node is {limit.reason}{why}: it counts only for what runs there, {held}."
+    else:
+        yield f"  Its Node is {limit.reason}{why}, and nothing runs there: nothing counts on it."
 
 
 def _release(cost: float) -> str:

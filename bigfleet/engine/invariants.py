@@ -156,7 +156,7 @@ def capacity(fleet: Fleet, demand: Demand, row: int, cluster: int) -> dict[str, 
     """What one machine has for a cluster's pods, once its DaemonSets have theirs."""
     flavour = fleet.flavours[fleet.flavour[row]]
     room = dict(flavour.allocatable)
-    for overhead in demand.overheads.get(cluster, ()):
+    for overhead in () if flavour.limited else demand.overheads.get(cluster, ()):
         alternatives = overhead.alternatives
         if (
             accepts(overhead.requirements, flavour.labels)

@@ -4,7 +4,8 @@ What runs is left alone. A CONFIGURED machine goes only if its cluster's operato
 would disturb (`Fleet.release_cost`), those that disturb least first; if the cluster's pods, and a
 few more, count on the others without it; if the cluster has had machines to spare for its hold; and
 if it is not just growing: a machine with pods on it stays until demand has fallen since the cluster
-last acquired one, an empty one until demand has stood still for the hold.
+last acquired one, an empty one until demand has stood still for the hold. An empty one that can
+hold nothing is to spare whatever demand does.
 
 A release by count alone would go to and fro: kube-scheduler packs worse than a count can, so that
 what was given back has to be bought again. So a cluster that acquires a machine soon after it gave
@@ -140,13 +141,28 @@ class Release:
         return min(spare, memory.spare) if held_seconds >= hold_seconds else 0
 
     def _to_spare(self, cluster: int) -> Rows:
-        """The longest beginning of the cluster's candidates without which its pods have places."""
+        """Machines that can hold nothing, and the longest beginning of the cluster's candidates
+        without which its pods have places.
+        """
+        useless = self._useless(cluster)
         rows = self._candidates(cluster)
+        rows = rows[~np.isin(rows, useless)]
         number = len(rows)
         # All of them, else half, and so on: a beginning that works is taken, not the longest.
         while number and not self._can_do_without(cluster, rows[:number]):
             number //= 2
-        return rows[:number]
+        return np.concatenate((useless, rows[:number]))
+
+    def _useless(self, cluster: int) -> Rows:
+        """Empty machines whose Nodes take no new pods: without them nothing changes, whatever
+        demand does.
+        """
+        state, book = self._state, self._state.books[cluster]
+        limited = state.columns.limited[book.flavour] & ~book.capacity.any(axis=1)
+        rows = book.rows[(book.rows != NONE) & limited]
+        fleet, at_work = state.fleet, state.fleet.state[rows] == MachineState.CONFIGURED
+        empty = at_work & ~state.unavailable[rows] & (fleet.release_cost[rows] == 0)
+        return release_order(fleet, state.columns.price, rows[empty])
 
     def _candidates(self, cluster: int) -> Rows:
         """Those that disturb least first; of equals those on which nothing is counted."""

@@ -31,7 +31,9 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Flavour:
-    """What the machines of one kind share; `allocatable` in the units of `model.resources`."""
+    """What the machines of one kind share; `allocatable` in the units of `model.resources`. Of a
+    `limited` one that is what its pods hold, and DaemonSets' pods are not subtracted from it.
+    """
 
     labels: Mapping[str, str]
     capacity_type: CapacityType
@@ -39,6 +41,7 @@ class Flavour:
     interruption_probability: float
     allocatable: Mapping[str, int]
     taints: tuple[Taint, ...] = ()
+    limited: bool = False
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,12 @@ shard_needs_quarantined = _gauge(
     "bigfleet_shard_needs_quarantined", "Needs left out because no decision can be made about them"
 )
 shard_evictions = _gauge("bigfleet_shard_evictions", "Machines whose Nodes are being emptied")
+shard_limited_machines = _gauge(
+    "bigfleet_shard_limited_machines", "Machines whose Nodes take no new pods", "reason"
+)
+shard_node_limits_rejected = _counter(
+    "bigfleet_shard_node_limits_rejected_total", "Reported node limits that make no sense"
+)
 shard_actions_suppressed = _counter(
     "bigfleet_shard_actions_suppressed_total", "Decided while actuation was paused", "kind"
 )
@@ -187,6 +193,15 @@ operator_disruption_reports = _counter(
 )
 operator_reclaims_refused = _counter(
     "bigfleet_operator_reclaims_refused_total", "Reclaims that were not begun", "reason"
+)
+operator_limited_nodes = _gauge(
+    "bigfleet_operator_limited_nodes", "Machines whose Nodes take no new pods", "reason"
+)
+operator_broken_nodes = _gauge(
+    "bigfleet_operator_broken_nodes", "Machines reported to be given back because they are broken"
+)
+operator_stray_nodes = _gauge(
+    "bigfleet_operator_stray_nodes", "Nodes with our label whose machine the shard does not know"
 )
 operator_evictions = _counter("bigfleet_operator_evictions_total", "Evictions", "outcome")
 

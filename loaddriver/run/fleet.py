@@ -129,6 +129,7 @@ def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
             *("--cluster-id", cluster.name, "--shard", _addresses(shard_names(settings))),
             *("--identity", "{identity}", "--api-server-for-machines", "{api-server}"),
             *("--observe", "{observe}", "--rollup", f"{settings.bigfleet.rollup_seconds:g}"),
+            *("--node-hold", f"{settings.bigfleet.node_hold_seconds:g}"),
             *_LONE_REPLICA,
         ],
         ports=(_OBSERVE,),

@@ -458,6 +458,7 @@ class MachineView(_message.Message):
     HEADROOM_FIELD_NUMBER: _builtins.int
     SHARED_BY_FIELD_NUMBER: _builtins.int
     RELEASE_COST_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
     order: _builtins.str
     """The order under way: Bootstrap, Provision, Preempt, Reclaim or Delete."""
     evicting: _builtins.bool
@@ -492,6 +493,12 @@ class MachineView(_message.Message):
     def shared_by(self) -> _containers.RepeatedCompositeFieldContainer[Global___NeedReference]:
         """All needs whose pods are counted on it."""
 
+    @_builtins.property
+    def limit(self) -> _capacity_pb2.NodeLimit:
+        """Why it counts for what runs there alone, as its cluster's operator has reported; absent where it
+        is fit for use.
+        """
+
     def __init__(
         self,
         *,
@@ -507,10 +514,11 @@ class MachineView(_message.Message):
         headroom: _builtins.bool = ...,
         shared_by: _abc.Iterable[Global___NeedReference] | None = ...,
         release_cost: _builtins.float | None = ...,
+        limit: _capacity_pb2.NodeLimit | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "machine", b"machine", "meant_for", b"meant_for", "release_cost", b"release_cost"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for", "release_cost", b"release_cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "release_cost", b"release_cost", "shared_by", b"shared_by", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "release_cost", b"release_cost", "shared_by", b"shared_by", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__release_cost: _TypeAlias = _typing.Literal["release_cost"]  # noqa: Y015
     _WhichOneofArgType__release_cost: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost"]  # noqa: Y015

@@ -29,6 +29,7 @@ from bigfleet.controllers.operator.daemonsets import DaemonSets
 from bigfleet.controllers.operator.disruptions import Disruptions
 from bigfleet.controllers.operator.hints import Hints
 from bigfleet.controllers.operator.ledger import Ledger
+from bigfleet.controllers.operator.node_limits import NodeLimits
 from bigfleet.controllers.operator.nodes import NodeStates
 from bigfleet.controllers.operator.reclaim import Reclaims
 from bigfleet.controllers.operator.rollup import Rollups
@@ -54,7 +55,7 @@ class Settings:
     are known; 0 tells none. At most `short_conditions_per_second` are told that they are short, or
     are not any more. Without an `identity` it dials plaintext. Of several operators of one cluster
     the one that holds a Lease of `lease_seconds` works; `replica` tells them apart, by default the
-    host's name with a random number.
+    host's name with a random number. A Node that is not Ready for `node_hold_seconds` is broken.
     """
 
     cluster_id: str
@@ -70,6 +71,7 @@ class Settings:
     short_conditions_per_second: float = 50.0
     identity: Identity | None = None
     lease_seconds: float = 12.0
+    node_hold_seconds: float = 300.0
     replica: str = ""
 
 
@@ -78,41 +80,40 @@ class Operator:
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         self._client = client
-        self._ledger = Ledger()
-        self._acknowledger = Acknowledger(
-            client, self._ledger, settings.acknowledge_per_second, time.time
-        )
-        self._daemon_sets = DaemonSets(client, self._ledger.changed.set)
+        ledger = self._ledger = Ledger()
+        pace = settings.acknowledge_per_second
+        self._acknowledger = Acknowledger(client, ledger, pace, time.time)
+        self._daemon_sets = DaemonSets(client, ledger.changed.set)
         pace = settings.short_conditions_per_second
-        self._short = ShortConditions(client, self._ledger, pace, time.time)
+        self._short = ShortConditions(client, ledger, pace, time.time)
+        self._credentials = Credentials(client)
+        self._nodes = NodeStates(client, self._credentials, time.time)
+        hold_seconds = settings.node_hold_seconds
+        self._limits = NodeLimits(client, self._nodes, hold_seconds, ledger.changed.set)
         self._rollups = Rollups(
             settings.cluster_id,
-            self._ledger,
+            ledger,
             settings.rollup_seconds,
             settings.debounce_seconds,
             self._acknowledger.accepted,
             time.monotonic,
             self._daemon_sets.overheads,
             self._short.refuse,
+            self._limits.current,
         )
-        self._credentials = Credentials(client)
-        self._nodes = NodeStates(client, self._credentials, time.time)
         self._bootstrap = Bootstrap(
             client,
             self._credentials,
             settings.api_server_for_machines or client.server,
             client.ca_pem if settings.ca_pem_for_machines is None else settings.ca_pem_for_machines,
-            self._nodes.expect,
+            self._expect,
         )
         self._disruptions = Disruptions(client, time.time)
-        self._reclaims = Reclaims(client, time.time, self._disruptions.of)
+        self._reclaims = Reclaims(client, time.time, self._disruptions.of, self._limits.is_broken)
         self._hints = Hints(client)
+        addresses, identity = settings.shard_addresses, settings.identity
         self._dialer = Dialer(
-            settings.shard_addresses,
-            settings.cluster_id,
-            self,
-            random.random,
-            identity=settings.identity,
+            addresses, settings.cluster_id, self, random.random, identity=identity
         )
         self._orders = asyncio.Semaphore(_CONCURRENT_ORDERS)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -127,6 +128,7 @@ class Operator:
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._ledger.follow(self._client))
                 loops.create_task(self._daemon_sets.run())
+                loops.create_task(self._limits.run())
                 loops.create_task(self._acknowledger.run())
                 loops.create_task(self._nodes.run())
                 loops.create_task(self._hints.run())
@@ -144,7 +146,12 @@ class Operator:
         await self._until_done("reclaims under way", self._reclaims.resume)
         await self._until_done("old credentials", lambda: self._credentials.sweep(time.time()))
         await self._daemon_sets.known()
+        await self._limits.known()
         await self._dialer.run()
+
+    async def _expect(self, machine_id: str) -> None:
+        await self._nodes.expect(machine_id)
+        self._limits.forget(machine_id)
 
     async def _until_done(self, what: str, step: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Protocol
 
 from bigfleet.api.transport import MOST_ROLLUP_BYTES
-from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds, NodeOverhead
+from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds, NodeLimit, NodeOverhead
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
 from bigfleet.controllers.operator.aggregate import RowKey, Told
 from bigfleet.controllers.operator.ledger import Ledger
@@ -32,7 +32,7 @@ class Rollups:
     `accepted` is called with the version of the ledger's aggregate that the shard has taken over,
     and the rows that were left out of it; `refused` with those of them that the shard cannot take,
     and why. `now` is in seconds and never goes back. `overheads` says what DaemonSets take of
-    machines.
+    machines, `limits` which machines serve no new pods.
     """
 
     def __init__(
@@ -45,8 +45,10 @@ class Rollups:
         now: Callable[[], float],
         overheads: Callable[[], Sequence[NodeOverhead]] = tuple,
         refused: Callable[[Mapping[RowKey, str]], None] = lambda _: None,
+        limits: Callable[[], Awaitable[Sequence[NodeLimit]]] | None = None,
     ) -> None:
-        self._overheads, self._refused = overheads, refused
+        self._overheads, self._refused, self._limits = overheads, refused, limits
+        self._limits_now: Sequence[NodeLimit] = ()
         self._cluster_id, self._ledger, self._accepted = cluster_id, ledger, accepted
         self._now = now
         self._rollup_seconds, self._debounce_seconds = rollup_seconds, debounce_seconds
@@ -58,6 +60,8 @@ class Rollups:
         await self._ledger.listed.wait()  # "nothing listed yet" must not pass for "no demand"
         while True:
             self._ledger.changed.clear()
+            if self._limits is not None:
+                self._limits_now = await self._limits()
             await self._send(shard)
             await self._next_occasion()
 
@@ -132,5 +136,6 @@ class Rollups:
             timestamp_unix_nanos=self._last_nanos,
             needs=told.needs,
             node_overheads=self._overheads(),
+            node_limits=self._limits_now,
         )
         return rollup, told

@@ -118,8 +118,8 @@ def assemble(
         woken=woken,
         slices=books.slices,
     )
-    inspection = MachineInspection(books.inventory, books.orders, books.evictions, journal)
-    shard = Shard(epoch, sessions, books.inventory, books.needs, cycle, actuation, inspection)
+    machines = _inspection(books, journal)
+    shard = Shard(epoch, sessions, books.inventory, books.needs, cycle, actuation, machines)
     return _tied(shard, ties, books.estate) if ties and books.estate else shard
 
 
@@ -153,6 +153,11 @@ def _ordering(
 ) -> Ordering:
     paused = settings.actuation_paused
     return Ordering(books.inventory, sessions, actuation, journal, books.slices, paused=paused)
+
+
+def _inspection(books: _Books, journal: Journal) -> MachineInspection:
+    limits = books.needs.limits
+    return MachineInspection(books.inventory, books.orders, books.evictions, journal, limits)
 
 
 def _books(settings: Settings, evicting: EvictionStore, ties: Ties | None) -> _Books:

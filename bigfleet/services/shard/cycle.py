@@ -204,6 +204,7 @@ class Cycle:
             unaffordable if slices else None,
             self.disruptions.known(now_seconds),
         )
+        fleet = self.needs.limits.over(fleet, self.inventory)
         held_back = self.failures.held_back(fleet, lambda: self.inventory.ids, now_seconds)
         return replace(fleet, held_back=held_back), wants
 

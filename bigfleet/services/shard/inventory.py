@@ -70,10 +70,14 @@ class Inventory:
         """The machines' ids by row of the latest snapshot, safe from later changes."""
         return self._ids.raw_of(self._rows)
 
+    def places(self, machine_ids: Sequence[str]) -> Ints:
+        """The rows of machines in the latest snapshot, NONE for one that is not in it."""
+        return overlay.places(self._ids, self._rows, machine_ids)
+
     def bound_to(self, cluster: str) -> list[MachineView]:
         """The machines that the provider says belong to `cluster`."""
         rows = np.flatnonzero(self._columns.cluster == self._clusters.number(cluster))
-        return [self._view(int(row)) for row in rows]
+        return [self._view(row) for row in rows.tolist()]
 
     def view(self, machine_id: str) -> MachineView | None:
         """One machine, None when unknown."""
@@ -136,10 +140,9 @@ class Inventory:
     ) -> tuple[Fleet, Wants]:
         """This shard's machines as a decision should see them, safe from later changes.
 
-        Each order under way shows as the state it leads to, unless its machine has moved on. Which
-        need wants which machine is told apart, because the needs' own order is not known here.
-        `hidden` picks from what that gives the machines that are not to be seen; `release_costs` is
-        what giving machines back would cost their clusters, as far as that is known.
+        Each order under way shows as the state it leads to, unless its machine has moved on. Wants
+        are told apart, because the needs' own order is not known here. `hidden` picks machines that
+        are not to be seen; `release_costs` is what giving machines back would cost, where known.
         """
         columns = self._columns
         own = None if self._territory.is_everything else np.flatnonzero(self.mine())
@@ -176,9 +179,8 @@ class Inventory:
         now_seconds: float,
     ) -> Iterator[None]:
         """Remember which need counts each machine, so that the next decision counts it likewise,
-        and since when nobody counts it. In parts, none of which takes long: others may do something
-        between two. `claimed_by` indexes `keys` and `demand` for each row of the latest snapshot,
-        and `headroom` are the rows that are there to be ahead of gangs.
+        and since when nobody does. In parts, none of which takes long. `claimed_by` indexes `keys`
+        and `demand` for each row of the latest snapshot, `headroom` are those ahead of gangs.
         """
         columns, rows = self._columns, self._rows
         claims.note_headroom(columns, rows, headroom)
@@ -225,10 +227,8 @@ class Inventory:
         its cluster and domain; and how many more there are.
         """
         rows = np.flatnonzero(self._guest_flags()).tolist()
-        told = [
-            (self._ids.id(row), self._cluster_name(row), self._domains[self._columns.flavour[row]])
-            for row in rows[:most]
-        ]
+        views = [self._view(row) for row in rows[:most]]
+        told = [(view.id, view.cluster, domain_of(dict(view.kind.labels))) for view in views]
         return told, len(rows) - len(told)
 
     def _guest_flags(self) -> Flags:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -10,16 +11,21 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfleet.api import codec
+from bigfleet.api.limit_codec import NodeLimit, limits_from_wire
 from bigfleet.api.overhead_codec import overheads_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import ADDITIONAL_GROUP, MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
+from bigfleet.observe import metrics
 from bigfleet.services.shard.interning import Interned
+from bigfleet.services.shard.node_limits import NodeLimits
 from bigfleet.services.shard.rollup_guard import RollUpGuard
 
 # A thousand label values of the greatest length; the largest real need seen takes some 2 KiB.
 MAX_NEED_BYTES = 2**18
+
+_log = logging.getLogger(__name__)
 
 _Order = tuple[int, float, str, tuple[str, str]]
 
@@ -49,7 +55,7 @@ class NeedsTable:
     """Needs by cluster, profile and group, in the order in which they are served.
 
     A need that stays keeps the time of its arrival. `clusters` is shared with the inventory.
-    `version` is another number after every change.
+    `limits` are those of the clusters' machines. `version` is another number after every change.
     """
 
     def __init__(self, clusters: Interned[str]) -> None:
@@ -64,6 +70,7 @@ class NeedsTable:
         self._rose_seconds: dict[int, float] = {}
         self._fell_seconds: dict[int, float] = {}
         self._demand: Demand | None = None
+        self.limits = NodeLimits()
         self.version = 0
 
     def cluster_name(self, number: int) -> str:
@@ -85,6 +92,8 @@ class NeedsTable:
             cure = f"needs are more than {MAX_NEEDS_OF_A_CLUSTER}; aggregate equal requests"
             raise InvalidInput(f"cluster {cluster}: roll-up", len(rollup.needs), cure)
         overheads, odd = overheads_from_wire(rollup.node_overheads, f"cluster {cluster}")
+        limits, problems = limits_from_wire(rollup.node_limits, f"cluster {cluster}")
+        _tell(problems)
         rows = self._rows.get(cluster, {})
         fresh, faults = _read(rollup, rows, self._by_wire_bytes.get(cluster, {}))
         self._report(cluster)
@@ -93,6 +102,7 @@ class NeedsTable:
         def accept() -> None:
             self._take_over(cluster, fresh, now_seconds)
             self._note_overheads(cluster, overheads)
+            self._note_limits(cluster, limits)
 
         held = self._guard.holds(cluster, len(rows), kept, now_seconds, accept)
         if not held:
@@ -181,6 +191,10 @@ class NeedsTable:
             self._overheads[cluster] = overheads
             self._changed()
 
+    def _note_limits(self, cluster: str, limits: Mapping[str, NodeLimit]) -> None:
+        if self.limits.replace(cluster, limits):
+            self._changed()
+
     def _changed(self) -> None:
         self.version += 1
         self._demand = None
@@ -198,6 +212,14 @@ class NeedsTable:
         if added:
             self._ordered = sorted([*self._ordered, *added], key=attrgetter("order"))
         self._added = []
+
+
+def _tell(problems: Sequence[InvalidInput]) -> None:
+    if problems:
+        metrics.shard_node_limits_rejected.inc(len(problems))
+        _log.warning(
+            "node limits left out", extra={"number": len(problems), "why": str(problems[0])}
+        )
 
 
 def _has_grown(before: Need, after: Need) -> bool:

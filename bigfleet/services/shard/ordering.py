@@ -18,6 +18,7 @@ from bigfleet.services.shard.quotas import Quotas
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.thinking import Thought
 
+_USELESS_GRACE_SECONDS = 30
 _ACQUIRING = (ActionKind.BOOTSTRAP, ActionKind.PROVISION)
 
 
@@ -81,12 +82,20 @@ def _order(action: Action, thought: Thought) -> Order:
         machine_id=thought.machine_id(action.row),
         cluster="" if cluster == NONE else fleet.clusters[cluster],
         need=demand.needs[action.need] if acquires else None,
-        grace_seconds=action.grace_seconds,
+        grace_seconds=_grace_seconds(action, thought),
         decided_seconds=thought.view.now_seconds,
         need_key=thought.keys[action.need] if is_wanted else None,
         preemptor_priority=demand.needs[action.need].profile.priority if is_wanted else 0,
         most_cost=_most_cost(action, thought),
     )
+
+
+def _grace_seconds(action: Action, thought: Thought) -> int:
+    """Where nothing can run any more, pods that are left cannot end in an orderly way either."""
+    fleet = thought.fleet
+    flavour = fleet.flavours[fleet.flavour[action.row]]
+    useless = flavour.limited and not any(flavour.allocatable.values())
+    return min(action.grace_seconds, _USELESS_GRACE_SECONDS) if useless else action.grace_seconds
 
 
 def _most_cost(action: Action, thought: Thought) -> float | None:

@@ -33,12 +33,14 @@ ROLLUP_SECONDS = 0.5
 RECLAIM_HOLD_SECONDS = 2.0
 IDLE_HOLD_SECONDS = 0.5
 UNSCHEDULABLE_HOLD_SECONDS = 2.0
+NODE_HOLD_SECONDS = 3.0
 _SETTINGS = {
     "bigfleet.cycleSeconds": CYCLE_SECONDS,
     "bigfleet.rollupSeconds": ROLLUP_SECONDS,
     "bigfleet.reclaimHoldSeconds": RECLAIM_HOLD_SECONDS,
     "bigfleet.idleHoldSeconds": IDLE_HOLD_SECONDS,
     "bigfleet.unschedulableHoldSeconds": UNSCHEDULABLE_HOLD_SECONDS,
+    "bigfleet.nodeHoldSeconds": NODE_HOLD_SECONDS,
     "bigfleet.reclaimCapFraction": 1.0,
     **{
         f"fleet.latency.{order}Seconds": timing.PROVIDER_SECONDS

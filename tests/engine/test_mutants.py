@@ -39,7 +39,7 @@ MUTANTS = [
     ("pods", "np.lexsort((np.arange(len(self.need)), -self.share, self.need))",
      "np.lexsort((np.arange(len(self.need)), self.share, self.need))"),
     ("capacity", "left[matching, self._columns.place[name]] -= amount", "pass"),
-    ("capacity", "            matching &= self._matcher.tolerating(overhead.tolerations)\n", ""),
+    ("capacity", "self._matcher.tolerating(overhead.tolerations) & ", ""),
     ("matching", 'if taint.effect in _REPELLING', 'if True'),
     ("matching", "met &= np.logical_or.reduce(", "met |= np.logical_or.reduce("),
     ("assign", "order = np.lexsort((its, -classes.share[its], choice, -priority, cluster))",

@@ -38,10 +38,10 @@ class ClusterMemory:
     """What happened to a cluster's machines.
 
     At least `spare` of them have been to spare since `spare_since_seconds`. `acquired_seconds` and
-    `reclaimed_seconds` are when it last acquired one and last gave one back for nobody, None if it
-    has not been seen to. Each time that it acquired one soon after giving one back, `hold_factor`,
-    by which it holds on to spare machines longer, has doubled; `factor_seconds` is when that
-    changed.
+    `reclaimed_seconds` are when it last acquired one and last gave back one that it had to spare,
+    None if it has not been seen to. Each time that it acquired one soon after giving one back,
+    `hold_factor`, by which it holds on to spare machines longer, has doubled; `factor_seconds` is
+    when that changed.
     """
 
     cluster: str

@@ -218,15 +218,21 @@ def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> 
             yield f"need {index} has two pods in one domain of {key}"
     if index in {shortfall.need for shortfall in decision.shortfalls}:
         return  # it may have lost pods in some domain
+    ordered = {action.row for action in decision.actions}
+    there = [
+        row
+        for row in rows
+        if row not in ordered and not fleet.headroom[row] and fleet.wanted_by[row] == index
+    ]
     for term in hard_spread(profile):
         count = _domains(fleet, rows, numbers, term.topology_key)
-        if (
-            term.min_domains == 1
-            and count
-            and max(count.values()) - min(count.values())
-            > (term.max_skew + max(count.values()) * (len(count) < 2))
-        ):
-            # Domains without any pod of the need are not seen here; they only make it stricter.
+        # Domains that the cluster enters now, or whose machines were ahead, begin with no pods,
+        # when the others have theirs. Those without any pod of the need are not seen here; they
+        # only make it stricter.
+        old = _domains(fleet, there, [0] * len(there), term.topology_key)
+        least = min((count[domain] for domain in old), default=max(count.values(), default=0))
+        alone = len(count) < 2
+        if term.min_domains == 1 and not alone and max(count.values()) > least + term.max_skew:
             yield f"need {index} is placed beyond max_skew of {term.topology_key}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,9 +39,9 @@ class State:
     kept ahead of gangs. `homes_of_rows` [n] is the cluster that a machine is supply for, NONE where
     there is none. `unavailable` [n] marks machines that were acquired or taken in this decision,
     `ordered_by` [n] for whom. `kept_for` [n] is the need that a machine is drained or kept for,
-    else NONE. By need: `acquired` and `taken` are the machines that it ordered, `homes`
-    the domains of gangs, `reserved` the reservations in force. Needs in `expired` acquire and take
-    nothing, so that others can have what was kept for them.
+    else NONE, and `promised_to` [n] what that was at first. By need: `acquired` and `taken` are the
+    machines that it ordered, `homes` the domains of gangs, `reserved` the reservations in force.
+    Needs in `expired` acquire and take nothing, so that others can have what was kept for them.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class State:
         self.expired: set[int] = set()
         self._take_up(carry)
         self.kept_for = self._kept_for()
+        self.promised_to = self.kept_for.copy()
         self.unavailable: Flags = np.zeros(len(fleet), np.bool_)
         self.ordered_by: Ints = np.full(len(fleet), NONE, np.int32)
         self.acquired: dict[int, list[int]] = {}
@@ -106,6 +108,17 @@ class State:
     def stock(self) -> Stock:
         """What kernels read of the fleet's machines."""
         return Stock(self.fleet.flavour, self.unavailable, self.kept_for, self.priorities)
+
+    def give_back(self, index: int, rows: Sequence[int]) -> None:
+        """Do not order machines after all that a need has ordered; other pods lose their places."""
+        if not len(rows):
+            return
+        book, at = self.book_of(index), np.array(rows, np.intp)
+        for machine in np.flatnonzero(np.isin(book.rows, at) & (book.orderer == index)).tolist():
+            book.clear_machine(machine)
+            book.remove_machine(machine)
+        self.unavailable[at] = False
+        self.ordered_by[at] = NONE
 
     def acquiring_clusters(self) -> set[int]:
         """The clusters that acquire machines in this decision."""

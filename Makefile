@@ -95,6 +95,11 @@ test-containers: setup ## Test the images as real containers
 truth: setup ## Hold what runs report against what really happened
 	@$(BIN)/pytest -q -m truth tests/truth
 
+.PHONY: scenarios
+scenarios: setup binaries ## Hold an autoscaler to plain objects (ONLY=name,... SYSTEM=standing)
+	@SCENARIO_ONLY="$(ONLY)" SCENARIO_SYSTEM="$(SYSTEM)" SCENARIO_LANES="$(LANES)" \
+	  $(BIN)/pytest -q -m "scenarios or cluster" tests/scenarios/test_scenarios.py
+
 .PHONY: conformance
 conformance: setup ## Hold the provider that comes with BigFleet to its contract
 	@$(BIN)/bigfleet conformance --own --insecure
@@ -111,7 +116,7 @@ failover: setup ## Kill and pause the leading coordinator 100 times and time it 
 .PHONY: oracle
 oracle: setup ## Hold the engine against a plain reading of its rules on SEEDS=10000 worlds
 	@ORACLE_SEEDS=$(or $(SEEDS),10000) ORACLE_FIRST_SEED=$(or $(FIRST_SEED),0) \
-	  $(BIN)/pytest -q -m slow tests/engine
+	  $(BIN)/pytest -q -m slow tests/engine/test_engine_oracle.py
 
 .PHONY: explore
 explore: setup ## Look for broken rules: 850 seeds of faults, and a life of 10,000 cycles

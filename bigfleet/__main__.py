@@ -32,6 +32,7 @@ from bigfleet.commands.flags import (
     identity_flag,
     identity_of,
     kubeconfig_flag,
+    lease_flags,
     observe_flag,
     server_flags,
 )
@@ -92,6 +93,7 @@ def _provider(flags: argparse.Namespace) -> Role:
         boot_timeout_seconds=flags.boot_timeout,
         seed=flags.seed,
         spot_market_hours_per_second=flags.spot_market_hours_per_second,
+        repair_seconds=flags.repair,
     )
     return lambda stop: provider.run(settings, stop)
 
@@ -110,6 +112,9 @@ def _operator(flags: argparse.Namespace) -> Role:
         observe_port=observe_port,
         rollup_seconds=flags.rollup,
         acknowledge_per_second=flags.acknowledge_per_second,
+        node_hold_seconds=flags.node_hold,
+        lease_seconds=flags.lease,
+        replica=flags.replica,
     )
     return lambda stop: operator.run(settings, stop)
 
@@ -124,6 +129,8 @@ def _pod_controller(flags: argparse.Namespace) -> Role:
         observe_port=observe_port,
         write_concurrency=flags.write_concurrency,
         ignored_namespaces=tuple(flags.ignore_namespace),
+        lease_seconds=flags.lease,
+        replica=flags.replica,
         unschedulable_hold_seconds=flags.unschedulable_hold,
     )
     return lambda stop: pod_controller.run(settings, stop)
@@ -171,6 +178,13 @@ def _provider_flags(role: argparse.ArgumentParser) -> None:
             metavar="MEDIAN,P99",
             help=f"seconds to {order} a machine (default: at once)",
         )
+    role.add_argument(
+        "--repair",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="until a fixed machine that failed is well again (default: 60; inf: never)",
+    )
     role.add_argument("--boot-timeout", type=float, default=120.0, metavar="SECONDS")
     role.add_argument("--seed", type=int, default=0, help="of the latencies' randomness")
     role.add_argument(
@@ -187,6 +201,7 @@ def _operator_flags(role: argparse.ArgumentParser) -> None:
     observe_flag(role)
     kubeconfig_flag(role)
     identity_flag(role)
+    lease_flags(role)
     role.add_argument("--cluster-id", required=True)
     role.add_argument(
         "--shard",
@@ -208,12 +223,20 @@ def _operator_flags(role: argparse.ArgumentParser) -> None:
         metavar="N",
         help="writes spent on acknowledging CapacityRequests; 0 turns it off",
     )
+    role.add_argument(
+        "--node-hold",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="after which a Node that is not Ready, or has not come, counts as broken",
+    )
     role.set_defaults(build=_operator)
 
 
 def _pod_controller_flags(role: argparse.ArgumentParser) -> None:
     observe_flag(role)
     kubeconfig_flag(role)
+    lease_flags(role)
     role.add_argument("--write-concurrency", type=int, default=16, metavar="N")
     role.add_argument(
         "--ignore-namespace",

@@ -97,9 +97,9 @@ class Demand:
 
 def demand(plan: Plan, catalog: Catalog) -> Demand:
     """What the plan's workloads need, at the peak of each size, of machines as in the catalog."""
-    density = {each.name: each.pods_per_machine for each in catalog.archetypes}
+    density = {each.name: each.density for each in catalog.archetypes}
     peaks: dict[Size, SizeDemand] = {}
-    for workloads in _high_points(plan):
+    for workloads in high_points(plan):
         by_size: defaultdict[Size, list[Workload]] = defaultdict(list)
         for workload in workloads:
             by_size[workload.archetype, workload.size].append(workload)
@@ -115,7 +115,7 @@ def _extent(size: SizeDemand) -> tuple[int, int]:
     return size.machines_claimed, size.pods
 
 
-def _high_points(plan: Plan) -> Iterator[Sequence[Workload]]:
+def high_points(plan: Plan) -> Iterator[Sequence[Workload]]:
     """What is there each time before something shrinks, and at the end, with current replicas."""
     workloads = {(each.cluster, each.name): each for each in plan.workloads}
     present: dict[tuple[int, str], Workload] = {}

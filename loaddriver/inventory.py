@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from loaddriver.catalog import Archetype, MachineShape, Pricing, machine_shape
+from loaddriver.archetypes import Archetype
+from loaddriver.catalog import Catalog
 from loaddriver.demand import ClusterDemand, Demand, SizeDemand
+from loaddriver.instance_types import (
+    InstanceType,
+    MachineShape,
+    Pricing,
+    machine_shape,
+    type_labels,
+    type_shape,
+)
 from loaddriver.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
 from loaddriver.profile import Profile, Settings
+from loaddriver.profile_fleet import Supply
 
 SupplyClass = Literal["idle", "speculative", "spot"]
 SUPPLY_CLASSES: tuple[SupplyClass, ...] = ("idle", "speculative", "spot")
+CAPACITY_TYPE_KEY = "bigfleet.lucy.sh/capacity-type"
+_CAPACITY_TYPES: dict[str, Literal["ON_DEMAND", "SPOT", "RESERVED"]] = {
+    "onDemand": "ON_DEMAND",
+    "spot": "SPOT",
+    "reserved": "RESERVED",
+}
 
 
 class SeedTaint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,15 +44,15 @@ class SeedTaint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
-class SeedMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine of the seed file; `resources` are Kubernetes quantities."""
+class SeedMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One machine of the seed file; `resources` are what pods may use, as Kubernetes quantities."""
 
     id: str
     state: Literal["IDLE", "SPECULATIVE"]
     instance_type: str
     zone: str
     rack: str
-    capacity_type: Literal["BARE_METAL", "ON_DEMAND", "SPOT"]
+    capacity_type: Literal["BARE_METAL", "RESERVED", "ON_DEMAND", "SPOT"]
     price_per_hour: float
     interruption_probability: float
     resources: dict[str, str]
@@ -61,14 +78,19 @@ def supply_counts(settings: Settings, size: SizeDemand) -> dict[SupplyClass, int
 def _part_counts(settings: Settings, size: SizeDemand) -> dict[SupplyClass, int]:
     fleet, need = settings.fleet, shard_demand(settings, size).machines_claimed
     return {
-        "idle": math.ceil(fleet.idle_factor_of.get(size.archetype, fleet.idle_factor) * need),
-        "speculative": math.ceil(fleet.speculative_factor * need),
+        "idle": math.ceil(fleet.idle_factor_of.get(size.archetype, fleet.idle_factor or 0) * need),
+        "speculative": math.ceil((fleet.speculative_factor or 0) * need),
         "spot": math.ceil(fleet.spot_factor * need),
     }
 
 
-def fleet_inventory(profile: Profile, demand: Demand) -> tuple[SeedMachine, ...]:
-    """Every machine of the fleet, in a fixed order with ids that are unique in it."""
+def fleet_inventory(profile: Profile, demand: Demand | None) -> tuple[SeedMachine, ...]:
+    """Every machine of the fleet, in a fixed order with ids that are unique in it.
+
+    Where machines are ordinary ones the profile counts them, whatever the demand.
+    """
+    if demand is None or profile.catalog.shares_machines:
+        return tuple(_ordinary_machines(profile))
     machines: list[SeedMachine] = []
     for size in demand.sizes:
         machines.extend(_size_machines(profile, size, first_number=len(machines)))
@@ -142,6 +164,66 @@ def _place(archetype: Archetype, position: int, machines_per_rack: int) -> tuple
         block = position // machines_per_rack
         return zones[block % len(zones)], block // len(zones)
     return zones[position % len(zones)], position // len(zones) // machines_per_rack
+
+
+def _ordinary_machines(profile: Profile) -> Iterator[SeedMachine]:
+    """Each zone's machines in racks, which have some of every type: the first of each, then the
+    second of each, and so on.
+    """
+    catalog, fleet = profile.catalog, profile.settings.fleet
+    in_zone: Counter[str] = Counter()
+    most = max((entry.idle + entry.speculative for entry in fleet.supply), default=0)
+    offered = [(entry, kind) for entry in fleet.supply for kind in entry.kinds(catalog)]
+    number = 0
+    for copy in range(most):
+        for entry, kind in offered:
+            if copy >= entry.idle + entry.speculative:
+                continue
+            for zone in entry.zones:
+                rack = f"{zone}-r{in_zone[zone] // fleet.machines_per_rack}"
+                in_zone[zone] += 1
+                idle = copy < entry.idle
+                yield _ordinary_machine(catalog, entry, kind, _Place(zone, rack, number, idle))
+                number += 1
+
+
+class _Place(NamedTuple):
+    zone: str
+    rack: str
+    number: int
+    idle: bool
+
+
+def _ordinary_machine(
+    catalog: Catalog, entry: Supply, kind: InstanceType, place: _Place
+) -> SeedMachine:
+    assert catalog.system_reserved is not None  # a catalog with instance types has one
+    shape = type_shape(kind, catalog.system_reserved, catalog.pricing)
+    pricing, capacity_type = catalog.pricing, _CAPACITY_TYPES[entry.capacity_type]
+    part_of_price = {"ON_DEMAND": 1.0, "SPOT": pricing.spot_price_fraction, "RESERVED": 0.0}
+    spot = capacity_type == "SPOT"
+    return SeedMachine(
+        id=f"{_slug(kind.name)}-{place.number:06d}",
+        state="IDLE" if place.idle else "SPECULATIVE",
+        instance_type=kind.name,
+        zone=place.zone,
+        rack=place.rack,
+        capacity_type=capacity_type,
+        price_per_hour=round(shape.dollars_per_hour * part_of_price[capacity_type], 4),
+        interruption_probability=pricing.spot_interruption_probability if spot else 0.0,
+        resources=shape.quantities(),
+        labels={
+            **type_labels(kind),
+            INSTANCE_TYPE_KEY: kind.name,
+            ZONE_KEY: place.zone,
+            RACK_KEY: place.rack,
+            CAPACITY_TYPE_KEY: capacity_type.lower().replace("_", "-"),
+        },
+        taints=tuple(
+            SeedTaint(key=taint.key, value=taint.value, effect=taint.effect)
+            for taint in (*kind.taints, *entry.taints)
+        ),
+    )
 
 
 def _machine(

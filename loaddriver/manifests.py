@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from loaddriver.catalog import Archetype, Catalog, PodSize, Spread
+from loaddriver.archetypes import Archetype, PodSize, Spread, Toleration
+from loaddriver.catalog import Catalog
+from loaddriver.instance_types import DaemonSet
 from loaddriver.plan_records import Workload
 
 WORKLOAD_LABEL = "scaletest.bigfleet/workload"
@@ -18,6 +21,7 @@ GANG_MEMBERS = "bigfleet.lucy.sh/gang-members"
 INSTANCE_TYPE_KEY = "node.kubernetes.io/instance-type"
 ZONE_KEY = "topology.kubernetes.io/zone"
 RACK_KEY = "topology.bigfleet/rack"
+HOSTNAME_KEY = "kubernetes.io/hostname"
 
 _TOPOLOGY_KEYS = {"sameRack": RACK_KEY, "sameZone": ZONE_KEY}
 _MOST_RETRIES = 2**31 - 1
@@ -26,6 +30,7 @@ _COLLECTIONS = {
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "StatefulSet": "/apis/apps/v1/namespaces/{namespace}/statefulsets",
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
+    "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
     "Namespace": "/api/v1/namespaces",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
@@ -43,27 +48,16 @@ def object_path(kind: str, namespace: str, name: str) -> str:
     return f"{_COLLECTIONS[kind].format(namespace=namespace)}/{name}"
 
 
-def namespace_body(name: str) -> dict[str, Any]:
-    """A namespace for the workloads of one archetype."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+def has_priority_class(archetype: Archetype) -> bool:
+    """Whether its pods name a class. Those of most tenants do not, and so have priority 0."""
+    return archetype.pods_per_machine is not None or bool(
+        archetype.priority or not archetype.preempts
+    )
 
 
 def priority_class_name(priority: int, preempts: bool = True) -> str:
     """The class that stands for a number: a Pod's number cannot be set directly."""
     return f"scaletest-{priority}{'' if preempts else '-never'}"
-
-
-def priority_class_body(priority: int, preempts: bool = True) -> dict[str, Any]:
-    """A PriorityClass that gives pods the number `priority`; whether kube-scheduler may then remove
-    others for them.
-    """
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": priority_class_name(priority, preempts)},
-        "value": priority,
-        **({} if preempts else {"preemptionPolicy": "Never"}),
-    }
 
 
 def budget_body(workload: Workload, catalog: Catalog) -> dict[str, Any] | None:
@@ -122,17 +116,24 @@ def capacity_request_body(workload: Workload, catalog: Catalog, name: str) -> di
     size = archetype.sizes[workload.size]
     affinity = _affinity(workload, archetype, size)
     [node_term] = affinity["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
+    penalties = _penalties(archetype)
     spec: dict[str, Any] = {
-        "resources": {**_amounts(size), "pods": "1"},
+        "resources": {**quantities_of(size), "pods": "1"},
         "priority": workload.priority,
         "requirements": node_term["matchExpressions"],
-        "interruptionPenalty": _dollars(archetype.interruption_penalty_dollars),
-        "reclamationPenalty": _dollars(archetype.reclamation_penalty_dollars),
+        "interruptionPenalty": penalties[INTERRUPTION_PENALTY],
+        "reclamationPenalty": penalties[RECLAMATION_PENALTY],
     }
     if "podAffinity" in affinity:
         [spec["coLocation"]] = affinity["podAffinity"][_REQUIRED]
     if workload.spread and archetype.spread is not None:
-        spec["topologySpread"] = [_spread(workload, archetype.spread)]
+        spec["topologySpread"] = _spreads(workload, archetype.spread)
+    if "podAntiAffinity" in affinity:
+        [apart] = affinity["podAntiAffinity"][_REQUIRED]
+        selector, key = apart["labelSelector"], apart["topologyKey"]
+        spec["antiAffinity"] = {"topologyKeys": [key], "labelSelector": selector}
+    if archetype.tolerations:
+        spec["tolerations"] = tolerations_of(archetype.tolerations)
     if not archetype.preempts:
         spec["preemptionPolicy"] = "Never"
     return {
@@ -154,14 +155,20 @@ def _pod_template(workload: Workload, archetype: Archetype) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": 1,
-        "priorityClassName": priority_class_name(workload.priority, archetype.preempts),
-        "affinity": _affinity(workload, archetype, size),
-        "containers": [_container(size)],
     }
+    if has_priority_class(archetype):
+        spec["priorityClassName"] = priority_class_name(workload.priority, archetype.preempts)
+    if affinity := _affinity(workload, archetype, size):
+        spec["affinity"] = affinity
+    spec["containers"] = [_container(size)]
+    if archetype.node_selector:
+        spec["nodeSelector"] = archetype.node_selector
+    if archetype.tolerations:
+        spec["tolerations"] = tolerations_of(archetype.tolerations)
     if workload.kind == "Job":
         spec["restartPolicy"] = "Never"
     if workload.spread and archetype.spread is not None:
-        spec["topologySpreadConstraints"] = [_spread(workload, archetype.spread)]
+        spec["topologySpreadConstraints"] = _spreads(workload, archetype.spread)
     metadata = {"labels": _labels(workload), "annotations": _annotations(archetype)}
     return {"metadata": metadata, "spec": spec}
 
@@ -178,46 +185,78 @@ def _labels(workload: Workload) -> dict[str, str]:
 
 
 def _annotations(archetype: Archetype) -> dict[str, str]:
-    annotations = {
-        INTERRUPTION_PENALTY: _dollars(archetype.interruption_penalty_dollars),
-        RECLAMATION_PENALTY: _dollars(archetype.reclamation_penalty_dollars),
-    }
+    annotations = _penalties(archetype)
     if archetype.run_seconds is not None:
         annotations[RUN_SECONDS_ANNOTATION] = f"{archetype.run_seconds:.15g}"
     return annotations
 
 
-def _dollars(amount: float) -> str:
-    return f"{amount:.15g}"
+def _penalties(archetype: Archetype) -> dict[str, str]:
+    dollars = {
+        INTERRUPTION_PENALTY: archetype.interruption_penalty_dollars,
+        RECLAMATION_PENALTY: archetype.reclamation_penalty_dollars,
+    }
+    return {name: f"{amount:.15g}" for name, amount in dollars.items() if amount is not None}
 
 
 def _affinity(workload: Workload, archetype: Archetype, size: PodSize) -> dict[str, Any]:
+    accepted = {INSTANCE_TYPE_KEY: size.instance_types, ZONE_KEY: archetype.zones}
     wanted = [
-        {"key": INSTANCE_TYPE_KEY, "operator": "In", "values": list(size.instance_types)},
-        {"key": ZONE_KEY, "operator": "In", "values": list(archetype.zones)},
+        {"key": key, "operator": "In", "values": list(values)}
+        for key, values in accepted.items()
+        if values
     ]
-    terms = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
-    affinity: dict[str, Any] = {"nodeAffinity": {_REQUIRED: terms}}
+    affinity: dict[str, Any] = {}
+    if wanted:
+        terms = {"nodeSelectorTerms": [{"matchExpressions": wanted}]}
+        affinity["nodeAffinity"] = {_REQUIRED: terms}
     if workload.group is not None and workload.topology is not None:
         term = {
             "labelSelector": {"matchLabels": {GROUP_LABEL: workload.group}},
             "topologyKey": _TOPOLOGY_KEYS[workload.topology],
         }
         affinity["podAffinity"] = {_REQUIRED: [term]}
+    if archetype.anti_affinity is not None:
+        own = {"matchLabels": {WORKLOAD_LABEL: workload.name}}
+        affinity["podAntiAffinity"] = {
+            _REQUIRED: [{"labelSelector": own, "topologyKey": HOSTNAME_KEY}]
+        }
     return affinity
 
 
-def _spread(workload: Workload, spread: Spread) -> dict[str, Any]:
-    return {
+def _spreads(workload: Workload, spread: Spread) -> list[dict[str, Any]]:
+    own = {"matchLabels": {WORKLOAD_LABEL: workload.name}}
+    zones = {
         "topologyKey": ZONE_KEY,
         "maxSkew": spread.max_skew,
         "whenUnsatisfiable": spread.when_unsatisfiable,
-        "labelSelector": {"matchLabels": {WORKLOAD_LABEL: workload.name}},
+        "labelSelector": own,
     }
+    if spread.hostname_max_skew is None:
+        return [zones]
+    machines = {
+        "topologyKey": HOSTNAME_KEY,
+        "maxSkew": spread.hostname_max_skew,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": own,
+    }
+    return [zones, machines]
+
+
+def tolerations_of(tolerations: Iterable[Toleration]) -> list[dict[str, str]]:
+    """As a pod has them."""
+    return [
+        {
+            "key": each.key,
+            **({"operator": "Exists"} if each.value is None else {"value": each.value}),
+            **({} if each.effect is None else {"effect": each.effect}),
+        }
+        for each in tolerations
+    ]
 
 
 def _container(size: PodSize) -> dict[str, Any]:
-    amounts = _amounts(size)
+    amounts = quantities_of(size)
     return {
         "name": "app",
         "image": "fake",
@@ -225,9 +264,11 @@ def _container(size: PodSize) -> dict[str, Any]:
     }
 
 
-def _amounts(size: PodSize) -> dict[str, str]:
+def quantities_of(size: PodSize | DaemonSet) -> dict[str, str]:
+    """What one pod requests, as Kubernetes quantities by resource name."""
+    extended = size.extended_resources if isinstance(size, PodSize) else {}
     return {
         "cpu": f"{size.cpu_millicores}m",
         "memory": f"{size.memory_mebibytes}Mi",
-        **{name: str(amount) for name, amount in sorted(size.extended_resources.items())},
+        **{name: str(amount) for name, amount in sorted(extended.items())},
     }

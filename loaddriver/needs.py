@@ -132,8 +132,13 @@ def rented(profile: Profile) -> Rented:
 def _machines(profile: Profile) -> int:
     """One cluster's machines, times the clusters, and the bursts', which are in few clusters.
 
-    Clusters that differ are each planned.
+    Clusters that differ are each planned. Ordinary machines are as many as pod slots need at least.
     """
+    if profile.catalog.shares_machines:
+        slots = max(kind.pods for kind in profile.catalog.instance_types)
+        return profile.settings.clusters * math.ceil(
+            profile.settings.most_pods / profile.settings.clusters / slots
+        )
     if profile.settings.cluster_weights:
         return demand(make_plan(profile), profile.catalog).machines_claimed
     calm = msgspec.structs.replace(profile.settings.soak, churn_pods_per_second=0)
@@ -141,7 +146,7 @@ def _machines(profile: Profile) -> int:
     alike = Profile(profile.name, one, profile.gates, profile.catalog)
     each = demand(make_plan(alike), profile.catalog).machines_claimed
     return each * profile.settings.clusters + sum(
-        math.ceil(burst.pods / profile.catalog.archetype(burst.archetype).pods_per_machine)
+        math.ceil(burst.pods / profile.catalog.archetype(burst.archetype).density)
         for burst in profile.settings.bursts
     )
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from loaddriver.apportion import cumulative
-from loaddriver.manifests import manifest_path, namespace_body, priority_class_body
+from loaddriver.manifests import has_priority_class, manifest_path
 from loaddriver.plan_bursts import burst_workloads
 from loaddriver.plan_churn import churn_draws
 from loaddriver.plan_demand import DemandSteps
@@ -38,6 +38,7 @@ from loaddriver.plan_requests import request_events
 from loaddriver.plan_times import refuse_what_overruns, soak_step
 from loaddriver.plan_workloads import draw_workloads
 from loaddriver.profile import Profile, Settings
+from loaddriver.setup_manifests import daemon_set_body, namespace_body, priority_class_body
 
 
 @dataclass
@@ -127,11 +128,12 @@ def _events(profile: Profile, cluster: _Cluster) -> Iterator[Event]:
 
 def _setup_events(profile: Profile, cluster: _Cluster) -> Iterator[CreateEvent]:
     own, of_pods = cluster.workloads, profile.settings.load.mode == "pods"
-    preempts = {each.name: each.preempts for each in profile.catalog.archetypes}
-    classes = {(each.priority, preempts[each.archetype]) for each in own} if of_pods else set()
+    used = [profile.catalog.archetype(name) for name in {each.archetype for each in own}]
+    classes = {(each.priority, each.preempts) for each in used if has_priority_class(each)}
     bodies = [
-        *(priority_class_body(*each) for each in sorted(classes)),
+        *(priority_class_body(*each) for each in (sorted(classes) if of_pods else ())),
         *(namespace_body(name) for name in sorted({each.namespace for each in own})),
+        *(daemon_set_body(agent) for agent in profile.catalog.daemon_sets),
     ]
     for position, body in enumerate(bodies):
         yield CreateEvent(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from random import Random
 
 import msgspec
 
 from loaddriver.apportion import apportion, cumulative, divide, largest_divisible
-from loaddriver.catalog import Archetype, Gang, pod_shares
+from loaddriver.archetypes import Archetype, Gang
+from loaddriver.catalog import pod_shares
 from loaddriver.errors import ProfileError
 from loaddriver.plan_records import RAMP, Workload
 from loaddriver.profile import Profile, Ramp
@@ -52,14 +54,18 @@ def draw_workloads(profile: Profile, cluster: int) -> tuple[Workload, ...]:
 
     Raises ProfileError when gangs alone cannot make up that number.
     """
-    settings = profile.settings
+    settings, shared = profile.settings, profile.catalog.shares_machines
     quotas = _gang_quotas(profile, cluster)
     plain = _plain_quotas(profile, cluster, quotas)
     drafts: list[Draft] = []
     for archetype in profile.catalog.archetypes:
         random = stream(settings.seed, f"workloads/{cluster}/{archetype.name}")
-        drafts.extend(_gang_drafts(archetype, quotas.get(archetype.name, {}), random))
-        drafts.extend(_plain_drafts(archetype, plain.get(archetype.name, 0), random))
+        gangs, others = quotas.get(archetype.name, {}), plain.get(archetype.name, 0)
+        if shared:
+            drafts.extend(_shared_drafts(archetype, sum(gangs.values()), others, random))
+        else:
+            drafts.extend(_gang_drafts(archetype, gangs, random))
+            drafts.extend(_plain_drafts(archetype, others, random))
     stream(settings.seed, f"order/{cluster}").shuffle(drafts)
     return tuple(_named(drafts, cluster, settings.ramp))
 
@@ -69,9 +75,12 @@ def draw_objects(archetype: Archetype, pods: int, random: Random) -> list[Draft]
 
     `pods` must be a sum of gang sizes then.
     """
+    gang = archetype.gang
+    if archetype.pods_per_machine is None:
+        in_gangs = pods if gang is not None else 0
+        return list(_shared_drafts(archetype, in_gangs, pods - in_gangs, random))
     positions = range(len(archetype.sizes))
     shares = [size.share for size in archetype.sizes]
-    gang = archetype.gang
     drafts: list[Draft] = []
     for replicas in _parts(archetype, pods, random):
         [size] = random.choices(positions, shares)
@@ -105,7 +114,9 @@ def _gang_quotas(profile: Profile, cluster: int) -> dict[str, dict[int, int]]:
         if archetype.gang is None:
             continue
         least, most = archetype.gang.size.min, archetype.gang.size.max
-        shares = {position: size.share for position, size in enumerate(archetype.sizes)}
+        # On shared machines any gang may have any size.
+        sizes = archetype.sizes if archetype.pods_per_machine is not None else archetype.sizes[:1]
+        shares = {position: size.share for position, size in enumerate(sizes)}
         parts = apportion(round(pods * archetype.gang.share), shares)
         quotas[name] = {
             position: largest_divisible(part, least, most) for position, part in parts.items()
@@ -157,6 +168,33 @@ def _plain_drafts(archetype: Archetype, pods: int, random: Random) -> Iterator[D
                 yield Draft(archetype, position, replicas, spread=spread, gang=None)
 
 
+def _shared_drafts(
+    archetype: Archetype, in_gangs: int, others: int, random: Random
+) -> Iterator[Draft]:
+    """Objects whose pods fill no machine of their own, so that any object may have any size."""
+    gang = archetype.gang
+    if gang is not None and in_gangs:
+        gangs = divide(in_gangs, gang.size.min, gang.size.max, random)
+        for replicas, size in _sized(archetype, gangs, random):
+            yield Draft(archetype, size, replicas, spread=False, gang=gang)
+    spread_share = archetype.spread.share if archetype.spread else 0.0
+    for replicas, size in _sized(archetype, list(_object_sizes(archetype, others, random)), random):
+        spread = random.random() < spread_share
+        yield Draft(archetype, size, replicas, spread=spread, gang=None)
+
+
+def _sized(archetype: Archetype, replicas: list[int], random: Random) -> Iterator[tuple[int, int]]:
+    """Each object's replicas and the position of its size. Objects in random order are laid along
+    the sizes' shares, so each size gets its share of pods as nearly as whole objects allow: drawn
+    one by one, a few large ones would make one seed's demand a multiple of another's.
+    """
+    random.shuffle(replicas)
+    borders = list(accumulate(size.share for size in archetype.sizes[:-1]))
+    total = sum(replicas)
+    for own, before in zip(replicas, cumulative(replicas), strict=True):
+        yield own, bisect_right(borders, (before + own / 2) / total)
+
+
 def _object_sizes(archetype: Archetype, pods: int, random: Random) -> Iterator[int]:
     while pods:
         replicas = min(_replicas(archetype, random), pods)
@@ -165,6 +203,10 @@ def _object_sizes(archetype: Archetype, pods: int, random: Random) -> Iterator[i
 
 
 def _replicas(archetype: Archetype, random: Random) -> int:
+    if archetype.replicas:
+        [band] = random.choices(archetype.replicas, [each.share for each in archetype.replicas])
+        drawn = random.randint(band.min, band.max)
+        return min(drawn, archetype.most_replicas or drawn)
     weights = [weight for weight, _, _ in _REPLICA_BANDS]
     _, least, most = random.choices(_REPLICA_BANDS, weights)[0]
     drawn = random.randint(least, most)

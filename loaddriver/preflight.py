@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from loaddriver.catalog import PodSize
+from loaddriver.archetypes import PodSize
 from loaddriver.demand import Demand, SizeDemand
 from loaddriver.errors import InfrastructureError, ProfileError
 from loaddriver.inventory import (
@@ -29,6 +29,7 @@ from loaddriver.needs import (
     shortages,
 )
 from loaddriver.profile import Profile, Settings
+from loaddriver.shared_demand import Feasibility, SharedDemand
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,14 @@ class Preflight:
 
 
 def preflight(
-    profile: Profile, demand: Demand, machines: tuple[SeedMachine, ...], host: Host
+    profile: Profile,
+    demand: Demand | SharedDemand,
+    machines: tuple[SeedMachine, ...],
+    host: Host,
 ) -> Preflight:
     """The feasibility of `profile`, whose plan needs `demand` of the fleet `machines`."""
+    if isinstance(demand, SharedDemand):
+        return _shared_preflight(profile, Feasibility(demand, machines, profile.catalog), host)
     return Preflight(
         lines=(
             *_demand_lines(profile, demand),
@@ -59,6 +65,26 @@ def preflight(
         profile_refusals=(
             *_supply_refusals(profile, demand),
             *_rack_refusals(profile, demand, machines),
+            *_budget_refusals(profile),
+        ),
+        host_refusals=shortages(profile, host),
+    )
+
+
+def _shared_preflight(profile: Profile, fleet: Feasibility, host: Host) -> Preflight:
+    short, scarce = list(fleet.shortages()), profile.settings.fleet.scarce
+    refusals = [] if scarce else [f"{line}; change fleet.supply" for line in short]
+    if scarce and not short:
+        refusals = ["fleet.scarce: the fleet covers all demand; lower fleet.supply"]
+    where = f"{profile.name}/profile.yaml: "
+    return Preflight(
+        lines=(
+            _headline(profile, fleet.needed.pods, fleet.needed.same_rack_share),
+            *fleet.lines(),
+            *_cost_lines(profile, host),
+        ),
+        profile_refusals=(
+            *(where + refusal for refusal in refusals),
             *_budget_refusals(profile),
         ),
         host_refusals=shortages(profile, host),
@@ -75,12 +101,7 @@ def _size_name(profile: Profile, size: SizeDemand) -> str:
 
 def _demand_lines(profile: Profile, demand: Demand) -> Iterator[str]:
     """A table in 80 columns: what is needed, what BigFleet will hand out, what there is."""
-    clusters = profile.settings.clusters
-    peak = " at the peak" if demand.pods > profile.settings.pods else ""
-    yield (
-        f"{profile.name}: {demand.pods:,} pods{peak} in {clusters} cluster{'s' * (clusters > 1)}, "
-        f"{demand.same_rack_share:.1%} of them in same-rack gangs"
-    )
+    yield _headline(profile, demand.pods, demand.same_rack_share)
     yield _row("machines", "pods", "needed", "handed", *(name[:4] for name in SUPPLY_CLASSES))
     offered = dict.fromkeys(SUPPLY_CLASSES, 0)
     for size in demand.sizes:
@@ -90,6 +111,15 @@ def _demand_lines(profile: Profile, demand: Demand) -> Iterator[str]:
         yield _row(_size_name(profile, size), *needed, *supply.values())
     sums = demand.pods, demand.machines_packed, demand.machines_claimed
     yield _row("all", *sums, *offered.values())
+
+
+def _headline(profile: Profile, pods: int, same_rack_share: float) -> str:
+    clusters = profile.settings.clusters
+    peak = " at the peak" if pods > profile.settings.pods else ""
+    return (
+        f"{profile.name}: {pods:,} pods{peak} in {clusters} cluster{'s' * (clusters > 1)}, "
+        f"{same_rack_share:.1%} of them in same-rack gangs"
+    )
 
 
 def _row(name: str, *cells: object) -> str:
@@ -123,7 +153,7 @@ def _supply_refusals(profile: Profile, demand: Demand) -> Iterator[str]:
             "would be scarce; lower fleet.idleFactor or fleet.speculativeFactor"
         )
     for size, needed, offered in () if fleet.scarce else lacking:
-        least = 1 - fleet.idle_factor - fleet.spot_factor
+        least = 1 - (fleet.idle_factor or 0) - fleet.spot_factor
         yield (
             f"{profile.name}/profile.yaml: fleet: {_size_name(profile, size)} needs "
             f"{needed} machines at its peak{_per_shard(settings)}, the fleet has {offered}; raise "

@@ -14,11 +14,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from loaddriver.catalog import Catalog, Count, NotNegative, load_catalog
+from loaddriver.archetypes import Count, DnsLabel, NotNegative
+from loaddriver.catalog import DEFAULT, Catalog, load_catalog
 from loaddriver.errors import ProfileError
 from loaddriver.profile_bigfleet import Bigfleet
 from loaddriver.profile_checks import setting_problems
 from loaddriver.profile_federation import Federation
+from loaddriver.profile_fleet import Fleet
 from loaddriver.profile_overrides import apply_overrides
 from loaddriver.strict_decode import Problem, Record, decode
 from loaddriver.strict_hints import did_you_mean
@@ -29,43 +31,6 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 Sentence = Annotated[str, msgspec.Meta(min_length=10)]
 # Keys of the summary, archetypes among them, or * for each of them.
 _METRIC = r"^[A-Za-z][A-Za-z0-9]*(\.([-A-Za-z0-9]+|\*))*$"
-
-
-class Distribution(Record, frozen=True, kw_only=True):
-    """A log-normal delay, by its median and 99th percentile, in seconds."""
-
-    median: Positive
-    p99: Positive
-
-
-class MachineLatency(Record, frozen=True, kw_only=True):
-    """How long the fake provider takes for each transition: a constant or a distribution."""
-
-    create_seconds: Seconds | Distribution
-    configure_seconds: Seconds | Distribution
-    drain_seconds: Seconds | Distribution
-    delete_seconds: Seconds | Distribution
-
-
-class Fleet(Record, frozen=True, kw_only=True):
-    """Supply, as multiples of the machines that each pod size needs.
-
-    Idle machines exist already, speculative ones can be had on demand, spot ones
-    cheaper and less surely: they are taken back at their hourly probability,
-    where `spotMarketHoursPerSecond` hours pass in a second. A rack holds machines
-    of one pod size. `scarce` says that less supply than demand is meant.
-    `idleFactorOf` gives single archetypes an idle factor of their own: with 0, their pods get only
-    what others leave them of machines that both accept.
-    """
-
-    idle_factor: NotNegative
-    speculative_factor: NotNegative
-    spot_factor: NotNegative = 0.0
-    spot_market_hours_per_second: NotNegative = 0.0
-    machines_per_rack: Count
-    latency: MachineLatency
-    scarce: bool = False
-    idle_factor_of: dict[str, NotNegative] = msgspec.field(default_factory=dict)
 
 
 class Load(Record, frozen=True, kw_only=True):
@@ -149,6 +114,7 @@ class Settings(Record, frozen=True, kw_only=True):
     """profile.yaml, key by key. `clusterWeights` are by cluster (`c1` is the first), in the place
     of `weights`. With `metrics: resource` clusters have HPAs that know what pods use. A
     `federation` plays its phases in the soak, which then is `soak.seconds` longer than they are.
+    `catalog` names the file of archetypes and machines, `profiles/<catalog>.yaml`.
     """
 
     summary: Sentence
@@ -167,6 +133,7 @@ class Settings(Record, frozen=True, kw_only=True):
     cluster_weights: dict[str, str | dict[str, NotNegative]] = msgspec.field(default_factory=dict)
     metrics: Literal["none", "resource"] = "none"
     federation: Federation | None = None
+    catalog: DnsLabel = DEFAULT
 
     @property
     def cluster_names(self) -> tuple[str, ...]:
@@ -246,10 +213,10 @@ def load_profile(
     known = profile_names(profiles_dir)
     if name not in known:
         raise ProfileError([f"there is no profile {name!r}{did_you_mean(name, known)}"])
-    catalog = load_catalog(profiles_dir, name)
     where = f"{name}/profile.yaml"
     raw = read_yaml(profiles_dir / name / "profile.yaml", where)
     raw, changed = apply_overrides(raw, overrides, seed, where)
+    catalog = load_catalog(profiles_dir, name, _common_catalog(raw, profiles_dir, where))
     settings, problems = decode(raw, Settings)
     if settings is not None:
         settings = _with_its_phases(settings)
@@ -259,6 +226,18 @@ def load_profile(
     if settings is None or lines or gate_lines:
         raise ProfileError([*lines, *gate_lines])
     return Profile(name, settings, gates, catalog)
+
+
+def _common_catalog(raw: Any, profiles_dir: Path, where: str) -> str:
+    """Which catalog the profile names; one that is no name is left to the settings' own check."""
+    named = raw.get("catalog", DEFAULT) if isinstance(raw, dict) else DEFAULT
+    if not isinstance(named, str):
+        return DEFAULT
+    known = [path.stem for path in profiles_dir.glob("*.yaml")]
+    if named not in known:
+        hint = did_you_mean(named, known)
+        raise ProfileError([f"{where}: catalog = {named!r}: no profiles/{named}.yaml{hint}"])
+    return named
 
 
 def _with_its_phases(settings: Settings) -> Settings:

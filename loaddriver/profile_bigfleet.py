@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from loaddriver.catalog import Share
+from loaddriver.archetypes import Share
 from loaddriver.strict_decode import Record
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
@@ -25,5 +25,7 @@ class Bigfleet(Record, frozen=True, kw_only=True):
     reclaim_cap_fraction: Share
     reclaim_hold_seconds: Seconds
     idle_hold_seconds: Seconds
+    unschedulable_hold_seconds: Seconds = 15.0
+    node_hold_seconds: Seconds = 300.0
     shards: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
     coordinators: Literal[0, 1, 3] = 0

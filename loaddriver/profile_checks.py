@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from loaddriver.catalog import Archetype, Catalog, pod_shares
+from loaddriver.archetypes import Archetype
+from loaddriver.catalog import Catalog, pod_shares
 from loaddriver.errors import ProfileError
 from loaddriver.profile_federation import federation_problems
+from loaddriver.profile_fleet import fleet_problems
 from loaddriver.profile_shapes import shape_problems
 from loaddriver.strict_decode import Problem
 from loaddriver.strict_hints import did_you_mean
@@ -20,7 +22,7 @@ def setting_problems(settings: Settings, catalog: Catalog) -> list[Problem]:
     """Everything impossible in settings that are well formed key by key."""
     problems = [*_weight_problems(settings, catalog), *_name_problems(settings, catalog)]
     if not problems:
-        find_more = (_rack_problems, shape_problems, federation_problems)
+        find_more = (fleet_problems, _rack_problems, shape_problems, federation_problems)
         problems = [problem for find in find_more for problem in find(settings, catalog)]
     more = (_latency_problems, _ramp_problems, _shard_problems)
     return [*problems, *(problem for find in more for problem in find(settings))]
@@ -91,9 +93,9 @@ def _rack_problems(settings: Settings, catalog: Catalog) -> Iterator[Problem]:
 
 def _gang_problems(archetype: Archetype, machines_per_rack: int) -> Iterator[Problem]:
     gang = archetype.gang
-    if gang is None or gang.topology != "sameRack":
-        return
-    machines = -(-gang.size.max // archetype.pods_per_machine)
+    if gang is None or gang.topology != "sameRack" or archetype.pods_per_machine is None:
+        return  # of gangs on shared machines, preflight knows more
+    machines = -(-gang.size.max // archetype.density)
     if machines > machines_per_rack:
         yield Problem(
             "fleet.machinesPerRack",

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from loaddriver.catalog import Catalog, Count, NotNegative, Share, pod_shares
+from loaddriver.archetypes import Count, NotNegative, Share
+from loaddriver.catalog import Catalog, pod_shares
 from loaddriver.strict_decode import Problem, Record
 from loaddriver.strict_hints import did_you_mean
 
@@ -129,9 +130,7 @@ def _on_premise_problems(
     if set(runs) != {federation.archetype}:
         text = f"= {own!r}: its machines hold {federation.archetype} only, and it runs more"
         yield Problem("federation.onPremise.cluster", text)
-    places = (
-        federation.on_premise.machines * catalog.archetype(federation.archetype).pods_per_machine
-    )
+    places = federation.on_premise.machines * catalog.archetype(federation.archetype).density
     if places <= settings.pods_per_cluster:
         text = (
             f"= {federation.on_premise.machines}: others' {settings.pods_per_cluster} pods fill it"

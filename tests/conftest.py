@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
 from federation_rig import Fleet, fleet
 from hypothesis import HealthCheck, settings
+from loop_thread import LoopThread
 
 from bigfleet.api.install import install
 from bigfleet.api.kube.client import KubeClient
@@ -23,8 +22,6 @@ from controlplane.request import Binaries, request_from
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
-
-T = TypeVar("T")
 
 # The machine may be busy: how long an example, or the making of one, takes is no property of ours.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -73,23 +70,6 @@ async def scope(run_id: str, tmp_path: Path) -> AsyncIterator[RunScope]:
     await scope.close()
 
 
-class _LoopThread:
-    """An event loop that outlives single tests, because child processes are watched from it."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="substrate")
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
 StartClusters = Callable[[Sequence[str]], dict[str, Cluster]]
 
 
@@ -100,7 +80,7 @@ def start_clusters(
     """Starts real control planes, by names that nobody else uses; they end with the session."""
     logs = tmp_path_factory.mktemp("cluster-logs")
     scope = RunScope.open(f"shared-{os.getpid()}", "tests", logs, logs / "lock")
-    loop = _LoopThread()
+    loop = LoopThread()
 
     async def substrate() -> LocalSubstrate:
         return LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, dict(os.environ))

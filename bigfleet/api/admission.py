@@ -62,22 +62,24 @@ _READ = Rule(frozenset({"admin", "readonly"}))
 _REPLICA = Rule(frozenset({"admin", "coordinator"}), "coordinator", _replica)
 # Replicas look at each other, to tell an election with a fault from one without.
 _FLEET_READ = Rule(frozenset({"admin", "coordinator", "readonly"}))
-_PROVIDER_ORDER = Rule(frozenset({"admin", "shard"}), "shard", _shard)
+_OWN_SHARD = Rule(frozenset({"admin", "shard"}), "shard", _shard)
 _PROVIDER_READ = Rule(frozenset({"admin", "readonly", "shard"}))
 
 _SERVICES: Mapping[str, Mapping[str, Rule]] = {
     "Shard": {"Session": Rule(frozenset({"cluster"}), "cluster", _hello)},
     "ShardRead": {"InspectNeeds": _READ, "InspectMachine": _READ},
     "CapacityProvider": {
-        "Create": _PROVIDER_ORDER,
-        "Configure": _PROVIDER_ORDER,
-        "Drain": _PROVIDER_ORDER,
-        "Delete": _PROVIDER_ORDER,
+        "Create": _OWN_SHARD,
+        "Configure": _OWN_SHARD,
+        "Drain": _OWN_SHARD,
+        "Delete": _OWN_SHARD,
+        "ClaimEpoch": _OWN_SHARD,
         "Get": _PROVIDER_READ,
         "List": _PROVIDER_READ,
     },
     "Coordinator": {
         "ReportShard": Rule(frozenset({"admin", "shard"}), "shard", _shard),
+        "ClaimEpoch": _OWN_SHARD,
         "ResolveCluster": Rule(frozenset({"admin", "shard"}), "shard", _asking_shard),
         "AssignDomain": _ADMIN,
         "UnassignDomain": _ADMIN,

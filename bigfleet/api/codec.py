@@ -54,6 +54,14 @@ def need_from_wire(message: capacity.CapacityNeed, where: str) -> Need:
     return need
 
 
+def key_from_wire(message: capacity.CapacityNeed) -> tuple[str, str] | None:
+    """The Need's key, also when its sizes make no sense; None when its profile makes none."""
+    try:
+        return _profile_from_wire(message, "").fingerprint, message.group
+    except InvalidInput:
+        return None
+
+
 def sizes_from_wire(message: capacity.PodSizes, where: str) -> tuple[Size, ...]:
     """Validated sizes in canonical order; at least one pod of some size."""
     names, counts = list(message.resources), list(message.counts)

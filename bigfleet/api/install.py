@@ -14,13 +14,15 @@ from typing import Any
 import msgspec
 import yaml
 
-from bigfleet.api.kube.client import APPLY_PATCH, ApiError, BearerAccess, KubeClient, is_transient
+from bigfleet.api.kube.client import APPLY_PATCH, ApiError, InlineAccess, KubeClient, is_transient
 from bigfleet.model.errors import Unavailable
 
 CRDS = Path(__file__).with_name("crds")
 MANIFESTS = Path(__file__).with_name("manifests")
 GROUP_VERSION = "/apis/bigfleet.lucy.sh/v1alpha1"
 NODE_NAMESPACE = "bigfleet-nodes"
+SYSTEM_NAMESPACE = "bigfleet-system"
+RIGHTS = "bigfleet/api/manifests/rbac.yaml"
 # On a CapacityRequest with a co-location group, and on a Pod for its own: how many the group will
 # have. Until that many have asked, or half a minute after the last, none of them is told.
 GANG_MEMBERS = "bigfleet.lucy.sh/gang-members"
@@ -125,8 +127,8 @@ async def _until_policy_in_force(client: KubeClient) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
     await client.patch(f"{accounts}/{name}", account, APPLY_PATCH, _APPLY)
     try:
-        access = BearerAccess(client.server, client.ca_pem, await request_token(client, name))
-        async with KubeClient.with_token(access) as machine:
+        access = InlineAccess(client.server, client.ca_pem, await request_token(client, name))
+        async with KubeClient.with_access(access) as machine:
             await until(lambda: _allowed(machine, name))
             await until(lambda: _denied(machine, f"not-{name}"))
     finally:

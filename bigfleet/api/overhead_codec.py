@@ -30,17 +30,21 @@ MAX_OVERHEADS_OF_A_CLUSTER = 1_000
 
 def overheads_from_wire(
     messages: Sequence[capacity.NodeOverhead], where: str
-) -> tuple[NodeOverhead, ...]:
-    """Validated overheads in canonical order; `where` begins every error's text."""
+) -> tuple[tuple[NodeOverhead, ...], Mapping[int, str]]:
+    """Validated overheads in canonical order, and by its index what is wrong with each other one;
+    `where` begins every error's text. InvalidInput when they are too many.
+    """
     if len(messages) > MAX_OVERHEADS_OF_A_CLUSTER:
         cure = f"are more than {MAX_OVERHEADS_OF_A_CLUSTER}; sum those that match equal machines"
         raise InvalidInput(f"{where}: node_overheads", len(messages), cure)
-    return tuple(
-        sorted(
-            _overhead(message, f"{where}: node_overhead {number}")
-            for number, message in enumerate(messages)
-        )
-    )
+    sound: list[NodeOverhead] = []
+    faults: dict[int, str] = {}
+    for number, message in enumerate(messages):
+        try:
+            sound.append(_overhead(message, f"{where}: node_overhead {number}"))
+        except InvalidInput as error:
+            faults[number] = str(error)
+    return tuple(sorted(sound)), faults
 
 
 def _overhead(message: capacity.NodeOverhead, where: str) -> NodeOverhead:

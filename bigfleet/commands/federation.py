@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from bigfleet.commands.flags import kubeconfig_flag, observe_flag
+from bigfleet.commands.flags import kubeconfig_flag, lease_flags, observe_flag
 
 Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -17,6 +17,7 @@ def add(roles: Any) -> None:
     role = roles.add_parser("federation", help="one HPA and one workload over many clusters")
     observe_flag(role)
     kubeconfig_flag(role)
+    lease_flags(role)
     role.add_argument(
         "--gather",
         type=float,
@@ -36,5 +37,7 @@ def _federation(flags: argparse.Namespace) -> Role:
         observe_host=observe_host,
         observe_port=observe_port,
         gather_seconds=flags.gather,
+        lease_seconds=flags.lease,
+        replica=flags.replica,
     )
     return lambda stop: federation.run(settings, stop)

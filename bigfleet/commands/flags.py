@@ -105,3 +105,30 @@ def identity_of(flags: argparse.Namespace, role: str = "", own: str = "") -> Ide
     else:
         identity.load()
     return identity
+
+
+def lease_flags(role: argparse.ArgumentParser) -> None:
+    """How replicas agree on which of them works."""
+    role.add_argument(
+        "--lease",
+        type=_lease,
+        default=12.0,
+        metavar="SECONDS",
+        help="how long a replica that died keeps the others from its work (default: 12)",
+    )
+    role.add_argument(
+        "--replica",
+        default="",
+        metavar="NAME",
+        help="another one for each replica (default: the host's name and a random number)",
+    )
+
+
+def _lease(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not 1 to 3600 seconds")
+    return seconds

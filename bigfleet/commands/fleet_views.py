@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -115,13 +115,13 @@ def shortfalls(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:
             each.profile_fingerprint[:12],
             shard,
             each.priority,
-            each.needs,
+            each.count,
             each.age_cycles,
             _amounts(each),
         )
         for shard, each in found
     ]
-    heads = ("CLUSTER", "PROFILE", "SHARD", "PRIORITY", "NEEDS", "CYCLES", "LACKS")
+    heads = ("CLUSTER", "PROFILE", "SHARD", "PRIORITY", "PODS", "CYCLES", "LACKS")
     first, *lines = table(heads, rows)
     told = [
         line
@@ -154,7 +154,7 @@ def status(leader: str, term: int, lists: Lists) -> list[str]:
         f"clusters     {count(len(lists.clusters), 'cluster')}",
         f"shortfalls   {count(len(short) + hidden, 'profile')}{_oldest(short)}",
     ]
-    return [*lines, *_trouble(lists.shards)]
+    return [*lines, *_trouble(lists.shards), *_splits(lists.reports)]
 
 
 def _parts(counts: Counter[str]) -> str:
@@ -165,6 +165,22 @@ def _parts(counts: Counter[str]) -> str:
 def _oldest(short: Sequence[wire.Shortfall]) -> str:
     oldest = max((each.age_cycles for each in short), default=0)
     return f", the oldest for {count(oldest, 'cycle')}" if short else ""
+
+
+def _splits(reports: Sequence[wire.ShardReportSnapshot]) -> Iterator[str]:
+    """Where needs may wait for ever, because no shard has a whole domain that they want."""
+    shards: defaultdict[str, set[str]] = defaultdict(set)
+    values: defaultdict[str, set[str]] = defaultdict(set)
+    for report in reports:
+        for split in report.splits:
+            shards[split.topology_key].add(report.shard_id)
+            values[split.topology_key].add(split.topology_value)
+    for key, asking in sorted(shards.items()):
+        named = sorted(values[key])
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        yield f"trouble      {', '.join(named[:3])}{more} ({key}): split over shards"
+        yield f"             and wanted whole by needs of {', '.join(sorted(asking))}, which may"
+        yield "             wait for ever; bring its domains to one shard"
 
 
 def _trouble(entries: Sequence[wire.ShardRegistryEntry]) -> Iterator[str]:

@@ -31,6 +31,7 @@ def _shard(flags: argparse.Namespace) -> Role:
     from bigfleet.engine.snapshot import Settings as EngineSettings
     from bigfleet.engine.snapshot import VictimWeights
     from bigfleet.services.shard import role as shard
+    from bigfleet.services.shard.journal import Sizes
     from bigfleet.services.shard.settings import Settings as ShardSettings
 
     (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
@@ -47,6 +48,7 @@ def _shard(flags: argparse.Namespace) -> Role:
         cycle_seconds=flags.cycle,
         execute_concurrency=flags.execute_concurrency,
         journal=flags.journal,
+        journal_sizes=Sizes(flags.journal_megabytes * 2**20, flags.journal_files),
         actuation_paused=flags.actuation_paused,
         coordinator_addresses=flags.coordinator,
         advertised=advertised_of(flags) if flags.coordinator else "",
@@ -73,7 +75,7 @@ def _flags(role: argparse.ArgumentParser) -> None:
         "--cycle", type=float, default=1.0, metavar="SECONDS", help="longest time between decisions"
     )
     role.add_argument("--execute-concurrency", type=int, default=64, metavar="N")
-    role.add_argument("--journal", type=Path, help="where machine stories go (JSON lines)")
+    _journal_flags(role)
     role.add_argument(
         "--coordinator",
         type=addresses,
@@ -87,6 +89,24 @@ def _flags(role: argparse.ArgumentParser) -> None:
     )
     _decision_flags(role)
     role.set_defaults(build=_shard)
+
+
+def _journal_flags(role: argparse.ArgumentParser) -> None:
+    role.add_argument("--journal", type=Path, help="where machine stories go (JSON lines)")
+    role.add_argument(
+        "--journal-megabytes",
+        type=int,
+        default=64,
+        metavar="N",
+        help="how long the journal gets before it is put aside as .1 (default: 64)",
+    )
+    role.add_argument(
+        "--journal-files",
+        type=int,
+        default=4,
+        metavar="N",
+        help="how many journals that were put aside are kept (default: 4)",
+    )
 
 
 def _decision_flags(role: argparse.ArgumentParser) -> None:

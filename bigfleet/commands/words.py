@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
+from bigfleet.api import codec
 from bigfleet.api.v1alpha1 import capacity_pb2, provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.commands.pod import PodFacts
@@ -123,16 +124,15 @@ def _missing(view: wire.NeedView) -> Iterator[str]:
         f"  Of the usable machines {view.free_count} are free and {view.lower_priority_count} "
         "serve lower priorities."
     )
+    for offering in view.unavailable_offerings:
+        yield f"  Not bought for now: {offering}."
     for each in view.same_candidates:
         yield f"  Domain {each.domain} could hold {each.coverage_per_mille / 10:g} % of it."
 
 
 def _sizes(sizes: capacity_pb2.PodSizes) -> Iterator[str]:
-    names = list(sizes.resources)
-    for at, count in enumerate(sizes.counts):
-        row = sizes.amounts[at * len(names) : (at + 1) * len(names)]
-        asked = resources.texts({n: a for n, a in zip(names, row, strict=True) if a})
-        yield f"{_several(count, 'pod')} of {_amounts(asked)}"
+    for size in codec.sizes_from_wire(sizes, "sizes") if sizes.counts else ():
+        yield f"{_several(size.pods, 'pod')} of {_amounts(resources.texts(dict(size.amounts)))}"
 
 
 def _several(number: int, what: str) -> str:
@@ -166,6 +166,7 @@ def _purpose(view: wire.MachineView) -> Iterator[str]:
         yield "  No need counts it."
         if view.HasField("meant_for"):
             yield f"  It was last meant for {_reference(view.meant_for)}."
+    yield from _limit(view)
     others = [each for each in view.shared_by if each != view.counted_by]
     if others:
         yield f"  Pods of {_several(len(others), 'other need')} are counted on it, too."
@@ -176,6 +177,20 @@ def _purpose(view: wire.MachineView) -> Iterator[str]:
         yield "  machine, so that the scheduler need not tear it."
     if view.unused_since_unix_nanos:
         yield f"  It has been unused since {_moment(view.unused_since_unix_nanos)}."
+
+
+def _limit(view: wire.MachineView) -> Iterator[str]:
+    if not view.HasField("limit"):
+        return
+    limit = view.limit
+    why = f" ({limit.message})" if limit.message else ""
+    if limit.broken:
+        yield f"  Its Node is {limit.reason}{why}: nothing counts on it, it is to be given back."
+    elif limit.resources:
+        held = _amounts(limit.resources)
+        yield f"  Its Node is {limit.reason}{why}: it counts only for what runs there, {held}."
+    else:
+        yield f"  Its Node is {limit.reason}{why}, and nothing runs there: nothing counts on it."
 
 
 def _release(cost: float) -> str:

@@ -52,9 +52,22 @@ class Caller:
             "sequence_number": number,
         }
 
-    async def create(self, machine: str, sequence: int | None = None) -> wire.TransitionAck:
+    async def claim_epoch(self, at_least: int = 0) -> int:
+        """Begin anew, as a shard that has lost its epoch; its orders are of the new one then."""
+        request = wire.ClaimEpochRequest(shard_id=self.shard_id, at_least=at_least)
+        answer = await named("ClaimEpoch", self.stub.ClaimEpoch(request, timeout=CALL_SECONDS))
+        self.epoch, self.sequence = answer.shard_epoch, itertools.count(1)
+        return self.epoch
+
+    async def create(
+        self,
+        machine: str,
+        metadata: Mapping[str, str] | None = None,
+        sequence: int | None = None,
+    ) -> wire.TransitionAck:
         """Create, stamped."""
-        request = wire.CreateRequest(**self._stamp(machine, sequence))
+        stamp = self._stamp(machine, sequence)
+        request = wire.CreateRequest(shard_metadata=metadata or {}, **stamp)
         call = self.stub.Create(request, timeout=CALL_SECONDS)
         return await named(f"Create of {machine}", call)
 

@@ -133,11 +133,16 @@ class Assignment:
 
     def _awaits_others(self, index: int) -> bool:
         """Whether pods that want a machine beyond those there may yet find room on one that their
-        cluster is about to get.
+        cluster is about to get, or has just got: kube-scheduler must have had time to use it, and
+        the news of that time to arrive.
         """
         state = self._state
         if state.classes.kind[index] != Kind.ADDITIONAL:
             return False
+        came_seconds = state.memory_of(state.cluster_of(index)).coming_seconds
+        grace_seconds = state.settings.arrival_grace_seconds
+        if came_seconds is not None and state.now_seconds - came_seconds < grace_seconds:
+            return True
         fleet, book = state.fleet, state.book_of(index)
         coming = (fleet.state[book.rows] != MachineState.CONFIGURED) & (book.rows != NONE)
         coming &= fleet.wanted_by[book.rows] != index

@@ -60,7 +60,7 @@ class Capacities:
         left = self._columns.allocatable.copy()
         for overhead in overheads:
             matching = self._matcher.meeting(overhead.requirements, overhead.alternatives)
-            matching &= self._matcher.tolerating(overhead.tolerations)
+            matching &= self._matcher.tolerating(overhead.tolerations) & ~self._columns.limited
             for name, amount in overhead.amounts:
                 if name in self._columns.place:
                     left[matching, self._columns.place[name]] -= amount

@@ -37,11 +37,12 @@ class Shortage:
 class ClusterMemory:
     """What happened to a cluster's machines.
 
-    At least `spare` of them have been to spare since `spare_since_seconds`. `acquired_seconds` and
-    `reclaimed_seconds` are when it last acquired one and last gave back one that it had to spare,
-    None if it has not been seen to. Each time that it acquired one soon after giving one back,
-    `hold_factor`, by which it holds on to spare machines longer, has doubled; `factor_seconds` is
-    when that changed.
+    `coming_seconds` is when one was last on its way to it. At least `spare` of them have been to
+    spare since `spare_since_seconds`. `acquired_seconds` and `reclaimed_seconds` are when it last
+    acquired one and last gave back one that it had to spare, None if it has not been seen to;
+    `reclaimed_demand` was its demand then, in largest machines. Each time that it acquired one soon
+    after giving one back, for no more demand, `hold_factor`, by which it holds on to spare machines
+    longer, has doubled; `factor_seconds` is when that changed.
     """
 
     cluster: str
@@ -49,8 +50,10 @@ class ClusterMemory:
     spare_since_seconds: float = 0.0
     acquired_seconds: float | None = None
     reclaimed_seconds: float | None = None
+    reclaimed_demand: float = 0.0
     hold_factor: int = 1
     factor_seconds: float = 0.0
+    coming_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ class FlavourColumns:
     """Columns over F flavours, in flavour order.
 
     `resources` are the R names that any flavour has, CPU, memory and pod slots first;
-    `allocatable` [F, R] holds how much of each a machine has for pods.
+    `allocatable` [F, R] holds how much of each a machine has for pods. `limited` [F] is as of
+    Flavour.
     """
 
     def __init__(self, flavours: Sequence[Flavour]) -> None:
@@ -45,6 +46,7 @@ class FlavourColumns:
         for at, flavour in enumerate(flavours):
             for name, amount in flavour.allocatable.items():
                 self.allocatable[at, self.place[name]] = amount
+        self.limited = np.array([flavour.limited for flavour in flavours], np.bool_)
         # Extended resources (GPUs, say), which are worth keeping for those who ask for them.
         self.scarce = np.array([_is_scarce(name) for name in self.resources], np.bool_)
 

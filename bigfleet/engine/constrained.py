@@ -22,6 +22,9 @@ from bigfleet.engine.snapshot import Flags, Ints
 from bigfleet.engine.state import State
 from bigfleet.model.need import HOSTNAME_LABEL
 
+# Codes of a topology key's values.
+Domains = frozenset[int]
+
 
 def term_keys(candidacy: Candidacy) -> tuple[str, ...]:
     """The topology keys of a need's terms."""
@@ -33,17 +36,20 @@ def label_keys(candidacy: Candidacy) -> tuple[str, ...]:
     return tuple(key for key in dict.fromkeys(term_keys(candidacy)) if key != HOSTNAME_LABEL)
 
 
-def terms_of(state: State, index: int, book: Book) -> Terms:
-    """The terms of need `index`, with its pods as they are counted now."""
+def terms_of(state: State, index: int, book: Book, entered: Domains = frozenset()) -> Terms:
+    """The terms of need `index`, with its pods as they are counted now. `entered` are domains of
+    its first term that count although the cluster has no machine there yet.
+    """
     candidacy = state.candidacy(index)
     apart, keys = candidacy.profile.anti_affinity, term_keys(candidacy)
     codes = [_codes(state, key, book) for key in keys]
-    domains = 1 + max(int(each.max(initial=-1)) for each in codes) + 1
+    domains = 2 + max(*(int(each.max(initial=-1)) for each in codes), *entered, -1)
     domain = np.stack([np.where(each < 0, domains - 1, each) for each in codes]).astype(np.int32)
     counts = np.zeros((len(keys), domains), np.bool_)
     present = book.present(int(state.priorities[index]))
     for at, nodes in enumerate(_nodes(state, candidacy, book)):
         counts[at, domain[at, nodes & present & (codes[at] >= 0)]] = True
+    counts[0, sorted(entered)] = True
     pods = np.zeros((len(keys), domains), np.int64)
     for machine, _, number in book.entries_of(state.classes.of(index)):
         pods[np.arange(len(keys)), domain[:, machine]] += number
@@ -81,12 +87,15 @@ def _nodes(state: State, candidacy: Candidacy, book: Book) -> list[Flags]:
     return [*nodes, *(affine for _ in profile.anti_affinity)]
 
 
-def count_constrained(state: State, index: int) -> None:
-    """Give places on its cluster's machines to what is left of the need."""
+def count_constrained(state: State, index: int, entered: Domains = frozenset()) -> None:
+    """Give places on its cluster's machines to what is left of the need, so that the domains which
+    are about to be `entered` get their part.
+    """
     book, its = state.book_of(index), state.classes.of(index)
     if not state.lacks(index) or not len(book):
         return
-    terms, order = terms_of(state, index, book), np.arange(its.start, its.stop, dtype=np.int64)
+    terms = terms_of(state, index, book, entered)
+    order = np.arange(its.start, its.stop, dtype=np.int64)
     machines, classes = book.machines(), state.classes.columns
     priority = int(state.priorities[index])
 
@@ -112,27 +121,33 @@ def take_constrained(
     """
     rows: list[int] = []
     worthwhile = _worthwhile(state, index, offers)
+    entered = frozenset(code for (code,) in worthwhile or ())
     while state.lacks(index):
-        chosen = _next(state, index, offers, worthwhile)
+        chosen = _next(state, index, offers, worthwhile, entered)
         if chosen is None:
             break
         before = int(state.left[state.classes.of(index)].sum())
-        count_constrained(state, index)
+        count_constrained(state, index, entered)
         if int(state.left[state.classes.of(index)].sum()) == before:
             state.give_back(index, chosen)
             break
         rows += chosen
         if note:
             state.acquired.setdefault(index, []).extend(chosen)
+    count_constrained(state, index)  # where a domain could not be entered after all
     return rows
 
 
 def _next(
-    state: State, index: int, offers: Sequence[Eligible], worthwhile: set[tuple[int, ...]] | None
+    state: State,
+    index: int,
+    offers: Sequence[Eligible],
+    worthwhile: set[tuple[int, ...]] | None,
+    entered: Domains,
 ) -> list[int] | None:
     """Add one machine to the cluster, for the domains where the need has fewest pods."""
     candidacy, book = state.candidacy(index), state.book_of(index)
-    terms = terms_of(state, index, book)
+    terms = terms_of(state, index, book, entered)
     allowed = {
         codes: _pods_in(candidacy, terms, codes)
         for codes in _domains(offers)

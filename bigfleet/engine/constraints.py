@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.compiled import kernel
 from bigfleet.engine.packing import ClassColumns, Log, Machines, Manner, has_room, note, rank
 from bigfleet.engine.snapshot import Flags, Ints, Longs
+from bigfleet.kernels import kernel
 
 
 class Terms(NamedTuple):

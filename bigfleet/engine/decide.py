@@ -38,7 +38,7 @@ def decide(
     assignment.run()
     headroom = Headroom(state, assignment.market)
     headroom.retain()
-    release = Release(state, assignment, carry)
+    release = Release(state, assignment)
     reclaimable = release.reclaimable()
     preempt(state, assignment, reclaimable)
     headroom.acquire()

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.compiled import kernel
 from bigfleet.engine.packing import fitting, take
 from bigfleet.engine.snapshot import NONE, Bytes, Floats, Ints, Longs
+from bigfleet.kernels import kernel
 
 # How a machine comes to serve a gang: it did so before; it is the cluster's; it can be acquired; it
 # can be had in time without evicting anybody; it can be taken from others.

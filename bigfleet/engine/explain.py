@@ -18,6 +18,7 @@ from bigfleet.engine.decision import ActionKind, Decision
 from bigfleet.engine.matching import Matcher
 from bigfleet.engine.pods import PodClasses
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows
+from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size, total_of
 
@@ -30,6 +31,8 @@ class Reason(Enum):
     NO_MATCHING_SUPPLY = "no machine of the fleet could ever serve it"
     TOPOLOGY_UNSATISFIABLE = "there are machines, but not where its topology wants them"
     PREEMPTION_EXHAUSTED = "it takes machines from lower priorities, and they are not enough"
+    OFFERINGS_UNAVAILABLE = "what could serve it has just failed; it is tried again after a while"
+    CLUSTER_SUSPENDED = "nothing is acquired for a cluster whose operator takes no machines now"
     PRIORITY_STARVED = "what could serve it serves needs of at least its priority, or is out of use"
 
 
@@ -144,6 +147,27 @@ class Explainer:
             usable &= bool(possible.any())
         return usable & self._classes.of_need[index].accepted
 
+    def obstacle(self, index: int, size: Size) -> str:
+        """Why no machine could ever hold a pod of that size of need `index`."""
+        accepted = self._classes.of_need[index].accepted
+        if not accepted.any():
+            unmet = [text for text, count in self._by_requirement(index).items() if not count]
+            wanted = f": none has {' and '.join(unmet)}" if unmet else ""
+            return f"no machine of the fleet meets its conditions{wanted}"
+        place, capacity = self._columns.place, self._capacity_for(index)[accepted]
+        for name, amount in size.amounts:
+            most = int(capacity[:, place[name]].max()) if name in place else 0
+            if amount > most:
+                asked, offered = (resources.text(name, each) for each in (amount, most))
+                there = f"has more than {offered} for it" if most else "has any"
+                return f"it asks for {name} {asked}, and no machine that it accepts {there}"
+        all_of = ", ".join(f"{n} {a}" for n, a in resources.texts(dict(size.amounts)).items())
+        return f"no machine that it accepts has all of {all_of} for it"
+
+    def accepts(self, index: int) -> Flags:
+        """The flavours on which pods of need `index` may run, whatever their size."""
+        return self._classes.of_need[index].accepted
+
     def _bounds(self, index: int) -> tuple[int, int]:
         its = self._classes.of(index)
         return its.start, its.stop
@@ -165,6 +189,8 @@ class Explainer:
 
     def _free(self, usable: Rows) -> Rows:
         acquirable = np.isin(self._fleet.state[usable], [int(state) for state in ACQUIRABLE])
+        if self._fleet.held_back is not None:
+            acquirable &= ~self._fleet.held_back[usable]
         free: Rows = usable[acquirable & (self._decision.claimed_by[usable] == NONE)]
         return free
 
@@ -226,6 +252,11 @@ class Explainer:
         profile = self._demand.needs[index].profile
         if not len(usable) or not self._short[index].sizes:
             return Reason.NO_MATCHING_SUPPLY
+        if int(self._demand.cluster[index]) in self._demand.suspended:
+            return Reason.CLUSTER_SUSPENDED
+        held_back = self._fleet.held_back
+        if not len(free) and held_back is not None and held_back[usable].any():
+            return Reason.OFFERINGS_UNAVAILABLE
         constrained = self._classes.of_need[index].is_constrained
         if profile.same_key is not None or (constrained and len(free)):
             return Reason.TOPOLOGY_UNSATISFIABLE

@@ -116,16 +116,23 @@ def _pairs(decision: Decision) -> list[tuple[int, int]]:
 def _may_count(
     fleet: Fleet, demand: Demand, row: int, cluster: int, orderer: int, decision: Decision
 ) -> bool:
-    state, wanted_by = fleet.state[row], int(fleet.wanted_by[row])
-    if state in (MachineState.CONFIGURED, MachineState.CONFIGURING):
-        return bool(fleet.cluster[row] == cluster)
-    destination = int(demand.cluster[wanted_by]) if wanted_by != NONE else fleet.destination[row]
-    if state == MachineState.CREATING:
-        return bool(destination == cluster)
+    state = fleet.state[row]
     if state == MachineState.DRAINING:
         holder = int(decision.claimed_by[row])
-        return bool(destination == cluster or demand.cluster[holder] == cluster)
-    return state in _FREE and orderer != NONE and bool(demand.cluster[orderer] == cluster)
+        return _home(fleet, demand, row) == cluster or bool(demand.cluster[holder] == cluster)
+    if state not in _FREE:
+        return _home(fleet, demand, row) == cluster
+    return orderer != NONE and bool(demand.cluster[orderer] == cluster)
+
+
+def _home(fleet: Fleet, demand: Demand, row: int) -> int:
+    """The cluster that a machine is supply for before anything is decided, or NONE."""
+    state, wanted_by = fleet.state[row], int(fleet.wanted_by[row])
+    if state in (MachineState.CONFIGURED, MachineState.CONFIGURING):
+        return int(fleet.cluster[row])
+    if state not in (MachineState.CREATING, MachineState.DRAINING):
+        return NONE
+    return int(demand.cluster[wanted_by]) if wanted_by != NONE else int(fleet.destination[row])
 
 
 def _overfull(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
@@ -149,7 +156,7 @@ def capacity(fleet: Fleet, demand: Demand, row: int, cluster: int) -> dict[str, 
     """What one machine has for a cluster's pods, once its DaemonSets have theirs."""
     flavour = fleet.flavours[fleet.flavour[row]]
     room = dict(flavour.allocatable)
-    for overhead in demand.overheads.get(cluster, ()):
+    for overhead in () if flavour.limited else demand.overheads.get(cluster, ()):
         alternatives = overhead.alternatives
         if (
             accepts(overhead.requirements, flavour.labels)
@@ -216,23 +223,23 @@ def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> 
     for key in profile.anti_affinity:
         if any(number > 1 for number in _domains(fleet, rows, numbers, key).values()):
             yield f"need {index} has two pods in one domain of {key}"
-    if index in {shortfall.need for shortfall in decision.shortfalls}:
-        return  # it may have lost pods in some domain
-    ordered = {action.row for action in decision.actions}
-    there = [
-        row
-        for row in rows
-        if row not in ordered and not fleet.headroom[row] and fleet.wanted_by[row] == index
-    ]
-    for term in hard_spread(profile):
+    may_have_lost_pods = index in {shortfall.need for shortfall in decision.shortfalls}
+    # An additional need's pods have others elsewhere, which are not its own.
+    if not may_have_lost_pods and not demand.needs[index].is_additional:
+        yield from _beyond_skew(fleet, demand, decision, index)
+
+
+def _beyond_skew(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> Iterator[str]:
+    pods, cluster = decision.placements, demand.cluster[index]
+    its = pods.need == index
+    rows, numbers = pods.row[its].tolist(), pods.pods[its].tolist()
+    before = [row for row in rows if _home(fleet, demand, row) == cluster]
+    for term in hard_spread(demand.needs[index].profile):
         count = _domains(fleet, rows, numbers, term.topology_key)
-        # Domains that the cluster enters now, or whose machines were ahead, begin with no pods,
-        # when the others have theirs. Those without any pod of the need are not seen here; they
-        # only make it stricter.
-        old = _domains(fleet, there, [0] * len(there), term.topology_key)
-        least = min((count[domain] for domain in old), default=max(count.values(), default=0))
-        alone = len(count) < 2
-        if term.min_domains == 1 and not alone and max(count.values()) > least + term.max_skew:
+        # A domain that the cluster enters now may lag behind those that its pods fill already.
+        # Domains without any pod of the need are not seen here; they only make it stricter.
+        kept = [count[d] for d in _domains(fleet, before, [0] * len(before), term.topology_key)]
+        if term.min_domains == 1 and kept and max(kept) - min(kept) > term.max_skew:
             yield f"need {index} is placed beyond max_skew of {term.topology_key}"
 
 
@@ -270,6 +277,7 @@ def _spared(
     unpromised = (fleet.wanted_by == NONE) | (fleet.wanted_by == index)
     free = np.isin(fleet.state, [int(state) for state in _FREE])
     free &= (decision.claimed_by == NONE) & unpromised
+    free &= True if fleet.held_back is None else ~fleet.held_back
     cluster = int(demand.cluster[index])
     for row in np.flatnonzero(free).tolist():
         flavour = fleet.flavours[fleet.flavour[row]]

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.compiled import kernel
 from bigfleet.engine.snapshot import Flags, Floats, Ints, Longs
+from bigfleet.kernels import kernel
 
 _STEPS = 256
 # Worse than any deviation: a GPU machine for a pod that asks for none.

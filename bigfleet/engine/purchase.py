@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.compiled import kernel
 from bigfleet.engine.packing import ClassColumns, fill, fitting, open_to, take, worth
 from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs
+from bigfleet.kernels import kernel
 
 
 class Offer(NamedTuple):

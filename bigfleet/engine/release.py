@@ -4,11 +4,13 @@ What runs is left alone. A CONFIGURED machine goes only if its cluster's operato
 would disturb (`Fleet.release_cost`), those that disturb least first; if the cluster's pods, and a
 few more, count on the others without it; if the cluster has had machines to spare for its hold; and
 if it is not just growing: a machine with pods on it stays until demand has fallen since the cluster
-last acquired one, an empty one until demand has stood still for the hold.
+last acquired one, an empty one until demand has stood still for the hold. An empty one that can
+hold nothing is to spare whatever demand does.
 
 A release by count alone would go to and fro: kube-scheduler packs worse than a count can, so that
 what was given back has to be bought again. So a cluster that acquires a machine soon after it gave
-one back holds on to its machines for twice as long from then on, until that has long been no use.
+one back, though its demand has hardly grown, holds on to its machines for twice as long from then
+on, until that has long been no use.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from dataclasses import replace
 import numpy as np
 
 from bigfleet.engine.assign import Assignment
-from bigfleet.engine.carry import Carry, ClusterMemory
+from bigfleet.engine.book import Book
+from bigfleet.engine.carry import ClusterMemory
 from bigfleet.engine.gangs import same_key
+from bigfleet.engine.pods import Kind
 from bigfleet.engine.rails import reclaim_cap
 from bigfleet.engine.recount import Recount, is_conceivable
 from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints, Rows
@@ -33,9 +37,9 @@ _LONGEST_FACTOR = 32
 class Release:
     """What one decision gives back."""
 
-    def __init__(self, state: State, assignment: Assignment, carry: Carry) -> None:
+    def __init__(self, state: State, assignment: Assignment) -> None:
         self._state, self._assignment = state, assignment
-        self._memory = {memory.cluster: memory for memory in carry.clusters}
+        self._demand = state.demand_of_clusters()
         self._spare: dict[int, int] = {}
         self._acquiring = state.acquiring_clusters()
 
@@ -79,25 +83,24 @@ class Release:
         how many each gives back that it had to spare, to whomever they go.
         """
         state, now = self._state, self._state.now_seconds
-        names = state.fleet.clusters
+        names, coming = state.fleet.clusters, state.coming_clusters()
         for cluster, name in sorted(enumerate(names), key=lambda pair: pair[1]):
             memory = self._with_spare(cluster, reclaimed.get(cluster, 0))
+            if cluster in coming:
+                memory = replace(memory, coming_seconds=now)
             if cluster in acquiring:
-                memory = self._having_acquired(memory)
+                memory = self._having_acquired(memory, float(self._demand[cluster]))
             elif now - memory.factor_seconds > state.settings.rebuy_seconds * memory.hold_factor:
                 factor = max(1, memory.hold_factor // 2)
                 memory = replace(memory, hold_factor=factor, factor_seconds=now)
             if reclaimed.get(cluster, 0):
-                memory = replace(memory, reclaimed_seconds=now)
+                demand = float(self._demand[cluster])
+                memory = replace(memory, reclaimed_seconds=now, reclaimed_demand=demand)
             if replace(memory, factor_seconds=0.0) != ClusterMemory(name):
                 yield memory
 
-    def _memory_of(self, cluster: int) -> ClusterMemory:
-        name = self._state.fleet.clusters[cluster]
-        return self._memory.get(name, ClusterMemory(name, factor_seconds=self._state.now_seconds))
-
     def _with_spare(self, cluster: int, reclaimed: int) -> ClusterMemory:
-        memory, now = self._memory_of(cluster), self._state.now_seconds
+        memory, now = self._state.memory_of(cluster), self._state.now_seconds
         spare = self._spare.get(cluster, 0) - reclaimed
         if spare <= 0:
             return replace(memory, spare=0, spare_since_seconds=0.0)
@@ -109,13 +112,14 @@ class Release:
             memory, spare=min(spare, still) if still > 0 else spare, spare_since_seconds=since
         )
 
-    def _having_acquired(self, memory: ClusterMemory) -> ClusterMemory:
+    def _having_acquired(self, memory: ClusterMemory, demand: float) -> ClusterMemory:
         state = self._state
         soon = (
             memory.reclaimed_seconds is not None
             and state.now_seconds - memory.reclaimed_seconds < state.settings.rebuy_seconds
         )
-        if soon:
+        has_grown = demand > memory.reclaimed_demand * (1 + state.settings.reclaim_reserve)
+        if soon and not has_grown:
             factor = min(_LONGEST_FACTOR, memory.hold_factor * 2)
             memory = replace(
                 memory,
@@ -129,7 +133,8 @@ class Release:
         """How many machines the cluster gives back now: those that it has had to spare for its
         whole hold, within the cap.
         """
-        memory, state = self._memory_of(cluster), self._state
+        state = self._state
+        memory = state.memory_of(cluster)
         configured = state.fleet.state == MachineState.CONFIGURED
         count = int((configured & (state.fleet.cluster == cluster)).sum())
         spare = min(spare, reclaim_cap(count, state.settings.reclaim_cap_fraction))
@@ -140,28 +145,58 @@ class Release:
         return min(spare, memory.spare) if held_seconds >= hold_seconds else 0
 
     def _to_spare(self, cluster: int) -> Rows:
-        """The longest beginning of the cluster's candidates without which its pods have places."""
+        """Machines that can hold nothing, and the longest beginning of the cluster's candidates
+        without which its pods have places.
+        """
+        useless = self._useless(cluster)
         rows = self._candidates(cluster)
+        rows = rows[~np.isin(rows, useless)]
         number = len(rows)
         # All of them, else half, and so on: a beginning that works is taken, not the longest.
         while number and not self._can_do_without(cluster, rows[:number]):
             number //= 2
-        return rows[:number]
+        return np.concatenate((useless, rows[:number]))
+
+    def _useless(self, cluster: int) -> Rows:
+        """Empty machines whose Nodes take no new pods: without them nothing changes, whatever
+        demand does.
+        """
+        state, book = self._state, self._state.books[cluster]
+        limited = state.columns.limited[book.flavour] & ~book.capacity.any(axis=1)
+        rows = book.rows[(book.rows != NONE) & limited]
+        fleet, at_work = state.fleet, state.fleet.state[rows] == MachineState.CONFIGURED
+        empty = at_work & ~state.unavailable[rows] & (fleet.release_cost[rows] == 0)
+        return release_order(fleet, state.columns.price, rows[empty])
 
     def _candidates(self, cluster: int) -> Rows:
+        """Those that disturb least first; of equals those on which nothing is counted."""
         state, fleet = self._state, self._state.fleet
         book = state.books[cluster]
-        rows = book.rows[book.rows != NONE]
-        rows = rows[(fleet.state[rows] == MachineState.CONFIGURED) & ~state.unavailable[rows]]
+        rows = book.rows[self._may_go(book)]
         cost = fleet.release_cost[rows]
         allowed = np.isfinite(cost)
         allowed &= np.where(cost > 0, self._has_fallen(cluster), self._stands_still(cluster))
-        return release_order(fleet, state.columns.price, rows[allowed])
+        rows = release_order(fleet, state.columns.price, rows[allowed])
+        counted = np.isin(rows, book.rows[book.opened])
+        return rows[np.lexsort((counted, fleet.release_cost[rows]))]
+
+    def _may_go(self, book: Book) -> Flags:
+        """Which machines are at work, and hold no additional pod: such a one waits for just that
+        machine.
+        """
+        state = self._state
+        rows = np.where(book.rows == NONE, 0, book.rows)
+        at_work = (state.fleet.state[rows] == MachineState.CONFIGURED) & ~state.unavailable[rows]
+        machine, klass, _ = book.entries()
+        additional = state.classes.kind[state.classes.need[klass]] == Kind.ADDITIONAL
+        may_go: Flags = at_work & (book.rows != NONE)
+        may_go[machine[additional]] = False
+        return may_go
 
     def _has_fallen(self, cluster: int) -> bool:
         """Whether demand has fallen since the cluster last acquired a machine."""
         fell = self._state.demand.fell_seconds.get(cluster)
-        acquired = self._memory_of(cluster).acquired_seconds
+        acquired = self._state.memory_of(cluster).acquired_seconds
         growing = cluster in self._acquiring
         return fell is not None and not growing and (acquired is None or fell >= acquired)
 

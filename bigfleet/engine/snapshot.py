@@ -31,7 +31,9 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Flavour:
-    """What the machines of one kind share; `allocatable` in the units of `model.resources`."""
+    """What the machines of one kind share; `allocatable` in the units of `model.resources`. Of a
+    `limited` one that is what its pods hold, and DaemonSets' pods are not subtracted from it.
+    """
 
     labels: Mapping[str, str]
     capacity_type: CapacityType
@@ -39,6 +41,7 @@ class Flavour:
     interruption_probability: float
     allocatable: Mapping[str, int]
     taints: tuple[Taint, ...] = ()
+    limited: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class Fleet:
     `headroom` marks the machines that the last decision kept or acquired ahead of a cluster's
     gangs. `release_cost` is what giving a CONFIGURED machine back would cost those whose pods run
     there, as their operator has just reported it: 0 where it is empty, infinite where it must not
-    go, NaN where nobody has been asked.
+    go, NaN where nobody has been asked. `held_back` marks IDLE and SPECULATIVE machines that are
+    given to nobody now, because such a machine has just failed; None for none.
     """
 
     flavours: Sequence[Flavour]
@@ -79,6 +83,7 @@ class Fleet:
     headroom: Flags
     release_cost: Floats
     tie_break: Longs
+    held_back: Flags | None = None
 
     def __len__(self) -> int:
         return len(self.flavour)
@@ -101,6 +106,7 @@ class Demand:
     `cluster` indexes `Fleet.clusters` for each need. `reported` are the clusters (same index) that
     have sent a roll-up since this shard started: only from theirs may machines be taken away.
     `unreachable` are clusters whose operator cannot be told anything now: nothing is taken there.
+    For `suspended` clusters nothing is acquired or taken: nobody there would make use of it.
     `overheads` is what each cluster's DaemonSets take of its machines. `rose_seconds` and
     `fell_seconds` are when a cluster's demand last grew and last shrank in any size, on the
     decision's clock; absent where it has not been seen to.
@@ -110,6 +116,7 @@ class Demand:
     cluster: Ints
     reported: frozenset[int]
     unreachable: frozenset[int] = frozenset()
+    suspended: frozenset[int] = frozenset()
     overheads: Mapping[int, Sequence[NodeOverhead]] = field(default_factory=dict)
     rose_seconds: Mapping[int, float] = field(default_factory=dict)
     fell_seconds: Mapping[int, float] = field(default_factory=dict)
@@ -144,13 +151,15 @@ class Settings:
     reclaim_cap_fraction: of a cluster's CONFIGURED machines, how many may be reclaimed per cycle
     (at least one). reclaim_hold_seconds: for how long a cluster must have had machines to spare
     before it gives them back. rebuy_seconds: a cluster that acquires a machine within this time
-    after giving one back holds on to its machines for twice as long from then on. reclaim_reserve:
-    the part by which a cluster's demand may grow and still fit what stays after a reclaim.
-    price_tolerance: how much dearer per useful unit than the cheapest a larger machine may be and
-    still be preferred. idle_hold_seconds: how long an unclaimed IDLE machine is kept,
-    by capacity type; a type that is absent is kept for ever. voluntary_grace_seconds: the drain
-    grace of a reclaim that nobody waits for. reservation_seconds: for how long machines are kept
-    for a need that does not have all of them yet.
+    after giving one back, though its demand has hardly grown, holds on to its machines for twice as
+    long from then on. reclaim_reserve: the part by which a cluster's demand may grow and still fit
+    what stays after a reclaim. price_tolerance: how much dearer per useful unit than the cheapest a
+    larger machine may be and still be preferred. idle_hold_seconds: how long an unclaimed IDLE
+    machine is kept, by capacity type; a type that is absent is kept for ever.
+    voluntary_grace_seconds: the drain grace of a reclaim that nobody waits for.
+    reservation_seconds: for how long machines are kept for a need that does not have all of them
+    yet. arrival_grace_seconds: for how long after a machine's arrival nothing is acquired for
+    additional needs of its cluster.
     """
 
     reclaim_cap_fraction: float = 0.05
@@ -164,6 +173,7 @@ class Settings:
     voluntary_grace_seconds: int = 600
     victim_weights: VictimWeights = VictimWeights()
     reservation_seconds: float = 900.0
+    arrival_grace_seconds: float = 10.0
 
     def __post_init__(self) -> None:
         """InvalidInput for a value with which nothing sensible could be decided."""
@@ -175,6 +185,7 @@ class Settings:
             "rebuy_seconds": self.rebuy_seconds,
             "voluntary_grace_seconds": self.voluntary_grace_seconds,
             "reservation_seconds": self.reservation_seconds,
+            "arrival_grace_seconds": self.arrival_grace_seconds,
             **{f"idle_hold_seconds of {t.name}": s for t, s in self.idle_hold_seconds.items()},
         }
         for name, seconds in spans.items():

@@ -9,12 +9,12 @@ import numpy as np
 
 from bigfleet.engine.book import ALWAYS, Book
 from bigfleet.engine.capacity import Capacities
-from bigfleet.engine.carry import Carry, Reservation
+from bigfleet.engine.carry import Carry, ClusterMemory, Reservation
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.matching import Matcher
-from bigfleet.engine.pods import Candidacy, PodClasses
+from bigfleet.engine.pods import Candidacy, Kind, PodClasses
 from bigfleet.engine.purchase import Stock
-from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows, Settings
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Floats, Ints, Longs, Rows, Settings
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 
@@ -38,10 +38,11 @@ class State:
     `books` has the machines of each cluster, by its number, but for those in `reserve`, which were
     kept ahead of gangs. `homes_of_rows` [n] is the cluster that a machine is supply for, NONE where
     there is none. `unavailable` [n] marks machines that were acquired or taken in this decision,
-    `ordered_by` [n] for whom. `kept_for` [n] is the need that a machine is drained or kept for,
-    else NONE, and `promised_to` [n] what that was at first. By need: `acquired` and `taken` are the
-    machines that it ordered, `homes` the domains of gangs, `reserved` the reservations in force.
-    Needs in `expired` acquire and take nothing, so that others can have what was kept for them.
+    or are held back, `ordered_by` [n] for whom. `kept_for` [n] is the need that a machine is
+    drained or kept for, else NONE, and `promised_to` [n] what that was at first. By need:
+    `acquired` and `taken` are the machines that it ordered, `homes` the domains of gangs,
+    `reserved` the reservations in force. Needs in `expired` acquire and take nothing, so that
+    others can have what was kept for them.
     """
 
     def __init__(
@@ -57,11 +58,16 @@ class State:
         self.left: Longs = np.where(self.classes.impossible, 0, self.classes.count)
         self.priorities: Longs = np.array([n.profile.priority for n in demand.needs], np.int64)
         self.reserved: dict[int, Reservation] = {}
-        self.expired: set[int] = set()
+        passing = np.isin(demand.cluster, sorted(demand.suspended))
+        self.expired: set[int] = set(np.flatnonzero(passing).tolist())
+        self._memory = {memory.cluster: memory for memory in carry.clusters}
         self._take_up(carry)
         self.kept_for = self._kept_for()
         self.promised_to = self.kept_for.copy()
-        self.unavailable: Flags = np.zeros(len(fleet), np.bool_)
+        held_back = fleet.held_back
+        self.unavailable: Flags = (
+            np.zeros(len(fleet), np.bool_) if held_back is None else held_back.copy()
+        )
         self.ordered_by: Ints = np.full(len(fleet), NONE, np.int32)
         self.acquired: dict[int, list[int]] = {}
         self.taken: dict[int, Taken] = {}
@@ -119,6 +125,29 @@ class State:
             book.remove_machine(machine)
         self.unavailable[at] = False
         self.ordered_by[at] = NONE
+
+    def demand_of_clusters(self) -> Floats:
+        """By cluster, what its pods ask for that some machine could hold: how many times the
+        largest machine, by their scarcest resource.
+        """
+        classes = self.classes
+        shares = np.where(classes.impossible, 0.0, classes.count * classes.share)
+        cluster = self.demand.cluster[classes.need]
+        total: Floats = np.bincount(cluster, shares, len(self.fleet.clusters)).astype(np.float64)
+        return total
+
+    def coming_clusters(self) -> set[int]:
+        """The clusters to which machines are on their way, but for those of additional needs."""
+        additional = np.append(self.classes.kind == Kind.ADDITIONAL, np.False_)  # the last is NONE
+        coming = (self.homes_of_rows != NONE) & (self.fleet.state != MachineState.CONFIGURED)
+        coming &= ~additional[self.fleet.wanted_by]
+        ordered = (i for i, rows in self.acquired.items() if len(rows) and not additional[i])
+        return {*self.homes_of_rows[coming].tolist(), *(self.cluster_of(i) for i in ordered)}
+
+    def memory_of(self, cluster: int) -> ClusterMemory:
+        """What the last decision handed on about a cluster."""
+        name = self.fleet.clusters[cluster]
+        return self._memory.get(name, ClusterMemory(name, factor_seconds=self.now_seconds))
 
     def acquiring_clusters(self) -> set[int]:
         """The clusters that acquire machines in this decision."""

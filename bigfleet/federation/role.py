@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from bigfleet.api.install_federation import FEDERATION_NAMESPACE
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.controllers.access import connect
+from bigfleet.controllers.leading import Leadership, LeaseName, Term, replica_name
 from bigfleet.federation.autoscaler.controller import AutoscalerController
 from bigfleet.federation.host import Host
-from bigfleet.federation.leading import Leadership
 from bigfleet.federation.members.objects import MEMBER_KINDS, Name, WorkloadName
 from bigfleet.federation.members.registry import Registry
 from bigfleet.federation.members.state import Listeners
 from bigfleet.federation.objects import Key
 from bigfleet.federation.workload.controller import WorkloadController
 from bigfleet.observe import health
-from bigfleet.tasks import until_one_ends, until_stopped
+from bigfleet.tasks import until_stopped
 
+_LEASE = LeaseName(FEDERATION_NAMESPACE, "bigfleet-federation", "`bigfleet fedhpa install`")
 _PLURALS = {kind: plural for plural, kind in MEMBER_KINDS.items()}
 
 
@@ -30,7 +30,8 @@ class Settings:
     """`kubeconfig` is the federation's own API server's; without it, that of the pod's cluster.
 
     Changes within `gather_seconds` are looked at once. Of several processes one decides, the one
-    that holds a Lease of `lease_seconds`; `identity` tells them apart.
+    that holds a Lease of `lease_seconds`; `replica` tells them apart, by default the host's name
+    with a random number.
     """
 
     kubeconfig: Path | None
@@ -38,7 +39,7 @@ class Settings:
     observe_host: str = "127.0.0.1"
     gather_seconds: float = 1.0
     lease_seconds: float = 12.0
-    identity: str = field(default_factory=lambda: f"{socket.gethostname()}-{secrets.token_hex(4)}")
+    replica: str = ""
 
 
 class Federation:
@@ -92,33 +93,17 @@ class Federation:
         self.autoscalers.workload_changed(key)
 
 
-class Term:
-    """One process's part: it stands by, decides while it holds the Lease, stands by again."""
-
-    def __init__(self, client: KubeClient, settings: Settings) -> None:
-        self._client, self._gather_seconds = client, settings.gather_seconds
-        self._leadership = Leadership(
-            client, settings.identity, time.monotonic, settings.lease_seconds
-        )
-        self._federation: Federation | None = None
-
-    def not_ready(self) -> str:
-        """Why nothing is decided although it should be; "" for one that stands by, too."""
-        return self._federation.not_ready() if self._federation else ""
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        while True:
-            await self._leadership.acquire()
-            self._federation = Federation(self._client, self._gather_seconds)
-            await until_one_ends(self._federation.run(), self._leadership.keep())
-            self._federation = None
-
-
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. InvalidInput when there is no access to the API server."""
     async with await connect(settings.kubeconfig) as client:
-        term = Term(client, settings)
+        leadership = Leadership(
+            client,
+            _LEASE,
+            settings.replica or replica_name(),
+            time.monotonic,
+            settings.lease_seconds,
+        )
+        term = Term(leadership, lambda: Federation(client, settings.gather_seconds))
         observer = await health.serve(settings.observe_host, settings.observe_port, term.not_ready)
         try:
             await until_stopped(stop, term.run())

@@ -130,6 +130,8 @@ def violations(machine: Machine) -> Iterator[str]:
         yield f"{name} is {machine.state.name} but has a host"
     if machine.state in BOUND and not machine.cluster:
         yield f"{name} is {machine.state.name} but belongs to no cluster"
+    if machine.state in BOUND and not machine.host:
+        yield f"{name} is {machine.state.name} but has no host: nothing can have joined a cluster"
     if machine.state in UNBOUND and machine.cluster:
         yield f"{name} is {machine.state.name} but belongs to cluster {machine.cluster}"
     yield from _impossible_numbers(machine, name)

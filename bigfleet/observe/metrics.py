@@ -41,7 +41,23 @@ shard_shortfalls = _gauge("bigfleet_shard_shortfalls", "Needs that all supply do
 shard_shortfalls_aged = _gauge(
     "bigfleet_shard_shortfalls_aged", "Shortfalls older than five cycles"
 )
+shard_clusters_suspended = _gauge(
+    "bigfleet_shard_clusters_suspended",
+    "Clusters for which nothing is acquired: silent, absent, or their machines do not boot",
+)
+shard_offerings_resting = _gauge(
+    "bigfleet_shard_offerings_resting", "Kinds of machines that failed and are not bought for now"
+)
+shard_needs_quarantined = _gauge(
+    "bigfleet_shard_needs_quarantined", "Needs left out because no decision can be made about them"
+)
 shard_evictions = _gauge("bigfleet_shard_evictions", "Machines whose Nodes are being emptied")
+shard_limited_machines = _gauge(
+    "bigfleet_shard_limited_machines", "Machines whose Nodes take no new pods", "reason"
+)
+shard_node_limits_rejected = _counter(
+    "bigfleet_shard_node_limits_rejected_total", "Reported node limits that make no sense"
+)
 shard_actions_suppressed = _counter(
     "bigfleet_shard_actions_suppressed_total", "Decided while actuation was paused", "kind"
 )
@@ -52,7 +68,7 @@ shard_action_outcomes = _counter(
 shard_action_seconds = _histogram(
     "bigfleet_shard_action_duration_seconds", "From enqueue to the provider's answer", "kind"
 )
-shard_queue_depth = _gauge("bigfleet_shard_action_queue_depth", "Orders waiting for a worker")
+shard_queue_depth = _gauge("bigfleet_shard_action_queue_depth", "Orders that are being carried out")
 shard_actions_dropped = _counter(
     "bigfleet_shard_actions_dropped_total", "Orders not enqueued, re-derived next cycle"
 )
@@ -65,8 +81,14 @@ shard_configure_seconds = _histogram(
 shard_bootstrap_seconds = _histogram(
     "bigfleet_shard_request_bootstrap_seconds", "Asking an operator for a bootstrap blob"
 )
+shard_journal_lines_lost = _counter(
+    "bigfleet_shard_journal_lines_lost_total", "Journal lines that the disk did not take in time"
+)
 shard_sessions = _gauge("bigfleet_shard_active_sessions", "Operators connected")
 shard_rollups = _counter("bigfleet_shard_rollups_total", "Roll-ups received", "outcome")
+shard_left_out = _counter(
+    "bigfleet_shard_left_out_total", "Needs and node overheads left out of roll-ups as senseless"
+)
 shard_adopted = _counter(
     "bigfleet_shard_adopted_transitions_total",
     "Provider states taken over although the lifecycle has no such move",
@@ -130,6 +152,9 @@ provider_transitions = _counter(
 )
 provider_machines = _gauge("bigfleet_provider_machines", "Machines by state", "state")
 
+controller_leads = _gauge(
+    "bigfleet_controller_leads", "1 while this process holds its Lease and works, 0 on standby"
+)
 operator_rollup_seconds = _histogram(
     "bigfleet_operator_rollup_duration_seconds", "Parts of a roll-up", "phase"
 )
@@ -137,6 +162,9 @@ operator_rollup_bytes = _gauge("bigfleet_operator_rollup_bytes", "Size of the la
 operator_rollup_needs = _gauge("bigfleet_operator_rollup_needs", "Needs in the last roll-up")
 operator_rollups_rejected = _counter(
     "bigfleet_operator_rollups_rejected_total", "Roll-ups that the shard refused"
+)
+operator_needs_left_out = _gauge(
+    "bigfleet_operator_needs_left_out", "Needs of the last roll-up that the shard could not take"
 )
 operator_acknowledged = _counter(
     "bigfleet_operator_acknowledged_total", "CapacityRequests acknowledged"
@@ -165,6 +193,15 @@ operator_disruption_reports = _counter(
 )
 operator_reclaims_refused = _counter(
     "bigfleet_operator_reclaims_refused_total", "Reclaims that were not begun", "reason"
+)
+operator_limited_nodes = _gauge(
+    "bigfleet_operator_limited_nodes", "Machines whose Nodes take no new pods", "reason"
+)
+operator_broken_nodes = _gauge(
+    "bigfleet_operator_broken_nodes", "Machines reported to be given back because they are broken"
+)
+operator_stray_nodes = _gauge(
+    "bigfleet_operator_stray_nodes", "Nodes with our label whose machine the shard does not know"
 )
 operator_evictions = _counter("bigfleet_operator_evictions_total", "Evictions", "outcome")
 

@@ -20,6 +20,12 @@ class Coordinator(Protocol):
         """Tell how the shard stands; returns what it is to do."""
         ...
 
+    async def claim_epoch(self, shard_id: str) -> int:
+        """A new epoch for a shard that has lost its own, larger than any that it has reported; 0
+        for one that never has. Unavailable, too, while a process of it is alive, or may be.
+        """
+        ...
+
     async def resolve(self, cluster: str, shard_id: str) -> ResolveClusterResponse:
         """Who serves `cluster`; `shard_id` from now on, when nobody did."""
         ...

@@ -29,6 +29,10 @@ from typing import Protocol
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import Machine
 
+# A shard counts its starts up from its own file. So an old copy of that file never leads to an
+# epoch that was given to a shard without one.
+EPOCHS_SKIPPED = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Fence:
@@ -68,8 +72,14 @@ class CapacityProvider(Protocol):
     cannot be right raises InvalidInput.
     """
 
-    async def create(self, machine_id: str, fence: Fence) -> Operation:
-        """SPECULATIVE -> CREATING -> IDLE: buy the machine."""
+    async def create(
+        self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
+    ) -> Operation:
+        """SPECULATIVE -> CREATING -> IDLE: buy the machine.
+
+        `shard_metadata` says for whom: a restarted shard would else buy another one. It MUST be
+        kept and echoed until the machine is configured or given back.
+        """
         ...
 
     async def configure(
@@ -93,6 +103,14 @@ class CapacityProvider(Protocol):
 
     async def delete(self, machine_id: str, fence: Fence) -> Operation:
         """IDLE -> DELETING -> SPECULATIVE: give the machine back to its seller."""
+        ...
+
+    async def claim_epoch(self, shard_id: str, at_least: int) -> int:
+        """A new epoch for a shard that has lost its own: not below `at_least`, and larger by
+        EPOCHS_SKIPPED than any that this shard has shown or been given. From then on orders of its
+        older epochs MUST be Fenced for every machine. A provider MAY not offer it; then the answer
+        is `at_least`.
+        """
         ...
 
     async def get(self, machine_id: str) -> Machine:

@@ -16,8 +16,15 @@ class EpochStore(Protocol):
     more than speed: an epoch is never handed out twice, and it never goes back.
     """
 
-    def next_epoch(self) -> int:
-        """One more than any epoch returned before, durable before this returns.
+    def last(self) -> int:
+        """The epoch returned last; 0 when none ever was, or all was lost. BigFleetError when it
+        cannot be read.
+        """
+        ...
+
+    def next_epoch(self, at_least: int = 1) -> int:
+        """One more than any epoch returned before, not below `at_least`, durable before this
+        returns.
 
         Raises BigFleetError when the old value cannot be read or the new one cannot be made
         durable: a shard that guesses its epoch could be mistaken for its predecessor.
@@ -29,6 +36,8 @@ class EpochStore(Protocol):
 class Eviction:
     """The emptying of one machine's Node in `cluster`, within `grace_seconds`.
 
+    `incarnation` tells which of the machine's services of that cluster is meant: one that is
+    configured anew is to be left alone, even if the end of its eviction was never written down.
     `preemptor_priority` is that of `need`, for which the machine is emptied; None and 0 when it is
     given back because nobody needs it.
     """
@@ -38,6 +47,7 @@ class Eviction:
     grace_seconds: int
     need: NeedKey | None = None
     preemptor_priority: int = 0
+    incarnation: int = 0
 
 
 class EvictionStore(Protocol):
@@ -58,5 +68,7 @@ class EvictionStore(Protocol):
         ...
 
     def ended(self, machine_id: str) -> None:
-        """Forget it; harmless for a machine that has none."""
+        """Forget it; harmless for a machine that has none. What cannot be written down now is
+        written with what comes next.
+        """
         ...

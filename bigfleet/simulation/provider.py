@@ -110,9 +110,12 @@ class SimulatedProvider:
         machinery = self._serving()
         await machinery.take_back(machinery.store.get(machine_id))
 
-    async def create(self, machine_id: str, fence: Fence) -> Operation:
+    async def create(
+        self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
+    ) -> Operation:
         """See `ports.provider.CapacityProvider`."""
-        return await self._obey(machine_id, fence, Order(MachineEvent.CREATE))
+        order = Order(MachineEvent.CREATE, shard_metadata=dict(shard_metadata))
+        return await self._obey(machine_id, fence, order)
 
     async def configure(
         self,
@@ -134,6 +137,11 @@ class SimulatedProvider:
     async def delete(self, machine_id: str, fence: Fence) -> Operation:
         """See `ports.provider.CapacityProvider`."""
         return await self._obey(machine_id, fence, Order(MachineEvent.DELETE))
+
+    async def claim_epoch(self, shard_id: str, at_least: int) -> int:
+        """See `ports.provider.CapacityProvider`."""
+        await self._travel()
+        return self._serving().store.claim_epoch(shard_id, at_least)
 
     async def get(self, machine_id: str) -> Machine:
         """See `ports.provider.CapacityProvider`."""

@@ -62,7 +62,6 @@ class Shop:
 
     async def give_back(self, _machine: wire.Machine) -> None:
         """Return once nothing is paid for the machine."""
-        await asyncio.sleep(0.05)
 
 
 class Store:
@@ -106,8 +105,7 @@ def answering(read):
         try:
             return read(self, request)
         except Refused as refused:
-            code, why = refused.args
-            await context.abort(grpc.StatusCode[code], why)
+            await context.abort(grpc.StatusCode[refused.args[0]], refused.args[1])
 
     return call
 
@@ -145,7 +143,9 @@ class Provider(rpc.CapacityProviderServicer):
         if machine.state != needs and (machine.state, order) != (wire.FAILED, "Delete"):
             raise Refused("ABORTED", f"{order} is not possible: machine {machine.id} is {state}")
         machine.state, machine.cluster, machine.last_error = under_way, cluster, ""
-        machine.shard_metadata.update(getattr(request, "shard_metadata", {}))
+        if order in ("Create", "Configure"):
+            machine.ClearField("shard_metadata")
+            machine.shard_metadata.update(request.shard_metadata)
         operation = f"{machine.id}-{self.store.revision + 1}"
         self.store.save(machine, operation, getattr(request, BLOB, b""), getattr(request, GRACE, 0))
         self.carry_on(machine)
@@ -174,7 +174,7 @@ class Provider(rpc.CapacityProviderServicer):
         else:
             await self.shop.give_back(machine)
             machine.ClearField("host")
-        if machine.state != wire.CONFIGURING:
+        if machine.state in (wire.DRAINING, wire.DELETING):
             machine.ClearField("cluster")
             machine.ClearField("shard_metadata")
         machine.state = ENDS[machine.state]

@@ -1,6 +1,8 @@
-"""A stand-in for the gang scheduler of a real fleet: binds one pod of a same-rack group.
+"""A stand-in for the gang scheduler of a real fleet: it nominates a rack for a same-rack group.
 
-The anchor tells kube-scheduler which rack the rest must join. Pods are never held back for it:
-kube-scheduler binds a group's first pod itself where no required peer exists yet, and whoever is
-first is counted. What anchors add is the choice of a rack that can hold the whole group.
+An anchor is a nominated node for each waiting pod of a group, all in one rack that can hold the
+whole group. kube-scheduler tries a pod's nominated node first, and alone binds. Whoever binds a pod
+itself can be a moment behind kube-scheduler, which is just placing another one of the group in
+another rack: so no anchor binds anything. Pods are never held back for it, and whoever is first is
+counted.
 """

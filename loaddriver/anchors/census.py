@@ -1,7 +1,6 @@
 """All that is known of one cluster: who waits, who runs where, what is free. Pure: no clock.
 
-What watches say is merged with what our own Bindings were answered, and a binding once known is
-never unlearned: a watch may deliver an older state of the pod later.
+A binding once known is never unlearned: a watch may deliver an older state of the pod later.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 from bigfleet.api.kube.watch import Changed, Listed
 from loaddriver.anchors.choose import Anchor, Group, PodRef
-from loaddriver.anchors.objects import allocatable_of, is_anchor, requests_of, shape_of, usable
+from loaddriver.anchors.objects import allocatable_of, requests_of, shape_of, usable
 from loaddriver.anchors.outcomes import Ledger
 from loaddriver.anchors.room import Node
 from loaddriver.anchors.shape import Shape
@@ -53,8 +52,7 @@ class Census:
         self._nodes: dict[str, tuple[KubeNode, dict[str, int]]] = {}
         self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._racks: dict[str, str] = {}
-        self._over_full: set[str] = set()
-        self._tried: set[str] = set()
+        self._nominated: dict[str, tuple[Anchor, int]] = {}
         self._unstarted: set[str] = set()
         self._unfinished: dict[str, None] = {}
         self._group_views: dict[str, Group] = {}
@@ -85,24 +83,24 @@ class Census:
         else:
             self._know(change.item)
 
-    def trying(self, anchor: Anchor) -> None:
-        """Note that a Binding is on its way. Should its answer be lost, the same pod is tried
-        again: a Binding of another one might make a second anchor.
-        """
-        self._tried.add(anchor.pod.uid)
+    def nominated(self, anchor: Anchor, now_micros: int) -> None:
+        """Note that the group's nominations are on their way, whether or not each is answered."""
+        self._nominated[anchor.group] = (anchor, now_micros)
         self._changed(anchor.group)
 
-    def anchored(self, anchor: Anchor, now_micros: int) -> None:
-        """Note that the server accepted our Binding; the watch will say so later."""
-        self._ledger.bound(anchor.group, anchor.pod, anchor.node, True, now_micros)
-        self._unstarted.discard(anchor.group)
-        self._changed(anchor.group)
-        if known := self._pods.get(anchor.pod.uid):
-            self._place(known, anchor.node)
+    def in_vain(self, before_micros: int) -> list[Anchor]:
+        """Those nominated before then of which no pod has been bound, forgotten by this."""
+        stale = [a for a, at in self._nominated.values() if at < before_micros]
+        waiting = [anchor for anchor in stale if not self._ledger.started(anchor.group)]
+        for anchor in stale:
+            del self._nominated[anchor.group]
+            self._changed(anchor.group)
+        return waiting
 
-    def knows(self, pod: PodRef) -> bool:
-        """Whether the pod exists, as far as the watch has told."""
-        return pod.uid in self._pods
+    def waits(self, pod: PodRef) -> bool:
+        """Whether the pod has yet to be bound, as far as the watch has told."""
+        known = self._pods.get(pod.uid)
+        return known is not None and _waits(known)
 
     @property
     def anyone_waits(self) -> bool:
@@ -136,10 +134,6 @@ class Census:
         """The rack of a node that is or was there; "" where none is known."""
         return self._racks.get(node, "")
 
-    def over_full(self, node: str) -> bool:
-        """Whether there was a moment when the node's pods asked for more than it has."""
-        return node in self._over_full
-
     def _changed(self, group: str) -> None:
         self._group_views.pop(group, None)
         if self._members.get(group):
@@ -149,7 +143,8 @@ class Census:
 
     def _group(self, name: str) -> Group:
         members = self._members[name]
-        pending = sorted((k for k in members.values() if _waits(k)), key=self._turn)
+        waiting = [known for known in members.values() if _waits(known)]
+        pending = sorted(waiting, key=lambda known: (known.created, known.ref))
         running = [k for k in members.values() if k.node and not k.ended and not k.leaving]
         racks = {self.rack_of(known.node) for known in running}
         return Group(
@@ -162,10 +157,8 @@ class Census:
             racks=frozenset(racks - {""}),
             placed=len(running) + self._succeeded[name],
             started=self._ledger.started(name),
+            nominated=self._nominated[name][0].rack if name in self._nominated else "",
         )
-
-    def _turn(self, known: _Known) -> tuple[bool, str, PodRef]:
-        return known.ref.uid not in self._tried, known.created, known.ref
 
     def _see(self, pod: Pod, now_micros: int) -> None:
         known = self._pods.get(pod.metadata.uid) or self._enter(pod)
@@ -176,12 +169,18 @@ class Census:
         if pod.spec.node_name and not known.node:
             self._place(known, pod.spec.node_name)
             if known.group:
-                self._ledger.bound(known.group, known.ref, known.node, is_anchor(pod), now_micros)
+                ours = self._ours(known)
+                self._ledger.bound(known.group, known.ref, known.node, ours, now_micros)
                 self._unstarted.discard(known.group)
         if pod.ended and not known.ended:
             self._vacate(known)
             known.ended = True
             self._succeeded[known.group] += pod.status.phase == "Succeeded"
+
+    def _ours(self, known: _Known) -> bool:
+        """Whether it went where we had nominated."""
+        anchor, _ = self._nominated.get(known.group, (None, 0))
+        return anchor is not None and (known.ref, known.node) in anchor.places
 
     def _enter(self, pod: Pod) -> _Known:
         meta = pod.metadata
@@ -216,10 +215,6 @@ class Census:
         self._changed(known.group)
         self._node_views.pop(node, None)
         self._used[node].update(known.requests)
-        allocatable = self._nodes[node][1] if node in self._nodes else {}
-        used = self._used[node]
-        if any(used[name] > amount for name, amount in allocatable.items()):
-            self._over_full.add(node)
 
     def _vacate(self, known: _Known) -> None:
         if known.node:

@@ -25,7 +25,8 @@ class Group:
     `size` is how many pods were planned; `pending` are unbound ones, the oldest first, of which
     kube-scheduler has not yet found `untried` unschedulable; `racks` are those where its bound pods
     run, `placed` counts these and the ones that have done their work.
-    `started` groups have had a bound pod at some time, and so get no anchor any more.
+    `started` groups have had a bound pod at some time, and so get no anchor any more; nor do those
+    for which the rack `nominated` has been nominated.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Group:
     racks: frozenset[str] = frozenset()
     placed: int = 0
     started: bool = False
+    nominated: str = ""
 
     @property
     def missing(self) -> int:
@@ -46,17 +48,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Anchor:
-    """Bind this pod to this node."""
+    """Nominate for each of these pods its node; all nodes are in `rack`."""
 
     group: str
-    pod: PodRef
-    node: str
     rack: str
+    places: tuple[tuple[PodRef, str], ...]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The anchors to bind now; `no_room` says why each other group that waits gets none."""
+    """The anchors to set now; `no_room` says why each other group that waits gets none."""
 
     anchors: tuple[Anchor, ...]
     no_room: dict[str, str]
@@ -65,15 +66,14 @@ class Choice:
 def choose(groups: Iterable[Group], nodes: Iterable[Node]) -> Choice:
     """One anchor for each group without a bound pod that a rack can hold as a whole.
 
-    A pod that kube-scheduler has not tried may be on its way to a node, unseen by us: an anchor for
-    its group could split the group over two racks. So those groups are left to kube-scheduler; most
-    of the time that is all of them, and then nobody's room is counted.
+    Groups with a pod that kube-scheduler has not tried are left to it, most of the time all of
+    them, and then nobody's room is counted: anchors are for those that it has found no place for.
     First come, first served, then by name. A started group keeps the room for its missing pods in
-    its racks until it is complete. A group that fits nowhere keeps nothing: racks that wait for it
-    would stay empty while others could run.
+    its racks until it is complete, and a nominated one in that rack. A group that fits nowhere
+    keeps nothing: racks that wait for it would stay empty while others could run.
     """
     known = list(groups)
-    waiting = [group for group in known if group.pending and not group.started]
+    waiting = [g for g in known if g.pending and not g.started and not g.nominated]
     no_room = {
         group.name: f"kube-scheduler has yet to try {group.untried} of its pods"
         for group in waiting
@@ -83,8 +83,9 @@ def choose(groups: Iterable[Group], nodes: Iterable[Node]) -> Choice:
     if not asking:
         return Choice((), no_room)
     room = Room(nodes)
-    for group in sorted((group for group in known if group.started and group.missing), key=_turn):
-        room.promise(group.shape, group.missing, group.racks)
+    begun = (g for g in known if (g.started or g.nominated) and g.missing)
+    for group in sorted(begun, key=_turn):
+        room.promise(group.shape, group.missing, group.racks or {group.nominated})
     anchors: list[Anchor] = []
     for group in asking:
         rack = _best_rack(room, group)
@@ -110,10 +111,13 @@ def _best_rack(room: Room, group: Group) -> str | None:
 
 
 def _anchored(room: Room, group: Group, rack: str) -> Anchor:
-    node = room.fullest_node(group.shape, rack)
-    room.take(group.shape, node)
-    room.promise(group.shape, group.missing - 1, {rack})
-    return Anchor(group.name, group.pending[0], node, rack)
+    places = []
+    for pod in group.pending[: group.missing]:
+        node = room.fullest_node(group.shape, rack)
+        room.take(group.shape, node)
+        places.append((pod, node))
+    room.promise(group.shape, group.missing - len(places), {rack})
+    return Anchor(group.name, rack, tuple(places))
 
 
 def _why_not(room: Room, group: Group) -> str:

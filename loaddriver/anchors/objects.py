@@ -9,10 +9,7 @@ import msgspec
 
 from bigfleet.model import resources
 from loaddriver.anchors.shape import Requirement, Shape
-from loaddriver.record.watched import Node, Pod, PodSpec
-
-ANCHOR_ANNOTATION = "scaletest.bigfleet/anchor"
-"""Set on a Binding, which hands it on to the Pod: so a Pod itself says that it is an anchor."""
+from loaddriver.record.watched import Node, PodSpec
 
 _ONE_SLOT = resources.parse(resources.PODS, "1", round_up=True)
 _KEEPS_PODS_OUT = ("NoSchedule", "NoExecute")
@@ -57,11 +54,6 @@ def usable(node: Node) -> bool:
     """Whether the Node is Ready and takes new pods; those of gangs tolerate no taint."""
     kept_out = any(taint.effect in _KEEPS_PODS_OUT for taint in node.spec.taints)
     return node.ready and not node.spec.unschedulable and not kept_out
-
-
-def is_anchor(pod: Pod) -> bool:
-    """Whether an anchor's Binding placed the Pod."""
-    return ANCHOR_ANNOTATION in pod.metadata.annotations
 
 
 def requests_of(spec: PodSpec) -> Mapping[str, int]:

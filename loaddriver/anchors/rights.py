@@ -23,10 +23,7 @@ class Right(NamedTuple):
         return f"{self.verb} {self.resource}{'/' if self.subresource else ''}{self.subresource}"
 
 
-RIGHTS = (
-    Right("get", "pods"),
-    Right("create", "pods", "binding"),
-)
+RIGHTS = (Right("patch", "pods", "status"),)
 
 
 class _Answer(msgspec.Struct):

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from loaddriver.catalog import Archetype
+from loaddriver.archetypes import Archetype
 from loaddriver.profile_federation import Federation
 
 Cores = Mapping[str, float]
@@ -106,7 +106,7 @@ def make_course(
     seed: int,
 ) -> Course:
     """The course of a profile and its seed; `others_pods` take places on premise, too."""
-    places = federation.on_premise.machines * archetype.pods_per_machine - others_pods
+    places = federation.on_premise.machines * archetype.density - others_pods
     return Course(
         federation=federation,
         clusters=clusters,

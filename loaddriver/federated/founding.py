@@ -17,7 +17,7 @@ from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from loaddriver.errors import InfrastructureError
 from loaddriver.federated import objects
 from loaddriver.federated.line import Line
-from loaddriver.manifests import namespace_body
+from loaddriver.setup_manifests import namespace_body
 from loaddriver.substrates.base import Cluster, RoleSpec
 
 HOST = "host"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from loaddriver.catalog import Archetype, Catalog
+from loaddriver.archetypes import Archetype
+from loaddriver.catalog import Catalog
 from loaddriver.manifests import WORKLOAD_LABEL, workload_body
 from loaddriver.plan_records import Workload
 from loaddriver.profile_federation import Federation

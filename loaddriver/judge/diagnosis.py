@@ -81,7 +81,7 @@ def _waiting(
 ) -> Iterator[str]:
     messages = {uid: said for each in observed for uid, said in each.pending.items()}
     found = waiting_pods(rows, messages)
-    room = room_at_end(observed, rows, facts.archetypes)
+    room = room_at_end(observed, rows, facts.archetypes, facts.fleet)
     yield from (sentence(each, facts, room) for each in found[:_WAITING_SENTENCES])
     rest = found[_WAITING_SENTENCES:]
     if rest:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loaddriver.errors import ExitCode
+from loaddriver.fit import PodNeeds
+from loaddriver.instance_types import DaemonSet
+from loaddriver.inventory import SeedMachine
 from loaddriver.judge.disruptions import BudgetKey
 from loaddriver.judge.gangs import GroupKey
 
@@ -51,13 +54,30 @@ class ArchetypeFacts:
 
     `topology` is sameRack, sameZone or ""; one machine of any of `instance_types` holds
     `pods_per_machine` of its pods and of no other's; `fleet_machines` is how many of them the fleet
-    has or can create, over all clusters.
+    has or can create, over all clusters. Archetypes that share machines have no such types.
     """
 
     pods_per_machine: int
     instance_types: frozenset[str]
     topology: str = ""
     fleet_machines: int | None = None
+
+
+@dataclass(frozen=True)
+class FleetFacts:
+    """The machines that there were to have, by name, and what the load's pods ask of them.
+
+    `agents` are every cluster's DaemonSets; `needs` are by cluster and workload; `run_seconds` says
+    how long pods run that end by themselves, by archetype. `shrinks_at_micros` is when the plan
+    first asks for less than before, None if it never does.
+    """
+
+    machines: Mapping[str, SeedMachine]
+    agents: Sequence[DaemonSet]
+    needs: Mapping[BudgetKey, PodNeeds]
+    run_seconds: Mapping[str, float] = field(default_factory=dict)
+    shrinks_at_micros: int | None = None
+    shares_machines: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,3 +137,4 @@ class RunFacts:
     archetypes: Mapping[str, ArchetypeFacts] = field(default_factory=dict)
     shortfalls: Sequence[Shortfall] | None = None
     budget_floors: Mapping[BudgetKey, int] = field(default_factory=dict)
+    fleet: FleetFacts | None = None

@@ -19,8 +19,9 @@ GroupKey = tuple[str, str]
 class Gangs(msgspec.Struct, frozen=True, rename="camel"):
     """All groups of a run. Every group is either anchored, scheduler-first or without room.
 
-    `complete`: at some moment all planned members were bound. `rack_pure`: at no moment were bound
-    members known to be in two racks, or in a rack not known. The shares are of all groups.
+    `complete`: at some moment all planned members were bound. `rack_pure`: some were bound, and at
+    no moment in two racks or in a rack not known. `split`: at some moment bound members were in two
+    racks. The shares are of all groups.
     `unplanned` groups are none of the plan's. `completion_seconds` is from a group's first
     creation until it was complete, `partial_seconds` from its first binding; groups that never
     were complete count as still waiting, in the latter those that began. `bind_latency_seconds` is
@@ -30,6 +31,7 @@ class Gangs(msgspec.Struct, frozen=True, rename="camel"):
     count: int
     complete: int
     rack_pure: int
+    split: int
     anchored: int
     scheduler_first: int
     no_room: int
@@ -49,6 +51,7 @@ class _Outcome:
     complete_seconds: float
     partial_seconds: float | None
     pure: bool
+    split: bool
     start: str
 
 
@@ -67,6 +70,7 @@ def judge_gangs(rows: Sequence[PodRow], planned: Mapping[GroupKey, int]) -> Gang
         count=len(keys),
         complete=complete,
         rack_pure=pure,
+        split=sum(outcome.split for outcome in outcomes),
         anchored=starts["anchored"],
         scheduler_first=starts["scheduler-first"],
         no_room=starts["no-room"],
@@ -89,27 +93,31 @@ def _outcome(members: Sequence[PodRow], size: int) -> _Outcome:
     created = min((row.created_micros for row in members), default=0)
     observed = max((row.observed_until_micros for row in members), default=0)
     bound = [row.bound_micros for row in members if row.bound_micros is not None]
-    complete_at, pure = _complete_and_pure(members, size)
+    complete_at, pure, split = _complete_and_pure(members, size)
     until = observed if complete_at is None else complete_at
     return _Outcome(
         whole=complete_at is not None,
         complete_seconds=(until - created) / 1e6,
         partial_seconds=(until - min(bound)) / 1e6 if bound else None,
         pure=pure and bool(bound),
+        split=split,
         start=_start(members),
     )
 
 
-def _complete_and_pure(members: Sequence[PodRow], size: int) -> tuple[int | None, bool]:
-    """When all planned members were first bound at once, and whether one rack always held all."""
+def _complete_and_pure(members: Sequence[PodRow], size: int) -> tuple[int | None, bool, bool]:
+    """When all planned members were first bound at once, whether one known rack always held all,
+    and whether two ever did.
+    """
     complete_at: int | None = None
-    pure = True
+    pure, split = True, False
     for moment, racks in _moments(members):
         if complete_at is None and racks.total() >= size:
             complete_at = moment
         there = [rack for rack, pods in racks.items() if pods > 0]
         pure = pure and len(there) <= 1 and "" not in there
-    return complete_at, pure
+        split = split or len(there) > 1
+    return complete_at, pure, split
 
 
 def _moments(members: Sequence[PodRow]) -> Iterator[tuple[int, Counter[str]]]:

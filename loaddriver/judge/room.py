@@ -8,11 +8,13 @@ as they would double it, and a watch that lists again makes good what it missed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loaddriver.judge.facts import ArchetypeFacts
-from loaddriver.record.nodes import node_lives
+from loaddriver.fit import Offer, PodNeeds, agent_needs, offer_of
+from loaddriver.judge.facts import ArchetypeFacts, FleetFacts
+from loaddriver.record.agents import agents_at_end
+from loaddriver.record.nodes import NodeLife, node_lives
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
 
@@ -26,7 +28,9 @@ Place = tuple[str, str]
 class Room:
     """Per cluster and archetype: ready nodes, nodes not ready yet, and free places by rack.
 
-    Machines are cut for one archetype, so a node is counted for the one that names its type.
+    A machine that is cut for one archetype is counted for the one that names its type. One that all
+    share is counted for each archetype with pods that wait and may run there; its places are for
+    pods of the size of which most wait.
     """
 
     free: defaultdict[Place, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -43,8 +47,11 @@ def room_at_end(
     observed: Sequence[Observations],
     rows: Sequence[PodRow],
     archetypes: Mapping[str, ArchetypeFacts],
+    fleet: FleetFacts | None = None,
 ) -> Room:
     """The room that was left; none for archetypes whose machines are not known."""
+    if fleet is not None and fleet.shares_machines:
+        return _shared_room(observed, rows, fleet)
     owner = {kind: name for name, facts in archetypes.items() for kind in facts.instance_types}
     room = Room()
     for each in observed:
@@ -63,14 +70,61 @@ def room_at_end(
     return room
 
 
+def _shared_room(
+    observed: Sequence[Observations], rows: Sequence[PodRow], fleet: FleetFacts
+) -> Room:
+    room = Room()
+    waiting: defaultdict[Place, Counter[PodNeeds]] = defaultdict(Counter)
+    for row in rows:
+        needs = fleet.needs.get((row.cluster, row.workload))
+        if needs is not None and row.bound_micros is None and row.deleted_micros is None:
+            waiting[row.cluster, row.archetype][needs] += 1
+    mostly = {place: asked.most_common(1)[0][0] for place, asked in waiting.items()}
+    for each in observed:
+        own = {place: needs for place, needs in mostly.items() if place[0] == each.cluster}
+        free = _free(each, rows, fleet) if own else {}
+        for node in (lives[-1] for lives in node_lives(each).values()):
+            if node.name in free and node.deleted_micros is None:
+                _count(room, node, free[node.name], own)
+    return room
+
+
+def _count(room: Room, node: NodeLife, free: Offer, waiting: Mapping[Place, PodNeeds]) -> None:
+    for place, needs in waiting.items():
+        if needs.accepts(free):
+            (room.ready if node.ready_at_end else room.joining)[place] += 1
+            if node.ready_at_end:
+                room.free[place][node.rack] += needs.places(free)
+
+
+def _free(observed: Observations, rows: Sequence[PodRow], fleet: FleetFacts) -> dict[str, Offer]:
+    """What pods and agents leave of each of the fleet's nodes."""
+    used: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for row in _holders(observed, rows):
+        needs = fleet.needs.get((row.cluster, row.workload))
+        used[row.node].update(dict(needs.requests) if needs else {})
+    agents = {agent.name: dict(agent_needs(agent).requests) for agent in fleet.agents}
+    for (node, agent), count in agents_at_end(observed).items():
+        for name, amount in agents.get(agent, {}).items():
+            used[node][name] += amount * count
+    nodes = node_lives(observed)
+    return {
+        name: offer_of(machine, ()).less(used[name])
+        for name, machine in fleet.machines.items()
+        if name in nodes
+    }
+
+
 def _taken(observed: Observations, rows: Sequence[PodRow]) -> Counter[str]:
-    """Pods that hold a place, by node: a finished one has given its place back."""
+    """Pods that hold a place, by node."""
+    return Counter(row.node for row in _holders(observed, rows))
+
+
+def _holders(observed: Observations, rows: Sequence[PodRow]) -> Iterator[PodRow]:
+    """Bound pods that are there: a finished one has given its place back."""
     pods = observed.watch.pods
-    return Counter(
-        row.node
-        for row in rows
-        if row.cluster == observed.cluster
-        and row.bound_micros is not None
-        and row.deleted_micros is None
-        and not (row.uid in pods and pods[row.uid].phase in _OVER)
-    )
+    for row in rows:
+        there = row.bound_micros is not None and row.deleted_micros is None
+        over = row.uid in pods and pods[row.uid].phase in _OVER
+        if row.cluster == observed.cluster and there and not over:
+            yield row

@@ -21,7 +21,9 @@ from loaddriver.judge.disruptions import Disruptions
 from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import Gangs
 from loaddriver.judge.gates import GateResult
+from loaddriver.judge.holdings import Holdings
 from loaddriver.judge.percentiles import Quantile, Quantiles
+from loaddriver.judge.stability import Stability
 from loaddriver.judge.timeline import Timeline
 
 SCHEMA = "bigfleet.scaletest/v3"
@@ -267,6 +269,8 @@ class Summary(Part, frozen=True, kw_only=True):
     machines: Machines
     nodes: Nodes
     disruptions: Disruptions | None = None
+    stability: Stability | None = None
+    holdings: Holdings | None = None
     federation: FederationSection | None = None
     archetypes: dict[str, Slice]
     clusters: dict[str, Slice]

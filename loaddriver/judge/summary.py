@@ -15,6 +15,7 @@ from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import judge_gangs
 from loaddriver.judge.gates import Limit, judge_gates
+from loaddriver.judge.holdings import holdings_section
 from loaddriver.judge.losses import audit_section
 from loaddriver.judge.requests import requests_section
 from loaddriver.judge.schema import SCHEMA, Run, Summary
@@ -31,6 +32,7 @@ from loaddriver.judge.sections import (
     slices,
 )
 from loaddriver.judge.selfaudit import disclosures, self_checks
+from loaddriver.judge.stability import stability_section
 from loaddriver.judge.timeline import make_timeline
 from loaddriver.judge.verdict import decide, doubts_about
 from loaddriver.record.journal import Journal
@@ -123,6 +125,8 @@ def _measure(
         machines=machines_section(journal, lives),
         nodes=nodes_section(lives, timeline),
         disruptions=disruptions_section(observed, rows, journal, facts.budget_floors),
+        stability=stability_section(facts, observed, rows, journal),
+        holdings=holdings_section(facts, observed, rows, journal),
         archetypes=slices(rows, lambda row: row.archetype),
         clusters=slices(rows, lambda row: row.cluster),
         knee=None if facts.knee is None else dict(facts.knee),

@@ -78,6 +78,8 @@ def _cause(waiting: Waiting, facts: RunFacts, room: Room) -> str:
         racks = _rack_cause(waiting, free)
         if racks:
             return racks
+    if facts.fleet is not None and facts.fleet.shares_machines:
+        return _request_cause(waiting) or _shared_cause(waiting, facts, room)
     if free.total() >= len(waiting.pods):
         places = _many(free.total(), "free place")
         return f"ready nodes have {places} for them, so it is kube-scheduler that they wait for"
@@ -128,6 +130,19 @@ def _request_cause(waiting: Waiting) -> str:
     if 2 * untold > len(pods) and any(row.acknowledged_micros for row in waiting.rows):
         return f"the requests of {figure(untold)} were never acknowledged: no shard knows of them"
     return ""
+
+
+def _shared_cause(waiting: Waiting, facts: RunFacts, room: Room) -> str:
+    """Machines are everybody's, so no single need is theirs."""
+    nodes = room.ready[waiting.cluster, waiting.archetype]
+    short = [each for each in facts.shortfalls or () if each.cluster == waiting.cluster]
+    told = "no shard could be asked" if facts.shortfalls is None else "no shard says it is short"
+    if short:
+        verb = "is" if len(short) == 1 else "are"
+        told = f"the shard says that {_many(len(short), 'need')} of the cluster {verb} short"
+    places = room.free[waiting.cluster, waiting.archetype].total()
+    room_there = f"{_many(nodes, 'ready node')} may hold them"
+    return f"{room_there}, with {_many(places, 'free place')}, and {told}"
 
 
 def _shortfall_cause(waiting: Waiting, facts: RunFacts, kind: ArchetypeFacts | None) -> str:

@@ -16,6 +16,7 @@ from loaddriver.record.audit_line import (
     REQUESTS,
     AuditLine,
     BindingRequest,
+    CapacityRequestBody,
     CreatedObject,
     NodeStatusRequest,
     ObjectMetadata,
@@ -95,7 +96,8 @@ class AuditStamps:
     """Everything read so far.
 
     `requested`, `acknowledged` and `withdrawn` are of CapacityRequests, `requests` those that the
-    load itself made, by UID. `nodes_ready` and `nodes_unready` have every write that said so,
+    load itself made, by UID, `additional` those that ask for a machine beyond those that are there,
+    by when they first did. `nodes_ready` and `nodes_unready` have every write that said so,
     `racks` and `instance_types` are by Node and its creation. `load_writes` counts what the load
     driver was granted. `failed` counts by request and status, such as `create pods 409`;
     `undecodable` lines said something that is now missing; `nameless` are Pods logged without their
@@ -109,6 +111,7 @@ class AuditStamps:
     acknowledged: dict[Name, int] = field(default_factory=dict)
     withdrawn: dict[Name, int] = field(default_factory=dict)
     requests: dict[str, RequestCreation] = field(default_factory=dict)
+    additional: dict[Name, int] = field(default_factory=dict)
     nodes_created: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     nodes_deleted: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     nodes_ready: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -133,6 +136,7 @@ class AuditReader:
         self._created = msgspec.json.Decoder(CreatedObject)
         self._binding = msgspec.json.Decoder(BindingRequest)
         self._status = msgspec.json.Decoder(NodeStatusRequest)
+        self._request = msgspec.json.Decoder(CapacityRequestBody)
         self._pod_uids: dict[Name, str] = {}
         self._request_uids: dict[Name, str] = {}
         self._take: Mapping[Request, Callable[[AuditLine, ObjectRef], None]] = {
@@ -140,6 +144,7 @@ class AuditReader:
             Request.POD_BOUND: self._pod_bound,
             Request.POD_REMOVED: self._pod_removed,
             Request.CAPACITY_REQUESTED: self._capacity_requested,
+            Request.CAPACITY_CHANGED: self._capacity_changed,
             Request.CAPACITY_WITHDRAWN: self._capacity_withdrawn,
             Request.CAPACITY_ACKNOWLEDGED: self._capacity_acknowledged,
             Request.NODE_CREATED: self._node_created,
@@ -205,12 +210,19 @@ class AuditReader:
     def _capacity_requested(self, line: AuditLine, ref: ObjectRef) -> None:
         name = (ref.namespace, ref.name)
         self.stamps.requested.setdefault(name, micros(line.stage_timestamp))
+        self._capacity_changed(line, ref)
         request = self._answer(line)
         if STEP_LABEL in request.labels:
             at = micros(line.request_received_timestamp)
             self.stamps.requests[request.uid] = RequestCreation(request, at)
             self._request_uids[name] = request.uid
             self._listener.created(request.uid, at, request.labels[STEP_LABEL])
+
+    def _capacity_changed(self, line: AuditLine, ref: ObjectRef) -> None:
+        body = line.request_object
+        if body and self._request.decode(body).spec.additional:
+            at = micros(line.stage_timestamp)
+            self.stamps.additional.setdefault((ref.namespace, ref.name), at)
 
     def _capacity_withdrawn(self, line: AuditLine, ref: ObjectRef) -> None:
         name, at = (ref.namespace, ref.name), micros(line.request_received_timestamp)

@@ -101,6 +101,18 @@ def is_unready(conditions: Sequence[Condition]) -> bool:
     return any(each.type == "Ready" and each.status != "True" for each in conditions)
 
 
+class _CapacitySpec(msgspec.Struct, frozen=True):
+    additional: bool = False
+
+
+class CapacityRequestBody(msgspec.Struct, frozen=True):
+    """What a controller writes as a CapacityRequest; `additional` asks for a machine beyond those
+    that serve other pods.
+    """
+
+    spec: _CapacitySpec = _CapacitySpec()
+
+
 class NodeStatus(msgspec.Struct, frozen=True):
     """A Node's status, or the part of it that was written."""
 
@@ -120,6 +132,7 @@ class Request(Enum):
     POD_BOUND = ("create pods/binding",)
     POD_REMOVED = ("delete pods", "create pods/eviction")
     CAPACITY_REQUESTED = ("create capacityrequests",)
+    CAPACITY_CHANGED = ("patch capacityrequests", "update capacityrequests")
     CAPACITY_WITHDRAWN = ("delete capacityrequests",)
     CAPACITY_ACKNOWLEDGED = ("patch capacityrequests/status", "update capacityrequests/status")
     NODE_CREATED = ("create nodes",)

@@ -19,7 +19,7 @@ from loaddriver.record.requests import RequestRow
 from loaddriver.record.rows import PodRow
 
 _REQUESTS = "capacityrequests"
-_LOGGED = frozenset({"deployments", "statefulsets", "jobs", _REQUESTS})
+_LOGGED = frozenset({"deployments", "statefulsets", "daemonsets", "jobs", _REQUESTS})
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 from loaddriver.manifests import ARCHETYPE_LABEL, GROUP_LABEL, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit import Name
-from loaddriver.record.audit_line import LOAD_DRIVER
 from loaddriver.record.hops import credible, split
 from loaddriver.record.journal import Acquisition, Journal
 from loaddriver.record.nodes import NodeLife, life_at, node_lives
 from loaddriver.record.recorder import Observations
 from loaddriver.record.watching import PodSighting
 
-BINDERS: Mapping[str, str] = {"system:kube-scheduler": "scheduler", LOAD_DRIVER: "anchor"}
+BINDERS: Mapping[str, str] = {"system:kube-scheduler": "scheduler"}
 _OTHER = "other"
 
 ObjectKey = tuple[str, str]
@@ -27,10 +26,11 @@ ObjectKey = tuple[str, str]
 class PodRow:
     """A pod of the load. Moments are microseconds since 1970, None where nothing was observed.
 
-    `bound_by` is scheduler, anchor, other, or "" where no log says so; `source` is audit, watch or
-    mixed (a stamp that the log lacks was taken from the watch). `found_room` says that its node
-    was ready before the pod came; None if that is not known, or if it was not bound: then it waited
-    until it was deleted or observation ended.
+    `bound_by` is scheduler, anchor (by the scheduler, too, and to the node that the harness
+    nominated for the first pod of its gang), other, or "" where no log says so; `source` is audit,
+    watch or mixed (a stamp that the log lacks was taken from the watch). `found_room` says that its
+    node was ready before the pod came; None if that is not known, or if it was not bound: then it
+    waited until it was deleted or observation ended.
     """
 
     cluster: str

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from loaddriver.judge.gates import figure
 from loaddriver.judge.schema import SelfCheck, Summary
 from loaddriver.report import figures
@@ -51,6 +53,11 @@ def measurement(summary: Summary) -> list[tuple[str, str]]:
 def flat(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Nested numbers under readable names."""
     return [(figures.words(name), value) for name, value in _flat(values, "")]
+
+
+def of_section(section: Any) -> list[tuple[str, str]]:
+    """A section of the summary, number by number."""
+    return flat(msgspec.to_builtins(section))
 
 
 def _row(check: SelfCheck) -> CheckRow:

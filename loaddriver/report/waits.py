@@ -160,7 +160,7 @@ def gang_parts(summary: Summary) -> list[Part]:
     """How each gang began; the three ways add up to all of them."""
     gangs = summary.gangs
     ways = (
-        ("anchored", gangs.anchored, 1, "first pod bound by the load driver"),
+        ("anchored", gangs.anchored, 1, "first pod went to the node that the harness nominated"),
         ("scheduler first", gangs.scheduler_first, 3, "placed by kube-scheduler alone"),
         ("no room", gangs.no_room, 2, "no pod of it was bound"),
     )
@@ -184,7 +184,7 @@ def sides(summary: Summary) -> list[tuple[str, Sequence[str]]]:
         ("Gangs stuck, never whole", [f"{side.stuck:,} of {side.gangs:,}" for side in both]),
         ("Whole at some moment", [_share(side.complete_share) for side in both]),
         ("In one rack at every moment", [_share(side.rack_pure_share) for side in both]),
-        ("First pod bound by an anchor", [figures.count(side.anchored) for side in both]),
+        ("First pod went to a nominated node", [figures.count(side.anchored) for side in both]),
         ("Placed by kube-scheduler alone", [figures.count(side.scheduler_first) for side in both]),
         ("Without room", [figures.count(side.no_room) for side in both]),
         *_side_quantiles("A gang's pod: creation to binding", both, "bind_latency_seconds"),

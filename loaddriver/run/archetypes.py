@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaddriver.catalog import Archetype
+from loaddriver.archetypes import Archetype
 from loaddriver.inventory import SeedMachine
 from loaddriver.judge.facts import ArchetypeFacts
 from loaddriver.profile import Profile
@@ -18,7 +18,7 @@ def archetype_facts(profile: Profile, machines: Sequence[SeedMachine]) -> dict[s
 def _facts(archetype: Archetype, machines: Sequence[SeedMachine]) -> ArchetypeFacts:
     types = frozenset(name for size in archetype.sizes for name in size.instance_types)
     return ArchetypeFacts(
-        pods_per_machine=archetype.pods_per_machine,
+        pods_per_machine=archetype.pods_per_machine or 0,
         instance_types=types,
         topology=archetype.gang.topology if archetype.gang else "",
         fleet_machines=sum(machine.instance_type in types for machine in machines),

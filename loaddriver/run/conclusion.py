@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.federated.record import FederationRecord
 from loaddriver.judge.facts import Accident, RunFacts, Shortfall
 from loaddriver.judge.federation.section import FederationSection, Sources, federation_section
@@ -60,7 +61,7 @@ def conclude(evidence: Evidence) -> Summary:
     """Judge, and write every file of the run; also for a run that broke off."""
     part, played = evidence.part, evidence.played
     journal = read_journals(evidence.journals) if evidence.journals else None
-    rows = build_rows(played.observed, journal)
+    rows = anchored_rows(build_rows(played.observed, journal), played.groups)
     requests = build_request_rows(played.observed)
     summary = make_summary(
         _facts(evidence),
@@ -81,6 +82,14 @@ def conclude(evidence: Evidence) -> Summary:
         (part.folder / "groups.jsonl").write_bytes(b"".join(lines))
     write_results(part.folder, summary, rows)
     return summary
+
+
+def anchored_rows(rows: Sequence[PodRow], groups: Sequence[GroupOutcome]) -> list[PodRow]:
+    """With those marked that went to the nominated node as the first of their gang."""
+    first = {(each.cluster, each.pod) for each in groups if each.outcome == "anchored"}
+    return [
+        replace(row, bound_by="anchor") if (row.cluster, row.uid) in first else row for row in rows
+    ]
 
 
 def _federation(record: FederationRecord | None) -> FederationSection | None:
@@ -137,6 +146,7 @@ def _facts(evidence: Evidence) -> RunFacts:
         archetypes=archetype_facts(prepared.profile, prepared.machines),
         shortfalls=evidence.shortfalls,
         budget_floors=prepared.budget_floors() if of_pods else {},
+        fleet=prepared.fleet_facts(course.soak_started_micros) if of_pods else None,
     )
 
 

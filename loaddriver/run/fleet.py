@@ -8,13 +8,19 @@ from itertools import chain
 from pathlib import Path
 
 from bigfleet.api.identity import Name
-from loaddriver.profile import Distribution, Settings
+from loaddriver.profile import Settings
+from loaddriver.profile_fleet import Distribution
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 
 PROVIDER = "provider"
 # The first shard's journal, found among the logs of the run; the others' have their number in it.
 JOURNAL = "machines.jsonl"
 JOURNALS = "machines*.jsonl"
+# There is no other replica. One that is started again goes on at once, and no API server that is
+# driven to its limits makes it stop.
+_LONE_REPLICA = ("--replica", "loaddriver", "--lease", "120")
+# A run ends, and what it is judged by must be there from its beginning.
+_WHOLE_JOURNAL_MEGABYTES = "1000000"
 _PEER = "peer"
 # What the fake calls itself, also in every providerID.
 _PROVIDER_NAME = "kwok"
@@ -91,6 +97,7 @@ def shard_role(settings: Settings, number: int = 0) -> RoleSpec:
         *("--shard-id", name, "--listen", "{listen}", "--observe", "{observe}"),
         *("--provider", f"{{{PROVIDER}/{LISTEN}}}"),
         *("--identity", "{identity}", "--state", "{state}", "--journal", "{journal}"),
+        *("--journal-megabytes", _WHOLE_JOURNAL_MEGABYTES),
         *("--cycle", f"{bigfleet.cycle_seconds:g}"),
         *("--reclaim-cap-fraction", f"{bigfleet.reclaim_cap_fraction:g}"),
         *("--reclaim-hold", f"{bigfleet.reclaim_hold_seconds:g}"),
@@ -122,6 +129,8 @@ def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
             *("--cluster-id", cluster.name, "--shard", _addresses(shard_names(settings))),
             *("--identity", "{identity}", "--api-server-for-machines", "{api-server}"),
             *("--observe", "{observe}", "--rollup", f"{settings.bigfleet.rollup_seconds:g}"),
+            *("--node-hold", f"{settings.bigfleet.node_hold_seconds:g}"),
+            *_LONE_REPLICA,
         ],
         ports=(_OBSERVE,),
         observe_port=_OBSERVE,
@@ -132,7 +141,13 @@ def cluster_roles(settings: Settings, cluster: Cluster) -> Iterator[RoleSpec]:
     not_load = [("--ignore-namespace", namespace) for namespace in cluster.own_namespaces]
     yield RoleSpec(
         f"{cluster.name}/pod-controller",
-        ["pod-controller", *("--observe", "{observe}"), *chain.from_iterable(not_load)],
+        [
+            "pod-controller",
+            *("--observe", "{observe}"),
+            *("--unschedulable-hold", f"{settings.bigfleet.unschedulable_hold_seconds:g}"),
+            *_LONE_REPLICA,
+            *chain.from_iterable(not_load),
+        ],
         ports=(_OBSERVE,),
         observe_port=_OBSERVE,
         cluster=cluster.name,

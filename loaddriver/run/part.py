@@ -21,6 +21,8 @@ _OF_BIGFLEET = (
     "bare",
     "requests",
     "federation",
+    "stability",
+    "holdings",
 )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loaddriver.demand import demand
 from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
 from loaddriver.judge.again import judge_again
 from loaddriver.judge.schema import Summary
@@ -20,6 +19,7 @@ from loaddriver.run.host import read_host
 from loaddriver.run.pairing import Pair, read_pair
 from loaddriver.run.part import Part, with_anchors
 from loaddriver.run.prepared import Prepared
+from loaddriver.shared_demand import demand_of
 from loaddriver.substrates.choice import Supplies
 
 # The gravest first: what kept us from measuring, then what was measured.
@@ -127,7 +127,7 @@ def _as_played(profile: Profile, pair: Pair) -> Prepared:
     return Prepared(
         profile=profile,
         plan=pair.plan,
-        demand=demand(pair.plan, profile.catalog),
+        demand=demand_of(pair.plan, profile.catalog),
         machines=tuple(node.machine for node in pair.nodes),
         host=read_host(pair.folder),
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from loaddriver.demand import Demand, demand
+from loaddriver.demand import Demand
+from loaddriver.fit import pod_needs
 from loaddriver.inventory import SeedMachine, fleet_inventory
 from loaddriver.judge.disruptions import BudgetKey
+from loaddriver.judge.facts import FleetFacts
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.needs import Host, refuse_what_does_not_fit
 from loaddriver.plan import make_plan
@@ -16,6 +18,7 @@ from loaddriver.preflight import Preflight, preflight
 from loaddriver.profile import Profile, load_profile
 from loaddriver.run.host import read_host
 from loaddriver.run.options import RunOptions
+from loaddriver.shared_demand import SharedDemand, demand_of
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Prepared:
 
     profile: Profile
     plan: Plan
-    demand: Demand
+    demand: Demand | SharedDemand
     machines: tuple[SeedMachine, ...]
     host: Host
 
@@ -52,6 +55,39 @@ class Prepared:
             if sizes[w.cluster, w.name] <= {w.replicas, 0}
             and (budget := budgets[w.archetype]) is not None
         }
+
+    def fleet_facts(self, soak_started_micros: int | None) -> FleetFacts:
+        """The machines, and what the plan's pods ask of them."""
+        catalog, names = self.profile.catalog, self.cluster_names
+        archetypes = {each.name: each for each in catalog.archetypes}
+        begins = self._shrinks_at_seconds()
+        turn = soak_started_micros
+        return FleetFacts(
+            machines={machine.id: machine for machine in self.machines},
+            agents=catalog.daemon_sets,
+            needs={
+                (names[w.cluster], w.name): pod_needs(archetypes[w.archetype], w.size)
+                for w in self.plan.workloads
+            },
+            run_seconds={
+                each.name: each.run_seconds
+                for each in catalog.archetypes
+                if each.run_seconds is not None
+            },
+            shrinks_at_micros=None
+            if turn is None or begins is None
+            else turn + round(begins * 1e6),
+            shares_machines=catalog.shares_machines,
+        )
+
+    def _shrinks_at_seconds(self) -> float | None:
+        """How far into the soak demand first falls; bursts are left out, which end as they came."""
+        factor = 1.0
+        for step in self.profile.settings.demand_steps:
+            if step.factor < factor:
+                return step.at_seconds
+            factor = step.factor
+        return None
 
     def planned_groups(self, last_step: int | None = None) -> dict[GroupKey, int]:
         """Pods by cluster name and co-location group, of the steps up to `last_step` or of all."""
@@ -81,6 +117,6 @@ def prepare(options: RunOptions) -> Prepared:
     host = read_host(options.results)
     refuse_what_does_not_fit(profile, host)
     plan = make_plan(profile)
-    needed = demand(plan, profile.catalog)
-    machines = fleet_inventory(profile, needed)
+    needed = demand_of(plan, profile.catalog)
+    machines = fleet_inventory(profile, needed if isinstance(needed, Demand) else None)
     return Prepared(profile, plan, needed, machines, host)

@@ -21,7 +21,8 @@ from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 
 _NODES = "/api/v1/nodes"
 _HOSTNAME = "kubernetes.io/hostname"
-_PASSING_TAINTS = "node.kubernetes.io/"
+# Kubernetes' own, such as not-ready. A machine's own taints stay for as long as it lives.
+_PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _REGISTRATIONS_AT_ONCE = 32
 _READY_SECONDS = 300.0
 _LOOK_SECONDS = 0.5
@@ -172,7 +173,7 @@ class _List(msgspec.Struct):
 
 
 async def _usable(client: KubeClient) -> set[str]:
-    """Nodes that are Ready and have no taint but their machines' own."""
+    """Nodes that are Ready and have no taint that only stays until they are usable."""
     found = msgspec.json.decode(await client.get(_NODES), type=_List).items
     return {
         node.metadata.name

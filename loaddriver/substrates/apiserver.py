@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from bigfleet.api.kube.client import NO_ANSWER, ApiError, BearerAccess, KubeClient
+from bigfleet.api.kube.client import NO_ANSWER, ApiError, InlineAccess, KubeClient
 from loaddriver.substrates import audit, components, probes, proof
 from loaddriver.substrates.base import Cluster, SubstrateError
 from loaddriver.substrates.components import Binaries, ControlPlaneSettings, Layout
@@ -85,7 +85,7 @@ class ApiServer:
         """An administrator's way to any component that listens on this port."""
         ca_pem = self._credentials.ca_certificate.read_text()
         token = self._credentials.tokens[HEALTH_CHECK.role]
-        return KubeClient.with_token(BearerAccess(f"https://{LOOPBACK}:{port}", ca_pem, token))
+        return KubeClient.with_access(InlineAccess(f"https://{LOOPBACK}:{port}", ca_pem, token))
 
     def cluster(self, credentials: Credentials) -> Cluster:
         """It, for those who use it."""

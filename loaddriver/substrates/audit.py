@@ -3,7 +3,8 @@
 One line per request, when it is answered, with microseconds. A Pod made by a controller gets its
 name from the server, so its creation is logged with the response, which has name and UID. So are
 Nodes and the load's own CapacityRequests, whose labels say where they belong. A binding is logged
-with its request, which names the Node, and so is a Node's status, which says whether it is ready.
+with its request, which names the Node, and so is a Node's status, which says whether it is ready,
+and a CapacityRequest, which may ask for a machine beyond those that are there.
 All else says in its metadata which object it meant. What a cluster does for itself is left out:
 the proof that it works, kubelets of its own nodes, and pods that are no part of the load.
 """
@@ -31,7 +32,7 @@ _NOT_THE_LOAD = (
 
 # The load's own writes: what the server acknowledged to it must be in the log.
 _LOAD = "load-driver"
-_WORKLOADS = (("apps", ("deployments", "statefulsets")), ("batch", ("jobs",)))
+_WORKLOADS = (("apps", ("deployments", "statefulsets", "daemonsets")), ("batch", ("jobs",)))
 _SCALED = {"group": "apps", "resources": ["deployments/scale", "statefulsets/scale"]}
 
 # (level, verbs, API group, resources)
@@ -43,7 +44,7 @@ _LOGGED = (
     ("RequestResponse", ("create",), _CORE, ("nodes",)),
     ("Metadata", ("delete",), _CORE, ("nodes",)),
     ("Request", ("patch", "update"), _CORE, ("nodes/status",)),
-    ("Metadata", ("create",), _BIGFLEET, ("capacityrequests",)),
+    ("Request", ("create", "patch", "update"), _BIGFLEET, ("capacityrequests",)),
     ("Metadata", ("patch", "update"), _BIGFLEET, ("capacityrequests/status",)),
     # What a federation makes of HPAs, and what their controllers do; other runs have none.
     ("RequestResponse", ("create", "patch", "update"), _AUTOSCALING, (_HPAS, f"{_HPAS}/status")),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import yaml
 
+from bigfleet.api.kube.client import KubeClient
 from loaddriver.substrates import audit
 from loaddriver.substrates.credentials import FRONT_PROXY, Credentials, FrontProxy
 from loaddriver.substrates.ports import LOOPBACK
@@ -22,12 +23,14 @@ KWOK_STAGES = Path(__file__).with_name("manifests") / "kwok-stages.yaml"
 FAKE_NODE_ANNOTATION = ("kwok.x-k8s.io/node", "fake")
 HEARTBEAT_STOPPED_LABEL = ("bigfleet.lucy.sh/heartbeat", "stopped")
 
-# Those that a workload of Deployments, StatefulSets and Jobs on Nodes that come and go needs.
+# Those that a workload of Deployments, StatefulSets and Jobs, and a cluster's own DaemonSets, on
+# Nodes that come and go need.
 CONTROLLERS = (
     "deployment-controller",
     "replicaset-controller",
     "statefulset-controller",
     "job-controller",
+    "daemonset-controller",
     "ttl-after-finished-controller",
     "disruption-controller",
     "garbage-collector-controller",
@@ -81,11 +84,16 @@ class ControlPlaneSettings:
     `gc_percent` is Go's GOGC: more memory for less CPU time. `node_monitor_grace_seconds` is how
     long a Node may be silent before it counts as lost (Kubernetes' default is 50). With
     `resource_metrics` there are HPAs, and a metrics-server that tells them what Pods use.
+    `more_controllers` run beside those that every run has. `before_controllers` is done as an
+    administrator once the API server answers: the garbage collector takes half a minute to notice
+    a kind of objects that came after it.
     """
 
     gc_percent: int = 200
     node_monitor_grace_seconds: int = 50
     resource_metrics: bool = False
+    more_controllers: tuple[str, ...] = ()
+    before_controllers: Callable[[KubeClient], Awaitable[None]] | None = None
     start_deadline_seconds: float = 90.0
 
 
@@ -225,7 +233,7 @@ def controller_manager_flags(
     controllers: Sequence[str], settings: ControlPlaneSettings
 ) -> list[str]:
     """What every kube-controller-manager of a run is told, wherever it runs."""
-    more = [_HPA_CONTROLLER] if settings.resource_metrics else []
+    more = [*settings.more_controllers, *([_HPA_CONTROLLER] if settings.resource_metrics else [])]
     return [
         "--leader-elect=false",
         "--use-service-account-credentials=true",

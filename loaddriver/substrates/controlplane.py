@@ -25,6 +25,8 @@ class ControlPlane:
             credentials = await self._server.start()
             async with self._server.client(self._ground.layout.api_server_port) as api:
                 await proof.grant_harness_roles(api)
+                if self._ground.settings.before_controllers:
+                    await self._ground.settings.before_controllers(api)
                 if self._ground.settings.resource_metrics:
                     await metrics.prepare(api)
                 others = self._start_others(credentials)

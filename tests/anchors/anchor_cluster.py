@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from anchor_rig import UNSCHEDULABLE
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.kube.client import MERGE_PATCH, KubeClient
 from loaddriver.anchors.objects import usable
 from loaddriver.manifests import GROUP_LABEL, INSTANCE_TYPE_KEY, RACK_KEY
 from loaddriver.record.audit_line import AuditLine
@@ -22,7 +22,7 @@ from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 
 PODS = "/api/v1/namespaces/default/pods"
 NOBODY = "nobody"
-"""A scheduler that is not there: its pods look tried and wait until something else binds them."""
+"""A scheduler that is not there: its pods look untried until a test says otherwise."""
 _DEADLINE_SECONDS = 90
 
 
@@ -49,11 +49,48 @@ class Racks:
 
     async def add_pods(self, *names: str, **wanted: Any) -> None:
         for name in names:
-            body = gang_pod(name, **wanted)
-            await self.admin.create(PODS, body)
-            if body["spec"]["schedulerName"] == NOBODY:
-                tried = {"status": {"conditions": [UNSCHEDULABLE]}}
-                await self.admin.patch(f"{PODS}/{name}/status", tried)
+            await self.admin.create(PODS, gang_pod(name, **wanted))
+
+    async def release(self, *names: str) -> None:
+        """Let kube-scheduler see pods that were held back."""
+        for name in names:
+            await self.admin.patch(f"{PODS}/{name}", {"spec": {"schedulingGates": None}})
+
+    async def cordon(self, *names: str, cordoned: bool = True) -> None:
+        for name in names:
+            await self.admin.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": cordoned}})
+
+    async def uncordon(self, *names: str) -> None:
+        await self.cordon(*names, cordoned=False)
+
+    async def nominated(self) -> dict[str, str]:
+        """Nominated node by pod, for those that have one and are not bound."""
+        found = msgspec.json.decode(await self.admin.get(PODS), type=_Nominees).items
+        return {
+            each.metadata.name: each.status.nominated_node_name
+            for each in found
+            if each.status.nominated_node_name and not each.spec.node_name
+        }
+
+    async def until_nominated(self, *names: str) -> dict[str, str]:
+        async def there() -> bool:
+            return set(names) <= (await self.nominated()).keys()
+
+        await until(there)
+        return await self.nominated()
+
+    async def tried(self, name: str) -> None:
+        """Say what a scheduler says of a pod that it found no place for."""
+        await self.admin.patch(f"{PODS}/{name}/status", {"status": {"conditions": [UNSCHEDULABLE]}})
+
+    async def until_unschedulable(self, *names: str) -> None:
+        """Until kube-scheduler has tried them and found no place."""
+
+        async def tried() -> bool:
+            pods = msgspec.json.decode(await self.admin.get(PODS), type=_Pods).items
+            return set(names) <= {p.metadata.name for p in pods if p.unschedulable}
+
+        await until(tried)
 
     async def bound(self) -> dict[str, str]:
         """Node by pod, for those that are bound."""
@@ -109,6 +146,28 @@ class _Pods(msgspec.Struct):
     items: list[Pod]
 
 
+class _Name(msgspec.Struct):
+    name: str
+
+
+class _Placed(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Nomination(msgspec.Struct, rename="camel"):
+    nominated_node_name: str = ""
+
+
+class _Nominee(msgspec.Struct):
+    metadata: _Name
+    spec: _Placed
+    status: _Nomination
+
+
+class _Nominees(msgspec.Struct):
+    items: list[_Nominee]
+
+
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Poll until it holds: the parts that make it hold set no event of ours."""
     async with asyncio.timeout(_DEADLINE_SECONDS):
@@ -121,8 +180,13 @@ def gang_pod(
     group: str,
     types: tuple[str, ...] = ("big", "small"),
     scheduler: str = "default-scheduler",
+    *,
+    held: bool = False,
 ) -> dict[str, Any]:
-    """A pod of one CPU that must share its rack with its group, written as the load does."""
+    """A pod of one CPU that must share its rack with its group, written as the load does.
+
+    One that is `held` looks tried, and kube-scheduler leaves it alone until it is released.
+    """
     terms = [{"matchExpressions": [_in(INSTANCE_TYPE_KEY, types)]}]
     near = {"labelSelector": {"matchLabels": {GROUP_LABEL: group}}, "topologyKey": RACK_KEY}
     required = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -132,6 +196,7 @@ def gang_pod(
         "metadata": {"name": name, "labels": {GROUP_LABEL: group}},
         "spec": {
             "schedulerName": scheduler,
+            "schedulingGates": [{"name": "test/held"}] if held else [],
             "automountServiceAccountToken": False,
             "affinity": {
                 "nodeAffinity": {required: {"nodeSelectorTerms": terms}},
@@ -173,26 +238,19 @@ async def interfering(racks: Racks) -> AsyncIterator[Interfering]:
 
 
 class Interfering(KubeClient):
-    """The load driver's client; what befalls its first Binding is up to the test."""
+    """The load driver's client; what befalls its first write to a pod is up to the test."""
 
     before: Callable[[], Awaitable[object]] | None = None
     loses_answer = False
 
-    async def create(self, path: str, body: Any) -> bytes:
-        if not path.endswith("/binding"):
-            return await super().create(path, body)
+    async def patch(
+        self, path: str, body: Any, kind: str = MERGE_PATCH, query: Mapping[str, str] | None = None
+    ) -> bytes:
         before, self.before = self.before, None
         if before is not None:
             await before()
-        answer = await super().create(path, body)
+        answer = await super().patch(path, body, kind, query)
         if self.loses_answer:
             self.loses_answer = False
             raise TimeoutError
         return answer
-
-
-async def bind(client: KubeClient, pod: str, node: str) -> None:
-    """Bind as some scheduler would."""
-    target = {"apiVersion": "v1", "kind": "Node", "name": node}
-    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": target}
-    await client.create(f"{PODS}/{pod}/binding", body)

@@ -10,7 +10,6 @@ import msgspec
 from bigfleet.api.kube.watch import Changed
 from bigfleet.model import resources
 from loaddriver.anchors.choose import Group, PodRef
-from loaddriver.anchors.objects import ANCHOR_ANNOTATION
 from loaddriver.anchors.room import Node
 from loaddriver.anchors.shape import Requirement, Shape
 from loaddriver.manifests import GROUP_LABEL, INSTANCE_TYPE_KEY, RACK_KEY
@@ -52,7 +51,6 @@ def pod(
     group: str = "g",
     on: str = "",
     *,
-    anchor: bool = False,
     leaving: bool = False,
     untried: bool = False,
     phase: str = "Pending",
@@ -68,7 +66,6 @@ def pod(
             "uid": f"uid-{name}",
             "creationTimestamp": created,
             "labels": {GROUP_LABEL: group} if group else {},
-            "annotations": {ANCHOR_ANNOTATION: "true"} if anchor else {},
             **({"deletionTimestamp": created} if leaving else {}),
         },
         "spec": {"containers": containers, **({"nodeName": on} if on else {}), **(spec or {})},

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from anchor_cluster import NOBODY, PODS, Racks, bind, gang_pod, interfering, until
+from anchor_cluster import NOBODY, PODS, Racks, gang_pod, interfering, until
 
 from bigfleet.api.kube.client import KubeClient
 from controlplane.request import Binaries
+from loaddriver.anchors import loop
 from loaddriver.anchors.loop import Anchors
 from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.errors import InfrastructureError
@@ -97,34 +98,33 @@ def by_group(anchors: Anchors) -> dict[str, GroupOutcome]:
 
 
 async def test_each_gang_is_anchored_or_scheduler_first_or_without_room(racks: Racks) -> None:
-    """The anchor leads its gang to the rack that holds it all; kube-scheduler binds the rest."""
+    """The anchor leads its gang to the rack that holds it all; kube-scheduler alone binds."""
     await racks.add_pods("first-0", "first-1", group="first", types=("small",))
     await racks.until_bound("first-0", "first-1")
+    led = [f"led-{index}" for index in range(4)]
     async with (
         await racks.load_driver() as client,
         running(racks, client, {"first": 2, "led": 4, "huge": 5, "absent": 2}) as anchors,
     ):
-        await racks.add_pods("led-0", group="led", scheduler=NOBODY)
-        await racks.add_pods("huge-0", group="huge", scheduler=NOBODY)
-        await racks.until_bound("led-0")
-        await racks.add_pods("led-1", "led-2", "led-3", group="led")
-        await racks.until_bound("led-1", "led-2", "led-3")
+        await racks.add_pods(*led, group="led", held=True)
+        await racks.add_pods("huge-0", group="huge", held=True)
+        nominated = await racks.until_nominated(*led)
+        await racks.release(*led)
+        await racks.until_bound(*led)
         await until_outcome(anchors, "led", "anchored")
         await until_reason(anchors, "huge", "no rack can hold all 5 pods: the roomiest, r")
     nodes, outcomes = await racks.bound(), by_group(anchors)
-    assert sorted(nodes[f"led-{i}"] for i in range(4)) == ["n1", "n1", "n2", "n2"]
+    assert {name: nodes[name] for name in led} == nominated
+    assert sorted(nominated.values()) == ["n1", "n1", "n2", "n2"]
     binders = await racks.binders(*nodes)
-    assert {name: binders[name] for name in nodes} == {
-        "led-0": ["load-driver"],
-        **{name: ["system:kube-scheduler"] for name in nodes if name != "led-0"},
-    }
+    assert {binder for name in nodes for binder in binders[name]} == {"system:kube-scheduler"}
     assert {name: each.outcome for name, each in outcomes.items()} == {
         "absent": "no-room",
         "first": "scheduler-first",
         "huge": "no-room",
         "led": "anchored",
     }
-    assert (outcomes["led"].node, outcomes["led"].rack) == (nodes["led-0"], "r1")
+    assert outcomes["led"].rack == "r1"
     assert outcomes["first"].rack == "r2"
     assert outcomes["absent"].reason == "none of its pods was ever seen waiting"
 
@@ -134,73 +134,126 @@ async def test_pods_that_the_scheduler_has_not_tried_are_left_to_it(racks: Racks
     async with await racks.load_driver() as client, running(racks, client, {"fresh": 1}) as anchors:
         await racks.admin.create(PODS, body)
         await until_reason(anchors, "fresh", "kube-scheduler has yet to try 1 of its pods")
-    assert await racks.bound() == {}
+    assert (await racks.bound(), await racks.nominated()) == ({}, {})
 
 
-async def test_when_the_scheduler_is_first_after_all_the_group_is_its_own(racks: Racks) -> None:
-    """A Binding that comes too late is refused and not repeated with another pod."""
-    async with interfering(racks) as client:
-        client.before = lambda: bind(racks.admin, "late-0", "n3")
-        async with running(racks, client, {"late": 2}) as anchors:
-            await racks.add_pods("late-0", "late-1", group="late", scheduler=NOBODY)
-            found = await until_outcome(anchors, "late", "scheduler-first")
-    assert (found.node, found.rack) == ("n3", "r2")
-    binders = await racks.binders("late-0")
-    assert binders["late-0"] == ["admin"]
-    assert "late-1" not in binders
+@pytest.mark.parametrize("held", [True, False])
+async def test_an_anchor_cannot_split_a_gang_that_the_scheduler_is_just_placing(
+    racks: Racks, held: bool
+) -> None:
+    """The anchor is decided for one rack while kube-scheduler binds in another. An anchor that was
+    bound by the harness would be there before anybody could see that the gang has begun elsewhere.
+
+    The pods differ in what they accept, so that the moment can be held still.
+    """
+
+    moments: list[str] = []
+
+    async def scheduler_is_first() -> None:
+        moments.append("the anchor was decided, and nobody has bound anything")
+        await racks.uncordon("n1", "n2")
+        await racks.until_bound("gang-1", "gang-2")
+
+    await racks.cordon("n1", "n2", "n3")
+    try:
+        async with interfering(racks) as client:
+            client.before = scheduler_is_first
+            async with running(racks, client, {"gang": 3}) as anchors:
+                first = {"held": True} if held else {"scheduler": NOBODY}
+                await racks.add_pods("gang-0", group="gang", types=("small",), **first)
+                await racks.tried("gang-0")
+                await racks.add_pods("gang-1", "gang-2", group="gang", types=("big",))
+                await racks.until_unschedulable("gang-0", "gang-1", "gang-2")
+                await racks.uncordon("n3")
+                found = await until_outcome(anchors, "gang", "scheduler-first")
+                assert moments
+                if held:
+                    await racks.release("gang-0")
+                await racks.until_unschedulable("gang-0")
+        assert found.rack == "r1"
+        assert set((await racks.bound()).values()) <= {"n1", "n2"}
+    finally:
+        await racks.uncordon("n1", "n2", "n3")
 
 
-async def test_a_binding_whose_answer_was_lost_is_still_the_only_anchor(racks: Racks) -> None:
+async def test_nominations_that_nobody_follows_give_their_room_back(
+    racks: Racks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rack that is kept for a gang which does not come would stay empty."""
+    monkeypatch.setattr(loop, "_FOLLOWED_WITHIN_SECONDS", 1.0)
+    async with (
+        await racks.load_driver() as client,
+        running(racks, client, {"stays": 2}) as anchors,
+    ):
+        await racks.add_pods("stays-0", "stays-1", group="stays", held=True)
+        await racks.until_nominated("stays-0", "stays-1")
+        await racks.cordon("n1", "n2", "n3")
+        try:
+
+            async def withdrawn() -> bool:
+                return not await racks.nominated()
+
+            await until(withdrawn)
+        finally:
+            await racks.uncordon("n1", "n2", "n3")
+    assert by_group(anchors)["stays"].outcome == "no-room"
+
+
+async def test_a_nomination_whose_answer_was_lost_counts_all_the_same(racks: Racks) -> None:
     async with interfering(racks) as client:
         client.loses_answer = True
         async with running(racks, client, {"lost": 2}) as anchors:
-            await racks.add_pods("lost-1", "lost-0", group="lost", scheduler=NOBODY)
-            found = await until_outcome(anchors, "lost", "anchored")
-    nodes = await racks.bound()
-    assert len(nodes) == 1
-    assert found.node in nodes.values()
+            await racks.add_pods("lost-1", "lost-0", group="lost", held=True)
+            nominated = await racks.until_nominated("lost-0", "lost-1")
+            await racks.release("lost-0", "lost-1")
+            await until_outcome(anchors, "lost", "anchored")
+            await racks.until_bound("lost-0", "lost-1")
+    assert await racks.bound() == nominated
 
 
-async def test_a_pod_made_anew_under_the_same_name_is_not_bound_in_its_place(racks: Racks) -> None:
-    """The UID goes with the Binding; what was meant for a deleted pod reaches no other."""
+async def test_a_pod_made_anew_under_the_same_name_is_not_nominated_in_its_place(
+    racks: Racks,
+) -> None:
+    """The UID goes with the nomination; what was meant for a deleted pod reaches no other."""
 
     async def replace_it() -> None:
         await racks.admin.delete(f"{PODS}/again-0", {"gracePeriodSeconds": 0})
-        await racks.add_pods("again-0", group="other", scheduler=NOBODY)
+        await racks.add_pods("again-0", group="other", held=True)
 
     async with interfering(racks) as client:
         client.before = replace_it
         async with running(racks, client, {"again": 1}) as anchors:
-            await racks.add_pods("again-0", group="again", scheduler=NOBODY)
+            await racks.add_pods("again-0", group="again", held=True)
 
             async def refused() -> bool:
                 return "failed" in by_group(anchors)["again"].reason
 
             await until(refused)
-    assert await racks.bound() == {}
+    assert await racks.nominated() == {}
     assert by_group(anchors)["again"].outcome == "no-room"
 
 
 async def test_beside_a_recorder_anchors_live_on_its_watches(racks: Racks) -> None:
-    """As in a run: the recorder's identity watches for both, the load driver's binds."""
+    """As in a run: the recorder's identity watches for both, the load driver's nominates."""
     watchers, anchoring = Watchers(), Anchoring()
     await anchoring.prepare([racks.cluster], {("a", "shared"): 2, ("elsewhere", "shared"): 2})
     try:
         await watchers.start([racks.cluster], anchoring.readers)
         anchoring.start()
-        await racks.add_pods("shared-0", group="shared", scheduler=NOBODY)
+        await racks.add_pods("shared-0", group="shared", held=True)
+        await racks.until_nominated("shared-0")
+        await racks.release("shared-0")
         await racks.until_bound("shared-0")
     finally:
         await anchoring.stop()
         [observed] = await watchers.finish()
     [outcome] = anchoring.outcomes()
     assert outcome.outcome == "anchored"
-    assert (await racks.binders("shared-0"))["shared-0"] == ["load-driver"]
     assert (observed.watches, observed.watch_listed) == (2, 2)
     assert {each.name for each in observed.watch.nodes.values()} == {"n1", "n2", "n3"}
     assert observed.watch.pods == {}, "a pod that the load did not make"
 
 
 async def test_missing_rights_are_named_before_anything_is_done(racks: Racks) -> None:
-    with pytest.raises(InfrastructureError, match="need: create pods/binding; grant them"):
+    with pytest.raises(InfrastructureError, match="need: patch pods/status; grant them"):
         await Anchors(racks.recorder, "a", {"g": 1}).run(asyncio.Event())

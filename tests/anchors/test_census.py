@@ -1,4 +1,4 @@
-"""What watches and our own Bindings add up to, and how groups are said to have begun."""
+"""What watches add up to, and how groups are said to have begun."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Cluster:
         return choose(self.census.groups(), self.census.nodes()).anchors
 
     def outcome(self, group: str = "g") -> GroupOutcome:
-        found = self.ledger.outcomes(self.census.rack_of, self.census.over_full)
+        found = self.ledger.outcomes(self.census.rack_of)
         return {each.group: each for each in found}[group]
 
 
@@ -76,16 +76,10 @@ def test_a_new_list_drops_pods_and_nodes_that_vanished_in_a_gap(cluster: Cluster
     assert [node.name for node in cluster.census.nodes()] == ["n2"]
 
 
-def test_an_older_state_from_the_watch_does_not_undo_our_binding(cluster: Cluster) -> None:
-    """The room that an anchor took is not given away while the watch lags behind."""
-    cluster.see(pod("a"), pod("b"), pod("c"))
-    [anchor] = cluster.choose()
-    cluster.census.anchored(anchor, 8)
-    cluster.see(pod("a"))
+def test_an_older_state_from_the_watch_does_not_undo_a_binding(cluster: Cluster) -> None:
+    cluster.see(pod("a", on="n1"), pod("a"))
     assert cluster.free == 3
-    assert cluster.choose() == ()
-    cluster.see(pod("a", on="n1", anchor=True))
-    assert cluster.free == 3
+    assert cluster.group.placed == 1
 
 
 def test_members_that_have_done_their_work_need_no_room_again(cluster: Cluster) -> None:
@@ -107,14 +101,25 @@ def test_a_group_without_living_bound_pods_claims_no_rack(cluster: Cluster) -> N
     assert cluster.group.started
 
 
-def test_the_oldest_pod_comes_first_unless_another_was_tried_before(cluster: Cluster) -> None:
-    """If an answer was lost, only the same pod may be bound: another might be a second anchor."""
-    cluster.see(pod("b"), pod("c", created="2026-01-01T00:00:01Z"))
-    [tried] = cluster.choose()
-    assert tried.pod.name == "b"
-    cluster.census.trying(tried)
-    cluster.see(pod("a"))
-    assert cluster.group.pending[0].name == "b"
+def test_a_nominated_group_is_not_nominated_again_until_that_was_in_vain(cluster: Cluster) -> None:
+    cluster.see(pod("b"), pod("c", created="2026-01-01T00:00:01Z"), pod("a"))
+    [anchor] = cluster.choose()
+    assert [ref.name for ref, _ in anchor.places] == ["a", "b", "c"]
+    cluster.census.nominated(anchor, 8)
+    assert cluster.choose() == ()
+    assert cluster.census.in_vain(8) == []
+    assert cluster.census.in_vain(9) == [anchor]
+    assert cluster.choose() == (anchor,)
+
+
+def test_a_nomination_of_which_a_pod_was_bound_was_not_in_vain(cluster: Cluster) -> None:
+    cluster.see(pod("a"), pod("b"), pod("c"))
+    [anchor] = cluster.choose()
+    cluster.census.nominated(anchor, 8)
+    cluster.see(pod("a", on="n1"))
+    assert cluster.census.in_vain(9) == []
+    waits = [cluster.census.waits(ref) for ref, _ in anchor.places]
+    assert waits == [False, True, True]
 
 
 def test_pods_count_as_untried_until_kube_scheduler_gave_them_up(cluster: Cluster) -> None:
@@ -132,17 +137,23 @@ def test_nobody_waits_once_each_group_has_a_bound_pod(cluster: Cluster) -> None:
     assert waited == [False, True, True, False]
 
 
-def test_a_group_whose_first_pod_we_bound_is_anchored(cluster: Cluster) -> None:
+def test_a_group_whose_first_pod_went_to_its_nominated_node_is_anchored(cluster: Cluster) -> None:
     cluster.see(pod("a"), pod("b"), pod("c"))
     [anchor] = cluster.choose()
-    cluster.census.anchored(anchor, 8)
+    cluster.census.nominated(anchor, 8)
     cluster.see(pod("b", on="n1"), at=9)
-    assert cluster.outcome() == GroupOutcome("east", "g", "anchored", "", "n1", "r1", 8)
+    cluster.see(pod("a", on="n2"), at=10)
+    found = GroupOutcome("east", "g", "anchored", "", "uid-b", "n1", "r1", 9)
+    assert cluster.outcome() == found
 
 
-def test_a_binding_whose_answer_was_lost_is_known_by_the_pods_own_mark(cluster: Cluster) -> None:
-    cluster.see(pod("a"), pod("a", on="n1", anchor=True))
-    assert cluster.outcome().outcome == "anchored"
+def test_a_group_whose_first_pod_went_elsewhere_is_scheduler_first(cluster: Cluster) -> None:
+    cluster.see(pod("a"), pod("b"), pod("c"))
+    [anchor] = cluster.choose()
+    cluster.census.nominated(anchor, 8)
+    cluster.see(pod("b", on="n2"), at=9)
+    cluster.see(pod("a", on="n1"), at=10)
+    assert cluster.outcome().outcome == "scheduler-first"
 
 
 def test_a_group_whose_first_pod_another_bound_is_scheduler_first_for_good(
@@ -152,26 +163,9 @@ def test_a_group_whose_first_pod_another_bound_is_scheduler_first_for_good(
     cluster.census.take_pods(Changed(pod("a", on="n1"), deleted=True), 9)
     cluster.see(pod("b"), pod("c"))
     assert cluster.choose() == ()
-    assert cluster.outcome() == GroupOutcome("east", "g", "scheduler-first", "", "n1", "r1", 7)
-
-
-def test_where_both_bound_at_once_the_group_counts_as_ours_and_says_so(cluster: Cluster) -> None:
-    cluster.see(pod("a"), pod("b"), pod("c"))
-    [anchor] = cluster.choose()
-    cluster.see(pod("c", on="n1"))
-    cluster.census.anchored(anchor, 8)
-    assert cluster.outcome().outcome == "anchored"
-    assert cluster.outcome().reason == "c was bound to n1 at the same moment, not by us"
-
-
-def test_a_node_that_others_overfilled_beside_our_anchor_is_disclosed(cluster: Cluster) -> None:
-    cluster.see(pod("a"), pod("b"), pod("c"))
-    [anchor] = cluster.choose()
-    cluster.see(*(pod(f"x{i}", group="", on="n1") for i in range(4)))
-    assert cluster.outcome().reason == "none of its pods was ever seen waiting"
-    cluster.census.anchored(anchor, 8)
-    assert cluster.free == -1
-    assert "n1 was over-full for a time" in cluster.outcome().reason
+    assert cluster.outcome() == GroupOutcome(
+        "east", "g", "scheduler-first", "", "uid-a", "n1", "r1", 7
+    )
 
 
 def test_a_group_never_bound_is_no_room_with_its_last_obstacle(cluster: Cluster) -> None:
@@ -183,5 +177,5 @@ def test_a_group_never_bound_is_no_room_with_its_last_obstacle(cluster: Cluster)
 
 
 def test_every_planned_group_has_one_outcome_in_order_of_name(cluster: Cluster) -> None:
-    found = cluster.ledger.outcomes(cluster.census.rack_of, cluster.census.over_full)
+    found = cluster.ledger.outcomes(cluster.census.rack_of)
     assert [each.group for each in found] == ["g", "h"]

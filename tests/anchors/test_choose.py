@@ -12,7 +12,8 @@ from loaddriver.anchors.room import Node
 
 
 def places(groups: list[Group], nodes: list[Node]) -> dict[str, str]:
-    return {anchor.group: anchor.node for anchor in choose(groups, nodes).anchors}
+    """Of each anchored group the node of its first pod."""
+    return {anchor.group: anchor.places[0][1] for anchor in choose(groups, nodes).anchors}
 
 
 def test_the_rack_with_the_least_sufficient_room_is_taken() -> None:
@@ -25,9 +26,15 @@ def test_in_the_rack_the_fullest_node_with_room_is_taken_and_then_the_first_by_n
     assert places([waiting("g", 4)], nodes) == {"g": "n3"}
 
 
-def test_the_oldest_pod_is_bound() -> None:
-    [anchor] = choose([waiting("g", 3)], [node("n1", "r1", 9)]).anchors
-    assert anchor.pod.name == "g-0"
+def test_each_waiting_pod_gets_a_node_and_all_are_in_one_rack() -> None:
+    nodes = [node("n1", "r1", 2), node("n2", "r1", 1), node("n3", "r2", 2)]
+    [anchor] = choose([waiting("g", 3)], nodes).anchors
+    assert anchor.rack == "r1"
+    assert [(pod.name, on) for pod, on in anchor.places] == [
+        ("g-0", "n2"),
+        ("g-1", "n1"),
+        ("g-2", "n1"),
+    ]
 
 
 def test_groups_are_served_in_order_of_arrival_and_then_by_name() -> None:
@@ -73,12 +80,18 @@ def test_a_group_that_has_started_gets_no_anchor_even_when_all_its_pods_are_gone
     assert places([group], [node("n1", "r1", 9)]) == {}
 
 
+def test_a_group_that_was_nominated_keeps_its_room_and_is_not_nominated_again() -> None:
+    groups = [replace(waiting("old", 3), nominated="r1"), waiting("new", 2)]
+    assert places(groups, [node("n1", "r1", 4)]) == {}
+    assert places(groups, [node("n1", "r1", 5)]) == {"new": "n1"}
+
+
 def test_a_group_without_pending_pods_gets_no_anchor() -> None:
     assert places([replace(waiting("g", 2), pending=())], [node("n1", "r1", 9)]) == {}
 
 
 def test_a_group_is_left_alone_while_kube_scheduler_may_be_at_one_of_its_pods() -> None:
-    """It binds what it can find a place for by itself, and two at it would split the group."""
+    """It binds what it can find a place for by itself."""
     assert places([waiting("g", 2, untried=1)], [node("n1", "r1", 9)]) == {}
 
 

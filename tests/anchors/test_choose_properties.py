@@ -115,7 +115,7 @@ def histories(cluster: Cluster, events: Sequence[int]) -> Iterator[tuple[Anchor,
         chosen = cluster.choose()
         yield chosen
         for anchor in chosen:
-            cluster.bind(anchor.group, anchor.node)
+            cluster.bind(anchor.group, anchor.places[0][1])
             cluster.anchored.append(anchor.group)
         names = sorted(cluster.groups)
         cluster.schedule(cluster.groups[names[event % len(names)]])
@@ -142,17 +142,18 @@ def test_a_group_never_gets_two_anchors_nor_one_after_its_first_bound_pod(
 
 
 @RANDOM_RUNS
-def test_an_anchor_is_a_pending_pod_and_its_node_matches_is_usable_and_has_room(
+def test_a_nomination_is_of_a_pending_pod_and_its_node_matches_is_usable_and_has_room(
     fleet: list[Node], groups: list[Group], events: list[int]
 ) -> None:
     cluster = _cluster(fleet, groups)
     for chosen in histories(cluster, events):
         now = Cluster(dict(cluster.nodes), dict(cluster.groups))
         for anchor in chosen:
-            assert anchor.pod in now.groups[anchor.group].pending
-            assert anchor.rack == now.nodes[anchor.node].rack != ""
-            assert now.takes(now.groups[anchor.group], anchor.node)
-            now.bind(anchor.group, anchor.node)
+            for pod, on in anchor.places:
+                assert pod in now.groups[anchor.group].pending
+                assert anchor.rack == now.nodes[on].rack != ""
+                assert now.takes(now.groups[anchor.group], on)
+                now.bind(anchor.group, on)
 
 
 @RANDOM_RUNS
@@ -165,7 +166,7 @@ def test_all_that_unfinished_groups_need_in_an_anchors_rack_fits_there_at_the_sa
     for chosen in histories(cluster, events):
         then = Cluster(dict(cluster.nodes), dict(cluster.groups))
         for anchor in chosen:
-            then.bind(anchor.group, anchor.node)
+            then.bind(anchor.group, anchor.places[0][1])
         assert packable(then, then.unfinished({anchor.rack for anchor in chosen}))
 
 

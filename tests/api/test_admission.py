@@ -42,7 +42,7 @@ def test_read_only_reads_and_nothing_else(method: str) -> None:
     ("role", "calls"),
     [
         ("cluster", "Session"),
-        ("shard", "Create Configure Drain Delete Get List ReportShard ResolveCluster"),
+        ("shard", "ClaimEpoch Create Configure Drain Delete Get List ReportShard ResolveCluster"),
         (
             "coordinator",
             "JoinRaftCluster LeaveRaftCluster ListShards ListDomainAssignments "

@@ -289,8 +289,8 @@ def test_overheads_survive_the_wire(several: list[NodeOverhead]) -> None:
     """What DaemonSets take is read back as it was written, in one order whatever the sender's."""
     messages = overhead_codec.overheads_to_wire(several)
     expected = tuple(sorted(several))
-    assert overhead_codec.overheads_from_wire(messages, "cluster a") == expected
-    assert overhead_codec.overheads_from_wire(messages[::-1], "cluster a") == expected
+    assert overhead_codec.overheads_from_wire(messages, "cluster a") == (expected, {})
+    assert overhead_codec.overheads_from_wire(messages[::-1], "cluster a") == (expected, {})
 
 
 @pytest.mark.parametrize(
@@ -314,13 +314,16 @@ def test_overheads_survive_the_wire(several: list[NodeOverhead]) -> None:
         (capacity.NodeOverhead(tolerations=[capacity.Toleration()]), "tolerations"),
     ],
 )
-def test_a_bad_overhead_is_refused_with_the_field_named(
+def test_a_bad_overhead_is_left_out_with_the_field_named(
     overhead: capacity.NodeOverhead, named: str
 ) -> None:
-    """As with needs, the roll-up is refused as a whole."""
-    with pytest.raises(InvalidInput, match=named) as caught:
-        overhead_codec.overheads_from_wire([overhead], "cluster a")
-    assert str(caught.value).startswith("cluster a")
+    """One DaemonSet must not keep all others of its cluster from counting."""
+    sound = capacity.NodeOverhead(resources={"cpu": "1"})
+    taken, faults = overhead_codec.overheads_from_wire([overhead, sound], "cluster a")
+    assert [dict(each.amounts) for each in taken] == [{"cpu": 1000}]
+    assert list(faults) == [0]
+    assert faults[0].startswith("cluster a")
+    assert named in faults[0]
 
 
 def test_overheads_without_end_are_refused() -> None:

@@ -44,6 +44,27 @@ class DropsMetadata(example.Provider):  # type: ignore[misc]
         return ack
 
 
+class DropsPurpose(example.Provider):  # type: ignore[misc]
+    """Keeps nothing of what Create says."""
+
+    def accept(self, order: str, request: Any) -> wire.TransitionAck:
+        if order == "Create":
+            request.ClearField("shard_metadata")
+        ack: wire.TransitionAck = super().accept(order, request)
+        return ack
+
+
+class MixesMetadata(example.Provider):  # type: ignore[misc]
+    """Adds what Configure says to what Create said."""
+
+    def accept(self, order: str, request: Any) -> wire.TransitionAck:
+        if order == "Configure":
+            machine, *_ = self.store.get(request.machine_id)
+            request.shard_metadata.update(machine.shard_metadata)
+        ack: wire.TransitionAck = super().accept(order, request)
+        return ack
+
+
 class ForgetsTaints(example.Provider):  # type: ignore[misc]
     """Lists no taints of machines at work."""
 
@@ -138,6 +159,14 @@ class SaysAnything(example.Provider):  # type: ignore[misc]
         raise example.Refused("INTERNAL", "\x00 \x1b[31m ]]> <é>\n\ufffe")
 
 
+class ForgetsHosts(example.Shop):  # type: ignore[misc]
+    """Knows what it rents out only as long as nobody has it."""
+
+    async def boot(self, machine: wire.Machine, blob: bytes) -> None:
+        await super().boot(machine, blob)
+        machine.ClearField("host")
+
+
 @dataclass(frozen=True)
 class Parts:
     """What a provider is made of, and the one check that must find its fault."""
@@ -153,10 +182,13 @@ FAULTS: Mapping[str, Parts] = {
     "lost idempotency": Parts("retry/same-operation", provider=LosesIdempotency),
     "stale epoch accepted": Parts("fence/stale-epoch", store=TrustsOldEpochs),
     "metadata dropped": Parts("metadata/echoed", provider=DropsMetadata),
+    "purpose dropped": Parts("metadata/of-create", provider=DropsPurpose),
+    "purpose kept too long": Parts("metadata/of-create", provider=MixesMetadata),
     "taints forgotten": Parts("taints/kept", provider=ForgetsTaints),
     "Nodes without taints": Parts("taints/kept", shop=JoinsUntainted),
     "blocking calls": Parts("prompt/orders-answer-at-once", provider=Blocks),
     "Configured before Ready": Parts("configured/only-when-ready", shop=SaysConfiguredAtOnce),
     "orders under way hidden": Parts("list/under-way", provider=HidesWhatIsUnderWay),
+    "at work without a host": Parts("lifecycle/whole-life", shop=ForgetsHosts),
     "bound machines taken": Parts("lifecycle/forbidden-orders", provider=ConfiguresBoundMachines),
 }

@@ -22,6 +22,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     BootstrapBlobResponse,
     DisruptionReport,
     Inquiry,
+    LeftOut,
     OperatorMessage,
     ReclaimAck,
     ShardMessage,
@@ -179,6 +180,7 @@ class FakeShard(ShardServicer):
         self.inquiries: asyncio.Queue[Inquiry] = asyncio.Queue()
         self.reports: asyncio.Queue[DisruptionReport] = asyncio.Queue()
         self.rejected = ""
+        self.left_out: list[LeftOut] = []
         self._outbox: asyncio.Queue[ShardMessage | None] = asyncio.Queue()
 
     def order(self, message: ShardMessage) -> None:
@@ -209,7 +211,7 @@ class FakeShard(ShardServicer):
                 case "rollup":
                     self.rollups.put_nowait(message.rollup)
                     echo = str(message.rollup.timestamp_unix_nanos)
-                    ack = Acknowledgement(echo=echo, rejected=self.rejected)
+                    ack = Acknowledgement(echo=echo, rejected=self.rejected, left_out=self.left_out)
                     self.order(ShardMessage(ack=ack))
                 case "bootstrap_response":
                     self.blobs.put_nowait(message.bootstrap_response)

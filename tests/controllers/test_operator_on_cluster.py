@@ -37,12 +37,14 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     AvailableCapacityUpdate,
     BootstrapRequest,
     DemandStatus,
+    LeftOut,
     NeedStatus,
     NodeStateUpdate,
     ReclaimInstruction,
     ShardMessage,
 )
 from bigfleet.controllers import operator
+from bigfleet.controllers.operator import hints
 from bigfleet.controllers.operator.hints import hint_name
 
 pytestmark = pytest.mark.cluster
@@ -407,7 +409,7 @@ async def test_a_new_operator_goes_on_with_a_reclaim(kubeconfig: dict[str, Path]
     async with await admin(kubeconfig) as client, fake_shard() as (_, address):
         labels = {MACHINE_LABEL: "m-half"}
         half = node("m-half", labels=labels, annotations=annotations)
-        await client.create("/api/v1/nodes", half)
+        await client.create("/api/v1/nodes", {**half, "spec": {"unschedulable": True}})
         async with _operator(kubeconfig, address):
 
             async def gone() -> bool:
@@ -476,6 +478,44 @@ async def test_a_request_whose_need_is_short_says_so_until_it_is_not(
         await client.delete(path)
 
 
+async def test_a_request_that_the_shard_cannot_take_says_why_and_others_are_acknowledged(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Until a roll-up is taken whole; in between it is not said to be acknowledged."""
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "left-out") as where,
+        fake_shard() as (shard, address),
+    ):
+        path = requests_path(where)
+        shard.left_out = [LeftOut(index=0, why="300000 bytes are more than one need may take")]
+        await client.create(path, request("a", priority=1000))
+        await client.create(path, request("b"))
+
+        async def condition_of(name: str) -> dict[str, str]:
+            status = (await get(client, f"{path}/{name}")).get("status", {})
+            said = {each["type"]: each for each in status.get("conditions", [])}
+            return {**said.get("CapacityShort", {}), "phase": status.get("phase", "")}
+
+        async def says(name: str, **wanted: str) -> bool:
+            return (await condition_of(name)).items() >= wanted.items()
+
+        async with _operator(kubeconfig, address):
+            [first, _] = (await shard.rollups.get()).needs
+            odd, plain = ("a", "b") if first.priority else ("b", "a")
+            refused = {"status": "True", "reason": "Rejected", "phase": ""}
+            await eventually(lambda: says(odd, **refused), "the condition")
+            assert "300000 bytes are more" in (await condition_of(odd))["message"]
+            await eventually(lambda: says(plain, phase="Acknowledged"), "the other's phase")
+            assert await says(odd, **refused)
+            shard.left_out = []
+            shard.order(ShardMessage(demand_status=DemandStatus()))
+            await client.create(path, request("c"))
+            mended = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
+            await eventually(lambda: says(odd, **mended), "the condition to be taken back")
+        await client.delete(path)
+
+
 async def test_a_hint_of_the_shard_becomes_an_object(kubeconfig: dict[str, Path]) -> None:
     """And the next one takes its place, also when there is nothing to be had any more."""
     update = AvailableCapacityUpdate(
@@ -503,3 +543,70 @@ async def test_a_hint_of_the_shard_becomes_an_object(kubeconfig: dict[str, Path]
         )
         shard.order(ShardMessage(available_capacity=nothing))
         await eventually(lambda: published("None"), "the hint that there is nothing left")
+
+
+def _hint(key: str) -> ShardMessage:
+    confidence = AvailableCapacityUpdate.NONE
+    return ShardMessage(
+        available_capacity=AvailableCapacityUpdate(supersedes_key=key, confidence=confidence)
+    )
+
+
+async def test_a_hint_goes_when_it_is_withdrawn_or_not_repeated(
+    kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each kind of pod that was ever asked for would leave an object behind for good."""
+    monkeypatch.setattr(hints, "REPEATED_WITHIN_SECONDS", 2.0)
+    path = f"{GROUP_VERSION}/availablecapacities"
+    async with await admin(kubeconfig) as client, fake_shard() as (shard, address):
+
+        async def there(*keys: str) -> bool:
+            found = {item["metadata"]["name"] for item in (await get(client, path))["items"]}
+            wanted = {hint_name(f"capacity:{key}") for key in "abc"}
+            return found & wanted == {hint_name(f"capacity:{key}") for key in keys}
+
+        async with _operator(kubeconfig, address):
+            for key in "abc":
+                shard.order(_hint(f"capacity:{key}"))
+            await eventually(partial(there, "a", "b", "c"), "three hints")
+            withdrawn = AvailableCapacityUpdate(supersedes_key="capacity:a", withdrawn=True)
+            shard.order(ShardMessage(available_capacity=withdrawn))
+            await eventually(partial(there, "b", "c"), "the withdrawn one to go")
+        body = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "AvailableCapacity"}
+        spec = {"availability": "None", "availableCount": 0, "cost": "0", "resources": {}}
+        await client.create(path, {**body, "metadata": {"name": "by-hand"}, "spec": spec})
+        async with _operator(kubeconfig, address):
+            shard.order(_hint("capacity:b"))
+            await eventually(partial(there, "b"), "the one that nobody repeated to go")
+        assert await get(client, f"{path}/by-hand") is not None
+        await client.delete(path)
+
+
+async def test_each_session_says_which_nodes_are_being_emptied(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """A shard that lost its disk knows of no eviction; the Nodes that carry the mark do."""
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "being-emptied") as where,
+        fake_shard() as (shard, address),
+    ):
+        pods, budgets = f"/api/v1/namespaces/{where}/pods", "poddisruptionbudgets"
+        await client.create(f"/apis/policy/v1/namespaces/{where}/{budgets}", _budget(2))
+        for name in ("m-emptied", "m-wanted-back"):
+            body = node(name, labels={MACHINE_LABEL: name, "kubernetes.io/hostname": name})
+            await client.create("/api/v1/nodes", body)
+            await _add_running_pod(client, pods, f"on-{name}", name)
+        async with _operator(kubeconfig, address):
+            await shard.inquiries.get()
+            for name in ("m-emptied", "m-wanted-back"):
+                shard.order(_reclaim(name, 60))
+                await shard.acks.get()
+        await client.patch("/api/v1/nodes/m-wanted-back", {"spec": {"unschedulable": False}})
+        async with _operator(kubeconfig, address):
+            told = (await shard.inquiries.get()).emptying
+        assert [each.machine_id for each in told] == ["m-emptied"]
+        assert 30 < told[0].seconds_left <= 60
+        await client.delete(f"/apis/policy/v1/namespaces/{where}/{budgets}/b")
+        for name in ("m-emptied", "m-wanted-back"):
+            await client.delete(f"/api/v1/nodes/{name}")

@@ -10,7 +10,7 @@ import pytest
 from cluster_rig import admin, eventually, get, node
 
 from bigfleet.api.install import NODE_NAMESPACE
-from bigfleet.api.kube.client import APPLY_PATCH, ApiError, BearerAccess, KubeClient
+from bigfleet.api.kube.client import APPLY_PATCH, ApiError, InlineAccess, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import BootstrapRequest
 from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
 
@@ -28,8 +28,8 @@ async def _join(client: KubeClient, machine_id: str) -> tuple[KubeClient, dict[s
     response = await bootstrap.answer(request)
     assert response.error == ""
     blob: dict[str, Any] = msgspec.json.decode(response.user_data)
-    access = BearerAccess(blob["apiServer"], blob["caPem"], blob["token"])
-    return KubeClient.with_token(access), blob
+    access = InlineAccess(blob["apiServer"], blob["caPem"], blob["token"])
+    return KubeClient.with_access(access), blob
 
 
 async def _send(client: KubeClient, method: str, path: str, body: Any) -> bytes:

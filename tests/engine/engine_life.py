@@ -121,8 +121,12 @@ class Life:
             if state[row] == S.CONFIGURED and self._draw.random() < 0.3:
                 cost[row] = pick(self._draw, (np.nan, np.inf, 0.0, 0.0, 2.0))
         cost[state != S.CONFIGURED] = np.nan
-        return replace(fleet, state=state, cluster=cluster, destination=destination,
-                       unused_since_seconds=since, release_cost=cost)  # fmt: skip
+        free = np.isin(state, (int(S.IDLE), int(S.SPECULATIVE)))
+        held_back = free & (self._draw.random(len(state)) < 0.1)
+        return replace(
+            fleet, state=state, cluster=cluster, destination=destination,
+            unused_since_seconds=since, release_cost=cost, held_back=held_back,
+        )  # fmt: skip
 
     def _changed(self) -> Demand:
         """A need goes, comes, or has more or fewer pods."""

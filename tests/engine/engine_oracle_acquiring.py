@@ -10,6 +10,7 @@ from engine_oracle_counting import pods_by_domain
 from engine_oracle_cycle import Cycle, View
 from engine_oracle_objects import FREE, Machine, PodSize, Slot
 
+from bigfleet.engine.snapshot import NONE
 from bigfleet.model.need import HOSTNAME_LABEL
 
 _TIERS = 4
@@ -257,6 +258,16 @@ def order(
             slot.put(size, pods)
         slots.append(slot)
     return slots
+
+
+def give_back(cycle: Cycle, need: View, machines: Sequence[Machine]) -> None:
+    """Do not order these machines after all."""
+    cluster = cycle.cluster_of(need)
+    for machine in machines:
+        for slot in [s for s in cluster.slots if s.machine is machine and s.orderer == need.index]:
+            slot.clear()
+            cluster.slots.remove(slot)
+        machine.is_gone, machine.ordered_by = False, NONE
 
 
 def acquire(cycle: Cycle, need: View, others: Sequence[PodSize]) -> None:

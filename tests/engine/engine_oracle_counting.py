@@ -163,8 +163,10 @@ def domain_of(slot: Slot, key: str) -> object:
     return slot if key == HOSTNAME_LABEL else slot.machine.flavour.labels.get(key)
 
 
-def terms_of(cycle: Cycle, need: View) -> list[Term]:
-    """The need's terms with the domains that its cluster's machines make now."""
+def terms_of(cycle: Cycle, need: View, entered: frozenset[object] = frozenset()) -> list[Term]:
+    """The need's terms with the domains that its cluster's machines make now; for the first one
+    those that are about to be `entered`, too.
+    """
     profile, terms = need.profile, []
     slots = [s for s in cycle.cluster_of(need).slots if s.open_to >= need.priority]
 
@@ -185,7 +187,7 @@ def terms_of(cycle: Cycle, need: View) -> list[Term]:
         terms.append(Term(term.topology_key, term.max_skew, None, term.min_domains, counting))
     for key in need.apart:
         terms.append(Term(key, None, 1, 1, domains(key, True, False)))
-    return terms
+    return [terms[0]._replace(counting=terms[0].counting | entered), *terms[1:]]
 
 
 def pods_by_domain(cycle: Cycle, need: View, key: str) -> dict[object, int]:
@@ -199,11 +201,11 @@ def pods_by_domain(cycle: Cycle, need: View, key: str) -> dict[object, int]:
     return pods
 
 
-def count_constrained(cycle: Cycle, need: View) -> None:
+def count_constrained(cycle: Cycle, need: View, entered: frozenset[object] = frozenset()) -> None:
     """Pod by pod into the domains with the fewest of the need's pods, there where it balances;
     from the largest size again, as long as small pods may have made room for large ones.
     """
-    terms, before = terms_of(cycle, need), -1
+    terms, before = terms_of(cycle, need, entered), -1
     while before != (before := sum(size.left for size in need.sizes)):
         for size in need.sizes:
             while size.left and (slot := _next_slot(cycle, need, size, terms)):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from engine_oracle_matching import FOLDED, hard_terms, room_of, suits
 from engine_oracle_objects import FREE, Cluster, Machine, PodSize, S, Slot, keep_order, machine_of
 
-from bigfleet.engine.carry import Carry, Reservation
+from bigfleet.engine.carry import Carry, ClusterMemory, Reservation
 from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, Settings
 from bigfleet.model import penalty
 from bigfleet.model.need import HOSTNAME_LABEL, Need, NeedKey, Spread
@@ -122,7 +122,7 @@ class Cycle:
             for index, need in enumerate(demand.needs)
         ]
         self.reserved: dict[int, Reservation] = {}
-        self.expired: set[int] = set()
+        self.expired = {need.index for need in self.needs if need.cluster in demand.suspended}
         for reservation in carry.reservations:
             for need in self.needs:
                 if need.key == reservation.need:
@@ -132,6 +132,12 @@ class Cycle:
         for machine in self.machines:
             self._place(machine)
         self.clusters = [self._cluster(number) for number in range(len(fleet.clusters))]
+
+    def memory_of(self, cluster: int) -> ClusterMemory:
+        """What was remembered of a cluster."""
+        name = self.fleet.clusters[cluster]
+        known = {memory.cluster: memory for memory in self.carry.clusters}
+        return known.get(name, ClusterMemory(name, factor_seconds=self.now))
 
     def room(self, cluster: int, flavour: Flavour) -> dict[str, int]:
         """What a machine of a cluster has for pods."""

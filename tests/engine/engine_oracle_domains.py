@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from engine_oracle_acquiring import Domain, Offer, choose, free_machines, order
+from engine_oracle_acquiring import Domain, Offer, choose, free_machines, give_back, order
 from engine_oracle_counting import Term, count_constrained, pods_by_domain, terms_of
 from engine_oracle_cycle import Cycle, View
 from engine_oracle_objects import Machine, PodSize
@@ -34,25 +34,32 @@ def acquire_constrained(cycle: Cycle, need: View) -> None:
 def take_constrained(cycle: Cycle, need: View, offers: Sequence[Offer]) -> list[Machine]:
     """Give the need machines of `offers` as long as that gives pods places."""
     taken: list[Machine] = []
-    entered = _worth_entering(cycle, need, offers)
+    worth = _worth_entering(cycle, need, offers)
+    entered = frozenset[object](domain for (domain,) in worth or ())
     while need.lacks:
         before = sum(size.left for size in need.sizes)
-        one = _next_machine(cycle, need, offers, entered)
+        one = _next_machine(cycle, need, offers, worth, terms_of(cycle, need, entered))
         if one is None:
             break
-        taken.append(one)
-        count_constrained(cycle, need)
+        count_constrained(cycle, need, entered)
         if sum(size.left for size in need.sizes) == before:
+            give_back(cycle, need, [one])
             break
+        taken.append(one)
+    count_constrained(cycle, need)
     return taken
 
 
 def _next_machine(
-    cycle: Cycle, need: View, offers: Sequence[Offer], entered: set[Domain] | None
+    cycle: Cycle,
+    need: View,
+    offers: Sequence[Offer],
+    worth: set[Domain] | None,
+    terms: Sequence[Term],
 ) -> Machine | None:
-    terms, keys = terms_of(cycle, need), label_keys(need)
+    keys = label_keys(need)
     domains = {kind.domain for offer in offers for kind in offer}
-    domains = {domain for domain in domains if entered is None or domain in entered}
+    domains = {domain for domain in domains if worth is None or domain in worth}
     open_domains = []
     for domain in domains:
         values = dict(zip(keys, domain, strict=True))

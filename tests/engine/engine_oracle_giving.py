@@ -18,6 +18,7 @@ from engine_oracle_objects import Cluster, Machine, PodSize, S, Slot
 from engine_oracle_serving import count_again, first_fit
 
 from bigfleet.engine.carry import ClusterMemory
+from bigfleet.engine.snapshot import NONE
 
 
 class Giving:
@@ -25,7 +26,6 @@ class Giving:
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
-        self._memory = {memory.cluster: memory for memory in cycle.carry.clusters}
         self._spare: dict[int, int] = {}
         self.open = sorted(cycle.demand.reported - cycle.demand.unreachable)
         acquired = [machine for machines in cycle.acquired.values() for machine in machines]
@@ -57,23 +57,34 @@ class Giving:
 
     def _give_back(self, cluster: Cluster) -> None:
         its = [s for s in cluster.slots if s.machine.state is S.CONFIGURED]
-        its = [s for s in its if not s.machine.is_gone and self._may_go(cluster, s.machine)]
-        its.sort(key=lambda slot: release_order(slot.machine))
+        its = sorted(
+            (slot for slot in its if not slot.machine.is_gone),
+            key=lambda slot: release_order(slot.machine),
+        )
+        useless = [slot for slot in its if _is_useless(slot)]
+        its = [slot for slot in its if slot not in useless and self._may_go(cluster, slot)]
+        its.sort(key=lambda slot: (slot.machine.release_cost, bool(slot.pods)))
         while its and not self._can_do_without(cluster, its):
             its = its[: len(its) // 2]
+        its = [*useless, *its]
         self._spare[cluster.number] = len(its)
         for slot in its[: self._due(cluster, len(its))]:
             if self._evacuate(cluster, slot):
                 self.going.append(slot.machine)
 
-    def _may_go(self, cluster: Cluster, machine: Machine) -> bool:
-        demand, number = self._cycle.demand, cluster.number
+    def _may_go(self, cluster: Cluster, slot: Slot) -> bool:
+        demand, number, machine = self._cycle.demand, cluster.number, slot.machine
+        if any(self._cycle.needs[size.need].kind == "additional" for size in slot.pods):
+            return False
         if not math.isfinite(machine.release_cost):
             return False
         if machine.release_cost == 0:
             rose = demand.rose_seconds.get(number, -math.inf)
             return self._cycle.now - rose >= self._cycle.settings.reclaim_hold_seconds
-        fell, acquired = demand.fell_seconds.get(number), self._memory_of(number).acquired_seconds
+        fell, acquired = (
+            demand.fell_seconds.get(number),
+            self._cycle.memory_of(number).acquired_seconds,
+        )
         if fell is None or number in self._acquiring:
             return False
         return acquired is None or fell >= acquired
@@ -145,7 +156,7 @@ class Giving:
 
     def _due(self, cluster: Cluster, spare: int) -> int:
         """How many go now, of so many that the cluster has to spare."""
-        cycle, memory = self._cycle, self._memory_of(cluster.number)
+        cycle, memory = self._cycle, self._cycle.memory_of(cluster.number)
         spare = min(spare, cap(cycle, cluster.number))
         hold_seconds = cycle.settings.reclaim_hold_seconds * memory.hold_factor
         if memory.spare == 0:
@@ -166,10 +177,6 @@ class Giving:
             return False
         return True
 
-    def _memory_of(self, number: int) -> ClusterMemory:
-        name = self._cycle.fleet.clusters[number]
-        return self._memory.get(name, ClusterMemory(name, factor_seconds=self._cycle.now))
-
     def memories(self, reclaimed: dict[int, int]) -> tuple[ClusterMemory, ...]:
         """What to remember of clusters that give back so many machines for nobody."""
         names, found = self._cycle.fleet.clusters, []
@@ -180,32 +187,58 @@ class Giving:
         return tuple(found)
 
     def _next_memory(self, number: int, reclaimed: int) -> ClusterMemory:
-        cycle, memory = self._cycle, self._memory_of(number)
-        now, settings, factor = cycle.now, cycle.settings, memory.hold_factor
+        cycle, memory = self._cycle, self._cycle.memory_of(number)
+        now, settings = cycle.now, cycle.settings
+        memory = self._with_spare(number, memory, reclaimed)
+        if self._is_coming(number):
+            memory = replace(memory, coming_seconds=now)
+        demand = sum(
+            (
+                size.pods * size.share
+                for need in cycle.needs
+                for size in need.sizes
+                if need.cluster == number and not size.impossible
+            ),
+            0.0,
+        )
+        if any(m and cycle.needs[i].cluster == number for i, m in cycle.acquired.items()):
+            gave = memory.reclaimed_seconds
+            grown = demand > memory.reclaimed_demand * (1 + settings.reclaim_reserve)
+            if gave is not None and now - gave < settings.rebuy_seconds and not grown:
+                twice = min(32, memory.hold_factor * 2)
+                memory = replace(
+                    memory, hold_factor=twice, factor_seconds=now, reclaimed_seconds=None
+                )
+            memory = replace(memory, acquired_seconds=now)
+        elif now - memory.factor_seconds > settings.rebuy_seconds * memory.hold_factor:
+            half = max(1, memory.hold_factor // 2)
+            memory = replace(memory, hold_factor=half, factor_seconds=now)
+        if reclaimed:
+            memory = replace(memory, reclaimed_seconds=now, reclaimed_demand=demand)
+        return memory
+
+    def _with_spare(self, number: int, memory: ClusterMemory, reclaimed: int) -> ClusterMemory:
         spare, since = self._spare.get(number, 0) - reclaimed, memory.spare_since_seconds
         if spare <= 0:
             spare, since = 0, 0.0
         elif memory.spare - reclaimed > 0:  # so many have been to spare all the time
             spare = min(spare, memory.spare - reclaimed)
         else:
-            since = now
-        acquires = any(
-            machines and cycle.needs[index].cluster == number
+            since = self._cycle.now
+        return replace(memory, spare=spare, spare_since_seconds=since)
+
+    def _is_coming(self, number: int) -> bool:
+        """Whether a machine is on its way to the cluster, not counting those of additional pods."""
+        cycle = self._cycle
+        plain = {need.index for need in cycle.needs if need.kind != "additional"}
+        return any(
+            machine.home == number
+            and machine.state is not S.CONFIGURED
+            and machine.wanted_by in {*plain, NONE}
+            for machine in cycle.machines
+        ) or any(
+            machines and index in plain and cycle.needs[index].cluster == number
             for index, machines in cycle.acquired.items()
-        )
-        gave, factor_since = memory.reclaimed_seconds, memory.factor_seconds
-        if acquires and gave is not None and now - gave < settings.rebuy_seconds:
-            factor, factor_since, gave = min(32, factor * 2), now, None
-        elif not acquires and now - factor_since > settings.rebuy_seconds * factor:
-            factor, factor_since = max(1, factor // 2), now
-        return ClusterMemory(
-            memory.cluster,
-            spare,
-            since,
-            now if acquires else memory.acquired_seconds,
-            now if reclaimed else gave,
-            factor,
-            factor_since,
         )
 
     def to_ask_about(self) -> dict[int, list[int]]:
@@ -219,6 +252,12 @@ class Giving:
             if least and has_room_for(cycle, cluster, least[:1]):
                 asked[number] = [slot.machine.row for slot in least[:16]]
         return asked
+
+
+def _is_useless(slot: Slot) -> bool:
+    """Whether its Node takes no new pods, and it is empty."""
+    nothing = slot.machine.flavour.limited and not any(slot.room.values())
+    return nothing and slot.machine.release_cost == 0
 
 
 def _used(cycle: Cycle, slot: Slot) -> float:

@@ -103,7 +103,7 @@ def suits(wanted: Profile, flavour: Flavour) -> bool:
 def room_of(flavour: Flavour, overheads: Sequence[NodeOverhead]) -> dict[str, int]:
     """What a machine has for pods beside the DaemonSets."""
     room = dict(flavour.allocatable)
-    for each in overheads:
+    for each in () if flavour.limited else overheads:
         its = meets_affinity(each.requirements, each.alternatives, flavour.labels)
         if its and may_stay(each.tolerations, flavour.taints):
             for name, amount in each.amounts:

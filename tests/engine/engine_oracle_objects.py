@@ -16,7 +16,8 @@ FREE = (S.IDLE, S.SPECULATIVE)
 @dataclass(eq=False)
 class Machine:
     """One row of the fleet. `home` is the cluster it is supply for, `kept_for` the need it drains
-    or is kept for. Once acquired or taken in this decision it `is_gone`, `ordered_by` a need.
+    or is kept for. Once acquired or taken in this decision it `is_gone`, `ordered_by` a need; what
+    is held back is so from the start.
     """
 
     row: int
@@ -129,4 +130,5 @@ def machine_of(fleet: Fleet, row: int) -> Machine:
         bool(fleet.headroom[row]),
         float(fleet.release_cost[row]),
         int(fleet.tie_break[row]),
+        is_gone=fleet.held_back is not None and bool(fleet.held_back[row]),
     )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine_oracle_acquiring import Offer, acquire, choose, free_machines, order
+from engine_oracle_acquiring import Offer, acquire, choose, free_machines, give_back, order
 from engine_oracle_counting import EVENLY, count_constrained, count_plain, pack, plain_order
 from engine_oracle_cycle import Cycle, View
 from engine_oracle_domains import Home, acquire_constrained, best_domain
 from engine_oracle_objects import Machine, S, Slot
-
-from bigfleet.engine.snapshot import NONE
 
 
 def serve_all(cycle: Cycle) -> None:
@@ -64,7 +62,12 @@ def count_again(cycle: Cycle, need: View) -> None:
 
 
 def _is_coming(cycle: Cycle, need: View) -> bool:
-    """Whether a machine that could hold one of its pods is on its way to the cluster."""
+    """Whether a machine that could hold one of its pods is on its way to the cluster, or one has
+    just come.
+    """
+    came, grace_seconds = cycle.memory_of(need.cluster), cycle.settings.arrival_grace_seconds
+    if came.coming_seconds is not None and cycle.now - came.coming_seconds < grace_seconds:
+        return True
     return any(
         slot.machine.state is not S.CONFIGURED and slot.machine.wanted_by != need.index
         for slot in cycle.cluster_of(need).slots
@@ -148,16 +151,6 @@ def withdraw(cycle: Cycle, need: View) -> None:
         slot.clear([size for size in slot.pods if size.need == need.index])
     give_back(cycle, need, cycle.acquired.pop(need.index, []))
     cycle.homes.pop(need.index, None)
-
-
-def give_back(cycle: Cycle, need: View, machines: Sequence[Machine]) -> None:
-    """Do not order these machines after all."""
-    cluster = cycle.cluster_of(need)
-    for machine in machines:
-        for slot in [s for s in cluster.slots if s.machine is machine and s.orderer == need.index]:
-            slot.clear()
-            cluster.slots.remove(slot)
-        machine.is_gone, machine.ordered_by = False, NONE
 
 
 def reserved_domain(cycle: Cycle, need: View) -> str | None:

@@ -10,7 +10,7 @@ from engine_rig import NOW, RACK, ZONE, same
 
 from bigfleet.engine.carry import Carry, ClusterMemory, Reservation, Shortage
 from bigfleet.engine.normalise import normalise
-from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Longs
 from bigfleet.engine.state import key_of
 from bigfleet.model import penalty
 from bigfleet.model.machine import BOUND, CapacityType, MachineState
@@ -112,6 +112,7 @@ def _random_demand(draw: np.random.Generator, needs: Sequence[Need]) -> Demand:
         cluster=clusters[order].astype(np.int32),
         reported=frozenset(c for c in everyone if draw.random() < 0.8),
         unreachable=frozenset(c for c in everyone if draw.random() < 0.1),
+        suspended=frozenset(c for c in everyone if draw.random() < 0.05),
         overheads={c: _overheads(draw) for c in everyone if draw.random() < 0.5},
         rose_seconds=_times(draw),
         fell_seconds=_times(draw),
@@ -165,8 +166,14 @@ def random_fleet(draw: np.random.Generator, machines: int) -> Fleet:
         unused_since_seconds=since,
         headroom=(state == MachineState.CONFIGURED) & (draw.random(machines) < 0.03),
         release_cost=costs,
+        held_back=_held_back(draw, state),
         tie_break=draw.permutation(machines).astype(np.int64),
     )
+
+
+def _held_back(draw: np.random.Generator, state: Longs) -> Flags | None:
+    free = np.isin(state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
+    return free & (draw.random(len(state)) < 0.2) if draw.random() < 0.3 else None
 
 
 def _random_flavour(draw: np.random.Generator) -> Flavour:
@@ -188,7 +195,10 @@ def _random_flavour(draw: np.random.Generator) -> Flavour:
     probability = pick(draw, (0.05, 0.3)) if kind is CapacityType.SPOT else 0.0
     price = 0.0 if draw.random() < 0.2 else pick(draw, (0.05, 0.06, 0.1)) * cores
     taints = tuple(_some(draw, _TAINTS, 2)) if draw.random() < 0.3 else ()
-    return Flavour(labels, kind, price, probability, has, taints)
+    limited = draw.random() < 0.1
+    if limited and draw.random() < 0.5:
+        has = dict.fromkeys(has, 0)
+    return Flavour(labels, kind, price, probability, has, taints, limited)
 
 
 def random_need(draw: np.random.Generator, at: int) -> Need:
@@ -261,4 +271,6 @@ def _random_memory(draw: np.random.Generator, name: str) -> ClusterMemory:
         reclaimed_seconds=pick(draw, (None, NOW - 300, NOW - 5_000)),
         hold_factor=pick(draw, (1, 2, 32)),
         factor_seconds=pick(draw, (NOW - 100, NOW - 50_000)),
+        reclaimed_demand=pick(draw, (0.0, 2.0)),
+        coming_seconds=pick(draw, (None, NOW - 3, NOW - 100)),
     )

@@ -14,7 +14,15 @@ from bigfleet.engine.invariants import violations
 from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, Settings
 from bigfleet.model import penalty
 from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.model.need import Need, Operator, Requirement, Spread, profile, sizes_of_aggregate
+from bigfleet.model.need import (
+    Need,
+    Operator,
+    Requirement,
+    Spread,
+    Taint,
+    profile,
+    sizes_of_aggregate,
+)
 
 RACK, ZONE = "rack", "zone"
 NOW = 10_000.0
@@ -36,6 +44,7 @@ class Spec:
     cluster: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     more: Mapping[str, int] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
     capacity_type: CapacityType = CapacityType.BARE_METAL
     wanted_by: int = NONE
     last_priority: int = 0
@@ -97,7 +106,14 @@ def fleet_of(specs: Sequence[Spec]) -> Fleet:
 
 def _flavour(spec: Spec) -> Flavour:
     allocatable = {"cpu": spec.cpu, **spec.more}
-    return Flavour(dict(spec.labels), spec.capacity_type, spec.price, spec.probability, allocatable)
+    return Flavour(
+        dict(spec.labels),
+        spec.capacity_type,
+        spec.price,
+        spec.probability,
+        allocatable,
+        spec.taints,
+    )
 
 
 def _flavour_index(flavours: list[Flavour], flavour: Flavour) -> int:

@@ -1,11 +1,13 @@
-"""What a machine costs a need."""
+"""What a machine costs a need, and in which tier it comes into question."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from engine_rig import fleet_of, idle
 
-from bigfleet.engine.cost import cost_per_useful_unit, effective_cost, is_scarce
+from bigfleet.engine.columns import FlavourColumns
+from bigfleet.engine.cost import effective_cost, tiers
 from bigfleet.model import penalty
 
 
@@ -22,32 +24,20 @@ def test_pinned_forbids_any_probability() -> None:
     assert costs.tolist() == [np.inf, 2.0]
 
 
-def test_a_machine_is_as_useful_as_its_scarcest_contribution() -> None:
-    """Shares: 1/2; capped at 1; 1/4 because of memory; nothing of one resource; free is free."""
-    units = np.array([[4, 4], [80, 80], [8, 2], [8, 0], [4, 4]], np.int64)
-    costs = np.array([1.0, 1.0, 1.0, 1.0, 0.0])
-    found = cost_per_useful_unit(costs, units, np.array([8, 8], np.int64))
-    assert found.tolist() == [2.0, 1.0, 4.0, np.inf, 0.0]
+def test_scarce_resources_come_after_plain_machines_and_infinite_cost_last() -> None:
+    """Four tiers: an infinite cost weighs more than any scarce resource, and both weigh most."""
+    costs, scarce = np.array([1.0, 9.0, np.inf, np.inf]), np.array([False, True, False, True])
+    assert tiers(costs, scarce).tolist() == [0, 1, 2, 3]
 
 
-def test_covered_resources_do_not_count() -> None:
-    """A machine without what is covered already is as useful as any."""
-    units = np.array([[8, 0]], np.int64)
-    assert cost_per_useful_unit(np.ones(1), units, np.array([8, 0], np.int64)).tolist() == [1.0]
-
-
-def test_prices_in_proportion_to_size_are_equal() -> None:
-    """Rounding in the last digit decides nothing."""
-    sizes = np.arange(1, 50, dtype=np.int64)
-    found = cost_per_useful_unit(
-        np.array(sizes * 0.1, np.float64), sizes[:, None], np.array([1_000], np.int64)
-    )
-    assert len(set(found.tolist())) == 1
-
-
-@pytest.mark.parametrize("resource", ["cpu", "memory", "pods", "ephemeral-storage", "storage"])
+@pytest.mark.parametrize(
+    "resource", ["cpu", "memory", "pods", "ephemeral-storage", "storage", "hugepages-2Mi"]
+)
 def test_what_every_machine_has_is_not_scarce(resource: str) -> None:
-    """Nor are huge pages."""
-    assert not is_scarce(resource)
-    assert not is_scarce("hugepages-2Mi")
-    assert is_scarce("nvidia.com/gpu")
+    """Nor are huge pages; extended resources are, for those who do not ask for them."""
+    flavours = fleet_of([idle("m", more={resource: 1}), idle("g", more={"x/gpu": 1})]).flavours
+    columns = FlavourColumns(flavours)
+    asked = np.zeros(len(columns.resources), np.bool_)
+    assert columns.has_other_scarce(asked).tolist() == [False, True]
+    asked[columns.place["x/gpu"]] = True
+    assert columns.has_other_scarce(asked).tolist() == [False, False]

@@ -59,10 +59,12 @@ def test_the_order_of_rows_and_flavours_does_not_matter(seed: int) -> None:
     columns = {
         name: getattr(fleet, name)[order]
         for name in Fleet.__dataclass_fields__
-        if name not in ("flavours", "clusters", "flavour")
+        if name not in ("flavours", "clusters", "flavour", "held_back")
     }
     flavours = [fleet.flavours[kind] for kind in kinds.tolist()]
     flavour = np.argsort(kinds)[fleet.flavour[order]].astype(np.int32)
+    if fleet.held_back is not None:
+        columns["held_back"] = fleet.held_back[order]
     shuffled = Fleet(flavours, fleet.clusters, flavour, **columns)
     one, other = decided(Case(fleet, demand, carry)), decided(Case(shuffled, demand, carry))
     same = list(range(len(fleet)))
@@ -170,7 +172,7 @@ def test_nothing_is_given_back_that_others_lack(seed: int) -> None:
     for short in decision.shortfalls:
         need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
         kind = need.profile
-        passes = (fleet.clusters[cluster], *need.key) in gone
+        passes = (fleet.clusters[cluster], *need.key) in gone or cluster in demand.suspended
         if need.is_additional or kind.same_key or kind.anti_affinity or hard_spread(kind) or passes:
             continue
         for row in going:
@@ -192,11 +194,12 @@ def test_nothing_free_stands_by_while_a_plain_need_lacks_it(seed: int) -> None:
     decision = decided(Case(fleet, demand, carry))
     ordered = {action.row for action in decision.actions if action.kind is not ActionKind.DELETE}
     free = np.isin(fleet.state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
+    free &= True if fleet.held_back is None else ~fleet.held_back
     gone = {r.need for r in carry.reservations if NOW - r.since_seconds >= 900}
     for short in decision.shortfalls:
         need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
         kind = need.profile
-        passes = (fleet.clusters[cluster], *need.key) in gone
+        passes = (fleet.clusters[cluster], *need.key) in gone or cluster in demand.suspended
         if need.is_additional or kind.same_key or kind.anti_affinity or hard_spread(kind) or passes:
             continue
         for row in np.flatnonzero(free).tolist():

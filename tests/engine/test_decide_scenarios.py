@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+
 import pytest
+from engine_pods import outcome, pods
 from engine_rig import (
     ZONE,
     Spec,
@@ -15,12 +17,14 @@ from engine_rig import (
     idle,
     need_of,
     said,
+    same,
     speculative,
 )
 
+from bigfleet.engine.snapshot import Settings
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Operator, Requirement
+from bigfleet.model.need import Operator, Requirement, Spread
 
 GPU = "nvidia.com/gpu"
 
@@ -49,11 +53,25 @@ def test_what_is_leaving_does_not_count(state: MachineState) -> None:
     assert decided([Spec("c", state, cluster="east"), idle("i")], need_of(4)) == ["Bootstrap i"]
 
 
-def test_creating_counts_only_for_the_need_that_wants_it() -> None:
-    """Another need does not live on a machine that is being made for this one."""
-    coming = Spec("c", MachineState.CREATING, wanted_by=1)
-    first, second = need_of(4), need_of(4, group="b")
-    assert decided([coming, idle("i")], first, second) == ["Bootstrap i"]
+def test_a_machine_that_is_being_created_serves_all_needs_of_its_cluster() -> None:
+    """The earlier need of the same cluster uses what a later one has ordered."""
+    coming = Spec("c", MachineState.CREATING, cpu=8, wanted_by=1)
+    assert decided([coming, idle("i")], need_of(4), need_of(4, group="b")) == []
+
+
+def test_a_machine_that_is_being_created_serves_no_other_cluster() -> None:
+    """It was ordered for east, so west gets one of its own."""
+    fleet = fleet_of(specs := [Spec("c", MachineState.CREATING, wanted_by=1), idle("i")])
+    demand = demand_of(fleet, [("west", need_of(4)), ("east", need_of(4))])
+    assert said(specs, checked(fleet, demand)) == ["Bootstrap i"]
+
+
+@pytest.mark.parametrize("state", [MachineState.CREATING, MachineState.DRAINING])
+def test_what_comes_to_a_cluster_counts_though_who_asked_is_gone(state: MachineState) -> None:
+    """The machine is on its way to east; whichever pods are there now will use it."""
+    coming = Spec("c", state, cluster="west" if state is MachineState.DRAINING else "",
+                  destination="east")  # fmt: skip
+    assert decided([coming, idle("i")], need_of(4)) == []
 
 
 def test_machines_of_other_clusters_do_not_count() -> None:
@@ -157,37 +175,39 @@ def test_a_machine_smaller_than_the_unit_is_no_supply() -> None:
     assert decided([idle("i", cpu=4), configured("c", cpu=4)], need_of(5, unit=5)) == ["Reclaim c"]
 
 
-def test_a_machine_without_any_of_the_missing_resource_is_passed_over() -> None:
-    """Once cores are covered, only memory counts."""
+def test_a_machine_without_a_resource_holds_no_pod_that_asks_for_it() -> None:
+    """Cores alone are of no use to pods of one core and three of memory."""
     specs = [idle("a", cpu=4), idle("b", cpu=4), idle("m", cpu=4, price=7, more={"memory": 10})]
-    fleet = fleet_of(specs)
-    need = need_of(8, more={"memory": 20})
-    decision = checked(fleet, demand_of(fleet, [("east", need)]))
-    assert said(specs, decision) == ["Bootstrap m", "Bootstrap a"]
-    assert decision.shortfalls[0].deficit == {"memory": 10}
+    found = outcome(specs, pods((8, 1, 3)))
+    assert (found.orders, found.places, found.short) == (["Bootstrap m"], {"m": {0: 3}}, {0: 5})
 
 
-def test_keep_order_is_own_then_cheap_then_valuable() -> None:
-    """What a shrunken need keeps, and therefore what it gives back."""
+def test_keep_order() -> None:
+    """Machines fill up in this order, so that the last ones are found superfluous: those that must
+    not go or of which nobody said what that would disturb; that which would disturb most; then
+    those that were counted last time; in service, being configured, being created, draining; the
+    cheaper; the more valuable.
+    """
     specs = [
-        configured("d-own", price=3, wanted_by=0),
-        configured("c-own-cheap", price=2, wanted_by=0),
-        configured("b-valuable", last_penalty=9),
-        configured("a-plain"),
-        Spec("e-coming", MachineState.CONFIGURING, cluster="east", price=0.1),
+        configured("l-plain"),
+        configured("k-valuable", last_penalty=9),
+        configured("j-cheap", price=0.5),
+        configured("i-counted", price=3, wanted_by=1),
+        configured("h-disturbs", price=8, release_cost=1.0),
+        configured("g-disturbs-more", price=8, release_cost=2.0),
+        Spec("f-draining", MachineState.DRAINING, cluster="west", destination="east", price=0.1),
+        Spec("e-created", MachineState.CREATING, destination="east", price=0.2),
+        Spec("d-configured-soon", MachineState.CONFIGURING, cluster="east", price=0.3),
+        configured("c-unknown", price=9, release_cost=math.nan),
+        configured("b-not-to-go", price=8, release_cost=math.inf),
+        configured("a-unknown", price=7, release_cost=math.nan),
     ]
-    fleet = fleet_of(specs)
-    order = ["c-own-cheap", "d-own", "b-valuable", "a-plain", "e-coming"]
-    for count in range(1, len(order) + 1):
-        decision = checked(fleet, demand_of(fleet, [("east", need_of(4 * count))]))
-        kept = [specs[row].name for row in np.flatnonzero(decision.claimed_by == 0)]
-        assert sorted(kept) == sorted(order[:count])
-
-
-def test_a_need_keeps_its_machines_though_a_neighbour_has_cheaper_ones() -> None:
-    """Or the neighbour, served later, would have to buy."""
-    specs = [configured("large", cpu=8, price=2, wanted_by=0), configured("small", wanted_by=1)]
-    assert decided([*specs, idle("i")], need_of(5), need_of(3, group="b")) == []
+    order: list[str] = []
+    for count in range(1, len(specs) + 1):
+        found = outcome(specs, pods((4 * count, 1)), pods(group="nothing"), settings=Settings())
+        (new,) = found.places.keys() - {*order}
+        order.append(new)
+    assert [name[0] for name in order] == [*"abcdefghijkl"]
 
 
 def test_requirements_are_met_by_every_machine() -> None:
@@ -196,3 +216,30 @@ def test_requirements_are_met_by_every_machine() -> None:
     specs = [configured("c", labels={ZONE: "b"}), idle("b", labels={ZONE: "b"}),
              idle("a", price=9, labels={ZONE: "a"})]  # fmt: skip
     assert decided(specs, need_of(4, in_a)) == ["Bootstrap a", "Reclaim c"]
+
+
+def test_soft_spread_decides_between_equals() -> None:
+    """The zone with fewer of the need's pods, also by what is counted there already; a price that
+    is lower comes first.
+    """
+    specs = [idle(f"{zone}{n}", labels={ZONE: zone}) for zone in "ab" for n in range(2)]
+    softly = (Spread(ZONE, 1, False),)
+    assert decided(specs, need_of(8, spread=softly)) == ["Bootstrap a0", "Bootstrap b0"]
+    here = configured("here", labels={ZONE: "a"}, wanted_by=0)
+    assert decided([here, *specs], need_of(8, spread=softly)) == ["Bootstrap b0"]
+
+
+def test_a_machine_is_chosen_for_all_of_the_cluster_that_wait() -> None:
+    """Two needs of two cores buy one machine of four that is dearer than one of two."""
+    small = [speculative(f"small-{n}", cpu=2, price=1.0) for n in range(2)]
+    specs = [*small, speculative("large", cpu=4, price=1.5)]
+    assert decided(specs, need_of(2)) == ["Provision small-0"]
+    assert decided(specs, need_of(2), need_of(2, group="b")) == ["Provision large"]
+
+
+def test_a_gang_that_fits_nowhere_leaves_others_their_turn() -> None:
+    """It counts what its pods run on, and what nobody else of its priority can use."""
+    specs = [configured(f"a{n}", labels={"rack": "a"}, wanted_by=n) for n in range(2)]
+    found = outcome(specs, pods((9, 4), requirements=(same(),)), pods((4, 1)), settings=Settings())
+    assert found.places == {"a0": {0: 1}, "a1": {1: 4}}
+    assert found.short == {0: 8}

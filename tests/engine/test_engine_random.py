@@ -59,6 +59,9 @@ def _of_case(case: Case) -> set[str]:
         "taints": any(flavour.taints for flavour in fleet.flavours),
         "overheads": any(demand.overheads.values()),
         "unreachable": bool(demand.unreachable),
+        "suspended": bool(demand.suspended),
+        "held back": fleet.held_back is not None and bool(fleet.held_back.any()),
+        "limited": any(flavour.limited for flavour in fleet.flavours),
         "impossible": any(s.impossible for s in decision.shortfalls),
         "ahead": bool(decision.headroom),
         "reclaims kept back": decision.reclaims_capped > 0,
@@ -78,7 +81,7 @@ def test_random_cases_have_all_features() -> None:
     kinds = {f"state {state.name}" for state in MachineState}
     orders = {"Bootstrap", "Provision", "Preempt", "Reclaim", "Reclaim for nobody"}
     assert kinds | orders | {"Delete for nobody", "gang apart", "two hard spreads"} <= {*times}
-    assert len(times) == 19 + len(kinds) + 8 + 6, sorted(times)
+    assert len(times) == 19 + len(kinds) + 11 + 6, sorted(times)
 
 
 @pytest.mark.parametrize("seed", [3, 4])

@@ -7,17 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from engine_rig import (
-    DONE,
     NOW,
     RACK,
     Spec,
-    checked,
     configured,
     demand_of,
     fleet_of,
     idle,
     need_of,
-    said,
     same,
 )
 from engine_story import Story
@@ -36,6 +33,9 @@ def rack(name: str, count: int, make: object = idle, **kwargs: object) -> list[S
 def gang(cluster: str, machines: int, group: str = "gang", priority: int = 0) -> tuple[str, Need]:
     """A gang that fills so many machines of one rack."""
     return cluster, need_of(4 * machines, same(), unit=2, group=group, priority=priority)
+
+
+AT_ONCE = Settings(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 
 
 def plain(cluster: str, machines: int, priority: int = 0) -> tuple[str, Need]:
@@ -141,6 +141,24 @@ def test_an_expired_reservation_lets_others_have_their_turn() -> None:
     assert [action.need for action in story.decision.actions] == [1]
 
 
+def test_two_gangs_that_wait_keep_a_rack_each() -> None:
+    """Whoever comes later neither gets what is kept for the first nor stays without a domain; an
+    equal plain need gets neither.
+    """
+    story = Story(
+        [*rack("a", 3), *rack("b", 3)], gang("west", 3, "first"), gang("east", 3, "second")
+    )
+    story.unheard()
+    reserved = {r.need.group: r.domain for r in story.carry.reservations}
+    assert reserved == {"first": "a", "second": "b"}
+    needs = [plain("north", 1), gang("west", 3, "first"), gang("east", 3, "second")]
+    story.fleet = replace(story.fleet, clusters=[*story.fleet.clusters, "north"])
+    story.demand = demand_of(story.fleet, needs)
+    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    assert story.cycle() == [f"Bootstrap {name}" for name in ("a0", "a1", "a2", "b0", "b1", "b2")]
+    assert story.short() == {0: {"cpu": 4}}
+
+
 # Two gangs in each other's way
 
 
@@ -200,12 +218,18 @@ def test_bound_gangs_stay_when_fresh_machines_appear() -> None:
 
 
 def test_a_serving_domain_of_two_loses_to_an_idle_one_of_three_that_is_needed() -> None:
-    """Staying put is for domains that can hold the gang; of those that cannot, the larger wins."""
-    specs = [*at_work("a", 2, wanted_by=0), *rack("b", 3)]
-    story = Story(specs, gang("east", 3))
-    assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2", "Reclaim a0"]
+    """Staying put is for domains that can hold the gang. Once it is whole, what it left behind goes
+    at once, or its bound pods would hold the others back. One that fits nowhere stays put.
+    """
+    specs = [*at_work("a", 2, wanted_by=0, release_cost=float("nan")), *rack("b", 3)]
+    story = Story(specs, gang("east", 3), settings=Settings(reclaim_cap_fraction=1.0))
+    assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
+    assert story.cycle() == []
+    story.arrive()
+    assert story.cycle() == ["Reclaim a0", "Reclaim a1"]
     impossible = Story(specs, gang("east", 9))
-    assert impossible.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2", "Reclaim a0"]
+    assert impossible.cycle() == []
+    assert impossible.short() == {0: {"cpu": 28}}
 
 
 @pytest.mark.parametrize("serving", ["a", "b"])
@@ -216,81 +240,46 @@ def test_a_serving_domain_that_suffices_wins_whatever_its_name_and_size(serving:
     assert story.cycle() == []
 
 
-def test_thousands_of_small_gangs_fold_to_profiles_times_sizes() -> None:
-    """2,400 gangs of four sizes and three profiles are twelve needs."""
+def test_thousands_of_small_gangs_fold_to_one_need_a_profile() -> None:
+    """2,400 gangs of four sizes and three profiles are three needs of four sizes each."""
     fleet = fleet_of(rack("r", 1, cpu=64))
     needs = [
         ("east", need_of(2 + n % 4, same(), unit=1, group=f"g{n}", priority=-(n % 3)))
         for n in sorted(range(2400), key=lambda n: n % 3)
     ]
     folded = normalise(fleet, demand_of(fleet, needs))
-    assert len(folded.needs) == 12
+    assert [len(need.sizes) for need in folded.needs] == [4, 4, 4]
     assert sum(need.aggregate["cpu"] for need in folded.needs) == sum(
         need.aggregate["cpu"] for _, need in needs
     )
 
 
-# Machines that members of a gang may live on
+# What a gang leaves
 
 
-def test_a_surplus_machine_at_home_to_a_gang_stays() -> None:
-    """Its evicted members would find no room in the rack; that the count says otherwise does not
-    help them, because the scheduler did not put them where they are counted.
+def test_surplus_machines_of_a_gangs_domain_go_once_they_are_empty() -> None:
+    """Where its pods run the count cannot know: the machine that must not go is counted first."""
+    specs = at_work("a", 4, wanted_by=0)
+    specs[2:] = [replace(specs[2], release_cost=float("inf")), replace(specs[3], wanted_by=NONE)]
+    story = Story(specs, gang("east", 2), settings=AT_ONCE)
+    assert story.settle() == ["Reclaim a1", "Reclaim a3"]
+    assert story.short() == {}
+
+
+def test_a_gangs_pods_are_moved_within_their_domain_only() -> None:
+    """One of its machines goes where the other has room for all of its pods; a roomy machine
+    elsewhere is no reason.
     """
-    story = Story(at_work("a", 3), gang("east", 2))
-    assert [story.cycle() for _ in range(3)] == [[]] * 3
-
-
-def test_of_several_surplus_machines_one_stays() -> None:
-    """It has room for what lives on each of the others."""
-    story = Story(at_work("a", 6), gang("east", 2), settings=Settings(reclaim_cap_fraction=1.0))
-    assert story.settle() == ["Reclaim a2", "Reclaim a3", "Reclaim a4"]
-
-
-def test_with_the_gang_gone_the_whole_domain_goes() -> None:
-    """Nobody is left who could be stranded."""
-    story = Story(at_work("a", 3), settings=Settings(reclaim_cap_fraction=1.0))
-    assert story.settle() == ["Reclaim a0", "Reclaim a1", "Reclaim a2"]
-
-
-def test_surplus_elsewhere_goes() -> None:
-    """Only the gang's own domain is meant, and only machines that it could use."""
-    specs = [*at_work("a", 2, wanted_by=0), *at_work("b", 1), configured("bare")]
-    story = Story(specs, gang("east", 2), settings=Settings(reclaim_cap_fraction=1.0))
-    assert story.settle() == ["Reclaim b0", "Reclaim bare"]
-
-
-def test_a_folded_gang_is_sheltered_too() -> None:
-    """Folding is bookkeeping: its pods still want each other's domain."""
-    specs = at_work("a", 3, cpu=8)
-    fleet = fleet_of(specs)
-    gangs = [("east", need_of(8, same(), unit=2, group=f"g{n}")) for n in range(2)]
-    demand = normalise(fleet, demand_of(fleet, gangs))
-    assert demand.needs[0].profile.same_key is None
-    assert said(specs, checked(fleet, demand)) == []
-
-
-def test_a_small_gang_on_a_roomy_machine_shelters_nothing() -> None:
-    """What it has to spare there takes in all of its members, so only one machine is ahead."""
-    specs = at_work("a", 3, cpu=64)
-    fleet = fleet_of(specs)
-    demand = normalise(fleet, demand_of(fleet, [("east", need_of(4, same(), unit=2, group="g"))]))
-    assert said(specs, checked(fleet, demand)) == ["Reclaim a2"]
-
-
-def test_sheltered_machines_may_be_taken_by_higher_priorities_only() -> None:
-    """They are protected as if the gang used them."""
-    specs = at_work("a", 3, last_priority=5)
-    for priority, orders in ((5, []), (6, ["Reclaim a2"])):
-        needs = [gang("east", 2, priority=5), plain("west", 1, priority)]
-        needs.sort(key=lambda need: -need[1].profile.priority)
-        story = Story([replace(s, wanted_by=NONE) for s in specs], *needs)
-        assert story.cycle(DONE) == orders
+    here = at_work("a", 2, cpu=6, wanted_by=0)
+    gang_of_8 = ("east", need_of(8, same(), unit=2))
+    elsewhere = at_work("b", 2, cpu=6, wanted_by=NONE, release_cost=float("nan"))
+    story = Story([*here, *elsewhere], gang_of_8, settings=AT_ONCE)
+    assert story.settle() == []
 
 
 def test_what_a_gang_left_behind_goes_at_once_although_another_gang_is_at_home_there() -> None:
     """A gang of two grew to four, for which its rack has no room; where it is whole now, its bound
-    members hold back the others until they are evicted. No shelter, no hold.
+    members hold back the others until they are evicted. No hold, no question.
     """
     settled = at_work("a", 4, wanted_by=0)
     left = [

@@ -23,7 +23,7 @@ from bigfleet.model.need import Need
 
 Asked = tuple[str, Need]
 IN_A = {RACK: "a"}
-AT_ONCE = Settings(reclaim_cap_fraction=1.0)
+AT_ONCE = Settings(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 
 
 def gangs(count: int, size: int = 2, cluster: str = "east", priority: int = 0) -> list[Asked]:
@@ -89,6 +89,14 @@ def test_everybody_else_is_served_first() -> None:
     told = story(idles(2), *gangs(1, priority=5), ("west", need_of(4)))
     assert told.cycle() == ["Bootstrap m0", "Bootstrap m1"]
     assert told.short() == {}
+
+
+def test_whoever_lacks_a_machine_may_use_the_one_ahead() -> None:
+    """It is there, after all; the gangs then have another one ahead, if there is one."""
+    ahead = configured("s1", labels=IN_A, ahead=True)
+    for more, orders in (([], []), (idles(1), ["Bootstrap m0"])):
+        told = story([*surplus(1), ahead, *more], *gangs(1, size=4), ("east", need_of(4)))
+        assert (told.cycle(), told.short()) == (orders, {})
 
 
 def test_where_there_is_none_nobody_is_evicted_and_nothing_is_short() -> None:

@@ -6,60 +6,158 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_rig import RACK, Spec, checked, configured, demand_of, fleet_of, idle, need_of, same
+from engine_pods import daemons, pods
+from engine_rig import (
+    EVENLY_BY_ZONE,
+    RACK,
+    ZONE,
+    Spec,
+    checked,
+    configured,
+    demand_of,
+    fleet_of,
+    idle,
+    same,
+)
 
-from bigfleet.engine.decision import Action, ActionKind, Decision, Shortfall
+from bigfleet.engine.decision import Action, ActionKind, Decision, Placements, Shortfall
 from bigfleet.engine.invariants import violations
-from bigfleet.engine.snapshot import NONE
+from bigfleet.engine.snapshot import NONE, Demand
 from bigfleet.model.machine import MachineState
+from bigfleet.model.need import HOSTNAME_LABEL, Need, Size, sizes_of
 
+IN_A = {RACK: "a", ZONE: "a"}
 SPECS = [
-    idle("i0", labels={RACK: "a"}),
-    idle("i1", labels={RACK: "b"}),
-    configured("c", "west", labels={RACK: "a"}),
-    Spec("d", MachineState.DRAINING, cluster="east", labels={RACK: "a"}),
+    idle("i0", labels=IN_A),
+    idle("i1", labels={RACK: "b", ZONE: "b"}),
+    configured("c2", "west", labels=IN_A, release_cost=float("nan")),
+    Spec("d3", MachineState.DRAINING, cluster="east", labels=IN_A),
+    configured("c4", "east", cpu=1, labels=IN_A),
+    configured("c5", "east", labels={RACK: "b", ZONE: "b"}),
 ]
 FLEET = fleet_of(SPECS)
-DEMAND = demand_of(FLEET, [("east", need_of(4, same()))], reported=["east"])
-SOUND = checked(FLEET, DEMAND)
-GREEDY = replace(SOUND, claimed_by=np.array([NONE, NONE, 0, NONE], np.int32))
-SHORT = replace(GREEDY, shortfalls=[Shortfall(0, {"cpu": 1}, 1, 0.0)])
+ONE = sizes_of([({"cpu": 1}, 1)])[0]
+BOOTSTRAP, PREEMPT, RECLAIM, DELETE = (
+    ActionKind.BOOTSTRAP, ActionKind.PREEMPT, ActionKind.RECLAIM, ActionKind.DELETE,
+)  # fmt: skip
 
 
-def claims(*by_row: int) -> Decision:
-    """The sound decision with other claims."""
-    return replace(SOUND, claimed_by=np.array(by_row, np.int32))
+def asked(need: Need, *more: tuple[str, Need], reported: tuple[str, ...] = ("east",)) -> Demand:
+    """What east asks for first."""
+    return demand_of(FLEET, [("east", need), *more], reported=reported)
 
 
-def acts(*actions: Action) -> Decision:
-    """The sound decision with more actions."""
-    return replace(SOUND, actions=[*SOUND.actions, *actions])
+PLAIN, GANG = asked(pods((4, 1))), asked(pods((4, 1), requirements=(same(),)))
+BOTH = asked(pods((4, 1)), ("west", pods((1, 1))), reported=("east", "west"))
+SPREAD = asked(pods((4, 1), spread=EVENLY_BY_ZONE))
+APART = asked(pods((4, 1), anti_affinity=(ZONE,)))
+ALONE = asked(pods((4, 1), anti_affinity=(HOSTNAME_LABEL,)))
+PICKY = asked(pods((4, 1), requirements=(same("elsewhere"),)))
+POLITE = asked(pods((4, 1), never_preempts=True))
+TWO_SIZES = asked(pods((1, 1), (1, 2)))
+
+
+def decision_of(
+    counted: dict[int, int], *actions: Action, short: int = 0, need: int = 0, capped: int = 0
+) -> Decision:
+    """So many pods of one core on each row for need 0, and the rest of its four short."""
+    empty = checked(FLEET, asked(pods(group="nothing")))
+    rows = np.array([*counted], np.int32)
+    claimed = np.full(len(FLEET), NONE, np.int32)
+    claimed[rows] = need
+    where = Placements(rows, rows * 0 + need, rows * 0, np.array([*counted.values()], np.int64))
+    shortfalls = [Shortfall(0, (Size(ONE.amounts, short),), (), 1, 0.0)] if short else []
+    return replace(
+        empty, actions=actions, shortfalls=shortfalls, claimed_by=claimed, placements=where,
+        headroom=frozenset(), reclaims_capped=capped,
+    )  # fmt: skip
+
+
+def boots(row: int) -> Action:
+    return Action(BOOTSTRAP, row, 0)
+
+
+def evicts(row: int) -> Action:
+    return Action(PREEMPT, row, 0, 10)
+
+
+SOUND = decision_of({0: 4}, boots(0))
+OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
 
 
 @pytest.mark.parametrize(
-    ("decision", "complaint"),
+    ("demand", "decision", "complaint"),
     [
-        (acts(*SOUND.actions), "gets 2 orders"),
-        (acts(Action(ActionKind.RECLAIM, 3, NONE)), "is DRAINING, Reclaim is not possible"),
-        (acts(Action(ActionKind.RECLAIM, 2, NONE)), "is not heard"),
-        (acts(Action(ActionKind.DELETE, 0, NONE)), "for need -1, but 0 counts it"),
-        (acts(Action(ActionKind.BOOTSTRAP, 1, 0)), "but -1 counts it"),
-        (replace(acts(Action(ActionKind.DELETE, 1, NONE)), actions=acts(
-            Action(ActionKind.DELETE, 1, NONE)).actions[::-1]), "not in the order"),
-        (claims(0, NONE, 0, NONE), "none of which is drained for it"),
-        (claims(0, 0, NONE, NONE), "is IDLE and not its supply"),
-        (acts(Action(ActionKind.PREEMPT, 3, NONE)), "gets Preempt for nobody"),
-        (replace(SHORT, actions=[Action(ActionKind.PREEMPT, 2, 0, 10)]), "its gang is not whole"),
-        (replace(GREEDY, actions=[Action(ActionKind.PREEMPT, 2, 0, 10)]), "though row 0 is free"),
-        (replace(GREEDY, actions=[Action(ActionKind.RECLAIM, 3, 0, 10)]), "of its own cluster"),
-        (claims(0, 0, NONE, NONE), "in 2 domains of rack"),
-        (claims(NONE, NONE, NONE, NONE), "lacks {'cpu': 4}"),
-        (replace(SOUND, shortfalls=[Shortfall(0, {"cpu": 1}, 1, 0.0)]), "lacks {}"),
-        (replace(claims(0, 0, NONE, NONE), actions=[*SOUND.actions,
-            Action(ActionKind.BOOTSTRAP, 1, 0)]), "covered without it"),
+        (PLAIN, replace(SOUND, actions=[boots(0), boots(0)]), "row 0 gets 2 orders"),
+        (PLAIN, replace(SOUND, actions=[boots(0), Action(RECLAIM, 3, NONE)]),
+         "row 3 is DRAINING, Reclaim is not possible"),
+        (PLAIN, replace(SOUND, actions=[boots(0), Action(RECLAIM, 2, NONE)]),
+         "taken from a cluster that cannot be told"),
+        (replace(BOTH, unreachable=frozenset({1})), decision_of({2: 4}, evicts(2)),
+         "taken from a cluster that cannot be told"),
+        (PLAIN, replace(SOUND, actions=[boots(0), Action(DELETE, 0, NONE)]),
+         "gets Delete for need -1, but 0 counts it"),
+        (PLAIN, replace(SOUND, actions=[boots(0), boots(1)]), "for need 0, but -1 counts it"),
+        (PLAIN, replace(SOUND, actions=[boots(0), Action(PREEMPT, 4, NONE)]),
+         "row 4 gets Preempt for nobody"),
+        (PLAIN, replace(SOUND, actions=[Action(DELETE, 1, NONE), boots(0)]), "not in the order"),
+        (PLAIN, decision_of({4: 1}, evicts(4), short=3), "of its own cluster"),
+        (BOTH, decision_of({2: 4}), "none of which is drained"),
+        (BOTH, replace(decision_of({2: 1}), actions=[Action(PREEMPT, 2, 1, 10)]),
+         "which another cluster takes"),
+        (PLAIN, decision_of({0: 4}), "counts row 0, which is IDLE and not its supply"),
+        (asked(pods((4, 1)), ("west", pods((1, 1)))), replace(decision_of({3: 1, 0: 3}, boots(0)),
+         claimed_by=np.array([0, NONE, NONE, 1, NONE, NONE], np.int32)),
+         "need 0 counts row 3, which is DRAINING and not its supply"),
+        (PICKY, SOUND, "counts row 0, which does not meet its conditions"),
+        (PLAIN, decision_of({0: 5}, boots(0)), "row 0 is asked for {'cpu': 5}"),
+        (OVERHEAD, SOUND, "row 0 is asked for {'cpu': 4}, which is more than it has"),
+        (BOTH, replace(SOUND, placements=Placements(*(np.array(column) for column in (
+            (0, 0), (0, 1), (0, 0), (3, 1))))), "row 0 has pods of two clusters"),
+        (PLAIN, decision_of({0: 3}, boots(0)), "are accounted for"),
+        (PLAIN, decision_of({0: 4}, boots(0), short=1), "are accounted for"),
+        (TWO_SIZES, decision_of({0: 2}, boots(0)), "are accounted for"),
+        (PLAIN, replace(decision_of({0: 3}, boots(0), short=1), shortfalls=[
+            Shortfall(0, (ONE,), (), 1, 0.0)] * 2), "not one per need in the demand's order"),
+        (PLAIN, replace(decision_of({0: 4}, boots(0), boots(1)), claimed_by=np.array(
+            [0, 0, NONE, NONE, NONE, NONE], np.int32)),
+         "row 1 gets Bootstrap for need 0, and no pod"),
+        (asked(pods(group="nothing"), reported=("east", "west")),
+         decision_of({}, Action(RECLAIM, 2, NONE)), "nobody was asked what runs there"),
+        (PLAIN, replace(decision_of({4: 1}, Action(RECLAIM, 4, NONE), short=3)),
+         "row 4 is reclaimed with pods counted on it"),
+        (GANG, decision_of({0: 2, 1: 2}, boots(0), boots(1)), "machines in 2 domains of rack"),
+        (APART, decision_of({0: 1, 4: 1}, boots(0), short=2), "has two pods in one domain of zone"),
+        (ALONE, decision_of({0: 2}, boots(0), short=2),
+         "two pods in one domain of kubernetes.io/hostname"),
+        (SPREAD, decision_of({4: 1, 5: 3}), "beyond max_skew of zone"),
+        (replace(POLITE, reported=frozenset({0, 1})), decision_of({2: 4}, evicts(2)),
+         "need 0 must not preempt, and does"),
+        (replace(GANG, reported=frozenset({0, 1})), decision_of({2: 3}, evicts(2), short=1),
+         "its gang is not whole"),
+        (asked(pods((4, 1)), reported=("east", "west")), decision_of({2: 4}, evicts(2)),
+         "need 0 takes row 2, though row 0 is free"),
     ],
 )  # fmt: skip
-def test_each_breach_has_its_sentence(decision: Decision, complaint: str) -> None:
+def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, complaint: str) -> None:
     """A sound decision that was tampered with is found out."""
-    assert [*violations(FLEET, DEMAND, SOUND)] == []
-    assert any(complaint in sentence for sentence in violations(FLEET, DEMAND, decision))
+    assert any(complaint in sentence for sentence in violations(FLEET, demand, decision))
+
+
+@pytest.mark.parametrize(
+    ("demand", "decision"),
+    [
+        (PLAIN, SOUND),
+        (GANG, SOUND),
+        (asked(pods((4, 1)), reported=("east", "west")), decision_of({2: 4}, capped=1)),
+        (SPREAD, decision_of({0: 4}, boots(0))),
+        (SPREAD, decision_of({4: 1, 5: 2, 0: 1}, boots(0))),
+        (BOTH, replace(decision_of({2: 4}, evicts(2)),
+                       shortfalls=[Shortfall(1, (ONE,), (), 1, 0.0)])),
+    ],
+)  # fmt: skip
+def test_a_sound_decision_breaks_nothing(demand: Demand, decision: Decision) -> None:
+    """Also one that the cap makes wait for another cluster's machine, one that spreads over the
+    only domain it may enter, and one that evicts because somebody else needs the free machine.
+    """
+    assert [*violations(FLEET, demand, decision)] == []

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from engine_pods import daemons, pods
 from engine_rig import (
     EVENLY_BY_ZONE,
     IN_FLIGHT,
     RACK,
+    ZONE,
+    Spec,
     carried_out,
     checked,
     configured,
@@ -21,10 +27,18 @@ from engine_rig import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.engine.normalise import fold, normalise
-from bigfleet.engine.snapshot import NONE
+from bigfleet.engine.normalise import fold, home_key, is_folded, normalise
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need, Operator, Spread
+from bigfleet.model.need import (
+    HOSTNAME_LABEL,
+    Need,
+    NodeOverhead,
+    Operator,
+    Requirement,
+    Spread,
+    Toleration,
+    profile,
+)
 
 IN_RACK = {RACK: "r1"}
 
@@ -57,11 +71,13 @@ def test_a_gang_larger_than_any_machine_keeps_its_common_domain() -> None:
     assert normalise(fleet, demand).needs == demand.needs
 
 
-def test_gangs_of_different_sizes_do_not_mix() -> None:
-    """A machine's room is counted in whole gangs of one size."""
+def test_gangs_of_different_sizes_are_sizes_of_one_need() -> None:
+    """A machine may hold a gang of each."""
     fleet = fleet_of([idle("m", labels=IN_RACK)])
-    folded = normalise(fleet, demand_of(fleet, [*gangs(2, 2), *gangs(3, 3)]))
-    assert [dict(need.aggregate) for need in folded.needs] == [{"cpu": 4}, {"cpu": 9}]
+    (folded,) = normalise(fleet, demand_of(fleet, [*gangs(2, 2), *gangs(3, 3)])).needs
+    assert [(dict(size.amounts), size.pods) for size in folded.sizes] == [
+        ({"cpu": 2}, 2), ({"cpu": 3}, 3),
+    ]  # fmt: skip
 
 
 def test_machines_without_the_domain_label_are_no_room() -> None:
@@ -99,19 +115,83 @@ def test_gangs_that_differ_only_in_spread_fold_into_one_need() -> None:
     assert folded.aggregate == {"cpu": 4}
 
 
+def folds(specs: list[Spec], gang: Need, overheads: tuple[NodeOverhead, ...] = ()) -> bool:
+    """Whether some machine proves that east's gang fits on one."""
+    fleet = fleet_of(specs)
+    demand = replace(demand_of(fleet, [("east", gang)]), overheads={0: overheads})
+    (served,) = normalise(fleet, demand).needs
+    assert is_folded(served) == (served.profile.same_key is None)
+    assert home_key(served) == gang.profile.same_key
+    return is_folded(served)
+
+
 def test_another_clusters_machines_do_not_make_a_gang_fold() -> None:
     """What is bound elsewhere cannot serve, so it proves nothing."""
-    fleet = fleet_of([configured("theirs", "west", cpu=9, labels=IN_RACK)])
-    demand = demand_of(fleet, gangs(1, 5))
-    assert normalise(fleet, demand).needs == demand.needs
-    own = fleet_of([configured("ours", "east", cpu=9, labels=IN_RACK)])
-    assert normalise(own, demand_of(own, gangs(1, 5))).needs[0].profile.same_key is None
+    gang = need_of(5, same(), priority=3)
+    assert not folds([configured("theirs", "west", cpu=9, labels=IN_RACK, last_priority=3)], gang)
+    assert folds([configured("ours", "east", cpu=9, labels=IN_RACK, last_priority=3)], gang)
 
 
-def test_a_machine_that_could_be_bought_makes_a_gang_fold() -> None:
-    """Speculative supply serves too."""
-    fleet = fleet_of([speculative("s", labels=IN_RACK)])
-    assert normalise(fleet, demand_of(fleet, gangs(1, 4))).needs[0].profile.same_key is None
+def test_a_machine_of_a_lower_priority_makes_a_gang_fold() -> None:
+    """It can be taken. Otherwise a hundred small gangs would evict a hundred machines."""
+    low = configured("theirs", "west", cpu=9, labels=IN_RACK, last_priority=2)
+    assert folds([low], need_of(5, same(), priority=3))
+    leaving = Spec("theirs", MachineState.CONFIGURING, cluster="west", cpu=9, labels=IN_RACK)
+    assert not folds([leaving], need_of(5, same(), priority=3))
+
+
+@pytest.mark.parametrize(
+    ("state", "proves"),
+    [
+        (MachineState.IDLE, True),
+        (MachineState.SPECULATIVE, True),
+        (MachineState.CREATING, True),
+        (MachineState.DRAINING, True),
+        (MachineState.FAILED, False),
+        (MachineState.DELETING, False),
+    ],
+)
+def test_what_is_or_will_be_free_makes_a_gang_fold(state: MachineState, proves: bool) -> None:
+    """One that failed or is given back does not."""
+    cluster = "west" if state is MachineState.DRAINING else ""
+    assert folds([Spec("m", state, cluster=cluster, labels=IN_RACK)], need_of(4, same())) is proves
+
+
+def test_room_for_a_gang_is_what_daemon_sets_leave() -> None:
+    """Four cores, of which one is taken, do not hold a gang of four."""
+    machine = [idle("m", labels=IN_RACK)]
+    assert folds(machine, need_of(4, same()))
+    assert not folds(machine, need_of(4, same()), (daemons(1),))
+    assert folds(machine, need_of(3, same()), (daemons(1),))
+
+
+def test_a_gang_whose_members_repel_each_other_does_not_fold() -> None:
+    """No machine holds two of them, though it has room; one alone has nobody to repel."""
+    machine = [idle("m", cpu=9, labels=IN_RACK)]
+    apart = {"requirements": (same(),), "anti_affinity": (HOSTNAME_LABEL,)}
+    assert not folds(machine, pods((2, 1), **apart))  # type: ignore[arg-type]
+    assert folds(machine, pods((1, 1), **apart))  # type: ignore[arg-type]
+
+
+def test_a_gang_that_asks_for_what_no_machine_has_does_not_fold() -> None:
+    """Nor does one of which a single member does."""
+    machine = [idle("m", labels=IN_RACK)]
+    assert not folds(machine, pods((2, 1), requirements=(same(),), more={"fpga": 1}))
+
+
+def test_a_folded_gang_keeps_all_its_other_conditions() -> None:
+    """Only the common domain is dropped, and with it the spread that it outranks. On one host
+    there is not even a label to look for.
+    """
+    tolerated, term = Toleration("batch", True, "", ""), (Requirement(ZONE, Operator.EXISTS),)
+    gang = pods((2, 1), requirements=(same(HOSTNAME_LABEL),), spread=EVENLY_BY_ZONE, priority=7,
+                alternatives=(term,), tolerations=(tolerated,), never_preempts=True,
+                interruption=5, reclamation=6, group="[1]")  # fmt: skip
+    fleet = fleet_of([idle("m", labels={ZONE: "a"})])
+    (folded,) = normalise(fleet, demand_of(fleet, [("east", gang)])).needs
+    assert folded.profile == profile(
+        (), (), 7, 5, 6, alternatives=(term,), tolerations=(tolerated,), never_preempts=True
+    )
 
 
 def test_demand_without_gangs_is_returned_as_it_is() -> None:
@@ -134,48 +214,26 @@ def test_a_folded_need_stands_where_its_first_gang_stood() -> None:
     st.lists(st.tuples(st.integers(1, 9), st.integers(1, 6)), min_size=1, max_size=6),
     st.lists(st.integers(1, 8), min_size=1, max_size=8),
 )
-def test_claimed_machines_hold_every_folded_gang_whole(
+def test_every_gang_that_one_machine_holds_is_a_pod_of_the_folded_need(
     kinds: list[tuple[int, int]], machines: list[int]
 ) -> None:
-    """Where a folded need is covered, its machines really hold that many whole gangs."""
+    """No gang is lost, doubled or cut: each is counted on one machine or short as a whole."""
     fleet = fleet_of([idle(f"m{n}", cpu=cpu, labels=IN_RACK) for n, cpu in enumerate(machines)])
     needs = [gang for count, cpu in kinds for gang in gangs(count, cpu)]
     demand = normalise(fleet, demand_of(fleet, needs))
-    decision = checked(fleet, demand)
-    short = {shortfall.need for shortfall in decision.shortfalls}
-    for index, need in enumerate(demand.needs):
-        if need.profile.same_key is None and index not in short:
-            one = need.largest["cpu"]
-            rows = (decision.claimed_by == index).nonzero()[0]
-            assert sum(machines[row] // one for row in rows) * one >= need.aggregate["cpu"]
-    assert all(a.need != NONE for a in decision.actions)
-    assert (fleet.state == MachineState.IDLE).all()
+    served = Counter[int]()
+    for need in demand.needs:
+        if is_folded(need):
+            served.update({dict(size.amounts)["cpu"]: size.pods for size in need.sizes})
+    sizes = Counter(need.aggregate["cpu"] for _, need in needs)
+    assert served == {cpu: count for cpu, count in sizes.items() if cpu <= max(machines)}
+    checked(fleet, demand)  # its invariants hold every pod to one machine with room for it
 
 
-SOFTLY, TIGHTLY = Spread("zone", 2, False), Spread("rack", 1, False)
-
-
-def test_needs_that_differ_only_in_preferred_spread_are_served_as_one() -> None:
-    """Three times half a machine is two machines, not three; a hard spread stays apart."""
-    alike = [("east", need_of(2, unit=1, spread=spread)) for spread in ((), (SOFTLY,), (TIGHTLY,))]
-    others = [
-        ("east", need_of(2, unit=1, spread=EVENLY_BY_ZONE)),
-        ("east", need_of(2, unit=1, reclamation=9)),
-        ("west", need_of(2, unit=1, spread=(SOFTLY,))),
-    ]
-    fleet = fleet_of([idle(f"m{n}") for n in range(9)])
-    folding = fold(fleet, demand_of(fleet, [*alike, *others]))
-    assert [need.aggregate["cpu"] for need in folding.demand.needs] == [6, 2, 2, 2]
-    assert [*folding.served_by] == [0, 0, 0, 1, 2, 3]
-    decision = checked(fleet, folding.demand)
-    assert np.bincount(decision.claimed_by[decision.claimed_by != NONE])[0] == 2
-
-
-def test_pods_of_several_sizes_stay_apart_whatever_spread_they_prefer() -> None:
-    """Small ones would be counted in whole units of the largest."""
-    needs = [("east", need_of(8, unit=2)), ("east", need_of(8, unit=3, spread=(SOFTLY,)))]
-    fleet = fleet_of([idle(f"m{n}") for n in range(9)])
-    demand = demand_of(fleet, needs)
-    folding = fold(fleet, demand)
-    assert folding.demand.needs == demand.needs
-    assert [*folding.served_by] == [0, 1]
+def test_needs_that_are_no_gangs_are_served_as_they_are() -> None:
+    """However alike: they share machines anyway."""
+    fleet = fleet_of([idle("m", labels=IN_RACK)])
+    plain = [("east", need_of(2, spread=spread)) for spread in ((), (Spread(ZONE, 2, False),))]
+    folding = fold(fleet, demand_of(fleet, [*plain, *gangs(2, 1)]))
+    assert folding.demand.needs[:2] == [need for _, need in plain]
+    assert [*folding.served_by] == [0, 1, 2, 2]

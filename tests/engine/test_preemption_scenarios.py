@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from engine_rig import (
     EVENLY_BY_ZONE,
-    NOW,
     RACK,
     ZONE,
-    Spec,
     checked,
     configured,
     demand_of,
@@ -20,179 +16,15 @@ from engine_rig import (
     said,
     same,
 )
+from engine_rivals import CRITICAL, batch, critical, decided, orders
 from engine_story import Story
 
-from bigfleet.engine.decision import ActionKind, Decision
 from bigfleet.engine.normalise import normalise
 from bigfleet.engine.snapshot import Settings, VictimWeights
 from bigfleet.model import penalty
-from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need, Operator, Requirement
+from bigfleet.model.need import Operator, Requirement
 
-CRITICAL = 1_000_000
-IN_HOLD = NOW - 5
 ONLY_IN_A = "west", need_of(4, Requirement(ZONE, Operator.IN, ("a",)), priority=CRITICAL)
-
-
-def critical(cpu: int, **kwargs: object) -> tuple[str, Need]:
-    """What cluster west must have."""
-    return "west", need_of(cpu, priority=CRITICAL, group="critical", **kwargs)  # type: ignore[arg-type]
-
-
-def batch(cpu: int, priority: int = 0, **kwargs: object) -> tuple[str, Need]:
-    """What cluster east does with its machines."""
-    group = f"batch-{priority}"
-    return "east", need_of(cpu, priority=priority, group=group, **kwargs)  # type: ignore[arg-type]
-
-
-def decided(
-    specs: list[Spec], *needs: tuple[str, Need], settings: Settings | None = None
-) -> Decision:
-    fleet = fleet_of(specs)
-    return checked(fleet, demand_of(fleet, needs), settings)
-
-
-def orders(
-    specs: list[Spec], *needs: tuple[str, Need], settings: Settings | None = None
-) -> list[str]:
-    """What is ordered for `needs`, which are in order of priority."""
-    return said(specs, decided(specs, *needs, settings=settings))
-
-
-# Supply that is on its way
-
-
-def test_one_deficit_is_preempted_once_however_long_the_drain() -> None:
-    """A victim counts for whom it drains. Otherwise each cycle would evict one more machine."""
-    story = Story([configured(f"b{n}") for n in range(8)], critical(4), batch(32))
-    assert story.cycle() == ["Preempt b0"]
-    assert [story.cycle() for _ in range(10)] == [[]] * 10
-    story.arrive()
-    assert story.cycle() == ["Bootstrap b0"]
-    story.arrive()
-    assert story.cycle() == []
-    assert story.short() == {1: {"cpu": 4}}
-
-
-def test_a_second_victim_falls_only_for_a_second_deficit() -> None:
-    """While one drains, a need that grew takes the difference."""
-    specs = [configured(f"b{n}") for n in range(4)]
-    story = Story(specs, critical(4), batch(16))
-    story.cycle()
-    story.demand = demand_of(story.fleet, [critical(8), batch(16)])
-    assert story.cycle() == ["Preempt b1"]
-
-
-def test_what_drains_for_nobody_comes_before_new_victims() -> None:
-    """After a restart nobody remembers for whom a machine drains; it will be free all the same."""
-    leaving = Spec("leaving", MachineState.DRAINING, cluster="east")
-    assert orders([leaving, configured("b")], critical(4), batch(4)) == []
-
-
-def test_a_victim_comes_to_its_preemptor_and_not_to_an_equal_that_came_earlier() -> None:
-    """Or the preemptor would evict once more for the same deficit."""
-    earlier = "north", need_of(4, priority=CRITICAL, group="earlier")
-    specs = [configured("b0"), configured("b1"), configured("n", "north")]
-    story = Story(specs, earlier, critical(4), batch(8))
-    assert story.cycle() == ["Preempt b0"]
-    grown = "north", need_of(8, priority=CRITICAL, group="earlier")
-    story.demand = demand_of(story.fleet, [grown, critical(4), batch(8)])
-    story.arrive()
-    assert story.cycle() == ["Bootstrap b0", "Preempt b1"]
-    assert [action.need for action in story.decision.actions] == [1, 0]
-
-
-def test_a_higher_priority_may_have_what_is_kept_for_a_lower_one() -> None:
-    """Being kept protects from equals only."""
-    story = Story([configured("b")], ("west", need_of(4, priority=50)), batch(4))
-    story.cycle()
-    story.arrive()
-    higher = "east", need_of(4, priority=60)
-    story.demand = demand_of(story.fleet, [higher, ("west", need_of(4, priority=50))])
-    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
-    assert story.cycle() == ["Bootstrap b"]
-    assert story.short() == {1: {"cpu": 4}}
-
-
-@pytest.mark.parametrize(("urgency", "orders"), [(60, []), (CRITICAL, ["Preempt m1"])])
-def test_what_drains_for_a_lower_priority_is_taken_over_before_anyone_is_evicted(
-    urgency: int, orders: list[str]
-) -> None:
-    """`m0` drains for priority 50 when a higher one comes. It takes `m0` over, and who serves 55
-    notices nothing. Only where it may demand a shorter grace than the pods on `m0` were given, does
-    it evict anew; then 55 takes `m0` over.
-    """
-    served, middle = batch(4, priority=55), ("west", need_of(4, priority=50))
-    specs = [configured("m0", wanted_by=2), configured("m1", wanted_by=0)]
-    lowest = batch(4)
-    story = Story(specs, served, middle, lowest)
-    assert story.cycle() == ["Preempt m0"]
-    urgent = "west", need_of(4, priority=urgency)
-    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
-    story.demand = demand_of(story.fleet, [urgent, served, middle, lowest])
-    assert story.cycle() == orders
-    assert [*story.short()] == [2, 3]
-    assert story.cycle() == []
-    story.arrive()
-    assert "Bootstrap m0" in story.cycle()
-
-
-def test_of_what_drains_for_lower_priorities_the_lowest_gives_way() -> None:
-    """Who loses it looks for another one, lower still."""
-    specs = [configured(f"m{n}") for n in range(3)]
-    lower, middle = ("west", need_of(4, priority=40)), ("west", need_of(4, priority=50))
-    lowest = batch(12)
-    story = Story(specs, middle, lower, lowest)
-    assert story.cycle() == ["Preempt m0", "Preempt m1"]
-    urgent = "west", need_of(4, priority=60)
-    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
-    story.demand = demand_of(story.fleet, [urgent, middle, lower, lowest])
-    assert story.cycle() == ["Preempt m2"]
-    assert [action.need for action in story.decision.actions] == [2]
-    assert story.decision.claimed_by.tolist() == [1, 0, 2]
-
-
-# Excess before eviction
-
-
-def test_excess_is_taken_before_anyone_is_evicted() -> None:
-    """Phase 1 knows what nobody counts; evicting `serving`, the better victim by its score, would
-    be for nothing.
-    """
-    specs = [
-        configured("excess", last_priority=500),
-        configured("serving", wanted_by=1),
-    ]
-    decision = decided(specs, critical(4), batch(4))
-    assert said(specs, decision) == ["Reclaim excess"]
-    assert decision.actions[0].need == 0
-
-
-@pytest.mark.parametrize(("priority", "taken"), [(50, ["Reclaim excess"]), (10, []), (5, [])])
-def test_within_its_hold_excess_is_protected_like_what_it_served(
-    priority: int, taken: list[str]
-) -> None:
-    """Its own pods often come back at once; only who could have evicted them may take it."""
-    excess = configured("excess", last_priority=10, idle_since=IN_HOLD)
-    assert orders([excess], ("west", need_of(4, priority=priority))) == taken
-
-
-def test_after_its_hold_excess_is_anybodys() -> None:
-    """It would be drained anyway; now it is known for whom."""
-    decision = decided([configured("x", last_priority=10)], ("west", need_of(4, priority=5)))
-    assert [(a.kind, a.need) for a in decision.actions] == [(ActionKind.RECLAIM, 0)]
-    assert decision.claimed_by.tolist() == [0]
-
-
-def test_excess_kept_back_by_the_cap_is_waited_for() -> None:
-    """The cap costs a cycle, not somebody's pods."""
-    specs = [configured("e0"), configured("e1"), configured("serving", wanted_by=1)]
-    story = Story(specs, critical(8), batch(4))
-    assert story.cycle() == ["Reclaim e0"]
-    assert (story.decision.reclaims_capped, story.short()) == (1, {})
-    assert story.cycle() == ["Reclaim e1"]
-    story.arrive()
-    assert story.cycle() == ["Bootstrap e0", "Bootstrap e1"]
 
 
 # Whose turn it is to lose
@@ -311,12 +143,12 @@ def test_who_loses_a_machine_takes_one_of_a_still_lower_priority() -> None:
 
 
 def test_eviction_respects_the_skew() -> None:
-    """A second machine in the crowded zone is not taken."""
+    """A third machine in the crowded zone would be taken in vain."""
     specs = [configured(f"a{n}", labels={ZONE: "a"}) for n in range(3)]
-    specs.append(configured("b", labels={ZONE: "b"}))
-    found = decided(specs, critical(16, spread=EVENLY_BY_ZONE), batch(16))
-    assert sorted(said(specs, found)) == ["Preempt a0", "Preempt a1", "Preempt b"]
-    assert dict(found.shortfalls[0].deficit) == {"cpu": 4}
+    specs.append(configured("b", "west", labels={ZONE: "b"}))
+    found = decided(specs, critical(16, spread=EVENLY_BY_ZONE), batch(12))
+    assert sorted(said(specs, found)) == ["Preempt a0", "Preempt a1"]
+    assert dict(found.shortfalls[0].deficit) == {"cpu": 7}
 
 
 def test_small_gangs_share_what_they_take() -> None:
@@ -330,6 +162,13 @@ def test_small_gangs_share_what_they_take() -> None:
     fleet = fleet_of(specs)
     demand = normalise(fleet, demand_of(fleet, [*gangs, batch(144)]))
     assert said(specs, checked(fleet, demand)) == ["Preempt b0", "Preempt b1"]
+
+
+def test_what_a_taken_machine_has_left_serves_the_clusters_other_needs() -> None:
+    """Nobody is evicted for pods that fit beside those who took a machine."""
+    specs = [configured("big", cpu=8, wanted_by=2), configured("small", wanted_by=2)]
+    later = "west", need_of(3, unit=3, priority=CRITICAL, group="later")
+    assert orders(specs, critical(5, unit=5), later, batch(12)) == ["Preempt big"]
 
 
 def test_a_plain_need_takes_what_there_is() -> None:

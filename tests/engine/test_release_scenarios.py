@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from engine_rig import (
+    AT_ONCE,
     DONE,
     EVENLY_BY_ZONE,
     IN_FLIGHT,
@@ -23,13 +27,15 @@ from engine_rig import (
     speculative,
     zoned,
 )
+from engine_story import Story
 
-from bigfleet.engine.snapshot import Settings
+from bigfleet.engine.snapshot import NONE, Settings
 from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.model.need import ADDITIONAL_GROUP, Operator, Requirement
 
 
 def test_the_dearest_excess_goes_first_and_within_the_cap() -> None:
-    """Price, then the less valuable; the rest waits for later cycles, and is counted."""
+    """Price, then the less valuable; the rest waits for later cycles."""
     specs = [
         configured("cheap", price=1),
         configured("dear", price=3),
@@ -37,9 +43,9 @@ def test_the_dearest_excess_goes_first_and_within_the_cap() -> None:
         configured("valuable", price=2, last_penalty=9),
     ]
     fleet = fleet_of(specs)
-    decision = checked(fleet, demand_of(fleet, []), Settings(reclaim_cap_fraction=0.5))
+    settings = Settings(reclaim_cap_fraction=0.5, reclaim_hold_seconds=0.0)
+    decision = checked(fleet, demand_of(fleet, []), settings)
     assert said(specs, decision) == ["Reclaim dear", "Reclaim middling"]
-    assert decision.reclaims_capped == 2
     assert {a.grace_seconds for a in decision.actions} == {600}
 
 
@@ -112,9 +118,45 @@ def test_orders_given_once_are_not_given_again(outcome: dict[object, MachineStat
     assert said(specs, checked(carried_out(fleet, demand, first, outcome), demand)) == []  # type: ignore[arg-type]
 
 
-def test_a_machine_is_reclaimed_only_after_nobody_counted_it_for_a_while() -> None:
-    """What is surplus for a moment is not torn down: the next pods often want it."""
-    fresh = configured("fresh", idle_since=NOW - 29)
-    assert decided([fresh]) == []
-    assert decided([configured("old", idle_since=NOW - 30)]) == ["Reclaim old"]
-    assert decided([configured("counted", idle_since=float("nan"))]) == []
+def test_machines_go_only_after_the_cluster_had_them_to_spare_for_its_hold() -> None:
+    """What is surplus for a moment is not torn down: the next pods often want it. It is the number
+    that counts, since which machine is superfluous changes from one count to the next.
+    """
+    story = Story([configured(f"c{n}") for n in range(3)], ("east", need_of(8)))
+    assert story.cycle() == []
+    story.now = NOW + 29
+    story.fleet = replace(story.fleet, wanted_by=np.array([NONE, 0, 0], np.int32))
+    assert story.cycle() == []
+    assert story.cycle() == ["Reclaim c0"]
+
+
+def test_a_surplus_that_ends_and_comes_back_is_held_anew() -> None:
+    """A need that comes and goes meanwhile used the machine."""
+    story = Story([configured("c")])
+    story.cycle()
+    story.now, story.demand = NOW + 20, demand_of(story.fleet, [("east", need_of(4))])
+    assert story.cycle() == []
+    story.now, story.demand = NOW + 40, demand_of(story.fleet, [])
+    story.fleet = replace(story.fleet, wanted_by=np.array([NONE], np.int32))
+    assert story.cycle() == []
+    story.now = NOW + 70
+    assert story.cycle() == ["Reclaim c"]
+
+
+def test_an_empty_machine_that_an_additional_pod_waits_for_holds_back_no_other() -> None:
+    """It can never go while the pod waits; the machines behind it in order still can, also ones
+    that are not empty.
+    """
+    here = need_of(1, Requirement(RACK, Operator.IN, ("a",)), group=ADDITIONAL_GROUP)
+    fetched = configured("a-fetched", labels={RACK: "a"}, price=9, wanted_by=0)
+    story = Story([fetched, configured("b", release_cost=1.0)], ("east", here), settings=AT_ONCE)
+    story.demand = replace(story.demand, fell_seconds={0: NOW})
+    assert story.cycle() == ["Reclaim b"]
+
+
+def test_of_machines_that_disturb_as_little_those_go_on_which_nothing_is_counted() -> None:
+    """A gang that still has to bind needs its machines, though they are empty and dearer."""
+    gang = need_of(8, same(), unit=2)
+    here = [configured(f"a{n}", labels={RACK: "a"}, price=9, wanted_by=0) for n in range(2)]
+    story = Story([*here, configured("b", labels={RACK: "b"})], ("east", gang), settings=AT_ONCE)
+    assert story.cycle() == ["Reclaim b"]

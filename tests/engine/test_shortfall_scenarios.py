@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from engine_pods import daemons, pods
 from engine_rig import (
     EVENLY_BY_ZONE,
+    NOW,
     RACK,
     ZONE,
     Spec,
@@ -22,10 +24,11 @@ from engine_rig import (
 from engine_story import Story
 
 from bigfleet.engine.explain import Explainer, Reason
-from bigfleet.engine.reporting import MOST_ROWS, report, units_missing
+from bigfleet.engine.reporting import MOST_ROWS, report
+from bigfleet.engine.snapshot import Settings
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need, Operator, Requirement
+from bigfleet.model.need import ADDITIONAL_GROUP, Need, Operator, Requirement, Size
 
 IN_Z = Requirement(ZONE, Operator.IN, ("z",))
 
@@ -70,37 +73,46 @@ def test_the_most_urgent_hundred_are_told_and_the_old_ones_among_the_others_coun
 
 
 def test_a_row_says_all_that_others_need_to_help() -> None:
-    """Profile, priority, count, age, penalty, cluster."""
-    need = need_of(10, IN_Z, unit=4, priority=7, interruption=penalty.bucket(8))
+    """Profile, priority, count of pods, what they ask for, age, penalty, cluster."""
+    need = pods((3, 4), requirements=(IN_Z,), priority=7, interruption=penalty.bucket(8))
     story = Story([idle("i")], ("west", need))
     story.cycle()
     (row,) = report(story.fleet, story.demand, story.decision).rows
     assert (row.cluster, row.profile, row.needs, row.count) == ("west", need.profile, 1, 3)
-    assert (row.deficit, row.age_cycles) == ({"cpu": 10}, 1)
+    assert (row.deficit, row.age_cycles, row.since_seconds) == ({"cpu": 12}, 1, NOW)
 
 
-def test_only_old_shortfalls_escalate_and_gangs_never() -> None:
-    """After more than five cycles; no other shard has machines in a gang's domain."""
-    story = Story([], ("east", need_of(4)), ("east", need_of(4, same(), group="gang")))
+def test_a_shortfall_tells_sizes_that_are_impossible_from_those_that_lack_a_place() -> None:
+    """The first wait for a machine to become free, the others for a fleet that has larger ones."""
+    story = Story([idle("i", cpu=4)], ("east", pods((1, 9), (2, 3), (1, 1))))
+    assert story.cycle() == ["Bootstrap i"]
+    (shortfall,) = story.decision.shortfalls
+    assert shortfall.sizes == (Size((("cpu", 3),), 1),)
+    assert shortfall.impossible == (Size((("cpu", 9),), 1),)
+    assert (shortfall.pods, shortfall.deficit) == (2, {"cpu": 12})
+
+
+def test_only_old_shortfalls_escalate_and_gangs_and_additional_pods_never() -> None:
+    """After more than five cycles; no other shard has machines in a gang's domain, nor beside the
+    ones that are there.
+    """
+    story = Story([], ("east", need_of(4)), ("east", need_of(4, same(), group="gang")),
+                  ("east", need_of(4, Requirement(RACK, Operator.EXISTS), group=ADDITIONAL_GROUP)),
+                  )  # fmt: skip
     for age in range(1, 8):
         story.cycle()
         rows = report(story.fleet, story.demand, story.decision).rows
-        assert [row.escalates for row in rows] == [age > 5, False]
-
-
-@pytest.mark.parametrize(
-    ("deficit", "count"), [({"cpu": 1}, 1), ({"cpu": 9}, 3), ({"memory": 5}, 1), ({"gpu": 9}, 1)]
-)
-def test_the_count_is_in_whole_units(deficit: dict[str, int], count: int) -> None:
-    """Rounded up, by the scarcest resource that the unit names."""
-    assert units_missing(need_of(99, unit=4), deficit) == count
+        assert [row.escalates for row in rows] == [age > 5, False, False]
 
 
 def reason_of(specs: list[Spec], *needs: Need) -> Reason | None:
     """Why the first need of cluster east is short."""
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", need) for need in needs])
-    return Explainer(fleet, demand, checked(fleet, demand)).need(0).reason
+    explainer = Explainer(fleet, demand, checked(fleet, demand, Settings()))
+    found = explainer.need(0).reason
+    assert found is None or explainer.reason(0) is found
+    return found
 
 
 @pytest.mark.parametrize(
@@ -109,13 +121,15 @@ def reason_of(specs: list[Spec], *needs: Need) -> Reason | None:
         ([idle("i")], need_of(4), None),
         ([idle("i")], need_of(4, IN_Z), Reason.NO_MATCHING_SUPPLY),
         ([idle("i")], need_of(8, unit=8), Reason.NO_MATCHING_SUPPLY),
-        ([configured("w", "west", last_priority=9, idle_since=9_999)], need_of(4),
-         Reason.PRIORITY_STARVED),
+        ([configured("c")], pods((3, 1), (1, 8)), Reason.NO_MATCHING_SUPPLY),
+        ([configured("c")], pods((5, 1), (1, 8)), Reason.PRIORITY_STARVED),
+        ([configured("w", "west", last_priority=9)], need_of(4), Reason.PRIORITY_STARVED),
         ([idle("i", labels={RACK: "a"}), idle("j", labels={RACK: "b"})], need_of(8, same()),
          Reason.TOPOLOGY_UNSATISFIABLE),
         (zoned("aaab"), need_of(16, spread=EVENLY_BY_ZONE), Reason.TOPOLOGY_UNSATISFIABLE),
-        ([configured("w", "west", last_priority=-1, idle_since=9_999)], need_of(8),
-         Reason.PRIORITY_STARVED),
+        ([configured("w", "west", last_priority=-1)], need_of(8), Reason.PRIORITY_STARVED),
+        (zoned("ab"), pods((3, 1), anti_affinity=(ZONE,)), Reason.PRIORITY_STARVED),
+        (zoned("aab"), pods((3, 1), anti_affinity=(ZONE,)), Reason.TOPOLOGY_UNSATISFIABLE),
         ([Spec("d", MachineState.DRAINING, cluster="west")], need_of(8),
          Reason.PREEMPTION_EXHAUSTED),
     ],
@@ -175,4 +189,32 @@ def test_a_need_for_nothing_is_explained_in_no_words() -> None:
     fleet = fleet_of([idle("i")])
     demand = demand_of(fleet, [("east", replace(need_of(1), sizes=()))])
     found = Explainer(fleet, demand, checked(fleet, demand)).need(0)
-    assert (found.reason, found.counted, found.usable) == (None, (), {})
+    assert (found.reason, found.counted, found.usable) == (None, [], {})
+
+
+def test_an_explanation_shows_a_needs_own_pods_on_a_machine_that_it_shares() -> None:
+    """How many and what they ask for, and which of its sizes have no place or never will."""
+    specs = [configured("c", cpu=9)]
+    fleet = fleet_of(specs)
+    demand = demand_of(
+        fleet, [("east", pods((2, 3), group="a")), ("east", pods((9, 1), (1, 2), (2, 50)))]
+    )
+    explainer = Explainer(fleet, demand, checked(fleet, demand))
+    first, second = explainer.need(0), explainer.need(1)
+    assert [(c.row, c.pods, c.holds) for c in first.counted] == [(0, 2, {"cpu": 6})]
+    assert [(c.row, c.pods, c.holds) for c in second.counted] == [(0, 2, {"cpu": 3})]
+    assert second.short == (Size((("cpu", 1),), 8),)
+    assert second.impossible == (Size((("cpu", 50),), 2),)
+    assert second.deficit == {"cpu": 108}
+
+
+def test_machines_that_daemon_sets_fill_are_not_usable() -> None:
+    """They match, but hold no pod."""
+    fleet = fleet_of([idle("i", cpu=4), idle("j", cpu=9)])
+    demand = replace(
+        demand_of(fleet, [("east", pods((1, 5)))], reported=[]), overheads={0: (daemons(4),)}
+    )
+    found = Explainer(fleet, demand, checked(fleet, demand)).need(0)
+    assert (found.matching, found.usable) == (
+        {MachineState.IDLE: 2}, {MachineState.IDLE: 1},
+    )  # fmt: skip

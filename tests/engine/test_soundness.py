@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from engine_pods import pods
 from engine_random import random_carry, random_case
 from engine_rig import (
     NOW,
-    RACK,
     SETTINGS,
     checked,
     configured,
@@ -26,15 +25,21 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from bigfleet.engine.assign import domain_supply
 from bigfleet.engine.carry import Carry
 from bigfleet.engine.decide import decide
-from bigfleet.engine.desk import Desk
 from bigfleet.engine.snapshot import Demand, Fleet, Settings, VictimWeights
+from bigfleet.engine.soundness import MAX_UNITS_OF_A_SIZE
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType
-from bigfleet.model.need import Need, Spread, profile, sizes_of_aggregate
-from bigfleet.model.resources import MAX_AGGREGATE_UNITS, MAX_MACHINE_UNITS
+from bigfleet.model.need import (
+    MAX_PODS_OF_A_SIZE,
+    Need,
+    Size,
+    Spread,
+    profile,
+    sizes_of_aggregate,
+)
+from bigfleet.model.resources import MAX_MACHINE_UNITS
 
 FLEET = fleet_of([idle("a"), configured("b")])
 DEMAND = demand_of(FLEET, [("east", need_of(4)), ("east", need_of(4, group="g"))])
@@ -62,9 +67,9 @@ def need_with(**changes: object) -> Need:
     return replace(DEMAND.needs[0], profile=replace(DEMAND.needs[0].profile, **changes))  # type: ignore[arg-type]
 
 
-def amounts(**changes: Mapping[str, int]) -> Need:
-    """The first need with other amounts."""
-    return replace(DEMAND.needs[0], **changes)  # type: ignore[arg-type]
+def sized(pods: int, **amounts: int) -> Need:
+    """The first need with one size only."""
+    return replace(DEMAND.needs[0], sizes=(Size(tuple(amounts.items()), pods),))
 
 
 @pytest.mark.parametrize(
@@ -84,6 +89,11 @@ def amounts(**changes: Mapping[str, int]) -> Need:
         (with_column("wanted_by", -1, 2), "row 1: wanted_by: 2"),
         (with_column("interruption_bucket", 28, 1), "interruption_bucket: 28"),
         (with_column("reclamation_bucket", 1, 99), "row 1: reclamation_bucket: 99"),
+        (with_column("destination", -2, 0), "row 0: destination: -2"),
+        (with_column("destination", -1, 2), "row 1: destination: 2"),
+        (with_column("cluster", 0, -1), "row 1: state: 'CONFIGURED' belongs to no"),
+        (with_column("release_cost", 0, -0.5), "row 1: release_cost: -0.5 is less than nothing"),
+        (with_column("headroom", 1), "fleet: headroom: 1 entries for 2 machines"),
         (with_column("tie_break", 4, 4), "tie_break: 4 names two machines"),
         (with_column("priority", 1), "fleet: priority: 1 entries for 2 machines"),
     ],
@@ -98,9 +108,12 @@ def test_an_impossible_fleet_is_refused_by_name(fleet: Fleet, said: str) -> None
 @pytest.mark.parametrize(
     ("demand", "said"),
     [
-        (with_need(amounts(aggregate={"cpu": -1})), "aggregate: cpu: -1"),
-        (with_need(amounts(aggregate={"cpu": MAX_AGGREGATE_UNITS + 1})), "aggregate: cpu"),
-        (with_need(amounts(min_unit={"cpu": -4})), "min_unit: cpu: -4"),
+        (with_need(sized(1, cpu=-1)), "size 0: cpu: -1"),
+        (with_need(sized(1, cpu=MAX_UNITS_OF_A_SIZE + 1)), "size 0: cpu"),
+        (with_need(sized(1, cpu=0)), "size 0: {'cpu': 0} asks for nothing"),
+        (with_need(sized(1)), "size 0: {} asks for nothing"),
+        (with_need(sized(0, cpu=1)), "size 0: pods: 0 is not in 1.."),
+        (with_need(sized(MAX_PODS_OF_A_SIZE + 1, cpu=1)), "size 0: pods: 2147483648"),
         (with_need(need_with(priority=2**31)), "priority: 2147483648 does not fit into 32 bits"),
         (with_need(need_with(priority=-1)), "need 1: priority: 0 comes after -1"),
         (with_need(need_with(interruption_bucket=28)), "penalty bucket: 28"),
@@ -130,7 +143,7 @@ def test_a_sum_beyond_64_bits_is_refused() -> None:
     columns = {
         name: np.resize(getattr(huge, name), rows)
         for name in Fleet.__dataclass_fields__
-        if name not in ("flavours", "clusters", "tie_break")
+        if name not in ("flavours", "clusters", "tie_break", "held_back")
     }
     fleet = Fleet(huge.flavours, huge.clusters, tie_break=np.arange(rows), **columns)
     with pytest.raises(InvalidInput, match="too much to be summed over 1048576 machines"):
@@ -145,17 +158,18 @@ def test_the_largest_machines_and_needs_there_can_be_are_summed_exactly() -> Non
     columns = {
         name: np.resize(getattr(one, name), rows)
         for name in Fleet.__dataclass_fields__
-        if name not in ("flavours", "clusters", "tie_break")
+        if name not in ("flavours", "clusters", "tie_break", "held_back")
     }
     fleet = Fleet(one.flavours, one.clusters, tie_break=np.arange(rows), **columns)
-    gang = need_of(1, same(), more={"memory": MAX_MACHINE_UNITS * (rows - 1) + 1})
+    gang = pods((rows - 1, 0, MAX_MACHINE_UNITS), (1, 1, 1), requirements=(same(),))
     decision = decide(fleet, demand_of(fleet, [("east", gang)]), Carry(), Settings(), NOW)
     assert (len(decision.actions), decision.shortfalls) == (rows, [])
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("reclaim_cap_fraction", math.nan), ("reclaim_cap_fraction", 1.1),
+    [("reclaim_reserve", -0.1), ("price_tolerance", 1.5), ("rebuy_seconds", -1.0),
+     ("reclaim_cap_fraction", math.nan), ("reclaim_cap_fraction", 1.1),
      ("reclaim_hold_seconds", -1.0), ("reservation_seconds", math.nan),
      ("voluntary_grace_seconds", -5), ("idle_hold_seconds", {CapacityType.SPOT: math.nan})],
 )  # fmt: skip
@@ -183,7 +197,8 @@ _JUNK = st.one_of(
 @given(
     st.integers(0, 2**32),
     st.sampled_from(["flavour", "state", "cluster", "wanted_by", "priority", "interruption_bucket",
-                     "reclamation_bucket", "unused_since_seconds", "tie_break"]),
+                     "reclamation_bucket", "unused_since_seconds", "tie_break", "destination",
+                     "release_cost", "headroom"]),
     st.lists(st.tuples(st.integers(0, 19), st.integers(-300, 300)), min_size=1, max_size=4),
     st.sampled_from([None, math.nan, math.inf, -math.inf]),
 )  # fmt: skip
@@ -227,16 +242,3 @@ def test_very_many_profiles_are_only_more_of_the_same() -> None:
     needs = [("east", need_of(4, priority=-n)) for n in range(2_000)]
     decision = decide(fleet, demand_of(fleet, needs), Carry(), Settings(), NOW)
     assert ([a.need for a in decision.actions], len(decision.shortfalls)) == ([*range(5)], 1_995)
-
-
-def test_a_gangs_domains_are_weighed_by_flavour_not_by_machine() -> None:
-    """However many machines there are, a gang's choice looks at their kinds only."""
-    specs = [idle(f"i{n}", labels={RACK: f"r{n % 3}"}) for n in range(900)]
-    fleet = fleet_of(specs)
-    demand = demand_of(fleet, [("east", need_of(40, same(), group="g"))])
-    desk = Desk(fleet, demand, Carry(), Settings(), NOW)
-    wish = desk.wishes.of(0)
-    assert wish is not None
-    supply = domain_supply(desk, wish)
-    assert {len(column) for column in vars(supply).values()} == {3}
-    assert supply.acquirable.tolist() == [300, 300, 300]

@@ -50,13 +50,17 @@ def test_another_rack_is_of_no_use_to_them() -> None:
 
 
 def test_while_a_machine_is_on_its_way_to_their_rack_they_wait_for_it() -> None:
-    """It may have room for them: what is slow to come is not bought twice."""
+    """It may have room for them: what is slow to come is not bought twice. When it has come,
+    kube-scheduler has some seconds to use it.
+    """
     specs = [configured("served", labels=IN_A), idle("last", labels=IN_A),
              idle("next", labels=IN_A)]  # fmt: skip
     story = Story(specs, gangs(2), stranded())
     assert story.cycle() == ["Bootstrap last"]
     assert story.cycle() == []
     story.arrive()
+    assert story.cycle() == []
+    story.now += 10
     assert story.cycle() == ["Bootstrap next"]
 
 
@@ -83,3 +87,11 @@ def test_when_others_fill_that_machine_too_they_get_another() -> None:
     assert story.settle() == ["Bootstrap first"]
     story.demand = replace(story.demand, needs=[story.demand.needs[0], stranded(5)[1]])
     assert story.cycle() == ["Provision second"]
+
+
+def test_more_of_them_do_not_wait_for_the_machine_that_the_first_ones_get() -> None:
+    """It is known to be full then."""
+    story = Story([idle("first", labels=IN_A), idle("second", labels=IN_A)], gangs(0), stranded(4))
+    assert story.cycle() == ["Bootstrap first"]
+    story.demand = replace(story.demand, needs=[story.demand.needs[0], stranded(5)[1]])
+    assert story.cycle() == ["Bootstrap second"]

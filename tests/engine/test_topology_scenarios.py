@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from engine_pods import outcome, pods
 from engine_rig import (
     DONE,
     EVENLY_BY_ZONE,
@@ -21,8 +26,10 @@ from engine_rig import (
     speculative,
     zoned,
 )
+from engine_story import Story
 
-from bigfleet.model.need import Spread
+from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Spread, Taint
 
 
 def racked(name: str, rack: str, **kwargs: object) -> Spec:
@@ -76,6 +83,7 @@ def test_an_impossible_gang_gathers_in_the_most_covering_rack_and_rests() -> Non
     later = checked(fleet, demand)
     assert (said(specs, later), later.shortfalls[0].deficit) == ([], {"cpu": 88})
     assert first.shortfalls == later.shortfalls
+    assert first.carry.reservations == ()
 
 
 def test_an_impossible_gang_does_not_move_to_a_rack_that_covers_no_more() -> None:
@@ -103,13 +111,24 @@ def test_a_gang_cannot_have_what_an_earlier_one_took() -> None:
     assert decided(specs, *gangs) == [f"Bootstrap {name}" for name in ("a1", "a2", "b1", "b2")]
 
 
+def test_a_gang_gathers_where_nothing_is_kept_for_an_equal() -> None:
+    """The tightest rack waits for another gang, whose order got lost."""
+    specs = [*(racked(f"a{n}", "a") for n in range(2)), *(racked(f"b{n}", "b") for n in range(3))]
+    waits, comes = need_of(8, same(), group="waits"), need_of(8, same(), group="comes")
+    story = Story(specs, ("west", waits))
+    story.unheard()
+    story.demand = demand_of(story.fleet, [("east", comes), ("west", waits)])
+    story.fleet = replace(story.fleet, wanted_by=np.array([1, 1, NONE, NONE, NONE], np.int32))
+    assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap a0", "Bootstrap a1"]
+
+
 # Spread
 
 
 def test_spread_keeps_the_skew() -> None:
     """Dearer machines elsewhere come before a second one in the same zone."""
-    assert decided(zoned("aaabbc"), need_of(16, spread=EVENLY_BY_ZONE)) == [
-        f"Bootstrap {name}" for name in ("a0", "b3", "c5", "a1")
+    assert decided(zoned("aaabbc"), need_of(14, spread=EVENLY_BY_ZONE)) == [
+        f"Bootstrap {name}" for name in ("a0", "b3", "c5", "a1", "b4")
     ]
 
 
@@ -120,17 +139,26 @@ def test_spread_counts_what_is_bound() -> None:
 
 
 def test_spread_would_rather_fall_short_than_lean() -> None:
-    """A used-up zone holds the others back at max_skew."""
-    fleet = fleet_of(zoned("aaaab"))
-    decision = checked(fleet, demand_of(fleet, [("east", need_of(20, spread=EVENLY_BY_ZONE))]))
-    assert (len(decision.actions), decision.shortfalls[0].deficit) == (3, {"cpu": 8})
+    """A used-up zone where the cluster has a machine holds the others back at max_skew."""
+    specs = [configured("b", labels={ZONE: "b"}), *zoned("aaaa")]
+    found = outcome(specs, need_of(20, spread=EVENLY_BY_ZONE))
+    assert (found.orders, found.short) == (["Bootstrap a0", "Bootstrap a1"], {0: 11})
 
 
-def test_spread_leaves_a_neighbours_machines_alone() -> None:
-    """It may not acquire in the crowded zone, nor take what a later need has acquired there."""
-    specs = [*zoned("aab"), configured("a", labels={ZONE: "a"}, wanted_by=1)]
-    needs = need_of(16, spread=EVENLY_BY_ZONE), need_of(3, group="b")
-    assert decided(specs, *needs) == ["Bootstrap a0", "Bootstrap b2", "Bootstrap a1"]
+def test_a_zone_too_small_for_its_part_is_not_entered() -> None:
+    """Two zones hold sixteen pods, and a third one with room for four would keep them at fourteen:
+    only where the cluster has machines do pods have to wait for a zone.
+    """
+    found = outcome(zoned("aaabbc"), need_of(16, spread=EVENLY_BY_ZONE))
+    assert (found.orders, found.short) == ([f"Bootstrap {n}" for n in ("a0", "b3", "a1", "b4")], {})
+
+
+def test_a_neighbours_pods_do_not_count_for_the_skew() -> None:
+    """Each need spreads its own pods; the room beside the neighbour's is used as any other."""
+    specs = [configured(zone, cpu=8, labels={ZONE: zone}) for zone in "ab"]
+    in_a = pods((4, 1), requirements=(Requirement(ZONE, Operator.IN, ("a",)),), priority=1)
+    found = outcome(specs, in_a, pods((4, 1), spread=EVENLY_BY_ZONE), settings=Settings())
+    assert found.places == {"a": {0: 4, 1: 2}, "b": {1: 2}}
 
 
 def test_soft_spread_binds_nobody() -> None:
@@ -151,3 +179,120 @@ def test_spread_alternates_between_idle_and_bought() -> None:
     assert decided([*zoned("aa"), bought], need_of(12, spread=EVENLY_BY_ZONE)) == [
         "Bootstrap a0", "Provision b", "Bootstrap a1",
     ]  # fmt: skip
+
+
+def test_spread_counts_pods_and_not_machines() -> None:
+    """A large machine in one zone and small ones in the other hold as many pods."""
+    specs = [idle("a-large", cpu=16, labels={ZONE: "a"})]
+    specs += [idle(f"b{n}", cpu=2, price=0.4, labels={ZONE: "b"}) for n in range(6)]
+    found = outcome(specs, pods((12, 1), spread=EVENLY_BY_ZONE))
+    assert found.places.pop("a-large") == {0: 6}
+    assert (sum(here[0] for here in found.places.values()), found.short) == (6, {})
+
+
+@pytest.mark.parametrize(("max_skew", "in_a"), [(1, 3), (3, 5)])
+def test_hard_spread_is_used_up_to_its_skew(max_skew: int, in_a: int) -> None:
+    """Where one zone has room for two pods, the other may have so many more."""
+    specs = [configured("a", cpu=9, labels={ZONE: "a"}), configured("b", cpu=2, labels={ZONE: "b"})]
+    found = outcome(specs, pods((9, 1), spread=(Spread(ZONE, max_skew, True),)))
+    assert found.places == {"a": {0: in_a}, "b": {0: 2}}
+    assert found.short == {0: 9 - in_a - 2}
+
+
+@pytest.mark.parametrize(("least", "places"), [(2, 6), (3, 2), (4, 2)])
+def test_with_fewer_domains_than_min_domains_each_takes_max_skew_pods(
+    least: int, places: int
+) -> None:
+    """The emptiest domain then counts as empty, as kube-scheduler has it."""
+    specs = [configured(zone, cpu=9, labels={ZONE: zone}) for zone in "ab"]
+    evenly = (Spread(ZONE, 1, True, min_domains=least),)
+    found = outcome(specs, pods((6, 1), spread=evenly), settings=Settings())
+    assert sum(here[0] for here in found.places.values()) == places
+
+
+def test_machines_are_acquired_in_as_many_domains_as_min_domains_says() -> None:
+    """Though one zone has room for all."""
+    specs = zoned("aaabbbccc")
+    evenly = (Spread(ZONE, 1, True, min_domains=3),)
+    found = outcome(specs, pods((6, 1), spread=evenly))
+    assert (found.places, found.short) == ({"a0": {0: 2}, "b3": {0: 2}, "c6": {0: 2}}, {})
+
+
+@pytest.mark.parametrize(("ignores", "placed"), [(False, 4), (True, 1)])
+def test_a_zone_that_the_pods_may_not_use_holds_them_back_only_by_policy(
+    ignores: bool, placed: int
+) -> None:
+    """nodeAffinityPolicy Honor leaves it out of the minimum; Ignore has it as an empty domain."""
+    specs = [configured(zone, labels={ZONE: zone}) for zone in "ab"]
+    in_a = (Requirement(ZONE, Operator.IN, ("a",)),)
+    evenly = (Spread(ZONE, 1, True, ignores_node_affinity=ignores),)
+    found = outcome(specs, pods((4, 1), requirements=in_a, spread=evenly), settings=Settings())
+    assert found.places == {"a": {0: placed}}
+
+
+@pytest.mark.parametrize(("honors", "placed"), [(True, 4), (False, 1)])
+def test_a_zone_of_tainted_machines_holds_pods_back_unless_taints_are_honored(
+    honors: bool, placed: int
+) -> None:
+    """nodeTaintsPolicy is Ignore by default: the zone then counts as an empty domain."""
+    taint = Taint("dedicated", "", "NoSchedule")
+    specs = [configured("a", labels={ZONE: "a"})]
+    specs += [configured("b", labels={ZONE: "b"}, taints=(taint,))]
+    evenly = (Spread(ZONE, 1, True, honors_node_taints=honors),)
+    found = outcome(specs, pods((4, 1), spread=evenly), settings=Settings())
+    assert found.places == {"a": {0: placed}}
+
+
+# Anti-affinity
+
+
+def test_three_pods_that_repel_each_other_by_host_get_three_machines() -> None:
+    """However roomy the first one is; other needs' pods may stand beside them."""
+    specs = [configured("c", cpu=8), *(idle(f"i{n}", cpu=8) for n in range(4))]
+    apart = pods((3, 1), anti_affinity=(HOSTNAME_LABEL,))
+    found = outcome(specs, apart, pods((2, 3), group="b"), settings=Settings())
+    assert found.orders == ["Bootstrap i0", "Bootstrap i1"]
+    assert [found.places[name][0] for name in ("c", "i0", "i1")] == [1, 1, 1]
+    assert found.short == {}
+
+
+def test_pods_that_repel_each_other_by_zone_get_a_zone_each() -> None:
+    """And are short where zones run out, in which nothing is acquired in vain."""
+    found = outcome(zoned("aabbb"), pods((4, 1), anti_affinity=(ZONE,)))
+    assert (found.orders, found.short) == (["Bootstrap a0", "Bootstrap b2"], {0: 2})
+
+
+def test_a_need_spreads_over_zones_and_hosts_at_once() -> None:
+    """Each machine takes one pod, and the zones stay even."""
+    specs = zoned("aaabbb")
+    both = pods((4, 1), spread=EVENLY_BY_ZONE, anti_affinity=(HOSTNAME_LABEL,))
+    found = outcome(specs, both)
+    assert (sorted(found.places), found.short) == (["a0", "a1", "b3", "b4"], {})
+
+
+# Gangs of several sizes
+
+
+def test_a_gang_of_mixed_sizes_shares_one_rack() -> None:
+    """Its large leader counts by its own size, not by that of the workers."""
+    specs = [racked("a0", "a", cpu=8), *(racked(f"a{n}", "a") for n in (1, 2))]
+    specs += [racked(f"b{n}", "b", price=0.1) for n in range(9)]
+    gang = pods((1, 7), (4, 2), requirements=(same(),))
+    found = outcome(specs, gang)
+    assert found.places == {"a0": {0: 1}, "a1": {0: 2}, "a2": {0: 2}}
+
+
+def test_one_member_too_many_for_a_rack_moves_the_whole_gang() -> None:
+    """A rack counts by what its machines hold one by one, not by their sum."""
+    specs = [*(racked(f"a{n}", "a", cpu=4) for n in range(3)), racked("b0", "b", cpu=6, price=9)]
+    specs += [racked("b1", "b", cpu=6, price=9)]
+    found = outcome(specs, pods((4, 3), requirements=(same(),)))
+    assert found.places == {"b0": {0: 2}, "b1": {0: 2}}
+
+
+def test_a_gang_whose_members_repel_each_other_gets_a_machine_each_in_one_rack() -> None:
+    """A roomy rack of two machines is too small for three of them."""
+    specs = [*(racked(f"a{n}", "a", cpu=64, price=0.1) for n in range(2))]
+    specs += [racked(f"b{n}", "b", cpu=9) for n in range(4)]
+    apart = pods((3, 1), requirements=(same(),), anti_affinity=(HOSTNAME_LABEL,))
+    assert outcome(specs, apart).places == {"b0": {0: 1}, "b1": {0: 1}, "b2": {0: 1}}

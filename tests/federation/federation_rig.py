@@ -58,14 +58,14 @@ class Fleet:
             await self.host.delete(f"{SECRETS}/{name}")
 
     @asynccontextmanager
-    async def federation(self, identity: str = "one") -> AsyncIterator[None]:
+    async def federation(self, replica: str = "one") -> AsyncIterator[None]:
         """The role, running; leaving the context is its end, without any farewell."""
         settings = federation.Settings(
             self.kubeconfig,
             observe_port=0,
             gather_seconds=0.1,
             lease_seconds=3.0,
-            identity=identity,
+            replica=replica,
         )
         async with role(partial(federation.run, settings)):
             yield

@@ -126,7 +126,7 @@ class PlayedLink(MemberLink):
     """A member that takes every HPA."""
 
     def __init__(self, state: MemberState, api: Api) -> None:
-        super().__init__(state, {})
+        super().__init__(state, None)
         self._api = api
 
     async def refuse_foreign(self, *_: Any) -> None:

@@ -106,16 +106,28 @@ def test_one_that_is_being_deleted_says_so() -> None:
     assert any("is being deleted" in line for line in _shown(metadata=metadata))
 
 
+_CURRENT = {
+    "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+    "current-context": "x",
+}
+
+
 def test_a_kubeconfig_takes_in_the_files_that_it_names(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("CA")
     content = {
         "clusters": [{"name": "x", "cluster": {"certificate-authority": "ca.crt"}}],
-        "users": [{"name": "x", "user": {"token": "t"}}],
+        "users": [
+            {"name": "x", "user": {"token": "t"}},
+            {"name": "other", "user": {"token": "of another cluster"}},
+        ],
+        **_CURRENT,
     }
     path = tmp_path / "kubeconfig"
     path.write_text(yaml.safe_dump(content))
-    made = yaml.safe_load(complete(path))["clusters"][0]["cluster"]
-    assert made == {"certificate-authority-data": base64.b64encode(b"CA").decode()}
+    made = yaml.safe_load(complete(path))
+    ca = {"certificate-authority-data": base64.b64encode(b"CA").decode()}
+    assert made["clusters"][0]["cluster"] == ca
+    assert [each["user"] for each in made["users"]] == [{"token": "t"}]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +135,11 @@ def test_a_kubeconfig_takes_in_the_files_that_it_names(tmp_path: Path) -> None:
     [
         ({"clusters": []}, "is no kubeconfig"),
         (
-            {"clusters": [], "users": [{"name": "x", "user": {"exec": {"command": "aws"}}}]},
+            {
+                "clusters": [{"name": "x", "cluster": {}}],
+                "users": [{"name": "x", "user": {"exec": {"command": "aws"}}}],
+                **_CURRENT,
+            },
             "a token or a certificate",
         ),
     ],

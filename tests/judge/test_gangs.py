@@ -57,8 +57,18 @@ def test_a_gang_that_was_never_created_is_counted() -> None:
 
 def test_two_racks_are_not_one() -> None:
     """Nor is a rack that nobody knows."""
-    assert judged(member("a"), member("b", rack="r2")).rack_pure == 0
-    assert judged(member("a"), member("b", rack="")).rack_pure == 0
+    two, unknown = (
+        judged(member("a"), member("b", rack="r2")),
+        judged(member("a"), member("b", rack="")),
+    )
+    assert (two.rack_pure, two.split) == (0, 1)
+    assert unknown.rack_pure == 0
+
+
+def test_a_gang_of_which_nobody_runs_is_not_split() -> None:
+    """It is in no rack, which is no praise either."""
+    gangs = judged(member("a", None), member("b", None))
+    assert (gangs.rack_pure, gangs.split) == (0, 0)
 
 
 def test_members_that_never_ran_together_make_no_gang() -> None:

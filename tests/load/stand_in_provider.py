@@ -68,6 +68,7 @@ class StandIn(CapacityProviderServicer):
         """IDLE -> CONFIGURED."""
         machine = self.machines[request.machine_id]
         machine.state, machine.cluster = wire.CONFIGURED, request.cluster_id
+        machine.shard_metadata.clear()
         machine.shard_metadata.update(request.shard_metadata)
         return self._done("configure", machine)
 
@@ -90,7 +91,14 @@ class StandIn(CapacityProviderServicer):
         machine = self.machines[request.machine_id]
         machine.state = wire.IDLE
         machine.host.ref = f"host of {machine.id}"
+        machine.shard_metadata.update(request.shard_metadata)
         return self._done("create", machine)
+
+    async def ClaimEpoch(
+        self, request: wire.ClaimEpochRequest, _: Context
+    ) -> wire.ClaimEpochResponse:
+        """It refuses no order, so any will do."""
+        return wire.ClaimEpochResponse(shard_epoch=request.at_least)
 
     async def Get(self, request: wire.MachineRef, _: Context) -> wire.Machine:
         """One machine."""

@@ -9,6 +9,7 @@ from loaddriver.demand import Demand, demand
 from loaddriver.plan import make_plan
 from loaddriver.plan_records import Plan
 from loaddriver.profile import Profile, load_profile
+from loaddriver.shared_demand import SharedDemand, demand_of
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 SHIPPED = ("smoke", "dev-50", "dev-500")
@@ -26,6 +27,10 @@ SPECIAL = (
 )
 
 
+# Pods of all sizes share their machines; these, too, run on two cores.
+SHARED = ("mixed-50", "spread-50", "antiaffinity-50")
+
+
 def shipped(name: str, *overrides: str, seed: int | None = None) -> Profile:
     """A shipped profile, changed as on the command line."""
     return load_profile(name, PROFILES, overrides, seed)
@@ -36,6 +41,17 @@ def planned(name: str, *overrides: str, seed: int | None = None) -> tuple[Profil
     profile = shipped(name, *overrides, seed=seed)
     plan = make_plan(profile)
     return profile, plan, demand(plan, profile.catalog)
+
+
+def planned_shared(
+    name: str, *overrides: str, seed: int | None = None
+) -> tuple[Profile, Plan, SharedDemand]:
+    """A shipped profile whose pods share machines, with its plan and what that needs."""
+    profile = shipped(name, *overrides, seed=seed)
+    plan = make_plan(profile)
+    demand = demand_of(plan, profile.catalog)
+    assert isinstance(demand, SharedDemand)
+    return profile, plan, demand
 
 
 def copied_profiles(folder: Path) -> Path:

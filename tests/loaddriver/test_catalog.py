@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from load_rig import PROFILES, copied_profiles, edit
 
-from loaddriver.catalog import load_catalog, machine_shape, pod_shares
+from loaddriver.catalog import load_catalog, pod_shares
 from loaddriver.errors import ProfileError
+from loaddriver.instance_types import machine_shape
 
 
 def refusal(folder: Path, name: str = "smoke") -> str:
@@ -26,9 +27,9 @@ def test_a_machine_holds_exactly_its_density_of_pods() -> None:
     for archetype in catalog.archetypes:
         for size in archetype.sizes:
             shape = machine_shape(archetype, size, catalog.pricing)
-            assert shape.cpu_millicores / size.cpu_millicores == archetype.pods_per_machine
-            assert shape.memory_mebibytes / size.memory_mebibytes == archetype.pods_per_machine
-            assert shape.pods == archetype.pods_per_machine + 10
+            assert shape.cpu_millicores / size.cpu_millicores == archetype.density
+            assert shape.memory_mebibytes / size.memory_mebibytes == archetype.density
+            assert shape.pods == archetype.density + 10
             assert shape.dollars_per_hour > 0
 
 

@@ -6,7 +6,8 @@ import pytest
 from load_rig import PROFILES, SHIPPED, copied_profiles, edit, shipped
 
 from loaddriver.errors import ProfileError
-from loaddriver.profile import Distribution, load_gates, load_profile, profile_names
+from loaddriver.profile import load_gates, load_profile, profile_names
+from loaddriver.profile_fleet import Distribution
 
 
 def refusal(name: str, folder: Path, *overrides: str) -> str:

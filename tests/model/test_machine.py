@@ -73,6 +73,7 @@ def test_a_sound_machine_has_no_violations() -> None:
         replace(IDLE, state=MachineState.SPECULATIVE),
         replace(IDLE, cluster="a"),
         replace(IDLE, state=MachineState.CONFIGURED),
+        replace(IDLE, state=MachineState.CONFIGURED, cluster="a", host=""),
         replace(IDLE, price_per_hour=math.nan),
         replace(IDLE, price_per_hour=-1.0),
         replace(IDLE, interruption_probability=math.nan),

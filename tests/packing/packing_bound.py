@@ -55,8 +55,8 @@ def best_packing(
         archetype = catalog.archetype(name)
         racks = rack_sizes(machines, archetype.sizes[size].instance_types)
         for own in clusters.values():
-            least += -(-sum(each.replicas for each in own) // archetype.pods_per_machine)
-            found += _fill(own, racks, archetype.pods_per_machine)
+            least += -(-sum(each.replicas for each in own) // archetype.density)
+            found += _fill(own, racks, archetype.density)
     return Packing(least, found)
 
 

@@ -18,14 +18,15 @@ from bigfleet.services.provider.settings import Latencies, Latency
 from bigfleet.simulation import workload as simulated
 from bigfleet.simulation.faults import Delays
 from bigfleet.simulation.world import Plan, World
-from loaddriver.catalog import Archetype
+from loaddriver.archetypes import Archetype
 from loaddriver.demand import demand
 from loaddriver.inventory import SeedMachine, fleet_inventory, save_inventory
 from loaddriver.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
 from loaddriver.plan import make_plan
 from loaddriver.plan_records import RAMP, Workload
 from loaddriver.plan_records import Plan as LoadPlan
-from loaddriver.profile import Distribution, Profile, load_profile
+from loaddriver.profile import Profile, load_profile
+from loaddriver.profile_fleet import Distribution
 
 
 class Twin:

@@ -29,7 +29,7 @@ def test_a_pods_creation_is_stamped_from_its_answer() -> None:
 
 
 def test_a_binding_names_its_writer() -> None:
-    """Who bound a pod decides whether its gang counts as anchored."""
+    """Who bound a pod is told, whoever it was."""
     (binding,) = reader([bound("u1", "web-x", 3, ANCHOR)]).stamps.bindings
     assert (binding.uid, binding.at_micros, binding.writer) == ("u1", at(3), ANCHOR)
 
@@ -40,6 +40,20 @@ def test_the_first_acknowledgement_counts(verb: str) -> None:
     what = f"{verb} capacityrequests/status"
     stamps = reader([line(what, "cr", 2, code=200), line(what, "cr", 9, code=200)]).stamps
     assert stamps.acknowledged == {("load", "cr"): at(2)}
+
+
+@pytest.mark.parametrize("verb", ["create", "patch", "update"])
+def test_a_request_beyond_what_is_there_is_told_from_an_ordinary_one(verb: str) -> None:
+    """Whoever is asked for once is counted once, from the first moment on."""
+    what, asks = f"{verb} capacityrequests", {"spec": {"additional": True, "priority": 0}}
+    lines = [
+        line(what, "plain", 1, request={"spec": {"priority": 0}}),
+        line(what, "more", 2, request=asks),
+        line(what, "more", 5, request=asks),
+        line(what, "refused", 6, request=asks, code=409),
+        line(what, "without-body", 7),
+    ]
+    assert reader(lines).stamps.additional == {("load", "more"): at(2)}
 
 
 def test_refused_requests_stamp_nothing_and_are_counted_by_kind() -> None:

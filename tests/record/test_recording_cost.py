@@ -68,6 +68,8 @@ def micros_per_pod(work: Callable[[], None]) -> float:
 
 def test_reading_the_audit_log_costs_microseconds_a_pod() -> None:
     """Four lines for each pod, the first of them with the whole pod in it twice."""
+    wanted = [{"key": f"label-{n}", "operator": "In", "values": ["a", "b"]} for n in range(3)]
+    request = {"spec": {"resources": {"cpu": "1", "memory": "1Gi"}, "requirements": wanted}}
     metadata_size = len(created("u", "web", 1))
     lines = []
     for number in range(PODS):
@@ -75,7 +77,7 @@ def test_reading_the_audit_log_costs_microseconds_a_pod() -> None:
         lines += [
             line("create pods", "", 1, body=pod, request=pod),
             line("create pods/binding", name, 2, uid=f"uid-{number}"),
-            line("create capacityrequests", f"{name}-cr", 1.5),
+            line("create capacityrequests", f"{name}-cr", 1.5, request=request),
             line("patch capacityrequests/status", f"{name}-cr", 1.9, code=200),
         ]
     assert len(lines[0]) > 4 * metadata_size

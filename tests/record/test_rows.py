@@ -197,7 +197,7 @@ def test_a_name_used_again_is_another_pod() -> None:
     ]
     first, second = build_rows([observations(log)])
     assert (first.uid, first.deleted_micros) == ("first", at(10))
-    assert (second.bound_micros, second.bound_by, second.deleted_micros) == (at(13), "anchor", None)
+    assert (second.bound_micros, second.bound_by, second.deleted_micros) == (at(13), "other", None)
 
 
 def test_pods_that_are_not_of_the_load_are_no_rows() -> None:

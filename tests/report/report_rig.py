@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.judge.facts import RunFacts, SelfAudit
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.judge.schema import Summary
@@ -30,6 +31,7 @@ from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow, build_rows
 from loaddriver.record.tally import Deaf
 from loaddriver.record.watching import NodeSighting, PodSighting, WatchStamps
+from loaddriver.run.conclusion import anchored_rows
 
 NOTHING_LOST = LoadLosses(0, 0)
 START = 1_790_000_000_000_000
@@ -67,6 +69,7 @@ class _Cluster:
     watch: WatchStamps = field(default_factory=lambda: WatchStamps(Deaf()))
     stories: dict[str, list[Event]] = field(default_factory=dict)
     groups: dict[GroupKey, int] = field(default_factory=dict)
+    anchored: list[GroupOutcome] = field(default_factory=list)
 
     def machine(self, number: int, decided: int) -> tuple[str, str, int]:
         """A machine chosen at `decided` that becomes a ready Node; its name, rack and moment."""
@@ -146,7 +149,10 @@ def _ramp(cluster: _Cluster, pods: int, lost: int) -> list[tuple[str, str]]:
         queue = round(cluster.random.expovariate(1.6) * SECOND)
         at = max(created + round(cluster.random.uniform(0.006, 0.04) * SECOND), ready + queue)
         anchor = GROUP_LABEL in mark and labels[position - 1] != mark
-        cluster.bind(uid, node, at, "load-driver" if anchor else "system:kube-scheduler")
+        cluster.bind(uid, node, at, "system:kube-scheduler")
+        if anchor:
+            gang = GroupOutcome(cluster.name, mark[GROUP_LABEL], "anchored", pod=uid)
+            cluster.anchored.append(gang)
         placed.append((uid, node))
     return placed
 
@@ -248,7 +254,7 @@ def make_run(pods: int = 5000, lost: int = 0, gates: tuple[Gate, ...] = GATES) -
     ]
     journal = Journal({name: s for each in clusters for name, s in each.stories.items()}, 0)
     facts = _facts(pods, {key: n for each in clusters for key, n in each.groups.items()})
-    rows = build_rows(observed, journal)
+    rows = anchored_rows(build_rows(observed, journal), [a for c in clusters for a in c.anchored])
     summary = make_summary(facts, observed, rows, gates, journal, losses=NOTHING_LOST)
     return Run(facts, observed, journal, rows, summary)
 

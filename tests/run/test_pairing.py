@@ -66,6 +66,15 @@ def test_a_bare_node_is_the_node_that_its_machine_registered(tmp_path: Path) -> 
         assert resources.parse_capacity(ours) == resources.parse_capacity(theirs)
 
 
+def test_a_bare_node_keeps_the_taints_of_its_machine() -> None:
+    """Or else pods would go where they never went beside BigFleet."""
+    spot = SeedTaint(key="spot", value="true", effect="NoSchedule")
+    seed = msgspec.structs.replace(machines(smoke())[0], taints=(spot,))
+    bare = node_object(ServedNode(cluster="c1", machine=seed))
+    [taint] = bare["spec"]["taints"]
+    assert taint == {"key": "spot", "value": "true", "effect": "NoSchedule"}
+
+
 @pytest.mark.parametrize(
     ("of", "said"),
     [

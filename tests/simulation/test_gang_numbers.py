@@ -111,7 +111,7 @@ def _asked(fleet: list[Machine], cluster: Cluster) -> tuple[int, int]:
         needs=cluster.ledger.aggregate.told(0.0).needs,
         timestamp_unix_nanos=1,
     )
-    assert needs.replace(rollup, 0.0) == ""
+    assert needs.replace(rollup, 0.0) == ("", {}, {})
     asked = needs.demand()
     seen, _ = inventory.snapshot([])
     return len(asked.needs), len(normalise(seen, asked).needs)

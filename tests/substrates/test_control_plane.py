@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,10 @@ from substrate_rig import PATIENCE_SECONDS, eventually
 
 from bigfleet.api.kube.client import ApiError, KubeClient
 from controlplane.request import Binaries
+from loaddriver.archetypes import Toleration
+from loaddriver.instance_types import DaemonSet
+from loaddriver.manifests import manifest_path
+from loaddriver.setup_manifests import DAEMON_SET_LABEL, daemon_set_body
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION, HEARTBEAT_STOPPED_LABEL
 from loaddriver.substrates.local import LocalSubstrate
@@ -101,6 +105,51 @@ async def test_pods_that_were_there_before_their_node_are_played(clusters: list[
             await admin.delete(f"/api/v1/namespaces/default/pods/{name}", {"gracePeriodSeconds": 0})
 
 
+async def test_the_agents_of_a_cluster_run_on_every_node_that_they_tolerate(
+    clusters: list[Cluster],
+) -> None:
+    """A DaemonSet that the load made gets its pods, and what happens to them is logged."""
+    cluster, spot = clusters[0], {"key": "spot", "value": "true", "effect": "NoSchedule"}
+    agents = [
+        DaemonSet(name="logs", cpu_millicores=100, memory_mebibytes=64),
+        DaemonSet(
+            name="metrics",
+            cpu_millicores=100,
+            memory_mebibytes=64,
+            tolerations=(Toleration(key="spot"),),
+        ),
+    ]
+    async with client(cluster, "admin") as admin, client(cluster, "load-driver") as tenant:
+        await add_node(admin, "plain")
+        await add_node(admin, "tainted", [spot])
+        for agent in agents:
+            body = daemon_set_body(agent)
+            await tenant.create(manifest_path(body), body)
+
+        async def places() -> set[tuple[str, str]]:
+            found = json.loads(await admin.get("/api/v1/namespaces/default/pods"))["items"]
+            return {
+                (pod["metadata"]["labels"][DAEMON_SET_LABEL], pod["spec"].get("nodeName", ""))
+                for pod in found
+                if DAEMON_SET_LABEL in pod["metadata"].get("labels", {})
+                and pod["status"]["phase"] == "Running"
+            }
+
+        expected = {("logs", "plain"), ("metrics", "plain"), ("metrics", "tainted")}
+        nodes = {"plain", "tainted"}
+
+        async def settled() -> bool:
+            return {place for place in await places() if place[1] in nodes} == expected
+
+        await eventually(settled, PATIENCE_SECONDS)
+        logged = {event["objectRef"]["resource"] for event in audit_lines(cluster)}
+        assert "daemonsets" in logged
+        for agent in agents:
+            await admin.delete(f"/apis/apps/v1/namespaces/default/daemonsets/{agent.name}")
+        for name in sorted(nodes):
+            await admin.delete(f"/api/v1/nodes/{name}")
+
+
 async def test_a_pod_without_room_waits(clusters: list[Cluster]) -> None:
     """The scheduler believes the Node's own figures, not kwok's."""
     async with client(clusters[1], "admin") as admin:
@@ -183,7 +232,7 @@ class client:
         await self._client.close()
 
 
-async def add_node(admin: KubeClient, name: str) -> None:
+async def add_node(admin: KubeClient, name: str, taints: Sequence[Mapping[str, str]] = ()) -> None:
     key, value = FAKE_NODE_ANNOTATION
     resources = {"cpu": "3900m", "memory": "7Gi", "pods": "50"}
     metadata = {
@@ -192,7 +241,8 @@ async def add_node(admin: KubeClient, name: str) -> None:
         "annotations": {key: value},
     }
     status = {"capacity": resources, "allocatable": resources}
-    await admin.create("/api/v1/nodes", {"metadata": metadata, "status": status})
+    spec = {"taints": [*taints]}
+    await admin.create("/api/v1/nodes", {"metadata": metadata, "spec": spec, "status": status})
 
 
 async def create_workloads(tenant: KubeClient) -> None:

@@ -16,11 +16,19 @@ _TOLD_CHARACTERS = 400
 
 
 def shorten(log: Path) -> None:
-    """Put a long log aside as `.1`. etcd only appends, so it goes on at the new end."""
-    with contextlib.suppress(FileNotFoundError):
-        if log.stat().st_size > LONGEST_BYTES:
-            shutil.copyfile(log, log.with_name(f"{log.name}.1"))
-            os.truncate(log, 0)
+    """Put a long log aside as `.1`. etcd only appends, so it goes on at the new end.
+
+    A full disk has no room for the part that is put aside: that is lost then, and nothing else.
+    """
+    aside = log.with_name(f"{log.name}.1")
+    with contextlib.suppress(OSError):
+        if log.stat().st_size <= LONGEST_BYTES:
+            return
+        try:
+            shutil.copyfile(log, aside)
+        except OSError:
+            aside.unlink(missing_ok=True)
+        os.truncate(log, 0)
 
 
 def last_words(log: Path) -> str:

@@ -196,5 +196,7 @@ def _raise_refusal(error: grpc.aio.AioRpcError) -> None:
             raise UnknownObject(details) from None
         case grpc.StatusCode.ABORTED:
             raise BigFleetError(details) from None
+        case grpc.StatusCode.UNIMPLEMENTED:
+            raise BigFleetError(f"the coordinator is of an older release: {details}") from None
         case grpc.StatusCode.PERMISSION_DENIED | grpc.StatusCode.UNAUTHENTICATED:
             raise BigFleetError(f"refused by the coordinator: {details}") from None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bigfleet.adapters.coordinator.client import Replicas
 from bigfleet.api.identity import Identity
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.api.v1alpha1.provider_pb2 import ClaimEpochRequest
 
 CALL_SECONDS = 2.0
 
@@ -20,6 +21,14 @@ class GrpcCoordinator:
     async def report(self, report: wire.ShardReport) -> wire.ReportAck:
         """See `ports.coordinator.Coordinator`."""
         return await self._replicas.ask(lambda stub: stub.ReportShard(report, timeout=CALL_SECONDS))
+
+    async def claim_epoch(self, shard_id: str) -> int:
+        """See `ports.coordinator.Coordinator`."""
+        request = ClaimEpochRequest(shard_id=shard_id)
+        answer = await self._replicas.ask(
+            lambda stub: stub.ClaimEpoch(request, timeout=CALL_SECONDS)
+        )
+        return int(answer.shard_epoch)
 
     async def resolve(self, cluster: str, shard_id: str) -> wire.ResolveClusterResponse:
         """See `ports.coordinator.Coordinator`."""

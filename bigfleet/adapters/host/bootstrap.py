@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.kube.client import BearerAccess
+from bigfleet.api.kube.client import InlineAccess
 from bigfleet.model import resources
 from bigfleet.model.machine import Machine
 from bigfleet.ports.host import Boot, HostFailure
@@ -36,9 +36,9 @@ class Blob(msgspec.Struct, rename="camel"):
     kubelet: _Kubelet = msgspec.field(default_factory=_Kubelet)
 
     @property
-    def access(self) -> BearerAccess:
+    def access(self) -> InlineAccess:
         """The way to the API server."""
-        return BearerAccess(self.api_server, self.ca_pem, self.token)
+        return InlineAccess(self.api_server, self.ca_pem, self.token)
 
 
 def decode(boot: Boot) -> Blob:

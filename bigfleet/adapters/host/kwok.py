@@ -110,12 +110,14 @@ class KwokHost:
     async def _register(self, boot: Boot, blob: Blob) -> None:
         node = bootstrap.node(boot, blob, self._provider_name)
         try:
-            async with self._registering, KubeClient.with_token(blob.access) as client:
+            async with self._registering, KubeClient.with_access(blob.access) as client:
                 await _create_or_take_over(client, node)
         except ssl.SSLError as error:
             raise HostFailure(f"the bootstrap blob's caPem cannot be used: {error}") from None
         except (ApiError, *NO_ANSWER) as error:
             raise HostFailure(f"its Node cannot be registered: {_text(error)}") from None
+        except (ValueError, TypeError) as error:
+            raise HostFailure(f"the bootstrap blob cannot be used: {error}") from None
 
     async def _nodes(self, cluster: str) -> ClusterNodes:
         async with self._opening:
@@ -126,11 +128,12 @@ class KwokHost:
 
     async def _client(self, cluster: str) -> KubeClient:
         path = self._kubeconfigs / f"{cluster}.kubeconfig"
-        if not path.is_file():
-            raise HostFailure(f"no host can join cluster {cluster!r}: there is no {path}")
         try:
+            # The cluster's name comes from outside, and must not lead out of the directory.
+            if path.parent != self._kubeconfigs or not path.is_file():
+                raise HostFailure(f"no host can join cluster {cluster!r}: there is no {path}")
             return await KubeClient.from_kubeconfig(path)
-        except (ConfigException, YAMLError, OSError, ValueError) as error:
+        except (ConfigException, YAMLError, OSError, ValueError, TypeError) as error:
             raise HostFailure(f"{path} cannot be used: {error}") from None
 
 

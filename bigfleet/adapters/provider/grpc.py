@@ -42,13 +42,16 @@ class GrpcProvider:
         self._channel = transport.channel(address, identity, _ROLE)
         self._stub = CapacityProviderStub(self._channel)
 
-    async def create(self, machine_id: str, fence: Fence) -> Operation:
+    async def create(
+        self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
+    ) -> Operation:
         """See `ports.provider.CapacityProvider`."""
         request = wire.CreateRequest(
             machine_id=machine_id,
             shard_id=fence.shard_id,
             shard_epoch=fence.epoch,
             sequence_number=fence.sequence,
+            shard_metadata=shard_metadata,
         )
         call = self._stub.Create(request, timeout=CALL_SECONDS)
         return _operation(await self._answer(call, machine_id, MachineEvent.CREATE.value))
@@ -96,6 +99,18 @@ class GrpcProvider:
         )
         call = self._stub.Delete(request, timeout=CALL_SECONDS)
         return _operation(await self._answer(call, machine_id, MachineEvent.DELETE.value))
+
+    async def claim_epoch(self, shard_id: str, at_least: int) -> int:
+        """See `ports.provider.CapacityProvider`."""
+        request = wire.ClaimEpochRequest(shard_id=shard_id, at_least=at_least)
+        try:
+            answer = await self._stub.ClaimEpoch(request, timeout=CALL_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return at_least
+            said = await explained(error, self._address, self._identity, _ROLE)
+            raise Unavailable(f"provider at {self._address}: {said}") from None
+        return int(answer.shard_epoch)
 
     async def get(self, machine_id: str) -> Machine:
         """See `ports.provider.CapacityProvider`."""

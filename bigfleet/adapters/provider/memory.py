@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bigfleet.model.errors import Fenced, Unavailable, UnknownObject
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState, next_state
-from bigfleet.ports.provider import Fence, Listing, Operation
+from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence, Listing, Operation
 
 _ENDS = {
     MachineState.CREATING: MachineEvent.CREATED,
@@ -43,13 +43,17 @@ class MemoryProvider:
         self._changed_at: dict[str, int] = {}
         self._operations: dict[str, tuple[str, MachineEvent]] = {}
         self._marks: dict[tuple[str, str], tuple[int, int]] = {}
+        self._claimed: dict[str, int] = {}
         self._revision = 0
         for machine in machines:
             self.report(machine)
 
-    async def create(self, machine_id: str, fence: Fence) -> Operation:
+    async def create(
+        self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
+    ) -> Operation:
         """Buys the machine."""
-        return self._order(machine_id, MachineEvent.CREATE, fence, {})
+        bought = {"shard_metadata": dict(shard_metadata)}
+        return self._order(machine_id, MachineEvent.CREATE, fence, bought)
 
     async def configure(
         self,
@@ -73,6 +77,14 @@ class MemoryProvider:
     async def delete(self, machine_id: str, fence: Fence) -> Operation:
         """Gives the machine back."""
         return self._order(machine_id, MachineEvent.DELETE, fence, {})
+
+    async def claim_epoch(self, shard_id: str, at_least: int) -> int:
+        """Far above all that this shard has shown."""
+        self._check_reachable()
+        shown = [epoch for (shard, _), (epoch, _) in self._marks.items() if shard == shard_id]
+        newest = max([*shown, self._claimed.get(shard_id, 0)])
+        self._claimed[shard_id] = max(newest + EPOCHS_SKIPPED if newest else 1, at_least)
+        return self._claimed[shard_id]
 
     async def get(self, machine_id: str) -> Machine:
         """The machine as it is."""
@@ -139,6 +151,8 @@ class MemoryProvider:
         owner, mark = (fence.shard_id, machine_id), (fence.epoch, fence.sequence)
         if mark <= self._marks.get(owner, (0, 0)):
             raise Fenced(f"machine {machine_id}: {mark} is not newer than {self._marks[owner]}")
+        if fence.epoch < (claimed := self._claimed.get(fence.shard_id, 0)):
+            raise Fenced(f"machine {machine_id}: epoch {fence.epoch} is older than {claimed}")
         self._marks[owner] = mark
 
     def _known(self, machine_id: str) -> Machine:
@@ -149,8 +163,10 @@ class MemoryProvider:
 
     def _move(self, machine: Machine, event: MachineEvent, **changes: object) -> Machine:
         state = next_state(machine.id, machine.state, event)
+        if event in (MachineEvent.DRAINED, MachineEvent.DELETE, MachineEvent.RECOVER):
+            changes |= {"cluster": "", "shard_metadata": {}}
         if state is MachineState.IDLE:
-            changes |= {"cluster": "", "shard_metadata": {}, "host": f"host-of-{machine.id}"}
+            changes |= {"host": f"host-of-{machine.id}"}
         if state is MachineState.SPECULATIVE:
             changes |= {"host": ""}
         moved = replace(machine, state=state, **changes)  # type: ignore[arg-type]

@@ -15,14 +15,14 @@ class EpochFile:
         self._directory = directory
         self._path = directory / "epoch"
 
-    def next_epoch(self) -> int:
-        """One more than the file says, 1 where there is no file; on the disk before it returns.
+    def next_epoch(self, at_least: int = 1) -> int:
+        """One more than the file says, and not below `at_least`; on the disk before it returns.
 
         BigFleetError names the file and the cure when it is damaged or cannot be written.
         """
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            epoch = self._read() + 1
+            epoch = max(self.last() + 1, at_least)
             self._write(epoch)
         except OSError as error:
             raise BigFleetError(
@@ -31,7 +31,8 @@ class EpochFile:
             ) from None
         return epoch
 
-    def _read(self) -> int:
+    def last(self) -> int:
+        """See `ports.store.EpochStore`."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
@@ -40,8 +41,8 @@ class EpochFile:
         if not (text.isdigit() and len(text) <= 18 and int(text) > 0):
             raise BigFleetError(
                 f"{self._path}: holds {content[:40]!r} where the shard's epoch should be, a whole "
-                "number > 0; write a number larger than any epoch this shard has used (its log "
-                "names the epoch at every start), because providers refuse older ones"
+                "number > 0; remove the file, and the shard is given an epoch larger than any that "
+                "it has used"
             )
         return int(text)
 

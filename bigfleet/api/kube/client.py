@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -60,12 +62,17 @@ class _Status(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class BearerAccess:
-    """How to reach an API server with a token: its URL, its CA (PEM text) and the token."""
+class InlineAccess:
+    """How to reach an API server, complete in itself: its URL, its CA, and a token or a client
+    certificate with its key. All but the URL and the token are PEM text. Without a CA the
+    machine's own count.
+    """
 
     server: str
-    ca_pem: str
-    token: str
+    ca_pem: str = ""
+    token: str = field(default="", repr=False)
+    certificate_pem: str = ""
+    key_pem: str = field(default="", repr=False)
 
 
 class KubeClient:
@@ -98,13 +105,6 @@ class KubeClient:
         return cls(configuration)
 
     @classmethod
-    async def from_kubeconfig_content(cls, content: Mapping[str, Any]) -> KubeClient:
-        """The current context of a kubeconfig that was read already."""
-        configuration = Configuration()
-        await config.load_kube_config_from_dict(content, client_configuration=configuration)
-        return cls(configuration)
-
-    @classmethod
     def in_cluster(cls) -> KubeClient:
         """The ServiceAccount of the pod that this process runs in."""
         configuration = Configuration()
@@ -112,12 +112,22 @@ class KubeClient:
         return cls(configuration)
 
     @classmethod
-    def with_token(cls, access: BearerAccess) -> KubeClient:
-        """A bearer token, as a joining machine has it."""
+    def with_access(cls, access: InlineAccess) -> KubeClient:
+        """An access that somebody else wrote: it leads to the server that it names, nowhere else.
+
+        ssl.SSLError when a certificate or key in it cannot be used.
+        """
         configuration = Configuration(host=access.server)
-        configuration.ca_cert_data = access.ca_pem
-        configuration.api_key = {"BearerToken": f"Bearer {access.token}"}
-        return cls(configuration)
+        configuration.ca_cert_data = access.ca_pem or None
+        if access.token:
+            configuration.api_key = {"BearerToken": f"Bearer {access.token}"}
+        stay = aiohttp.TraceConfig()
+        stay.on_request_redirect.append(_refuse_redirect)
+        configuration.trace_configs = [stay]
+        client = cls(configuration)
+        if access.certificate_pem:
+            _load_certificate(client._client.rest_client.ssl_context, access)
+        return client
 
     @property
     def ca_pem(self) -> str:
@@ -227,6 +237,21 @@ class KubeClient:
         )
         response: aiohttp.ClientResponse = answer.response
         return response
+
+
+def _load_certificate(context: ssl.SSLContext, access: InlineAccess) -> None:
+    """OpenSSL reads certificates from files only; a key with a passphrase must not ask for it."""
+    with tempfile.NamedTemporaryFile(mode="w", suffix=".pem") as file:
+        file.write(f"{access.certificate_pem}\n{access.key_pem}\n")
+        file.flush()
+        context.load_cert_chain(file.name, password=lambda: b"")
+
+
+async def _refuse_redirect(
+    _session: aiohttp.ClientSession, _: object, redirect: aiohttp.TraceRequestRedirectParams
+) -> None:
+    """No API server redirects its clients, and a client must not be led to other servers."""
+    raise aiohttp.ClientError(f"{redirect.url} redirects elsewhere, which no API server does")
 
 
 def _refusal(request: str, status: int, content: bytes) -> ApiError:

@@ -24,49 +24,55 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$bigfleet/api/v1alpha1/capacity.proto\x12\x11\x62igfleet.v1alpha1\"\xb1\x01\n\x14\x43lusterCapacityNeeds\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1c\n\x14timestamp_unix_nanos\x18\x02 \x01(\x03\x12.\n\x05needs\x18\x03 \x03(\x0b\x32\x1f.bigfleet.v1alpha1.CapacityNeed\x12\x37\n\x0enode_overheads\x18\x64 \x03(\x0b\x32\x1f.bigfleet.v1alpha1.NodeOverhead\"\xb4\x02\n\x0cNodeOverhead\x12@\n\x0crequirements\x18\x01 \x03(\x0b\x32*.bigfleet.v1alpha1.NodeSelectorRequirement\x12\x39\n\x0c\x61lternatives\x18\x02 \x03(\x0b\x32#.bigfleet.v1alpha1.NodeSelectorTerm\x12\x32\n\x0btolerations\x18\x03 \x03(\x0b\x32\x1d.bigfleet.v1alpha1.Toleration\x12\x41\n\tresources\x18\x04 \x03(\x0b\x32..bigfleet.v1alpha1.NodeOverhead.ResourcesEntry\x1a\x30\n\x0eResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x87\x06\n\x0c\x43\x61pacityNeed\x12@\n\x0crequirements\x18\x01 \x03(\x0b\x32*.bigfleet.v1alpha1.NodeSelectorRequirement\x12T\n\x13\x61ggregate_resources\x18\x02 \x03(\x0b\x32\x37.bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry\x12\x10\n\x08priority\x18\x03 \x01(\x05\x12\x31\n\x06spread\x18\x05 \x03(\x0b\x32!.bigfleet.v1alpha1.TopologySpread\x12\x45\n\x1binterruption_penalty_bucket\x18\x06 \x01(\x0e\x32 .bigfleet.v1alpha1.PenaltyBucket\x12\x44\n\x1areclamation_penalty_bucket\x18\x07 \x01(\x0e\x32 .bigfleet.v1alpha1.PenaltyBucket\x12>\n\x08min_unit\x18\x08 \x03(\x0b\x32,.bigfleet.v1alpha1.CapacityNeed.MinUnitEntry\x12\r\n\x05group\x18\t \x01(\t\x12*\n\x05sizes\x18\x64 \x01(\x0b\x32\x1b.bigfleet.v1alpha1.PodSizes\x12\x39\n\x0c\x61lternatives\x18\x65 \x03(\x0b\x32#.bigfleet.v1alpha1.NodeSelectorTerm\x12\x32\n\x0btolerations\x18\x66 \x03(\x0b\x32\x1d.bigfleet.v1alpha1.Toleration\x12\x1a\n\x12\x61nti_affinity_keys\x18g \x03(\t\x12\x16\n\x0enever_preempts\x18h \x01(\x08\x1a\x39\n\x17\x41ggregateResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cMinUnitEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x04\x10\x05\"M\n\x08PodSizes\x12\x11\n\tresources\x18\x01 \x03(\t\x12\x0f\n\x07\x61mounts\x18\x02 \x03(\x03\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x03\x12\r\n\x05steps\x18\x04 \x03(\x03\"T\n\x10NodeSelectorTerm\x12@\n\x0crequirements\x18\x01 \x03(\x0b\x32*.bigfleet.v1alpha1.NodeSelectorRequirement\"\x95\x01\n\nToleration\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x38\n\x08operator\x18\x02 \x01(\x0e\x32&.bigfleet.v1alpha1.Toleration.Operator\x12\r\n\x05value\x18\x03 \x01(\t\x12\x0e\n\x06\x65\x66\x66\x65\x63t\x18\x04 \x01(\t\"!\n\x08Operator\x12\t\n\x05\x45QUAL\x10\x00\x12\n\n\x06\x45XISTS\x10\x01\"3\n\x05Taint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x0e\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\t\"\x83\x02\n\x17NodeSelectorRequirement\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x45\n\x08operator\x18\x02 \x01(\x0e\x32\x33.bigfleet.v1alpha1.NodeSelectorRequirement.Operator\x12\x0e\n\x06values\x18\x03 \x03(\t\"\x83\x01\n\x08Operator\x12\x18\n\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x06\n\x02IN\x10\x01\x12\n\n\x06NOT_IN\x10\x02\x12\n\n\x06\x45XISTS\x10\x03\x12\x12\n\x0e\x44OES_NOT_EXIST\x10\x04\x12\x08\n\x04SAME\x10\x05\x12\x10\n\x0cGREATER_THAN\x10\x64\x12\r\n\tLESS_THAN\x10\x65\"\xbc\x02\n\x0eTopologySpread\x12\x14\n\x0ctopology_key\x18\x01 \x01(\t\x12\x10\n\x08max_skew\x18\x02 \x01(\x05\x12O\n\x12when_unsatisfiable\x18\x03 \x01(\x0e\x32\x33.bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable\x12\x13\n\x0bmin_domains\x18\x64 \x01(\x05\x12\x1d\n\x15ignores_node_affinity\x18\x65 \x01(\x08\x12\x1a\n\x12honors_node_taints\x18\x66 \x01(\x08\"a\n\x11WhenUnsatisfiable\x12\"\n\x1eWHEN_UNSATISFIABLE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x44O_NOT_SCHEDULE\x10\x01\x12\x13\n\x0fSCHEDULE_ANYWAY\x10\x02*\xd4\x05\n\rPenaltyBucket\x12\x1e\n\x1aPENALTY_BUCKET_UNSPECIFIED\x10\x00\x12\x17\n\x13PENALTY_BUCKET_ZERO\x10\x01\x12\x17\n\x13PENALTY_BUCKET_0_50\x10\x02\x12\x14\n\x10PENALTY_BUCKET_1\x10\x03\x12\x14\n\x10PENALTY_BUCKET_2\x10\x04\x12\x14\n\x10PENALTY_BUCKET_4\x10\x05\x12\x14\n\x10PENALTY_BUCKET_8\x10\x06\x12\x15\n\x11PENALTY_BUCKET_16\x10\x07\x12\x15\n\x11PENALTY_BUCKET_32\x10\x08\x12\x15\n\x11PENALTY_BUCKET_64\x10\t\x12\x16\n\x12PENALTY_BUCKET_128\x10\n\x12\x16\n\x12PENALTY_BUCKET_256\x10\x0b\x12\x16\n\x12PENALTY_BUCKET_512\x10\x0c\x12\x17\n\x13PENALTY_BUCKET_1024\x10\r\x12\x17\n\x13PENALTY_BUCKET_2048\x10\x0e\x12\x17\n\x13PENALTY_BUCKET_4096\x10\x0f\x12\x17\n\x13PENALTY_BUCKET_8192\x10\x10\x12\x18\n\x14PENALTY_BUCKET_16384\x10\x11\x12\x18\n\x14PENALTY_BUCKET_32768\x10\x12\x12\x18\n\x14PENALTY_BUCKET_65536\x10\x13\x12\x19\n\x15PENALTY_BUCKET_131072\x10\x14\x12\x19\n\x15PENALTY_BUCKET_262144\x10\x15\x12\x19\n\x15PENALTY_BUCKET_524288\x10\x16\x12\x1a\n\x16PENALTY_BUCKET_1048576\x10\x17\x12\x1a\n\x16PENALTY_BUCKET_2097152\x10\x18\x12\x1a\n\x16PENALTY_BUCKET_4194304\x10\x19\x12\x1a\n\x16PENALTY_BUCKET_8388608\x10\x1a\x12\x19\n\x15PENALTY_BUCKET_PINNED\x10\x1b\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$bigfleet/api/v1alpha1/capacity.proto\x12\x11\x62igfleet.v1alpha1\"\xe4\x01\n\x14\x43lusterCapacityNeeds\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1c\n\x14timestamp_unix_nanos\x18\x02 \x01(\x03\x12.\n\x05needs\x18\x03 \x03(\x0b\x32\x1f.bigfleet.v1alpha1.CapacityNeed\x12\x37\n\x0enode_overheads\x18\x64 \x03(\x0b\x32\x1f.bigfleet.v1alpha1.NodeOverhead\x12\x31\n\x0bnode_limits\x18\x65 \x03(\x0b\x32\x1c.bigfleet.v1alpha1.NodeLimit\"\xc2\x01\n\tNodeLimit\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12>\n\tresources\x18\x04 \x03(\x0b\x32+.bigfleet.v1alpha1.NodeLimit.ResourcesEntry\x12\x0e\n\x06\x62roken\x18\x05 \x01(\x08\x1a\x30\n\x0eResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb4\x02\n\x0cNodeOverhead\x12@\n\x0crequirements\x18\x01 \x03(\x0b\x32*.bigfleet.v1alpha1.NodeSelectorRequirement\x12\x39\n\x0c\x61lternatives\x18\x02 \x03(\x0b\x32#.bigfleet.v1alpha1.NodeSelectorTerm\x12\x32\n\x0btolerations\x18\x03 \x03(\x0b\x32\x1d.bigfleet.v1alpha1.Toleration\x12\x41\n\tresources\x18\x04 \x03(\x0b\x32..bigfleet.v1alpha1.NodeOverhead.ResourcesEntry\x1a\x30\n\x0eResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x87\x06\n\x0c\x43\x61pacityNeed\x12@\n\x0crequirements\x18\x01 \x03(\x0b\x32*.bigfleet.v1alpha1.NodeSelectorRequirement\x12T\n\x13\x61ggregate_resources\x18\x02 \x03(\x0b\x32\x37.bigfleet.v1alpha1.CapacityNeed.AggregateResourcesEntry\x12\x10\n\x08priority\x18\x03 \x01(\x05\x12\x31\n\x06spread\x18\x05 \x03(\x0b\x32!.bigfleet.v1alpha1.TopologySpread\x12\x45\n\x1binterruption_penalty_bucket\x18\x06 \x01(\x0e\x32 .bigfleet.v1alpha1.PenaltyBucket\x12\x44\n\x1areclamation_penalty_bucket\x18\x07 \x01(\x0e\x32 .bigfleet.v1alpha1.PenaltyBucket\x12>\n\x08min_unit\x18\x08 \x03(\x0b\x32,.bigfleet.v1alpha1.CapacityNeed.MinUnitEntry\x12\r\n\x05group\x18\t \x01(\t\x12*\n\x05sizes\x18\x64 \x01(\x0b\x32\x1b.bigfleet.v1alpha1.PodSizes\x12\x39\n\x0c\x61lternatives\x18\x65 \x03(\x0b\x32#.bigfleet.v1alpha1.NodeSelectorTerm\x12\x32\n\x0btolerations\x18\x66 \x03(\x0b\x32\x1d.bigfleet.v1alpha1.Toleration\x12\x1a\n\x12\x61nti_affinity_keys\x18g \x03(\t\x12\x16\n\x0enever_preempts\x18h \x01(\x08\x1a\x39\n\x17\x41ggregateResourcesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cMinUnitEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x04\x10\x05\"M\n\x08PodSizes\x12\x11\n\tresources\x18\x01 \x03(\t\x12\x0f\n\x07\x61mounts\x18\x02 \x03(\x03\x12\x0e\n\x06\x63ounts\x18\x03 \x03(\x03\x12\r\n\x05steps\x18\x04 \x03(\x03\"T\n\x10NodeSelectorTerm\x12@\n\x0crequirements\x18\x01 \x03(\x0b\x32*.bigfleet.v1alpha1.NodeSelectorRequirement\"\x95\x01\n\nToleration\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x38\n\x08operator\x18\x02 \x01(\x0e\x32&.bigfleet.v1alpha1.Toleration.Operator\x12\r\n\x05value\x18\x03 \x01(\t\x12\x0e\n\x06\x65\x66\x66\x65\x63t\x18\x04 \x01(\t\"!\n\x08Operator\x12\t\n\x05\x45QUAL\x10\x00\x12\n\n\x06\x45XISTS\x10\x01\"3\n\x05Taint\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x0e\n\x06\x65\x66\x66\x65\x63t\x18\x03 \x01(\t\"\x83\x02\n\x17NodeSelectorRequirement\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x45\n\x08operator\x18\x02 \x01(\x0e\x32\x33.bigfleet.v1alpha1.NodeSelectorRequirement.Operator\x12\x0e\n\x06values\x18\x03 \x03(\t\"\x83\x01\n\x08Operator\x12\x18\n\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x06\n\x02IN\x10\x01\x12\n\n\x06NOT_IN\x10\x02\x12\n\n\x06\x45XISTS\x10\x03\x12\x12\n\x0e\x44OES_NOT_EXIST\x10\x04\x12\x08\n\x04SAME\x10\x05\x12\x10\n\x0cGREATER_THAN\x10\x64\x12\r\n\tLESS_THAN\x10\x65\"\xbc\x02\n\x0eTopologySpread\x12\x14\n\x0ctopology_key\x18\x01 \x01(\t\x12\x10\n\x08max_skew\x18\x02 \x01(\x05\x12O\n\x12when_unsatisfiable\x18\x03 \x01(\x0e\x32\x33.bigfleet.v1alpha1.TopologySpread.WhenUnsatisfiable\x12\x13\n\x0bmin_domains\x18\x64 \x01(\x05\x12\x1d\n\x15ignores_node_affinity\x18\x65 \x01(\x08\x12\x1a\n\x12honors_node_taints\x18\x66 \x01(\x08\"a\n\x11WhenUnsatisfiable\x12\"\n\x1eWHEN_UNSATISFIABLE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x44O_NOT_SCHEDULE\x10\x01\x12\x13\n\x0fSCHEDULE_ANYWAY\x10\x02*\xd4\x05\n\rPenaltyBucket\x12\x1e\n\x1aPENALTY_BUCKET_UNSPECIFIED\x10\x00\x12\x17\n\x13PENALTY_BUCKET_ZERO\x10\x01\x12\x17\n\x13PENALTY_BUCKET_0_50\x10\x02\x12\x14\n\x10PENALTY_BUCKET_1\x10\x03\x12\x14\n\x10PENALTY_BUCKET_2\x10\x04\x12\x14\n\x10PENALTY_BUCKET_4\x10\x05\x12\x14\n\x10PENALTY_BUCKET_8\x10\x06\x12\x15\n\x11PENALTY_BUCKET_16\x10\x07\x12\x15\n\x11PENALTY_BUCKET_32\x10\x08\x12\x15\n\x11PENALTY_BUCKET_64\x10\t\x12\x16\n\x12PENALTY_BUCKET_128\x10\n\x12\x16\n\x12PENALTY_BUCKET_256\x10\x0b\x12\x16\n\x12PENALTY_BUCKET_512\x10\x0c\x12\x17\n\x13PENALTY_BUCKET_1024\x10\r\x12\x17\n\x13PENALTY_BUCKET_2048\x10\x0e\x12\x17\n\x13PENALTY_BUCKET_4096\x10\x0f\x12\x17\n\x13PENALTY_BUCKET_8192\x10\x10\x12\x18\n\x14PENALTY_BUCKET_16384\x10\x11\x12\x18\n\x14PENALTY_BUCKET_32768\x10\x12\x12\x18\n\x14PENALTY_BUCKET_65536\x10\x13\x12\x19\n\x15PENALTY_BUCKET_131072\x10\x14\x12\x19\n\x15PENALTY_BUCKET_262144\x10\x15\x12\x19\n\x15PENALTY_BUCKET_524288\x10\x16\x12\x1a\n\x16PENALTY_BUCKET_1048576\x10\x17\x12\x1a\n\x16PENALTY_BUCKET_2097152\x10\x18\x12\x1a\n\x16PENALTY_BUCKET_4194304\x10\x19\x12\x1a\n\x16PENALTY_BUCKET_8388608\x10\x1a\x12\x19\n\x15PENALTY_BUCKET_PINNED\x10\x1b\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'bigfleet.api.v1alpha1.capacity_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_NODELIMIT_RESOURCESENTRY']._loaded_options = None
+  _globals['_NODELIMIT_RESOURCESENTRY']._serialized_options = b'8\001'
   _globals['_NODEOVERHEAD_RESOURCESENTRY']._loaded_options = None
   _globals['_NODEOVERHEAD_RESOURCESENTRY']._serialized_options = b'8\001'
   _globals['_CAPACITYNEED_AGGREGATERESOURCESENTRY']._loaded_options = None
   _globals['_CAPACITYNEED_AGGREGATERESOURCESENTRY']._serialized_options = b'8\001'
   _globals['_CAPACITYNEED_MINUNITENTRY']._loaded_options = None
   _globals['_CAPACITYNEED_MINUNITENTRY']._serialized_options = b'8\001'
-  _globals['_PENALTYBUCKET']._serialized_start=2280
-  _globals['_PENALTYBUCKET']._serialized_end=3004
+  _globals['_PENALTYBUCKET']._serialized_start=2528
+  _globals['_PENALTYBUCKET']._serialized_end=3252
   _globals['_CLUSTERCAPACITYNEEDS']._serialized_start=60
-  _globals['_CLUSTERCAPACITYNEEDS']._serialized_end=237
-  _globals['_NODEOVERHEAD']._serialized_start=240
-  _globals['_NODEOVERHEAD']._serialized_end=548
-  _globals['_NODEOVERHEAD_RESOURCESENTRY']._serialized_start=500
-  _globals['_NODEOVERHEAD_RESOURCESENTRY']._serialized_end=548
-  _globals['_CAPACITYNEED']._serialized_start=551
-  _globals['_CAPACITYNEED']._serialized_end=1326
-  _globals['_CAPACITYNEED_AGGREGATERESOURCESENTRY']._serialized_start=1215
-  _globals['_CAPACITYNEED_AGGREGATERESOURCESENTRY']._serialized_end=1272
-  _globals['_CAPACITYNEED_MINUNITENTRY']._serialized_start=1274
-  _globals['_CAPACITYNEED_MINUNITENTRY']._serialized_end=1320
-  _globals['_PODSIZES']._serialized_start=1328
-  _globals['_PODSIZES']._serialized_end=1405
-  _globals['_NODESELECTORTERM']._serialized_start=1407
-  _globals['_NODESELECTORTERM']._serialized_end=1491
-  _globals['_TOLERATION']._serialized_start=1494
-  _globals['_TOLERATION']._serialized_end=1643
-  _globals['_TOLERATION_OPERATOR']._serialized_start=1610
-  _globals['_TOLERATION_OPERATOR']._serialized_end=1643
-  _globals['_TAINT']._serialized_start=1645
-  _globals['_TAINT']._serialized_end=1696
-  _globals['_NODESELECTORREQUIREMENT']._serialized_start=1699
-  _globals['_NODESELECTORREQUIREMENT']._serialized_end=1958
-  _globals['_NODESELECTORREQUIREMENT_OPERATOR']._serialized_start=1827
-  _globals['_NODESELECTORREQUIREMENT_OPERATOR']._serialized_end=1958
-  _globals['_TOPOLOGYSPREAD']._serialized_start=1961
-  _globals['_TOPOLOGYSPREAD']._serialized_end=2277
-  _globals['_TOPOLOGYSPREAD_WHENUNSATISFIABLE']._serialized_start=2180
-  _globals['_TOPOLOGYSPREAD_WHENUNSATISFIABLE']._serialized_end=2277
+  _globals['_CLUSTERCAPACITYNEEDS']._serialized_end=288
+  _globals['_NODELIMIT']._serialized_start=291
+  _globals['_NODELIMIT']._serialized_end=485
+  _globals['_NODELIMIT_RESOURCESENTRY']._serialized_start=437
+  _globals['_NODELIMIT_RESOURCESENTRY']._serialized_end=485
+  _globals['_NODEOVERHEAD']._serialized_start=488
+  _globals['_NODEOVERHEAD']._serialized_end=796
+  _globals['_NODEOVERHEAD_RESOURCESENTRY']._serialized_start=437
+  _globals['_NODEOVERHEAD_RESOURCESENTRY']._serialized_end=485
+  _globals['_CAPACITYNEED']._serialized_start=799
+  _globals['_CAPACITYNEED']._serialized_end=1574
+  _globals['_CAPACITYNEED_AGGREGATERESOURCESENTRY']._serialized_start=1463
+  _globals['_CAPACITYNEED_AGGREGATERESOURCESENTRY']._serialized_end=1520
+  _globals['_CAPACITYNEED_MINUNITENTRY']._serialized_start=1522
+  _globals['_CAPACITYNEED_MINUNITENTRY']._serialized_end=1568
+  _globals['_PODSIZES']._serialized_start=1576
+  _globals['_PODSIZES']._serialized_end=1653
+  _globals['_NODESELECTORTERM']._serialized_start=1655
+  _globals['_NODESELECTORTERM']._serialized_end=1739
+  _globals['_TOLERATION']._serialized_start=1742
+  _globals['_TOLERATION']._serialized_end=1891
+  _globals['_TOLERATION_OPERATOR']._serialized_start=1858
+  _globals['_TOLERATION_OPERATOR']._serialized_end=1891
+  _globals['_TAINT']._serialized_start=1893
+  _globals['_TAINT']._serialized_end=1944
+  _globals['_NODESELECTORREQUIREMENT']._serialized_start=1947
+  _globals['_NODESELECTORREQUIREMENT']._serialized_end=2206
+  _globals['_NODESELECTORREQUIREMENT_OPERATOR']._serialized_start=2075
+  _globals['_NODESELECTORREQUIREMENT_OPERATOR']._serialized_end=2206
+  _globals['_TOPOLOGYSPREAD']._serialized_start=2209
+  _globals['_TOPOLOGYSPREAD']._serialized_end=2525
+  _globals['_TOPOLOGYSPREAD_WHENUNSATISFIABLE']._serialized_start=2428
+  _globals['_TOPOLOGYSPREAD_WHENUNSATISFIABLE']._serialized_end=2525
 # @@protoc_insertion_point(module_scope)

@@ -97,6 +97,7 @@ class ClusterCapacityNeeds(_message.Message):
     TIMESTAMP_UNIX_NANOS_FIELD_NUMBER: _builtins.int
     NEEDS_FIELD_NUMBER: _builtins.int
     NODE_OVERHEADS_FIELD_NUMBER: _builtins.int
+    NODE_LIMITS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     timestamp_unix_nanos: _builtins.int
     @_builtins.property
@@ -105,6 +106,10 @@ class ClusterCapacityNeeds(_message.Message):
     def node_overheads(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeOverhead]:
         """What the cluster's DaemonSets take of each machine that joins it."""
 
+    @_builtins.property
+    def node_limits(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeLimit]:
+        """The machines of this cluster whose Nodes take no new pods. All others are fit for use."""
+
     def __init__(
         self,
         *,
@@ -112,14 +117,76 @@ class ClusterCapacityNeeds(_message.Message):
         timestamp_unix_nanos: _builtins.int = ...,
         needs: _abc.Iterable[Global___CapacityNeed] | None = ...,
         node_overheads: _abc.Iterable[Global___NodeOverhead] | None = ...,
+        node_limits: _abc.Iterable[Global___NodeLimit] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "needs", b"needs", "node_overheads", b"node_overheads", "timestamp_unix_nanos", b"timestamp_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "needs", b"needs", "node_limits", b"node_limits", "node_overheads", b"node_overheads", "timestamp_unix_nanos", b"timestamp_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClusterCapacityNeeds: _TypeAlias = ClusterCapacityNeeds  # noqa: Y015
+
+@_typing.final
+class NodeLimit(_message.Message):
+    """A machine whose Node takes no new pods: only what runs there already counts as served by it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ResourcesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    MACHINE_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    BROKEN_FIELD_NUMBER: _builtins.int
+    machine_id: _builtins.str
+    reason: _builtins.str
+    """Cordoned, Tainted, NotReady or Missing."""
+    message: _builtins.str
+    """A sentence for people."""
+    broken: _builtins.bool
+    """No pod can run there any more, as far as can be seen: the machine is to be given back."""
+    @_builtins.property
+    def resources(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What the pods there hold, those of DaemonSets not included: resource name to Kubernetes
+        quantity. Empty: nothing counts there.
+        """
+
+    def __init__(
+        self,
+        *,
+        machine_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+        resources: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        broken: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broken", b"broken", "machine_id", b"machine_id", "message", b"message", "reason", b"reason", "resources", b"resources"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeLimit: _TypeAlias = NodeLimit  # noqa: Y015
 
 @_typing.final
 class NodeOverhead(_message.Message):

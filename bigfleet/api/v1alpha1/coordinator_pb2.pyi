@@ -43,6 +43,7 @@ class ShardReport(_message.Message):
     SEEN_SEQUENCE_FIELD_NUMBER: _builtins.int
     GUESTS_FIELD_NUMBER: _builtins.int
     GUESTS_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    SPLITS_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     cycle: _builtins.int
     timestamp_unix_nanos: _builtins.int
@@ -73,6 +74,10 @@ class ShardReport(_message.Message):
     def guests(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuestMachine]:
         """Machines at work for this shard's clusters in domains that are not its own; at most 100."""
 
+    @_builtins.property
+    def splits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SplitTopology]:
+        """At most 20."""
+
     def __init__(
         self,
         *,
@@ -92,14 +97,41 @@ class ShardReport(_message.Message):
         seen_sequence: _builtins.int = ...,
         guests: _abc.Iterable[Global___GuestMachine] | None = ...,
         guests_left_out: _builtins.int = ...,
+        splits: _abc.Iterable[Global___SplitTopology] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "instruction_acks", b"instruction_acks", "owned_domains", b"owned_domains", "providers", b"providers", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "instruction_acks", b"instruction_acks", "owned_domains", b"owned_domains", "providers", b"providers", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ShardReport: _TypeAlias = ShardReport  # noqa: Y015
+
+@_typing.final
+class SplitTopology(_message.Message):
+    """Needs of this shard's clusters want all their machines to have one value of this key, and of this
+    value other shards have machines, too: no shard may have enough, and the need waits for ever.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_VALUE_FIELD_NUMBER: _builtins.int
+    topology_key: _builtins.str
+    topology_value: _builtins.str
+    def __init__(
+        self,
+        *,
+        topology_key: _builtins.str = ...,
+        topology_value: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SplitTopology: _TypeAlias = SplitTopology  # noqa: Y015
 
 @_typing.final
 class GuestMachine(_message.Message):
@@ -242,6 +274,7 @@ class Shortfall(_message.Message):
     NEEDS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     SAME_DOMAIN_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     age_cycles: _builtins.int
     interruption_penalty_bucket: _capacity_pb2.PenaltyBucket.ValueType
@@ -253,6 +286,8 @@ class Shortfall(_message.Message):
     """In words."""
     same_domain: _builtins.bool
     """Confined to one domain: it cannot be helped with machines of several."""
+    count: _builtins.int
+    """In how many of the needs' largest pods; the whole need where no pod has a size."""
     @_builtins.property
     def requirements(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.NodeSelectorRequirement]: ...
     @_builtins.property
@@ -270,10 +305,11 @@ class Shortfall(_message.Message):
         needs: _builtins.int = ...,
         reason: _builtins.str = ...,
         same_domain: _builtins.bool = ...,
+        count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deficit", b"deficit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_cycles", b"age_cycles", "cluster_id", b"cluster_id", "deficit", b"deficit", "interruption_penalty_bucket", b"interruption_penalty_bucket", "needs", b"needs", "priority", b"priority", "profile_fingerprint", b"profile_fingerprint", "reason", b"reason", "requirements", b"requirements", "same_domain", b"same_domain"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_cycles", b"age_cycles", "cluster_id", b"cluster_id", "count", b"count", "deficit", b"deficit", "interruption_penalty_bucket", b"interruption_penalty_bucket", "needs", b"needs", "priority", b"priority", "profile_fingerprint", b"profile_fingerprint", "reason", b"reason", "requirements", b"requirements", "same_domain", b"same_domain"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1066,6 +1102,7 @@ class ShardReportSnapshot(_message.Message):
     SHARD_EPOCH_FIELD_NUMBER: _builtins.int
     GUESTS_FIELD_NUMBER: _builtins.int
     GUESTS_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    SPLITS_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     cycle: _builtins.int
     received_at_unix_ns: _builtins.int
@@ -1078,6 +1115,8 @@ class ShardReportSnapshot(_message.Message):
     def shortfalls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Shortfall]: ...
     @_builtins.property
     def guests(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuestMachine]: ...
+    @_builtins.property
+    def splits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SplitTopology]: ...
     def __init__(
         self,
         *,
@@ -1090,10 +1129,11 @@ class ShardReportSnapshot(_message.Message):
         shard_epoch: _builtins.int = ...,
         guests: _abc.Iterable[Global___GuestMachine] | None = ...,
         guests_left_out: _builtins.int = ...,
+        splits: _abc.Iterable[Global___SplitTopology] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "received_at_unix_ns", b"received_at_unix_ns", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "received_at_unix_ns", b"received_at_unix_ns", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

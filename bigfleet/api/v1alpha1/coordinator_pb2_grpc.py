@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2
+from bigfleet.api.v1alpha1 import provider_pb2 as bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -38,6 +39,11 @@ class CoordinatorStub:
                 '/bigfleet.v1alpha1.Coordinator/ReportShard',
                 request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ShardReport.SerializeToString,
                 response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ReportAck.FromString,
+                _registered_method=True)
+        self.ClaimEpoch = channel.unary_unary(
+                '/bigfleet.v1alpha1.Coordinator/ClaimEpoch',
+                request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochRequest.SerializeToString,
+                response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochResponse.FromString,
                 _registered_method=True)
         self.ResolveCluster = channel.unary_unary(
                 '/bigfleet.v1alpha1.Coordinator/ResolveCluster',
@@ -116,6 +122,14 @@ class CoordinatorServicer:
 
     def ReportShard(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClaimEpoch(self, request, context):
+        """For a shard that has lost its epoch: a new one, larger by a million than any that it has
+        reported; 0 for a shard that never reported. UNAVAILABLE while a process of that shard is alive, or may be.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -212,6 +226,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.ReportShard,
                     request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ShardReport.FromString,
                     response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ReportAck.SerializeToString,
+            ),
+            'ClaimEpoch': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClaimEpoch,
+                    request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochRequest.FromString,
+                    response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochResponse.SerializeToString,
             ),
             'ResolveCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.ResolveCluster,
@@ -311,6 +330,33 @@ class Coordinator:
             '/bigfleet.v1alpha1.Coordinator/ReportShard',
             bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ShardReport.SerializeToString,
             bigfleet_dot_api_dot_v1alpha1_dot_coordinator__pb2.ReportAck.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClaimEpoch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bigfleet.v1alpha1.Coordinator/ClaimEpoch',
+            bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochRequest.SerializeToString,
+            bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ replica answers UNAVAILABLE and names the leader's address in the trailer `bigfl
 """
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as _coordinator_pb2
+from bigfleet.api.v1alpha1 import provider_pb2 as _provider_pb2
 from collections import abc as _abc
 from grpc import aio as _aio
 import abc as _abc_1
@@ -34,6 +35,10 @@ class CoordinatorStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> CoordinatorAsyncStub: ...
     ReportShard: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ShardReport, _coordinator_pb2.ReportAck]
+    ClaimEpoch: _grpc.UnaryUnaryMultiCallable[_provider_pb2.ClaimEpochRequest, _provider_pb2.ClaimEpochResponse]
+    """For a shard that has lost its epoch: a new one, larger by a million than any that it has
+    reported; 0 for a shard that never reported. UNAVAILABLE while a process of that shard is alive, or may be.
+    """
     ResolveCluster: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ResolveClusterRequest, _coordinator_pb2.ResolveClusterResponse]
     """The shard that serves a cluster: whom it was given to first, for good."""
     AssignDomain: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AssignDomainRequest, _coordinator_pb2.AssignDomainResponse]
@@ -54,6 +59,10 @@ class CoordinatorStub:
 class CoordinatorAsyncStub(CoordinatorStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReportShard: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ShardReport, _coordinator_pb2.ReportAck]  # type: ignore[assignment]
+    ClaimEpoch: _aio.UnaryUnaryMultiCallable[_provider_pb2.ClaimEpochRequest, _provider_pb2.ClaimEpochResponse]  # type: ignore[assignment]
+    """For a shard that has lost its epoch: a new one, larger by a million than any that it has
+    reported; 0 for a shard that never reported. UNAVAILABLE while a process of that shard is alive, or may be.
+    """
     ResolveCluster: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ResolveClusterRequest, _coordinator_pb2.ResolveClusterResponse]  # type: ignore[assignment]
     """The shard that serves a cluster: whom it was given to first, for good."""
     AssignDomain: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AssignDomainRequest, _coordinator_pb2.AssignDomainResponse]  # type: ignore[assignment]
@@ -77,6 +86,16 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_pb2.ShardReport,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.ReportAck, _abc.Awaitable[_coordinator_pb2.ReportAck]]: ...
+
+    @_abc_1.abstractmethod
+    def ClaimEpoch(
+        self,
+        request: _provider_pb2.ClaimEpochRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_provider_pb2.ClaimEpochResponse, _abc.Awaitable[_provider_pb2.ClaimEpochResponse]]:
+        """For a shard that has lost its epoch: a new one, larger by a million than any that it has
+        reported; 0 for a shard that never reported. UNAVAILABLE while a process of that shard is alive, or may be.
+        """
 
     @_abc_1.abstractmethod
     def ResolveCluster(

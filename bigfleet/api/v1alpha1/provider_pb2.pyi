@@ -210,7 +210,9 @@ class Machine(_message.Message):
     def allocatable(self) -> Global___Resources: ...
     @_builtins.property
     def shard_metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Stored and echoed byte for byte, unknown keys included; cleared with `cluster` after a drain."""
+        """What the last Create or Configure carried. Stored and echoed byte for byte, unknown keys
+        included; Configure replaces it, and it is cleared with `cluster` after a drain and by Delete.
+        """
 
     @_builtins.property
     def taints(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.Taint]:
@@ -244,6 +246,48 @@ class Machine(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Machine: _TypeAlias = Machine  # noqa: Y015
+
+@_typing.final
+class ClaimEpochRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_ID_FIELD_NUMBER: _builtins.int
+    AT_LEAST_FIELD_NUMBER: _builtins.int
+    shard_id: _builtins.str
+    at_least: _builtins.int
+    """The new epoch is not less than this."""
+    def __init__(
+        self,
+        *,
+        shard_id: _builtins.str = ...,
+        at_least: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "shard_id", b"shard_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClaimEpochRequest: _TypeAlias = ClaimEpochRequest  # noqa: Y015
+
+@_typing.final
+class ClaimEpochResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_EPOCH_FIELD_NUMBER: _builtins.int
+    shard_epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        shard_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shard_epoch", b"shard_epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClaimEpochResponse: _TypeAlias = ClaimEpochResponse  # noqa: Y015
 
 @_typing.final
 class MachineRef(_message.Message):
@@ -318,14 +362,39 @@ Global___ListFilter: _TypeAlias = ListFilter  # noqa: Y015
 class CreateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ShardMetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     MACHINE_ID_FIELD_NUMBER: _builtins.int
     SHARD_ID_FIELD_NUMBER: _builtins.int
     SHARD_EPOCH_FIELD_NUMBER: _builtins.int
     SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
+    SHARD_METADATA_FIELD_NUMBER: _builtins.int
     machine_id: _builtins.str
     shard_id: _builtins.str
     shard_epoch: _builtins.int
     sequence_number: _builtins.int
+    @_builtins.property
+    def shard_metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """What the machine is bought for: see Machine.shard_metadata."""
+
     def __init__(
         self,
         *,
@@ -333,10 +402,11 @@ class CreateRequest(_message.Message):
         shard_id: _builtins.str = ...,
         shard_epoch: _builtins.int = ...,
         sequence_number: _builtins.int = ...,
+        shard_metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_id", b"machine_id", "sequence_number", b"sequence_number", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_id", b"machine_id", "sequence_number", b"sequence_number", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shard_metadata", b"shard_metadata"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -58,6 +58,11 @@ class CapacityProviderStub:
                 request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.DeleteRequest.SerializeToString,
                 response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.TransitionAck.FromString,
                 _registered_method=True)
+        self.ClaimEpoch = channel.unary_unary(
+                '/bigfleet.v1alpha1.CapacityProvider/ClaimEpoch',
+                request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochRequest.SerializeToString,
+                response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochResponse.FromString,
+                _registered_method=True)
         self.Get = channel.unary_unary(
                 '/bigfleet.v1alpha1.CapacityProvider/Get',
                 request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.MachineRef.SerializeToString,
@@ -105,6 +110,15 @@ class CapacityProviderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ClaimEpoch(self, request, context):
+        """For a shard that has lost its epoch: a new one, larger by a million than any that this shard has
+        shown or been given here, so that no old copy of its state counts up to it. From then on an order of an older epoch of this shard is refused with
+        FAILED_PRECONDITION for every machine. Optional: a provider without it answers UNIMPLEMENTED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Get(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -139,6 +153,11 @@ def add_CapacityProviderServicer_to_server(servicer, server):
                     servicer.Delete,
                     request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.DeleteRequest.FromString,
                     response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.TransitionAck.SerializeToString,
+            ),
+            'ClaimEpoch': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClaimEpoch,
+                    request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochRequest.FromString,
+                    response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochResponse.SerializeToString,
             ),
             'Get': grpc.unary_unary_rpc_method_handler(
                     servicer.Get,
@@ -263,6 +282,33 @@ class CapacityProvider:
             '/bigfleet.v1alpha1.CapacityProvider/Delete',
             bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.DeleteRequest.SerializeToString,
             bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.TransitionAck.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClaimEpoch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bigfleet.v1alpha1.CapacityProvider/ClaimEpoch',
+            bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochRequest.SerializeToString,
+            bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2.ClaimEpochResponse.FromString,
             options,
             channel_credentials,
             insecure,

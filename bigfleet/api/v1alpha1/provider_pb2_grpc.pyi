@@ -45,6 +45,11 @@ class CapacityProviderStub:
     """CONFIGURED -> DRAINING -> IDLE."""
     Delete: _grpc.UnaryUnaryMultiCallable[_provider_pb2.DeleteRequest, _provider_pb2.TransitionAck]
     """IDLE -> DELETING -> SPECULATIVE."""
+    ClaimEpoch: _grpc.UnaryUnaryMultiCallable[_provider_pb2.ClaimEpochRequest, _provider_pb2.ClaimEpochResponse]
+    """For a shard that has lost its epoch: a new one, larger by a million than any that this shard has
+    shown or been given here, so that no old copy of its state counts up to it. From then on an order of an older epoch of this shard is refused with
+    FAILED_PRECONDITION for every machine. Optional: a provider without it answers UNIMPLEMENTED.
+    """
     Get: _grpc.UnaryUnaryMultiCallable[_provider_pb2.MachineRef, _provider_pb2.Machine]
     List: _grpc.UnaryUnaryMultiCallable[_provider_pb2.ListFilter, _provider_pb2.MachineList]
 
@@ -65,6 +70,11 @@ class CapacityProviderAsyncStub(CapacityProviderStub):
     """CONFIGURED -> DRAINING -> IDLE."""
     Delete: _aio.UnaryUnaryMultiCallable[_provider_pb2.DeleteRequest, _provider_pb2.TransitionAck]  # type: ignore[assignment]
     """IDLE -> DELETING -> SPECULATIVE."""
+    ClaimEpoch: _aio.UnaryUnaryMultiCallable[_provider_pb2.ClaimEpochRequest, _provider_pb2.ClaimEpochResponse]  # type: ignore[assignment]
+    """For a shard that has lost its epoch: a new one, larger by a million than any that this shard has
+    shown or been given here, so that no old copy of its state counts up to it. From then on an order of an older epoch of this shard is refused with
+    FAILED_PRECONDITION for every machine. Optional: a provider without it answers UNIMPLEMENTED.
+    """
     Get: _aio.UnaryUnaryMultiCallable[_provider_pb2.MachineRef, _provider_pb2.Machine]  # type: ignore[assignment]
     List: _aio.UnaryUnaryMultiCallable[_provider_pb2.ListFilter, _provider_pb2.MachineList]  # type: ignore[assignment]
 
@@ -106,6 +116,17 @@ class CapacityProviderServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_provider_pb2.TransitionAck, _abc.Awaitable[_provider_pb2.TransitionAck]]:
         """IDLE -> DELETING -> SPECULATIVE."""
+
+    @_abc_1.abstractmethod
+    def ClaimEpoch(
+        self,
+        request: _provider_pb2.ClaimEpochRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_provider_pb2.ClaimEpochResponse, _abc.Awaitable[_provider_pb2.ClaimEpochResponse]]:
+        """For a shard that has lost its epoch: a new one, larger by a million than any that this shard has
+        shown or been given here, so that no old copy of its state counts up to it. From then on an order of an older epoch of this shard is refused with
+        FAILED_PRECONDITION for every machine. Optional: a provider without it answers UNIMPLEMENTED.
+        """
 
     @_abc_1.abstractmethod
     def Get(

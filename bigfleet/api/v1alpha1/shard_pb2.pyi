@@ -357,11 +357,18 @@ class Acknowledgement(_message.Message):
     COORDINATOR_TERM_FIELD_NUMBER: _builtins.int
     SHARD_EPOCH_FIELD_NUMBER: _builtins.int
     REJECTED_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     echo: _builtins.str
     coordinator_term: _builtins.int
     shard_epoch: _builtins.int
     rejected: _builtins.str
     """Why a roll-up was refused as a whole; the last good one stays in force. Empty when accepted."""
+    @_builtins.property
+    def left_out(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeftOut]:
+        """What could not be taken of a roll-up; all the rest of it is in force. A need that was taken in an
+        earlier form stays in force in that. At most 1,000.
+        """
+
     def __init__(
         self,
         *,
@@ -369,14 +376,42 @@ class Acknowledgement(_message.Message):
         coordinator_term: _builtins.int = ...,
         shard_epoch: _builtins.int = ...,
         rejected: _builtins.str = ...,
+        left_out: _abc.Iterable[Global___LeftOut] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_term", b"coordinator_term", "echo", b"echo", "rejected", b"rejected", "shard_epoch", b"shard_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_term", b"coordinator_term", "echo", b"echo", "left_out", b"left_out", "rejected", b"rejected", "shard_epoch", b"shard_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Acknowledgement: _TypeAlias = Acknowledgement  # noqa: Y015
+
+@_typing.final
+class LeftOut(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    IS_OVERHEAD_FIELD_NUMBER: _builtins.int
+    WHY_FIELD_NUMBER: _builtins.int
+    index: _builtins.int
+    """Its place among the roll-up's `needs`, or among its `node_overheads`."""
+    is_overhead: _builtins.bool
+    why: _builtins.str
+    """What is wrong with it."""
+    def __init__(
+        self,
+        *,
+        index: _builtins.int = ...,
+        is_overhead: _builtins.bool = ...,
+        why: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "is_overhead", b"is_overhead", "why", b"why"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeftOut: _TypeAlias = LeftOut  # noqa: Y015
 
 @_typing.final
 class Inquiry(_message.Message):
@@ -388,20 +423,51 @@ class Inquiry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MACHINE_IDS_FIELD_NUMBER: _builtins.int
+    EMPTYING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def emptying(self) -> _containers.RepeatedCompositeFieldContainer[Global___Emptying]:
+        """Those whose Nodes are being emptied. A shard that does not know why takes it up: else a machine
+        whose pods are gone would pass for one at work.
+        """
+
     def __init__(
         self,
         *,
         machine_ids: _abc.Iterable[_builtins.str] | None = ...,
+        emptying: _abc.Iterable[Global___Emptying] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_ids", b"machine_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["emptying", b"emptying", "machine_ids", b"machine_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Inquiry: _TypeAlias = Inquiry  # noqa: Y015
+
+@_typing.final
+class Emptying(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MACHINE_ID_FIELD_NUMBER: _builtins.int
+    SECONDS_LEFT_FIELD_NUMBER: _builtins.int
+    machine_id: _builtins.str
+    seconds_left: _builtins.int
+    """Until its grace is over; 0 when it is."""
+    def __init__(
+        self,
+        *,
+        machine_id: _builtins.str = ...,
+        seconds_left: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_id", b"machine_id", "seconds_left", b"seconds_left"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Emptying: _TypeAlias = Emptying  # noqa: Y015
 
 @_typing.final
 class BootstrapRequest(_message.Message):
@@ -624,10 +690,15 @@ class AvailableCapacityUpdate(_message.Message):
     AVAILABLE_COUNT_FIELD_NUMBER: _builtins.int
     CONFIDENCE_FIELD_NUMBER: _builtins.int
     COST_PER_HOUR_FIELD_NUMBER: _builtins.int
+    WITHDRAWN_FIELD_NUMBER: _builtins.int
     supersedes_key: _builtins.str
     available_count: _builtins.int
     confidence: Global___AvailableCapacityUpdate.Confidence.ValueType
     cost_per_hour: _builtins.float
+    withdrawn: _builtins.bool
+    """This cluster does not ask for it any more: what was said under this key is to be forgotten. What
+    a new session does not repeat within a minute is to be forgotten, too.
+    """
     @_builtins.property
     def requirements(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.NodeSelectorRequirement]: ...
     @_builtins.property
@@ -641,10 +712,11 @@ class AvailableCapacityUpdate(_message.Message):
         available_count: _builtins.int = ...,
         confidence: Global___AvailableCapacityUpdate.Confidence.ValueType = ...,
         cost_per_hour: _builtins.float = ...,
+        withdrawn: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_count", b"available_count", "confidence", b"confidence", "cost_per_hour", b"cost_per_hour", "requirements", b"requirements", "resources", b"resources", "supersedes_key", b"supersedes_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_count", b"available_count", "confidence", b"confidence", "cost_per_hour", b"cost_per_hour", "requirements", b"requirements", "resources", b"resources", "supersedes_key", b"supersedes_key", "withdrawn", b"withdrawn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -121,6 +121,8 @@ class NeedView(_message.Message):
         NO_MATCHING_SUPPLY: NeedView._UnmetReason.ValueType  # 2
         TOPOLOGY_UNSATISFIABLE: NeedView._UnmetReason.ValueType  # 3
         PREEMPTION_EXHAUSTED: NeedView._UnmetReason.ValueType  # 4
+        OFFERINGS_UNAVAILABLE: NeedView._UnmetReason.ValueType  # 5
+        CLUSTER_SUSPENDED: NeedView._UnmetReason.ValueType  # 6
 
     class UnmetReason(_UnmetReason, metaclass=_UnmetReasonEnumTypeWrapper): ...
     UNMET_REASON_UNSPECIFIED: NeedView.UnmetReason.ValueType  # 0
@@ -128,6 +130,8 @@ class NeedView(_message.Message):
     NO_MATCHING_SUPPLY: NeedView.UnmetReason.ValueType  # 2
     TOPOLOGY_UNSATISFIABLE: NeedView.UnmetReason.ValueType  # 3
     PREEMPTION_EXHAUSTED: NeedView.UnmetReason.ValueType  # 4
+    OFFERINGS_UNAVAILABLE: NeedView.UnmetReason.ValueType  # 5
+    CLUSTER_SUSPENDED: NeedView.UnmetReason.ValueType  # 6
 
     NEED_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
@@ -155,6 +159,7 @@ class NeedView(_message.Message):
     UNMET_REASON_TEXT_FIELD_NUMBER: _builtins.int
     SHORT_SIZES_FIELD_NUMBER: _builtins.int
     IMPOSSIBLE_SIZES_FIELD_NUMBER: _builtins.int
+    UNAVAILABLE_OFFERINGS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     arrival_unix_nanos: _builtins.int
     profile_fingerprint: _builtins.str
@@ -201,6 +206,10 @@ class NeedView(_message.Message):
 
     @_builtins.property
     def impossible_sizes(self) -> _capacity_pb2.PodSizes: ...
+    @_builtins.property
+    def unavailable_offerings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Kinds of machines that could serve it and are not bought now, since they have just failed."""
+
     def __init__(
         self,
         *,
@@ -230,10 +239,11 @@ class NeedView(_message.Message):
         unmet_reason_text: _builtins.str = ...,
         short_sizes: _capacity_pb2.PodSizes | None = ...,
         impossible_sizes: _capacity_pb2.PodSizes | None = ...,
+        unavailable_offerings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["impossible_sizes", b"impossible_sizes", "matching_supply", b"matching_supply", "need", b"need", "preemption", b"preemption", "residual_deficit", b"residual_deficit", "short_sizes", b"short_sizes", "usable_supply", b"usable_supply"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_parked", b"acquisition_parked", "age_cycles_unmet", b"age_cycles_unmet", "arrival_unix_nanos", b"arrival_unix_nanos", "bootstrap_count", b"bootstrap_count", "by_requirement", b"by_requirement", "claimed_machine_count", b"claimed_machine_count", "cluster_id", b"cluster_id", "counted", b"counted", "free_count", b"free_count", "impossible_sizes", b"impossible_sizes", "lower_priority_count", b"lower_priority_count", "matching_supply", b"matching_supply", "need", b"need", "parked_age_cycles", b"parked_age_cycles", "preemption", b"preemption", "profile_fingerprint", b"profile_fingerprint", "provision_count", b"provision_count", "residual_deficit", b"residual_deficit", "same_candidates", b"same_candidates", "same_domain", b"same_domain", "same_satisfiable", b"same_satisfiable", "satisfied", b"satisfied", "short_sizes", b"short_sizes", "unmet_reason", b"unmet_reason", "unmet_reason_text", b"unmet_reason_text", "usable_supply", b"usable_supply"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_parked", b"acquisition_parked", "age_cycles_unmet", b"age_cycles_unmet", "arrival_unix_nanos", b"arrival_unix_nanos", "bootstrap_count", b"bootstrap_count", "by_requirement", b"by_requirement", "claimed_machine_count", b"claimed_machine_count", "cluster_id", b"cluster_id", "counted", b"counted", "free_count", b"free_count", "impossible_sizes", b"impossible_sizes", "lower_priority_count", b"lower_priority_count", "matching_supply", b"matching_supply", "need", b"need", "parked_age_cycles", b"parked_age_cycles", "preemption", b"preemption", "profile_fingerprint", b"profile_fingerprint", "provision_count", b"provision_count", "residual_deficit", b"residual_deficit", "same_candidates", b"same_candidates", "same_domain", b"same_domain", "same_satisfiable", b"same_satisfiable", "satisfied", b"satisfied", "short_sizes", b"short_sizes", "unavailable_offerings", b"unavailable_offerings", "unmet_reason", b"unmet_reason", "unmet_reason_text", b"unmet_reason_text", "usable_supply", b"usable_supply"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -448,6 +458,7 @@ class MachineView(_message.Message):
     HEADROOM_FIELD_NUMBER: _builtins.int
     SHARED_BY_FIELD_NUMBER: _builtins.int
     RELEASE_COST_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
     order: _builtins.str
     """The order under way: Bootstrap, Provision, Preempt, Reclaim or Delete."""
     evicting: _builtins.bool
@@ -482,6 +493,12 @@ class MachineView(_message.Message):
     def shared_by(self) -> _containers.RepeatedCompositeFieldContainer[Global___NeedReference]:
         """All needs whose pods are counted on it."""
 
+    @_builtins.property
+    def limit(self) -> _capacity_pb2.NodeLimit:
+        """Why it counts for what runs there alone, as its cluster's operator has reported; absent where it
+        is fit for use.
+        """
+
     def __init__(
         self,
         *,
@@ -497,10 +514,11 @@ class MachineView(_message.Message):
         headroom: _builtins.bool = ...,
         shared_by: _abc.Iterable[Global___NeedReference] | None = ...,
         release_cost: _builtins.float | None = ...,
+        limit: _capacity_pb2.NodeLimit | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "machine", b"machine", "meant_for", b"meant_for", "release_cost", b"release_cost"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for", "release_cost", b"release_cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "release_cost", b"release_cost", "shared_by", b"shared_by", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "release_cost", b"release_cost", "shared_by", b"shared_by", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__release_cost: _TypeAlias = _typing.Literal["release_cost"]  # noqa: Y015
     _WhichOneofArgType__release_cost: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost"]  # noqa: Y015

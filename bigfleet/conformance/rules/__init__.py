@@ -37,6 +37,7 @@ CHECKS: Sequence[Check] = (
     fencing.marks_apart,
     fencing.reads,
     metadata.echoed,
+    metadata.of_create,
     metadata.gone_after_drain,
     taints.kept,
     promptness.orders_answer_at_once,

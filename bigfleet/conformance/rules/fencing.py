@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 
+import grpc
+import grpc.aio
+
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance.caller import Caller
 from bigfleet.conformance.expectations import expect, refused_as_stale, refused_but_not_as_stale
 from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import Subject, state_name
+from bigfleet.ports.provider import EPOCHS_SKIPPED
 
 
 @check(
@@ -102,6 +106,33 @@ async def marks_apart(subject: Subject) -> str:
         await shard.create(second, sequence=1)
         await Caller(shard.stub).create(first, sequence=1)
     return f"1000 for {first}, then 1 for {second}, then 1 of another shard"
+
+
+@check(
+    "fence/claimed-epoch",
+    "A shard that lost its epoch is given one far above, and its older ones are "
+    "FAILED_PRECONDITION for every machine; or ClaimEpoch is UNIMPLEMENTED",
+)
+async def claimed_epoch(subject: Subject) -> str:
+    """Two lives: the older one has never ordered the machine that the newer one has not either."""
+    older = subject.caller()
+    older.epoch = 7
+    async with subject.unused(0) as first, subject.unused(1) as second:
+        await older.create(first)
+        newer = Caller(older.stub, older.shard_id)
+        try:
+            epoch = await newer.claim_epoch()
+        except grpc.aio.AioRpcError as error:
+            expect(error.code() is grpc.StatusCode.UNIMPLEMENTED, f"it is {error.code().name}")
+            return "not offered: a shard that loses its disk must be given its epoch by hand"
+        skipped = epoch >= 7 + EPOCHS_SKIPPED
+        expect(skipped, f"epoch {epoch} was given to a shard that had shown epoch 7")
+        await refused_as_stale(older.create(second), "an order of epoch 7")
+        least = 10 * EPOCHS_SKIPPED
+        again = await newer.claim_epoch(at_least=least)
+        expect(again >= least, f"epoch {again} was given where at least {least} was asked for")
+        await newer.create(second)
+    return f"epochs {epoch} and {again} after 7; an order of epoch 7: FAILED_PRECONDITION"
 
 
 @check("fence/reads", "Get and List carry no fence, are never refused, and move no mark")

@@ -17,7 +17,7 @@ from bigfleet.tasks import end
 
 @check(
     "lifecycle/whole-life",
-    "SPECULATIVE -> IDLE (with a host) -> CONFIGURED (naming its cluster) -> IDLE (without it) -> "
+    "SPECULATIVE -> IDLE (with a host) -> CONFIGURED (with it, naming its cluster) -> IDLE -> "
     "SPECULATIVE (without a host), under one id",
 )
 async def whole_life(subject: Subject) -> str:
@@ -28,6 +28,7 @@ async def whole_life(subject: Subject) -> str:
         expect(bool(idle.host.ref) and not idle.cluster, f"IDLE: {idle}")
         configured = await subject.configured(shard, machine)
         expect(configured.cluster == subject.cluster.id, f"CONFIGURED in {configured.cluster!r}")
+        expect(bool(configured.host.ref), f"CONFIGURED, and without a host: {configured}")
         drained = await subject.drained(shard, machine)
         expect(not drained.cluster, f"drained, and still of cluster {drained.cluster!r}")
         await shard.delete(machine)

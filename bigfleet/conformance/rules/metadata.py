@@ -35,6 +35,26 @@ async def echoed(subject: Subject) -> str:
 
 
 @check(
+    "metadata/of-create",
+    "what Create says in shard_metadata comes back until Configure replaces it: a shard that was "
+    "restarted would buy the machine again",
+)
+async def of_create(subject: Subject) -> str:
+    """Bought with metadata, which the machine must have when it is there."""
+    shard = subject.caller()
+    async with subject.unused() as machine:
+        ack = await shard.create(machine, _METADATA)
+        idle = await subject.reaches(machine, wire.IDLE)
+        for when, echo in (("ordered", ack.machine), ("bought", idle)):
+            wrong = sorted(k for k in _METADATA if echo.shard_metadata.get(k) != _METADATA[k])
+            expect(not wrong, f"{when}, it does not echo {wrong}")
+        again = await subject.configured(shard, machine)
+        expect(not again.shard_metadata, f"bound with {sorted(again.shard_metadata)} of its Create")
+        await subject.drained(shard, machine)
+    return f"{len(_METADATA)} keys"
+
+
+@check(
     "metadata/gone-after-drain",
     "shard_metadata and cluster are gone once a drain has ended, and do not come back",
 )

@@ -13,7 +13,7 @@ from bigfleet.conformance.expectations import Broken, expect, refusal, told
 from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import NOBODY, Subject, state_name
 from bigfleet.model.errors import InvalidInput
-from bigfleet.services.shard.identities import MAX_BYTES, acceptable
+from bigfleet.services.shard.identities import NEEDED, acceptable
 
 _UNKNOWN_STATE = 99
 # CONFIGURED too early is another check's finding.
@@ -45,7 +45,7 @@ def _taken_by_a_shard(machine: wire.Machine) -> None:
     """Broken when a shard would pass over the machine."""
     expect(
         acceptable(machine.id),
-        f"machine {machine.id!r}: its id is not 1 to {MAX_BYTES} printable ASCII characters",
+        f"machine {machine.id!r}: its id is not {NEEDED}",
     )
     try:
         machine_codec.machine_from_wire(machine)

@@ -36,10 +36,13 @@ class RowKey(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a roll-up says, and the rows whose gangs are not whole yet and that it leaves out."""
+    """What a roll-up says, the rows whose gangs are not whole yet and that it leaves out, and of
+    which row each need is.
+    """
 
     needs: list[CapacityNeed]
     gathering: frozenset[RowKey]
+    rows: Sequence[RowKey] = ()
 
 
 class Aggregate(Generic[K]):
@@ -94,7 +97,7 @@ class Aggregate(Generic[K]):
         gathering = frozenset(key for key, row in self._rows.items() if row.gathering(now))
         rows = {key: self._rows[key] for key in sorted(self._rows) if key not in gathering}
         self._fit(rows)
-        return Told([row.wire() for row in rows.values()], gathering)
+        return Told([row.wire() for row in rows.values()], gathering, tuple(rows))
 
     def close_all(self) -> None:
         """Every gang is taken for whole: what is here was here before us."""

@@ -1,13 +1,19 @@
-"""The shard's hints about machines that could be had, published as AvailableCapacity objects."""
+"""The shard's hints about machines that could be had, published as AvailableCapacity objects.
+
+An object goes when its hint is withdrawn, or when a new session does not repeat it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from typing import Any
 
+import msgspec
+
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import APPLY_PATCH, ApiError, KubeClient
+from bigfleet.api.kube.client import APPLY_PATCH, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate
 from bigfleet.controllers.work_queue import WorkQueue
@@ -29,12 +35,32 @@ _OPERATORS = {
 }
 
 
+_PATH = f"{GROUP_VERSION}/availablecapacities"
+_OURS = "ac-"
+# A shard works hints out every few seconds. One that is at its limits may take longer.
+REPEATED_WITHIN_SECONDS = 60.0
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Objects(msgspec.Struct):
+    items: list[_Object]
+
+
 class Hints:
     """Publishes hints, the newest of each kind of demand only."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._latest: dict[str, AvailableCapacityUpdate] = {}
+        self._told: set[str] = set()
+        self._stale: set[str] = set()
         self._queue: WorkQueue[str] = WorkQueue(self._publish, _CONCURRENCY, self._refused)
         self.run = self._queue.run
 
@@ -42,18 +68,57 @@ class Hints:
         """Publish `update` soon, unless a newer one for the same demand comes first."""
         name = hint_name(update.supersedes_key)
         self._latest[name] = update
+        self._told.add(name)
+        self._stale.discard(name)
         self._queue.add(name)
+
+    async def sweep(self) -> None:
+        """A session has begun: wait until it has told everything, and delete what it has not.
+
+        Cancelled with the session.
+        """
+        try:
+            await self._sweep()
+            await asyncio.Event().wait()
+        finally:
+            self._told.clear()  # now, because the next session may tell before it is swept for
+
+    async def _sweep(self) -> None:
+        await asyncio.sleep(REPEATED_WITHIN_SECONDS)
+        while True:
+            try:
+                content = await self._client.get(_PATH)
+                break
+            except (ApiError, *NO_ANSWER) as error:
+                _LOG.warning("cannot list hints yet: %s", str(error) or repr(error))
+            await asyncio.sleep(REPEATED_WITHIN_SECONDS)
+        for item in msgspec.json.decode(content, type=_Objects).items:
+            name = item.metadata.name
+            if name.startswith(_OURS) and name not in self._told:
+                self._stale.add(name)
+                self._queue.add(name)
 
     async def _publish(self, name: str) -> None:
         update = self._latest.pop(name, None)
-        if update is None:
-            return
-        path = f"{GROUP_VERSION}/availablecapacities/{name}"
         try:
-            await self._client.patch(path, hint_object(update), APPLY_PATCH, _APPLY)
+            if name in self._stale or (update is not None and update.withdrawn):
+                await self._delete(name)
+                self._stale.discard(name)
+            elif update is not None:
+                await self._client.patch(
+                    f"{_PATH}/{name}", hint_object(update), APPLY_PATCH, _APPLY
+                )
         except Exception:
-            self._latest.setdefault(name, update)
+            if update is not None:
+                self._latest.setdefault(name, update)
             raise
+
+    async def _delete(self, name: str) -> None:
+        try:
+            await self._client.delete(f"{_PATH}/{name}")
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
 
     def _refused(self, name: str, error: ApiError) -> None:
         self._latest.pop(name, None)
@@ -62,7 +127,7 @@ class Hints:
 
 def hint_name(supersedes_key: str) -> str:
     """The object's name: the same for every hint about the same demand."""
-    return f"ac-{hashlib.sha256(supersedes_key.encode()).hexdigest()[:16]}"
+    return f"{_OURS}{hashlib.sha256(supersedes_key.encode()).hexdigest()[:16]}"
 
 
 def hint_object(update: AvailableCapacityUpdate) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from bigfleet.api.marks import MACHINE_LABEL, RECLAIM_DEADLINE, RECLAIM_REVIEW
@@ -14,13 +16,40 @@ class NodeMetadata(msgspec.Struct):
     uid: str
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    created: datetime | None = msgspec.field(name="creationTimestamp", default=None)
+
+
+class NodeTaint(msgspec.Struct, frozen=True, order=True):
+    """What keeps pods off a Node that do not tolerate it."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+    def __str__(self) -> str:
+        """As kubectl writes it."""
+        return (
+            f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        )
 
 
 class NodeSpec(msgspec.Struct):
-    """A Node's name at its provider, and whether it is cordoned."""
+    """A Node's name at its provider, whether it is cordoned, and what else keeps pods off it."""
 
     provider_id: str = msgspec.field(name="providerID", default="")
     unschedulable: bool = False
+    taints: list[NodeTaint] | None = None
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class NodeStatus(msgspec.Struct):
+    """How a Node is."""
+
+    conditions: list[_Condition] | None = None
 
 
 class Node(msgspec.Struct):
@@ -28,6 +57,17 @@ class Node(msgspec.Struct):
 
     metadata: NodeMetadata
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+    @property
+    def ready(self) -> bool:
+        """Whether its kubelet says that it can run pods."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions or ())
+
+    @property
+    def machine(self) -> str:
+        """The machine that it says it is, "" where it says none."""
+        return (self.metadata.labels or {}).get(MACHINE_LABEL, "")
 
     def is_machine(self, machine_id: str, provider_id: str) -> bool:
         """Whether this Node is that machine: by provider id where both are known, else by label."""
@@ -58,6 +98,13 @@ class Node(msgspec.Struct):
             return float((self.metadata.annotations or {})[RECLAIM_DEADLINE])
         except (KeyError, ValueError):
             return None
+
+    @property
+    def emptied_until(self) -> float | None:
+        """As `reclaim_deadline`, but None for a Node that takes pods: it began a new life since, or
+        somebody wanted it back.
+        """
+        return self.reclaim_deadline if self.spec.unschedulable else None
 
 
 class Nodes(msgspec.Struct):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,10 @@ import msgspec
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import APPLY_PATCH, CONFLICT, NOT_FOUND, ApiError, KubeClient
 from bigfleet.api.marks import MACHINE_LABEL
-from bigfleet.api.v1alpha1.shard_pb2 import NodeStateUpdate
+from bigfleet.api.v1alpha1.shard_pb2 import Emptying, Inquiry, NodeStateUpdate
 from bigfleet.controllers.operator.acknowledge import rfc3339
 from bigfleet.controllers.operator.bootstrap import Credentials
-from bigfleet.controllers.operator.machines import Node, Nodes, node_path
+from bigfleet.controllers.operator.machines import Node, Nodes, NodeTaint, node_path
 from bigfleet.controllers.operator.passage import Removal, passage
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.model.machine import MachineState
@@ -76,12 +76,40 @@ class NodeStates:
             status = node.status
             self._known[node.metadata.name] = _Known(status.phase, status.provisioning_start_time)
 
-    async def ours(self) -> list[str]:
-        """The machines of which there are objects here, whatever has become of them."""
+    async def inquiry(self) -> Inquiry:
+        """The machines of which there are objects here, whatever has become of them, and those
+        whose Nodes are being emptied.
+        """
         found = await self._client.get("/api/v1/nodes", {"labelSelector": MACHINE_LABEL})
-        nodes = msgspec.json.decode(found, type=Nodes).items
-        labels = (node.metadata.labels or {} for node in nodes)
-        return sorted({*self._known, *(each.get(MACHINE_LABEL, "") for each in labels)} - {""})
+        nodes = {
+            (node.metadata.labels or {}).get(MACHINE_LABEL, ""): node
+            for node in msgspec.json.decode(found, type=Nodes).items
+        }
+        emptying = [
+            Emptying(machine_id=name, seconds_left=max(0, int(deadline - self._now())))
+            for name, node in sorted(nodes.items())
+            if name and (deadline := node.emptied_until) is not None
+        ]
+        names = sorted({*self._known, *nodes} - {""})
+        return Inquiry(machine_ids=names, emptying=emptying)
+
+    def in_service(self) -> Mapping[str, Collection[NodeTaint] | None]:
+        """The machines that serve this cluster as far as the shard has said, with the taints that
+        they joined with; None where these are not known yet.
+        """
+        return {
+            machine_id: None if known.spec is None else _taints_of(known.spec)
+            for machine_id, known in self._known.items()
+            if known.phase == "Ready" and self._newest_is_configured(machine_id)
+        }
+
+    def knows(self, machine_id: str) -> bool:
+        """Whether the shard has said anything of the machine that still holds."""
+        return machine_id in self._known or machine_id in self._latest
+
+    def _newest_is_configured(self, machine_id: str) -> bool:
+        update = self._latest.get(machine_id)
+        return update is None or MachineState(update.state) is MachineState.CONFIGURED
 
     async def expect(self, machine_id: str) -> None:
         """A machine is about to join: return once what was said of it before is carried out."""
@@ -182,6 +210,10 @@ def _spec(update: NodeStateUpdate) -> dict[str, Any]:
     optional = {"labels": dict(update.labels), "taints": taints}
     filled = {name: value for name, value in optional.items() if value}
     return {"resources": dict(update.resources.resources), **filled}
+
+
+def _taints_of(spec: Mapping[str, Any]) -> Collection[NodeTaint]:
+    return {NodeTaint(**taint) for taint in spec.get("taints", ())}
 
 
 def _reported(update: NodeStateUpdate, phase: str) -> dict[str, Any]:

@@ -18,7 +18,9 @@ class _Owner(msgspec.Struct):
     controller: bool = False
 
 
-class _PodMetadata(msgspec.Struct, rename="camel"):
+class PodMetadata(msgspec.Struct, rename="camel"):
+    """A Pod's names, marks and owners."""
+
     name: str
     namespace: str
     uid: str
@@ -39,7 +41,7 @@ class _PodStatus(msgspec.Struct):
 class PodOnNode(msgspec.Struct):
     """A Pod as far as it matters to the emptying of its Node."""
 
-    metadata: _PodMetadata
+    metadata: PodMetadata
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
@@ -128,14 +130,17 @@ class Budget(msgspec.Struct):
 
 def keeping(pods: Iterable[PodOnNode]) -> list[PodOnNode]:
     """Those for whose sake a Node is not empty: not what runs on every Node, nor what has ended."""
-    return [pod for pod in pods if not _belongs_to_node(pod) and not _ended(pod)]
+    return [
+        pod for pod in pods if not comes_with_node(pod.metadata) and not has_ended(pod.status.phase)
+    ]
 
 
-def _belongs_to_node(pod: PodOnNode) -> bool:
-    owners = pod.metadata.owner_references or ()
-    daemon = any(o.controller and o.kind == "DaemonSet" for o in owners)
-    return daemon or _MIRROR in (pod.metadata.annotations or {})
+def comes_with_node(pod: PodMetadata) -> bool:
+    """Whether each Node has such a pod: a DaemonSet's, or one of its kubelet's own."""
+    daemon = any(o.controller and o.kind == "DaemonSet" for o in pod.owner_references or ())
+    return daemon or _MIRROR in (pod.annotations or {})
 
 
-def _ended(pod: PodOnNode) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")
+def has_ended(phase: str) -> bool:
+    """Whether a pod in that phase holds nothing of its Node any more."""
+    return phase in ("Succeeded", "Failed")

@@ -35,14 +35,22 @@ Assess = Callable[[Sequence[str]], Awaitable[Sequence[MachineDisruption]]]
 class Reclaims:
     """Reclaims under way, one task a Node: one that joins anew under its name is another Node.
 
-    `now` is the time in seconds since 1970.
+    `now` is the time in seconds since 1970. `is_broken` says of a Node whether pods cannot run
+    there any more, so that nothing is lost with those that are left.
 
     When the grace is over, evicting ends: the provider then takes the machine, and the update that
     says so removes the Node.
     """
 
-    def __init__(self, client: KubeClient, now: Callable[[], float], assess: Assess) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        now: Callable[[], float],
+        assess: Assess,
+        is_broken: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._client, self._now, self._assess = client, now, assess
+        self._is_broken = is_broken
         self._deadlines: dict[str, float] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._evictor = Evictor(client)
@@ -60,7 +68,7 @@ class Reclaims:
             if foreign := next((node.foreign for node in nodes if node.foreign), ""):
                 return _refused(identity, "foreign", foreign)
             if instruction.HasField("most_cost"):
-                waiting = [node for node in nodes if node.reclaim_deadline is None]
+                waiting = [node for node in nodes if not self._goes_anyway(node)]
                 if why := await self._too_dear(waiting, instruction.most_cost):
                     return _refused(identity, "disruption", why)
         except (ApiError, *NO_ANSWER) as error:
@@ -80,7 +88,7 @@ class Reclaims:
         """
         nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=Nodes)
         for node in nodes.items:
-            deadline = node.reclaim_deadline
+            deadline = node.emptied_until
             if deadline is not None and deadline > self._now() and not node.foreign:
                 self._start(node, deadline)
             elif deadline is None and node.under_review:
@@ -101,6 +109,10 @@ class Reclaims:
                 raise
         _LOG.warning("node %s is to be reclaimed but is not there: nothing to evict", name)
         return None
+
+    def _goes_anyway(self, node: Node) -> bool:
+        """Whether it disturbs nobody any more: it is being emptied, or its pods cannot run."""
+        return node.reclaim_deadline is not None or self._is_broken(node.metadata.name)
 
     async def _too_dear(self, nodes: Sequence[Node], most_cost: float) -> str:
         """Why the nodes are not to be reclaimed, and then they are as before; "" if they are.

@@ -12,22 +12,24 @@ from functools import partial
 from pathlib import Path
 
 from bigfleet.api.identity import Identity
+from bigfleet.api.install import RIGHTS, SYSTEM_NAMESPACE
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import (
     BootstrapRequest,
     DisruptionInquiry,
-    Inquiry,
     OperatorMessage,
     ReclaimInstruction,
     ShardMessage,
 )
 from bigfleet.controllers.access import connect
+from bigfleet.controllers.leading import Leadership, LeaseName, Term, replica_name
 from bigfleet.controllers.operator.acknowledge import Acknowledger
 from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
 from bigfleet.controllers.operator.daemonsets import DaemonSets
 from bigfleet.controllers.operator.disruptions import Disruptions
 from bigfleet.controllers.operator.hints import Hints
 from bigfleet.controllers.operator.ledger import Ledger
+from bigfleet.controllers.operator.node_limits import NodeLimits
 from bigfleet.controllers.operator.nodes import NodeStates
 from bigfleet.controllers.operator.reclaim import Reclaims
 from bigfleet.controllers.operator.rollup import Rollups
@@ -39,6 +41,7 @@ from bigfleet.tasks import until_stopped
 _LOG = logging.getLogger(__name__)
 _CONCURRENT_ORDERS = 32
 _READ_AGAIN_SECONDS = 1.0
+_LEASE = LeaseName(SYSTEM_NAMESPACE, "bigfleet-operator", RIGHTS)
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,9 @@ class Settings:
     means what the operator itself uses. A roll-up is sent `debounce_seconds` after a change and at
     the latest every `rollup_seconds`. At most `acknowledge_per_second` requests are told that they
     are known; 0 tells none. At most `short_conditions_per_second` are told that they are short, or
-    are not any more. Without an `identity` it dials plaintext.
+    are not any more. Without an `identity` it dials plaintext. Of several operators of one cluster
+    the one that holds a Lease of `lease_seconds` works; `replica` tells them apart, by default the
+    host's name with a random number. A Node that is not Ready for `node_hold_seconds` is broken.
     """
 
     cluster_id: str
@@ -65,6 +70,9 @@ class Settings:
     acknowledge_per_second: float = 50.0
     short_conditions_per_second: float = 50.0
     identity: Identity | None = None
+    lease_seconds: float = 12.0
+    node_hold_seconds: float = 300.0
+    replica: str = ""
 
 
 class Operator:
@@ -72,41 +80,40 @@ class Operator:
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         self._client = client
-        self._ledger = Ledger()
-        self._acknowledger = Acknowledger(
-            client, self._ledger, settings.acknowledge_per_second, time.time
-        )
-        self._daemon_sets = DaemonSets(client, self._ledger.changed.set)
+        ledger = self._ledger = Ledger()
+        pace = settings.acknowledge_per_second
+        self._acknowledger = Acknowledger(client, ledger, pace, time.time)
+        self._daemon_sets = DaemonSets(client, ledger.changed.set)
+        pace = settings.short_conditions_per_second
+        self._short = ShortConditions(client, ledger, pace, time.time)
+        self._credentials = Credentials(client)
+        self._nodes = NodeStates(client, self._credentials, time.time)
+        hold_seconds = settings.node_hold_seconds
+        self._limits = NodeLimits(client, self._nodes, hold_seconds, ledger.changed.set)
         self._rollups = Rollups(
             settings.cluster_id,
-            self._ledger,
+            ledger,
             settings.rollup_seconds,
             settings.debounce_seconds,
             self._acknowledger.accepted,
             time.monotonic,
             self._daemon_sets.overheads,
+            self._short.refuse,
+            self._limits.current,
         )
-        self._credentials = Credentials(client)
-        self._nodes = NodeStates(client, self._credentials, time.time)
         self._bootstrap = Bootstrap(
             client,
             self._credentials,
             settings.api_server_for_machines or client.server,
             client.ca_pem if settings.ca_pem_for_machines is None else settings.ca_pem_for_machines,
-            self._nodes.expect,
+            self._expect,
         )
         self._disruptions = Disruptions(client, time.time)
-        self._reclaims = Reclaims(client, time.time, self._disruptions.of)
+        self._reclaims = Reclaims(client, time.time, self._disruptions.of, self._limits.is_broken)
         self._hints = Hints(client)
-        self._short = ShortConditions(
-            client, self._ledger, settings.short_conditions_per_second, time.time
-        )
+        addresses, identity = settings.shard_addresses, settings.identity
         self._dialer = Dialer(
-            settings.shard_addresses,
-            settings.cluster_id,
-            self,
-            random.random,
-            identity=settings.identity,
+            addresses, settings.cluster_id, self, random.random, identity=identity
         )
         self._orders = asyncio.Semaphore(_CONCURRENT_ORDERS)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,6 +128,7 @@ class Operator:
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._ledger.follow(self._client))
                 loops.create_task(self._daemon_sets.run())
+                loops.create_task(self._limits.run())
                 loops.create_task(self._acknowledger.run())
                 loops.create_task(self._nodes.run())
                 loops.create_task(self._hints.run())
@@ -138,7 +146,12 @@ class Operator:
         await self._until_done("reclaims under way", self._reclaims.resume)
         await self._until_done("old credentials", lambda: self._credentials.sweep(time.time()))
         await self._daemon_sets.known()
+        await self._limits.known()
         await self._dialer.run()
+
+    async def _expect(self, machine_id: str) -> None:
+        await self._nodes.expect(machine_id)
+        self._limits.forget(machine_id)
 
     async def _until_done(self, what: str, step: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -151,15 +164,16 @@ class Operator:
     async def send_rollups(self, session: Session) -> None:
         """Speak for the cluster while `session` is open."""
         inquiring = asyncio.create_task(self._until_done("our Nodes", partial(self._ask, session)))
+        sweeping = asyncio.create_task(self._hints.sweep())
         try:
             await self._rollups.send_over(session)
         finally:
             inquiring.cancel()
+            sweeping.cancel()
 
     async def _ask(self, session: Session) -> None:
         """What has become of our machines? While we were away nobody could tell us."""
-        inquiry = Inquiry(machine_ids=await self._nodes.ours())
-        session.send(OperatorMessage(inquiry=inquiry))
+        session.send(OperatorMessage(inquiry=await self._nodes.inquiry()))
 
     def handle(self, message: ShardMessage, session: Session) -> None:
         """Take on what the shard orders; answers go over `session`."""
@@ -215,11 +229,16 @@ class Operator:
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. InvalidInput when there is no access to a cluster."""
     async with await connect(settings.kubeconfig) as client:
-        operator = Operator(settings, client)
-        observer = await health.serve(
-            settings.observe_host, settings.observe_port, operator.not_ready
+        leadership = Leadership(
+            client,
+            _LEASE,
+            settings.replica or replica_name(),
+            time.monotonic,
+            settings.lease_seconds,
         )
+        term = Term(leadership, lambda: Operator(settings, client))
+        observer = await health.serve(settings.observe_host, settings.observe_port, term.not_ready)
         try:
-            await until_stopped(stop, operator.run())
+            await until_stopped(stop, term.run())
         finally:
             await observer.cleanup()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Protocol
 
 from bigfleet.api.transport import MOST_ROLLUP_BYTES
-from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds, NodeOverhead
+from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds, NodeLimit, NodeOverhead
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
-from bigfleet.controllers.operator.aggregate import RowKey
+from bigfleet.controllers.operator.aggregate import RowKey, Told
 from bigfleet.controllers.operator.ledger import Ledger
 from bigfleet.observe import metrics
 
@@ -30,8 +30,9 @@ class Rollups:
     """One roll-up under way at a time: what changes meanwhile goes into the next.
 
     `accepted` is called with the version of the ledger's aggregate that the shard has taken over,
-    and the rows that were left out of it. `now` is in seconds and never goes back. `overheads` says
-    what DaemonSets take of machines.
+    and the rows that were left out of it; `refused` with those of them that the shard cannot take,
+    and why. `now` is in seconds and never goes back. `overheads` says what DaemonSets take of
+    machines, `limits` which machines serve no new pods.
     """
 
     def __init__(
@@ -43,18 +44,24 @@ class Rollups:
         accepted: Callable[[int, Set[RowKey]], None],
         now: Callable[[], float],
         overheads: Callable[[], Sequence[NodeOverhead]] = tuple,
+        refused: Callable[[Mapping[RowKey, str]], None] = lambda _: None,
+        limits: Callable[[], Awaitable[Sequence[NodeLimit]]] | None = None,
     ) -> None:
-        self._overheads = overheads
+        self._overheads, self._refused, self._limits = overheads, refused, limits
+        self._limits_now: Sequence[NodeLimit] = ()
         self._cluster_id, self._ledger, self._accepted = cluster_id, ledger, accepted
         self._now = now
         self._rollup_seconds, self._debounce_seconds = rollup_seconds, debounce_seconds
         self._last_nanos = 0
+        self._said: Set[str] = frozenset()
 
     async def send_over(self, shard: Shard) -> None:
         """Send until cancelled; the first at once, because a new session knows nothing of us."""
         await self._ledger.listed.wait()  # "nothing listed yet" must not pass for "no demand"
         while True:
             self._ledger.changed.clear()
+            if self._limits is not None:
+                self._limits_now = await self._limits()
             await self._send(shard)
             await self._next_occasion()
 
@@ -69,7 +76,7 @@ class Rollups:
     async def _send(self, shard: Shard) -> None:
         version = self._ledger.aggregate.version
         started = time.perf_counter()
-        rollup, left_out = self.build()
+        rollup, told = self._build()
         built = time.perf_counter()
         metrics.operator_rollup_seconds.labels("build").observe(built - started)
         size = rollup.ByteSize()
@@ -84,7 +91,20 @@ class Rollups:
             metrics.operator_rollups_rejected.inc()
             _LOG.error("roll-up refused, the last good one stays in force: %s", answer.rejected)
         else:
-            self._accepted(version, left_out)
+            refused = self._note_left_out(answer, told.rows)
+            self._accepted(version, told.gathering | refused)
+
+    def _note_left_out(self, answer: Acknowledgement, rows: Sequence[RowKey]) -> Set[RowKey]:
+        """The rows that the shard cannot take; why is said where people look, once."""
+        said = {each.why for each in answer.left_out}
+        for why in sorted(said - self._said):
+            _LOG.error("the shard cannot take a part of the roll-up: %s", why)
+        self._said = said
+        known = [each for each in answer.left_out if not each.is_overhead]
+        refused = {rows[each.index]: each.why for each in known if 0 <= each.index < len(rows)}
+        metrics.operator_needs_left_out.set(len(refused))
+        self._refused(refused)
+        return refused.keys()
 
     @staticmethod
     def _keep_back(shard: Shard, timestamp_unix_nanos: int, size: int) -> None:
@@ -105,6 +125,10 @@ class Rollups:
         """The demand as it is now, under a timestamp later than every one before, and the rows of
         gangs that are not whole yet, which it does not contain.
         """
+        rollup, told = self._build()
+        return rollup, told.gathering
+
+    def _build(self) -> tuple[ClusterCapacityNeeds, Told]:
         self._last_nanos = max(self._last_nanos + 1, time.time_ns())
         told = self._ledger.aggregate.told(self._now())
         rollup = ClusterCapacityNeeds(
@@ -112,5 +136,6 @@ class Rollups:
             timestamp_unix_nanos=self._last_nanos,
             needs=told.needs,
             node_overheads=self._overheads(),
+            node_limits=self._limits_now,
         )
-        return rollup, told.gathering
+        return rollup, told

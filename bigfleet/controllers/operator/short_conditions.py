@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from bigfleet.api.codec import sizes_from_wire
@@ -29,6 +29,8 @@ from bigfleet.observe import metrics
 _LOG = logging.getLogger(__name__)
 _CONCURRENCY = 8
 _LOOK_SECONDS = 1.0
+# The reason of a condition: its shard cannot take the need, and says why.
+NOT_TAKEN = "Rejected"
 # What changes in a message alone, such as a count, is not worth a write each time.
 _SAY_ANEW_SECONDS = 60.0
 # A person reads a few, and whoever asks for the same thing knows by any of them.
@@ -69,7 +71,8 @@ _MET = _Saying("False", "Satisfied", "machines enough are there, or on their way
 class ShortConditions:
     """Writes at most `per_second` conditions a second, none of them twice.
 
-    Until a shard has said what is short, what was written before stands. `now` is the time in
+    Until a shard has said what is short, what was written before stands. What it cannot take at all
+    is short, too. `now` is the time in
     seconds since 1970.
     """
 
@@ -82,6 +85,7 @@ class ShortConditions:
     ) -> None:
         self._client, self._ledger, self._now = client, ledger, now
         self._short: Sequence[_Short] | None = None
+        self._not_taken: Sequence[_Short] = []
         self._wanted: dict[Key, _Saying] = {}
         # What we wrote: ahead of what the ledger's watch has shown.
         self._written: dict[Key, _Written] = {}
@@ -89,6 +93,13 @@ class ShortConditions:
         self._computed: tuple[int, float] = (-1, 0.0)
         self._pace = Pace(per_second)
         self._queue: WorkQueue[Key] = WorkQueue(self._write, _CONCURRENCY, self._refused)
+
+    def refuse(self, refused: Mapping[RowKey, str]) -> None:
+        """These rows are all that the shard cannot take of the last roll-up, and why."""
+        found = [_Short(row, (), NOT_TAKEN, why[:_MOST_MESSAGE]) for row, why in refused.items()]
+        if found != self._not_taken:
+            self._not_taken = found
+            self._news.set()
 
     def offer(self, status: DemandStatus) -> None:
         """This is all that is short now."""
@@ -112,7 +123,8 @@ class ShortConditions:
         while True:
             news = self._news.is_set()
             self._news.clear()
-            if self._short is not None and (news or self._is_stale()):
+            known = self._short is not None or self._not_taken
+            if known and (news or self._is_stale()):
                 self._compute()
             try:
                 async with asyncio.timeout(_LOOK_SECONDS):
@@ -122,7 +134,7 @@ class ShortConditions:
 
     def _is_stale(self) -> bool:
         version, at = self._computed
-        if not self._short:
+        if not self._short and not self._not_taken:
             return False
         elapsed = self._now() - at
         return version != self._ledger.aggregate.version or elapsed >= _SAY_ANEW_SECONDS
@@ -131,8 +143,8 @@ class ShortConditions:
         self._computed = self._ledger.aggregate.version, self._now()
         created = self._ledger.created
         self._written = {k: w for k, w in self._written.items() if created.get(k) == w.created}
-        wanted = self._sayings(self._short or ())
-        for key in self._marked():
+        wanted = self._sayings([*(self._short or ()), *self._not_taken])
+        for key in self._marked() if self._short is not None else ():
             wanted.setdefault(key, _MET)
         self._wanted = {key: saying for key, saying in wanted.items() if self._is_news(key, saying)}
         for key in self._wanted:

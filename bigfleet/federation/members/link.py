@@ -9,7 +9,6 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 import msgspec
-from kubernetes.aio.config import ConfigException
 
 from bigfleet.api.kube.client import (
     APPLY_PATCH,
@@ -17,6 +16,7 @@ from bigfleet.api.kube.client import (
     NO_ANSWER,
     NOT_FOUND,
     ApiError,
+    InlineAccess,
     KubeClient,
 )
 from bigfleet.api.kube.watch import Changed, Listed, Watch
@@ -37,6 +37,7 @@ from bigfleet.federation.members.objects import (
 from bigfleet.federation.members.state import MemberState
 from bigfleet.federation.objects import FIELD_MANAGER, Metadata
 from bigfleet.model.errors import InvalidInput, Unavailable
+from bigfleet.observe import metrics
 from bigfleet.tasks import until_one_ends
 
 _LOG = logging.getLogger(__name__)
@@ -62,38 +63,56 @@ class _Stranger(msgspec.Struct):
 class MemberLink:
     """One member of the federation; `state` follows it while `run` runs."""
 
-    def __init__(self, state: MemberState, kubeconfig: Mapping[str, Any]) -> None:
-        self.state, self.kubeconfig = state, kubeconfig
+    def __init__(self, state: MemberState, access: InlineAccess | None, rejected: str = "") -> None:
+        """Without an `access` the member is never reached, because its kubeconfig is `rejected`."""
+        self.state, self.access, self.rejected = state, access, rejected
         self._client: KubeClient | None = None
         self._doubted = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow the member until cancelled, through any outage of it."""
-        while True:
-            try:
-                async with await KubeClient.from_kubeconfig_content(self.kubeconfig) as client:
-                    why = await self._wait_for_answer(client)
-                    self._client = client
-                    why = await self._follow(client)
-            except (ConfigException, InvalidInput, TypeError, ValueError) as error:
-                why = f"its kubeconfig or its objects are unusable: {error}"
-            except (ApiError, *NO_ANSWER) as error:
-                why = f"does not answer: {str(error) or repr(error)}"
-            finally:
-                self._client = None
-            self.state.lost(why)
-            _LOG.warning("member %s: %s", self.state.name, why)
-            await asyncio.sleep(_PROBE_SECONDS)
+        """Follow the member until cancelled, through any outage of it and any content."""
+        try:
+            client = None if self.access is None else KubeClient.with_access(self.access)
+        except (OSError, ValueError) as error:  # an SSLError is an OSError
+            client, self.rejected = None, f"a certificate or key in it cannot be used: {error}"
+        if client is None:
+            self._lose(f"its kubeconfig is rejected: {self.rejected}")
+            return
+        async with client:
+            while True:
+                self._lose(await self._followed(client))
+                await asyncio.sleep(_PROBE_SECONDS)
+
+    async def _followed(self, client: KubeClient) -> str:
+        """Follow the member for as long as that goes well; returns why it ended."""
+        try:
+            await self._wait_for_answer(client)
+            self._client = client
+            return await self._follow(client)
+        except (ApiError, *NO_ANSWER) as error:
+            return f"does not answer: {str(error) or repr(error)}"
+        except InvalidInput as error:
+            return f"its objects are unusable: {error}"
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw is told, too
+            metrics.unforeseen_errors.inc()
+            name = self.state.name
+            _LOG.exception("a bug, met at member %s: please report it with what follows", name)
+            return f"its objects are unusable: {error!r}"
+        finally:
+            self._client = None
+
+    def _lose(self, why: str) -> None:
+        self.state.lost(why)
+        _LOG.warning("member %s: %s", self.state.name, why)
 
     def doubt(self) -> None:
         """A write got no answer: connect and list again before anything else is decided."""
         self._doubted.set()
 
-    async def _wait_for_answer(self, client: KubeClient) -> str:
+    async def _wait_for_answer(self, client: KubeClient) -> None:
         while why := await _probe(client):
             self.state.lost(why)
             await asyncio.sleep(_PROBE_SECONDS)
-        return ""
 
     async def _follow(self, client: KubeClient) -> str:
         """Follow everything; returns why it ended."""

@@ -1,7 +1,8 @@
 """The members: one Secret each in the federation's namespace, followed as they come and go.
 
 A Secret's name is the cluster's, its labels are what selectors see, its key `kubeconfig` is how to
-reach it. A Secret that is deleted is a cluster that left.
+reach it. A Secret that is deleted is a cluster that left. One whose kubeconfig is rejected is a
+member all the same: it counts as unreachable, keeps its share, and says why.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from contextlib import aclosing
 from typing import Any
 
 import msgspec
-import yaml
 
 from bigfleet.api.install_federation import FEDERATION_NAMESPACE
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.kube.client import InlineAccess, KubeClient
 from bigfleet.api.kube.watch import Listed, Watch
+from bigfleet.federation.members import kubeconfig
 from bigfleet.federation.members.link import MemberLink
 from bigfleet.federation.members.state import Listeners, MemberState
 from bigfleet.federation.objects import Metadata
 from bigfleet.model.errors import InvalidInput
+from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 SECRET_TYPE = "bigfleet.lucy.sh/cluster"
@@ -102,19 +104,15 @@ class Registry:
 
     def _put(self, secret: Secret) -> None:
         name = secret.metadata.name
-        try:
-            kubeconfig = _kubeconfig(secret)
-        except InvalidInput as error:
-            _LOG.error("member %s is left as it was: %s", name, error)
-            return
+        access, rejected = _access(secret)
         known = self.links.get(name)
-        if known is not None and known.kubeconfig == kubeconfig:
+        if known is not None and (known.access, known.rejected) == (access, rejected):
             known.state.labels = secret.metadata.labels
         else:
             if known is not None:
                 self._end(name)
             state = MemberState(name, secret.metadata.labels, self._listeners)
-            link = self.links[name] = MemberLink(state, kubeconfig)
+            link = self.links[name] = MemberLink(state, access, rejected)
             self._tasks[name] = asyncio.create_task(link.run())
         self._listeners.reach()
 
@@ -129,16 +127,22 @@ class Registry:
         task.cancel()
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
+        metrics.federation_reachable.remove(name)
 
 
-def _kubeconfig(secret: Secret) -> Mapping[str, Any]:
+def _access(secret: Secret) -> tuple[InlineAccess | None, str]:
+    """How to reach the member, or why it is rejected: one Secret must not stop the others."""
     what = f"Secret {FEDERATION_NAMESPACE}/{secret.metadata.name}: {_KEY}"
-    if _KEY not in secret.data:
-        raise InvalidInput(what, None, "is missing; it must be a kubeconfig")
     try:
-        content = yaml.safe_load(base64.b64decode(secret.data[_KEY]))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInput(what, "...", f"is no YAML: {error}") from None
-    if not isinstance(content, dict):
-        raise InvalidInput(what, "...", "is no kubeconfig")
-    return content
+        if _KEY not in secret.data:
+            raise InvalidInput(what, None, "is missing; it must be a kubeconfig")
+        text = base64.b64decode(secret.data[_KEY]).decode()
+        return kubeconfig.access_in(text, what), ""
+    except InvalidInput as error:
+        return None, str(error)
+    except UnicodeDecodeError:
+        return None, f"{what}: is no text"
+    except Exception as error:  # noqa: BLE001 - what nobody foresaw is told, too
+        metrics.unforeseen_errors.inc()
+        _LOG.exception("a bug, met at %s: please report it with what follows", what)
+        return None, f"{what}: {error!r}"

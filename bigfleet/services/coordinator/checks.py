@@ -11,6 +11,7 @@ MOST_SHORTFALLS = 100
 MOST_UNOWNED = 1000
 MOST_GUESTS = 100
 MOST_PROVIDERS = 200
+MOST_SPLITS = 20
 MOST_ACKS = 1000
 # A name is part of a key in the store and of a line on somebody's screen.
 _LONGEST_NAME = 253
@@ -52,6 +53,7 @@ def report(message: wire.ShardReport) -> None:
     _at_most(f"{who}: shortfalls", len(message.shortfalls), MOST_SHORTFALLS)
     _at_most(f"{who}: unowned_domains", len(message.unowned_domains), MOST_UNOWNED)
     _at_most(f"{who}: guests", len(message.guests), MOST_GUESTS)
+    _at_most(f"{who}: splits", len(message.splits), MOST_SPLITS)
     _at_most(f"{who}: providers", len(message.providers), MOST_PROVIDERS)
     _at_most(f"{who}: instruction_acks", len(message.instruction_acks), MOST_ACKS)
     summary_bytes = message.summary.ByteSize()
@@ -59,6 +61,8 @@ def report(message: wire.ShardReport) -> None:
     _counts(who, message)
     for seen in message.unowned_domains:
         domain(seen.topology_key, seen.topology_value)
+    for split in message.splits:
+        domain(split.topology_key, split.topology_value)
     for provider in message.providers:
         name(f"{who}: provider name", provider.name)
         if provider.region:

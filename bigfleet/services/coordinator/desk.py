@@ -50,6 +50,28 @@ class Desk:
         reign.require()
         return self._answer(reign, report, self._orders(reign, report, heard.done))
 
+    async def begin_anew(self, reign: Reign, shard_id: str) -> int:
+        """A new epoch for a shard that has lost its own; 0 for one that never reported.
+
+        NotLeading while a process of it lives, as far as this leader can know; Fenced for one that
+        was removed.
+        """
+        checks.name("shard_id", shard_id)
+        reign.require()
+        now = time.monotonic()
+        if shard_id not in reign.registry.shards:
+            return 0
+        if (ago := reign.reports.alive_seconds_ago(shard_id, now)) <= LIVE_SECONDS:
+            where = reign.registry.shards[shard_id].address or "an address not known yet"
+            raise NotLeading(
+                f"shard {shard_id} may be alive at {where}: stop it there; it must have been "
+                f"silent for {LIVE_SECONDS:.0f} s before another process is given an epoch, and "
+                f"that takes {LIVE_SECONDS - ago:.0f} s more at least"
+            )
+        reign.reports.begins(shard_id, now)
+        await reign.write(lambda: shards.begun_anew(reign.registry, shard_id))
+        return reign.registry.shards[shard_id].epoch
+
     def _orders(
         self, reign: Reign, report: wire.ShardReport, done: set[str]
     ) -> list[wire.CoordinatorInstruction]:

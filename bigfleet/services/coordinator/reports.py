@@ -27,6 +27,7 @@ class Reports:
     def __init__(self, since_seconds: float) -> None:
         self.since_seconds = since_seconds
         self._heard: dict[str, Heard] = {}
+        self._begun: dict[str, float] = {}
 
     def take(self, report: wire.ShardReport, now_seconds: float, received_at_unix_ns: int) -> Heard:
         """Keep a report; what an earlier start of the shard acknowledged is void."""
@@ -40,6 +41,7 @@ class Reports:
             shard_epoch=report.shard_epoch,
             guests=report.guests,
             guests_left_out=report.guests_left_out,
+            splits=report.splits,
         )
         last = self._heard.get(report.shard_id)
         same_start = last is not None and last.snapshot.shard_epoch == report.shard_epoch
@@ -57,6 +59,22 @@ class Reports:
         for shard, heard in self._heard.items():
             if now_seconds - heard.at_seconds <= LIVE_SECONDS:
                 yield shard
+
+    def begins(self, shard: str, now_seconds: float) -> None:
+        """A process of this shard was given a new epoch, and will report soon."""
+        self._begun[shard] = now_seconds
+
+    def alive_seconds_ago(self, shard: str, now_seconds: float) -> float:
+        """How long ago there was a sign of life of this shard; before this leader, if none since
+        then was seen, for as long as it leads.
+        """
+        heard = self._heard.get(shard)
+        last = max(
+            self.since_seconds,
+            self._begun.get(shard, self.since_seconds),
+            heard.at_seconds if heard else self.since_seconds,
+        )
+        return now_seconds - last
 
     def silence_known(self, now_seconds: float) -> bool:
         """Whether this leader has listened long enough to call a shard silent."""

@@ -32,7 +32,7 @@ async def restore(file: Path, member: MemberSettings) -> Meta:
         cure = "has a coordinator's state already; restore into an empty one"
         raise InvalidInput("--state", str(member.directory), cure)
     peers = {name: address for name, address in member.peers.items() if name == member.name}
-    lock = DirectoryLock("--state", member.directory)
+    lock = DirectoryLock("--state", member.directory, "fleet restore")
     try:
         await _fill(replace(member, peers=peers, joining=False), rows)
     except BaseException:

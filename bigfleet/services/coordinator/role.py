@@ -63,7 +63,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 async def serving(settings: Settings) -> AsyncIterator[Serving]:
     """A replica that serves inside the `async with`."""
     async with AsyncExitStack() as closing:
-        closing.callback(DirectoryLock("--state", settings.state_directory).release)
+        holder = f"coordinator {settings.node_id}"
+        closing.callback(DirectoryLock("--state", settings.state_directory, holder).release)
         store = EtcdStore(settings.member().socket)
         closing.push_async_callback(store.close)
         keeper = Keeper(settings.member())

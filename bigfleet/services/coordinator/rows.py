@@ -33,7 +33,9 @@ class TermBase(msgspec.Struct, frozen=True):
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """A shard that has reported. `leaving`: it gives everything up; `removed`: it never returns."""
+    """A shard that has reported. `leaving`: it gives everything up; `removed`: it never returns.
+    `address` is "" from when it was given a new epoch until it reports with that.
+    """
 
     id: str
     address: str

@@ -13,6 +13,7 @@ import msgspec
 
 from bigfleet.adapters.coordinator.client import LEADER_TRAILER, TERM_TRAILER
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.api.v1alpha1 import provider_pb2 as provider_wire
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import CoordinatorServicer
 from bigfleet.model.errors import (
     BigFleetError,
@@ -64,6 +65,17 @@ class CoordinatorService(CoordinatorServicer):
     async def ReportShard(self, request: wire.ShardReport, context: Context) -> wire.ReportAck:
         """Soft state in, orders out."""
         return await self._lead(context, lambda reign: self._desk.report(reign, request))
+
+    async def ClaimEpoch(
+        self, request: provider_wire.ClaimEpochRequest, context: Context
+    ) -> provider_wire.ClaimEpochResponse:
+        """A shard that has lost its state directory begins anew."""
+
+        async def begin_anew(reign: Reign) -> provider_wire.ClaimEpochResponse:
+            epoch = await self._desk.begin_anew(reign, request.shard_id)
+            return provider_wire.ClaimEpochResponse(shard_epoch=epoch)
+
+        return await self._lead(context, begin_anew)
 
     async def ResolveCluster(
         self, request: wire.ResolveClusterRequest, context: Context

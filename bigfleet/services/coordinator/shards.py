@@ -8,6 +8,7 @@ import msgspec
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import Fenced, InvalidInput, UnknownObject
+from bigfleet.ports.provider import EPOCHS_SKIPPED
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Provider, RowChanges, Shard, put
 
@@ -25,7 +26,7 @@ def registered(registry: Registry, report: wire.ShardReport, now_unix_ns: int) -
     _refuse_stale(row, report)
     if (row.epoch, row.address) == (report.shard_epoch, report.shard_address):
         return {}
-    if row.epoch == report.shard_epoch:
+    if row.epoch == report.shard_epoch and row.address:
         what = f"shard {row.id}: shard_address"
         cure = f"is not {row.address}, whence epoch {row.epoch} reported before; do two processes "
         raise InvalidInput(what, report.shard_address, cure + "share one state directory?")
@@ -33,16 +34,33 @@ def registered(registry: Registry, report: wire.ShardReport, now_unix_ns: int) -
     return put(fresh)
 
 
-def _refuse_stale(row: Shard, report: wire.ShardReport) -> None:
+def begun_anew(registry: Registry, shard_id: str) -> RowChanges:
+    """A new epoch for a shard that has lost its own; nothing for one that never reported.
+
+    Fenced for one that was removed.
+    """
+    row = registry.shards.get(shard_id)
+    if row is None:
+        return {}
+    _refuse_removed(row)
+    return put(msgspec.structs.replace(row, epoch=row.epoch + EPOCHS_SKIPPED, address=""))
+
+
+def _refuse_removed(row: Shard) -> None:
     if row.removed:
         raise Fenced(
             f"shard {row.id} was removed from the fleet and must not act; to use its host again, "
             "start a shard with another id and an empty state directory"
         )
+
+
+def _refuse_stale(row: Shard, report: wire.ShardReport) -> None:
+    _refuse_removed(row)
     if report.shard_epoch < row.epoch:
         raise Fenced(
             f"shard {row.id}: epoch {row.epoch} has reported already; epoch {report.shard_epoch} "
-            "has been replaced and must stop"
+            "has been replaced and must stop. If its state directory is an old copy, start it with "
+            "an empty one"
         )
 
 

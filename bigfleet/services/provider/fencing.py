@@ -15,13 +15,26 @@ class Mark(NamedTuple):
     sequence: int
 
 
-def check(fence: Fence, machine_id: str, newest: Mark | None) -> Mark:
-    """The order's mark; Fenced unless newer than `newest`, that shard's newest for the machine."""
+_CURE = (
+    "Whoever sent it has been replaced and must stop; a shard whose state directory is an old copy "
+    "must be started with an empty one"
+)
+
+
+def check(fence: Fence, machine_id: str, newest: Mark | None, claimed: int = 0) -> Mark:
+    """The order's mark; Fenced unless newer than `newest`, that shard's newest for the machine, and
+    of an epoch not older than the one that it has `claimed`.
+    """
     mark = Mark(fence.epoch, fence.sequence)
     if newest is not None and mark <= newest:
         raise Fenced(
             f"machine {machine_id}: shard {fence.shard_id} has already sent epoch {newest.epoch} "
             f"sequence {newest.sequence}; epoch {mark.epoch} sequence {mark.sequence} is not newer."
-            " Whoever sent it has been replaced and must stop"
+            f" {_CURE}"
+        )
+    if mark.epoch < claimed:
+        raise Fenced(
+            f"machine {machine_id}: shard {fence.shard_id} has begun anew with epoch {claimed}; "
+            f"epoch {mark.epoch} is older. {_CURE}"
         )
     return mark

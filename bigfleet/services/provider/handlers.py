@@ -15,12 +15,25 @@ from bigfleet.services.provider.store import Store
 Mutation = wire.CreateRequest | wire.ConfigureRequest | wire.DrainRequest | wire.DeleteRequest
 
 
+# So that no claim uses up all numbers.
+MOST_EPOCH = 2**62
+
+
 def fence_of(request: Mutation) -> Fence:
     """Who sent the mutation; InvalidInput without a shard_id, which nothing could fence."""
     if not request.shard_id:
         what = f"machine {request.machine_id}: shard_id"
         raise InvalidInput(what, "", "is empty; every order names the shard that gives it")
     return Fence(request.shard_id, request.shard_epoch, request.sequence_number)
+
+
+def claimant_of(request: wire.ClaimEpochRequest) -> tuple[str, int]:
+    """Which shard begins anew, and from which epoch on; InvalidInput for what cannot be right."""
+    if not request.shard_id:
+        raise InvalidInput("shard_id", "", "is empty; an epoch is of one shard")
+    if not 0 <= request.at_least <= MOST_EPOCH:
+        raise InvalidInput("at_least", request.at_least, f"is not 0 to {MOST_EPOCH}")
+    return request.shard_id, max(1, request.at_least)
 
 
 def order_of(request: Mutation) -> Order:
@@ -31,7 +44,7 @@ def order_of(request: Mutation) -> Order:
         case wire.DrainRequest():
             return _drain(request)
         case wire.CreateRequest():
-            return Order(MachineEvent.CREATE)
+            return Order(MachineEvent.CREATE, shard_metadata=dict(request.shard_metadata))
         case _:
             return Order(MachineEvent.DELETE)
 

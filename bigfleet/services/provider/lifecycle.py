@@ -51,8 +51,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a shard asks for. `cluster`, `bootstrap_blob` and `shard_metadata` go with CONFIGURE,
-    `grace_seconds` with DRAIN.
+    """What a shard asks for. `cluster` and `bootstrap_blob` go with CONFIGURE, `shard_metadata`
+    with that and with CREATE, `grace_seconds` with DRAIN.
     """
 
     event: MachineEvent
@@ -94,6 +94,8 @@ def _repeats(machine: Machine, order: Order) -> bool:
 
 
 def _binding(order: Order) -> Mapping[str, Any]:
+    if order.event is _E.CREATE:
+        return {"shard_metadata": dict(order.shard_metadata)}
     if order.event is _E.CONFIGURE:
         return {"cluster": order.cluster, "shard_metadata": dict(order.shard_metadata)}
     return _UNBIND if order.event is _E.DELETE else {}
@@ -112,6 +114,16 @@ def finish(record: Record) -> Record:
     state = next_state(machine.id, machine.state, event)
     done = replace(machine, state=state, **effects[event])
     return replace(record, machine=done, bootstrap_blob=b"")
+
+
+def recover(record: Record) -> Record:
+    """The record once a failed machine is well again: free, for whoever wants it."""
+    machine = record.machine
+    state = next_state(machine.id, machine.state, _E.RECOVER)
+    host = machine.host or machine.id
+    return replace(
+        record, machine=replace(machine, state=state, host=host, last_error="", **_UNBIND)
+    )
 
 
 def fail(record: Record, reason: str) -> Record:

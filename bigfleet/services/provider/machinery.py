@@ -11,11 +11,17 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
-from bigfleet.model.errors import Fenced, IllegalTransition, InvalidInput
+from bigfleet.model.errors import Fenced, IllegalTransition, InvalidInput, Unavailable
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState
-from bigfleet.observe.metrics import provider_fenced, provider_machines, provider_transitions
+from bigfleet.observe.metrics import (
+    provider_fenced,
+    provider_machines,
+    provider_transitions,
+    unforeseen_errors,
+)
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.host import Boot, Host, HostFailure
 from bigfleet.ports.provider import Fence
@@ -28,6 +34,10 @@ from bigfleet.services.provider.store import Store
 _log = logging.getLogger(__name__)
 # A machine that has failed is not worth waiting longer for than this: its Node goes anyway.
 _POWER_OFF_AFTER_FAILURE_SECONDS = 10.0
+# The operator removes a failed machine's Node at once, unless it is away.
+_NODE_GOES_WITHIN_SECONDS = 60.0
+# A full disk is soon noticed by others, too; until then nothing that was ordered is lost.
+_DISK_RETRY_SECONDS = 1.0
 
 
 class Machinery:
@@ -67,7 +77,9 @@ class Machinery:
 
     def _check_fence(self, fence: Fence, machine_id: str) -> None:
         try:
-            fencing.check(fence, machine_id, self.store.fence_mark(fence.shard_id, machine_id))
+            newest = self.store.fence_mark(fence.shard_id, machine_id)
+            claimed = self.store.claimed_epoch(fence.shard_id)
+            fencing.check(fence, machine_id, newest, claimed)
         except Fenced as error:
             provider_fenced.inc()
             _log.critical("incident: an order of a replaced shard", extra={"why": str(error)})
@@ -85,6 +97,8 @@ class Machinery:
                 self._begin(record)
             elif record.machine.state is MachineState.CONFIGURED:
                 self._expect_loss(record)
+            elif record.machine.state is MachineState.FAILED:
+                self._expect_repair(record)
 
     async def close(self) -> None:
         """Stop working; operations under way stay so in the store."""
@@ -105,6 +119,26 @@ class Machinery:
         if math.isfinite(seconds):
             self._spawn(self._lose(record, seconds), f"{record.operation_id} loss")
 
+    def _expect_repair(self, record: Record) -> None:
+        """An elastic machine that failed is given back, and another one bought."""
+        if not record.machine.capacity_type.elastic and math.isfinite(
+            self._settings.repair_seconds
+        ):
+            self._spawn(self._repair(record.machine), f"{record.operation_id} repair")
+
+    async def _repair(self, machine: Machine) -> None:
+        """Free again once its Node is gone, or has stayed for long because nobody removes it."""
+        await asyncio.sleep(self._settings.repair_seconds)
+        if machine.cluster:
+            with suppress(HostFailure, TimeoutError):
+                async with asyncio.timeout(_NODE_GOES_WITHIN_SECONDS):
+                    await self._host.gone(machine)
+        while (now := self.store.get(machine.id)).machine.state is MachineState.FAILED:
+            try:
+                self._change(now, lifecycle.recover(now), MachineEvent.RECOVER)
+            except Unavailable as error:
+                await self._wait_for_disk(error)
+
     async def _lose(self, record: Record, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await self.take_back(record)
@@ -116,9 +150,12 @@ class Machinery:
         """
         if self._still_serves(record):
             await self._switch_off_failed(record.machine)
-        if self._still_serves(record):
+        while self._still_serves(record):
             now = self.store.get(record.machine.id)
-            self._change(now, lifecycle.fail(now, TAKEN_BACK), MachineEvent.FAIL)
+            try:
+                self._change(now, lifecycle.fail(now, TAKEN_BACK), MachineEvent.FAIL)
+            except Unavailable as error:
+                await self._wait_for_disk(error)
 
     def _still_serves(self, record: Record) -> bool:
         """Whether it is at work since the same boot."""
@@ -137,15 +174,33 @@ class Machinery:
             self.broken.set_exception(error)
 
     async def _carry_out(self, record: Record) -> None:
+        after, event = await self._outcome(record)
+        while self.store.get(record.machine.id).machine.state is record.machine.state:
+            try:
+                self._change(record, after, event)
+            except Unavailable as error:
+                await self._wait_for_disk(error)
+        if after.machine.state is MachineState.CONFIGURED:
+            self._expect_loss(after)
+        elif after.machine.state is MachineState.FAILED:
+            self._expect_repair(after)
+
+    async def _outcome(self, record: Record) -> tuple[Record, MachineEvent]:
+        """What the operation under way has made of the machine, once it has ended."""
         try:
             await self._work(record)
         except HostFailure as failure:
-            self._change(record, lifecycle.fail(record, str(failure)), MachineEvent.FAIL)
-            return
-        done = lifecycle.finish(record)
-        self._change(record, done, lifecycle.SUCCESS[record.machine.state])
-        if done.machine.state is MachineState.CONFIGURED:
-            self._expect_loss(done)
+            return lifecycle.fail(record, str(failure)), MachineEvent.FAIL
+        except Exception as error:  # noqa: BLE001 - one machine must not end all others' provider
+            unforeseen_errors.inc()
+            _log.exception("a bug, met at machine %s: please report it", record.machine.id)
+            return lifecycle.fail(record, repr(error)), MachineEvent.FAIL
+        return lifecycle.finish(record), lifecycle.SUCCESS[record.machine.state]
+
+    async def _wait_for_disk(self, error: Unavailable) -> None:
+        """Whoever orders is refused meanwhile, and may read; what has ended is kept in mind."""
+        _log.error("%s; tried again every %g s", error, _DISK_RETRY_SECONDS)
+        await asyncio.sleep(_DISK_RETRY_SECONDS)
 
     async def _work(self, record: Record) -> None:
         await self._until(record.due_unix_seconds)

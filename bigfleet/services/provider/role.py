@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.host.instant import InstantHost
 from bigfleet.adapters.host.kwok import KwokHost
+from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.provider_pb2_grpc import add_CapacityProviderServicer_to_server
 from bigfleet.observe import health
@@ -62,6 +63,8 @@ async def serving(settings: Settings, host: Host) -> AsyncIterator[Serving]:
             settings.observe_host, settings.observe_port, lambda: not_ready
         )
         closing.push_async_callback(observed.cleanup)
+        holder = f"provider {settings.provider_name}"
+        closing.callback(DirectoryLock("--state", settings.state_directory, holder).release)
         store = _open_store(settings)
         closing.callback(store.close)
         machinery = Machinery(settings, store, host, SystemClock())

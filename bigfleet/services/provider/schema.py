@@ -12,13 +12,17 @@ from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import Taint
 from bigfleet.services.provider.lifecycle import Record
 
-VERSION = 2
+VERSION = 3
+_EPOCHS = """
+CREATE TABLE epochs (shard_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID
+"""
 # Of a store as an earlier release left it: how to make it one of the next version.
 MIGRATIONS: Mapping[int, str] = {
     1: "",  # kinds have taints, and none where they say nothing of them
+    2: _EPOCHS,  # of shards that began anew
 }
 
-TABLES = """
+TABLES = f"""
 CREATE TABLE about (store_id TEXT NOT NULL);
 CREATE TABLE kinds (number INTEGER PRIMARY KEY, description BLOB NOT NULL UNIQUE);
 CREATE TABLE machines (
@@ -42,7 +46,7 @@ CREATE TABLE fences (
   sequence INTEGER NOT NULL,
   PRIMARY KEY (shard_id, machine_id)
 ) WITHOUT ROWID;
-"""
+{_EPOCHS}"""
 
 INSERT_MACHINE = "INSERT INTO machines VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 UPDATE_MACHINE = """
@@ -53,6 +57,14 @@ WHERE id = ?
 """
 SELECT_MACHINES = "SELECT * FROM machines ORDER BY revision"
 UPSERT_FENCE = "INSERT OR REPLACE INTO fences VALUES (?, ?, ?, ?)"
+SELECT_EPOCH = "SELECT epoch FROM epochs WHERE shard_id = ?"
+SELECT_NEWEST_EPOCH = """
+SELECT max(epoch) AS epoch FROM (
+  SELECT max(epoch) AS epoch FROM fences WHERE shard_id = :shard
+  UNION ALL SELECT epoch FROM epochs WHERE shard_id = :shard
+)
+"""
+UPSERT_EPOCH = "INSERT OR REPLACE INTO epochs VALUES (?, ?)"
 SELECT_FENCE = "SELECT epoch, sequence FROM fences WHERE shard_id = ? AND machine_id = ?"
 
 

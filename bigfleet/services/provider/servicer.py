@@ -61,6 +61,16 @@ class ProviderServicer(CapacityProviderServicer):
         """IDLE -> DELETING -> SPECULATIVE."""
         return await self._obey(request, context)
 
+    async def ClaimEpoch(
+        self, request: wire.ClaimEpochRequest, context: Context
+    ) -> wire.ClaimEpochResponse:
+        """A shard that has lost its state directory begins anew."""
+        try:
+            epoch = self._machinery.store.claim_epoch(*handlers.claimant_of(request))
+        except BigFleetError as error:
+            await _refuse(context, error)
+        return wire.ClaimEpochResponse(shard_epoch=epoch)
+
     async def Get(self, request: wire.MachineRef, context: Context) -> wire.Machine:
         """One machine as it is now."""
         try:

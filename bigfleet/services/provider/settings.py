@@ -68,7 +68,8 @@ class Settings:
     machines without any cluster. A machine whose Node is not Ready `boot_timeout_seconds` after its
     boot began has failed. Spot machines are taken back at their own hourly probability, where
     `spot_market_hours_per_second` hours of market pass in a second (0: never). `provider_name` is
-    the first part of every Node's providerID. Without an `identity` it serves plaintext.
+    the first part of every Node's providerID. A fixed machine that failed is well again after
+    `repair_seconds`. Without an `identity` it serves plaintext.
     """
 
     listen_port: int
@@ -83,12 +84,15 @@ class Settings:
     seed: int = 0
     spot_market_hours_per_second: float = 0.0
     provider_name: str = "kwok"
+    repair_seconds: float = 60.0
     identity: Identity | None = None
 
     def __post_init__(self) -> None:
         """InvalidInput for values with which no provider can work."""
         if not self.boot_timeout_seconds > 0:
             raise InvalidInput("boot_timeout_seconds", self.boot_timeout_seconds, "is not > 0")
+        if not self.repair_seconds >= 0:
+            raise InvalidInput("repair_seconds", self.repair_seconds, "is not >= 0")
         hours = self.spot_market_hours_per_second
         if not 0 <= hours < math.inf:
             raise InvalidInput("spot_market_hours_per_second", hours, "is not a finite number >= 0")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import Machine
-from bigfleet.ports.provider import Fence
+from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence
 from bigfleet.services.provider import schema
 from bigfleet.services.provider.fencing import Mark
 from bigfleet.services.provider.lifecycle import Record
@@ -131,6 +131,26 @@ class Store:
         """The newest mark that this shard has shown for this machine."""
         row = self._database.execute(schema.SELECT_FENCE, (shard_id, machine_id)).fetchone()
         return None if row is None else Mark(row["epoch"], row["sequence"])
+
+    def claimed_epoch(self, shard_id: str) -> int:
+        """The epoch that this shard was given last; 0 when it never asked for one."""
+        row = self._database.execute(schema.SELECT_EPOCH, (shard_id,)).fetchone()
+        return 0 if row is None else int(row["epoch"])
+
+    def claim_epoch(self, shard_id: str, at_least: int) -> int:
+        """A new epoch for this shard, far above any that it has shown or was given, and durable.
+
+        Unavailable when the disk refuses.
+        """
+        try:
+            with self._transaction():
+                found = self._database.execute(schema.SELECT_NEWEST_EPOCH, {"shard": shard_id})
+                newest = int(found.fetchone()["epoch"] or 0)
+                epoch = max(newest + EPOCHS_SKIPPED if newest else 1, at_least)
+                self._database.execute(schema.UPSERT_EPOCH, (shard_id, epoch))
+        except sqlite3.Error as error:
+            raise Unavailable(f"{self._path} cannot be written: {error}") from None
+        return epoch
 
     def seed(self, machines: Iterable[Machine]) -> None:
         """Put the first machines into an empty store: all of them or, on any error, none.

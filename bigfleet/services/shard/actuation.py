@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 
 from bigfleet.engine.decision import ActionKind
@@ -11,6 +12,7 @@ from bigfleet.model.errors import BigFleetError, Fenced
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.execution import Execution, Outcome, outcome_of
+from bigfleet.services.shard.failures import Failures
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.orders import Order, Orders
 
@@ -21,7 +23,8 @@ _log = logging.getLogger(__name__)
 
 
 class Actuation:
-    """A bounded queue and `concurrency` workers.
+    """At most `concurrency` orders of each cluster that ask its operator, and twice as many of all
+    that ask only the provider: so an operator that does not answer keeps no other cluster waiting.
 
     `done` is called after each order that succeeded, `doubt` after one whose machine the provider
     does not know. Once an order was Fenced, nothing more is ordered: `fenced` says why.
@@ -34,6 +37,7 @@ class Actuation:
         journal: Journal,
         clock: Clock,
         concurrency: int,
+        failures: Failures,
         done: Callable[[], None],
         doubt: Callable[[], None],
     ) -> None:
@@ -43,47 +47,55 @@ class Actuation:
         self._journal = journal
         self._clock = clock
         self._concurrency = concurrency
+        self._failures = failures
         self._done = done
         self._doubt = doubt
-        self._queue: asyncio.Queue[Order] = asyncio.Queue(2 * concurrency)
+        self._under_way: Counter[str] = Counter()
+        self._queue: asyncio.Queue[Order] = asyncio.Queue()
         for kind in ActionKind:  # so that one that never happens reads 0, not as absent
             metrics.shard_actions.labels(kind.value)
 
-    def offer(self, order: Order) -> bool:
-        """Put `order` under way; False when the queue is full, its machine busy, or after Fenced.
+    def offer(self, order: Order, *, on_probation: bool = False) -> bool:
+        """Put `order` under way; False when too many are, its machine is busy, or after Fenced.
 
-        A refused order is no loss: the next cycle derives it again.
+        `on_probation` its cluster gets no second one. A refused order is no loss: the next cycle
+        derives it again.
         """
-        busy = self._orders.of(order.machine_id) is not None
-        if self.fenced or self._queue.full() or busy:
+        most = self._concurrency if order.asks_operator else 2 * self._concurrency
+        full = self._under_way[_lane(order)] >= (1 if on_probation else most)
+        if self.fenced or full or self._orders.of(order.machine_id) is not None:
             metrics.shard_actions_dropped.inc()
             return False
         self._orders.add(order)
+        self._under_way[_lane(order)] += 1
         self._queue.put_nowait(order)
         metrics.shard_actions.labels(order.kind.value).inc()
-        metrics.shard_queue_depth.set(self._queue.qsize())
+        self._measure()
         return True
 
     async def run(self) -> None:
         """Work until cancelled. What was sent by then is settled by the next start's listing."""
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(self._concurrency):
-                workers.create_task(self._work())
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task(self._work(await self._queue.get()))
 
-    async def _work(self) -> None:
-        while True:
-            order = await self._queue.get()
-            metrics.shard_queue_depth.set(self._queue.qsize())
-            try:
-                outcome = await self._carry_out(order)
-            finally:
-                self._orders.close(order)
-            kind = order.kind.value
-            metrics.shard_action_outcomes.labels(kind, outcome.value).inc()
-            if outcome is Outcome.DONE:
-                elapsed_seconds = self._clock.unix_seconds() - order.decided_seconds
-                metrics.shard_action_seconds.labels(kind).observe(max(0.0, elapsed_seconds))
-                self._done()
+    async def _work(self, order: Order) -> None:
+        try:
+            outcome = await self._carry_out(order)
+        finally:
+            self._orders.close(order)
+            self._under_way[_lane(order)] -= 1
+            self._under_way += Counter()  # drops lanes without orders
+            self._measure()
+        kind = order.kind.value
+        metrics.shard_action_outcomes.labels(kind, outcome.value).inc()
+        if outcome is Outcome.DONE:
+            elapsed_seconds = self._clock.unix_seconds() - order.decided_seconds
+            metrics.shard_action_seconds.labels(kind).observe(max(0.0, elapsed_seconds))
+            self._done()
+
+    def _measure(self) -> None:
+        metrics.shard_queue_depth.set(self._under_way.total())
 
     async def _carry_out(self, order: Order) -> Outcome:
         if self.fenced:
@@ -108,6 +120,8 @@ class Actuation:
     def _report(self, order: Order, outcome: Outcome, why: str) -> None:
         if outcome is Outcome.UNKNOWN_MACHINE:
             self._doubt()
+        if outcome is Outcome.REFUSED_BY_OPERATOR and order.kind is ActionKind.BOOTSTRAP:
+            self._failures.refused(order.cluster, why, self._clock.unix_seconds())
         if outcome in _UNEXPECTED:
             said = {"machine": order.machine_id, "kind": order.kind.value, "why": why}
             _log.warning("order refused", extra=said)
@@ -119,3 +133,8 @@ class Actuation:
         if not self.fenced:
             self.fenced = f"{why}; this one gives no more orders and should be stopped"
             _log.critical("incident: %s", self.fenced)
+
+
+def _lane(order: Order) -> str:
+    """Orders of one lane have a limit of their own; "" is that of the provider."""
+    return order.cluster if order.asks_operator else ""

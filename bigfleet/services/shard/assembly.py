@@ -21,6 +21,7 @@ from bigfleet.services.shard.cycle import Cycle
 from bigfleet.services.shard.disruptions import Disruptions
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.execution import Execution
+from bigfleet.services.shard.failures import Failures
 from bigfleet.services.shard.fences import Fences
 from bigfleet.services.shard.hints import Hints
 from bigfleet.services.shard.interning import Interned
@@ -28,12 +29,14 @@ from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.machine_inspection import MachineInspection
 from bigfleet.services.shard.needs import NeedsTable
+from bigfleet.services.shard.ordering import Ordering
 from bigfleet.services.shard.orders import Orders
 from bigfleet.services.shard.reconciler import Reconciler
 from bigfleet.services.shard.rollups import RollUps
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
 from bigfleet.services.shard.statuses import Statuses
+from bigfleet.services.shard.suspensions import Suspensions
 from bigfleet.services.shard.territory import Territory
 
 
@@ -70,6 +73,7 @@ class _Books:
     disruptions: Disruptions
     orders: Orders
     evictions: Evictions
+    failures: Failures
     estate: Estate | None
 
     def slices(self) -> Mapping[QuotaKey, int]:
@@ -90,33 +94,70 @@ def assemble(
     woken = asyncio.Event()
     books = _books(settings, evicting, ties)
     rollups = RollUps(books.needs, journal, clock, woken.set)
-    inventory, orders, evictions = books.inventory, books.orders, books.evictions
     sessions = _sessions(epoch, books, rollups, clock)
-    reconciler = Reconciler(provider, inventory, orders, sessions, journal, clock)
-    parts = sessions, inventory, orders, reconciler, evictions, books.disruptions
-    execution = Execution(provider, *parts, Fences(settings.shard_id, epoch), journal)
-    actuation = _actuation(settings, execution, reconciler, clock, woken)
+    execution = _execution(settings, provider, clock, journal, epoch, books, sessions)
+    actuation = _actuation(settings, execution, books.failures, clock, woken)
     cycle = Cycle(
         decide=decide,
         settings=settings,
         clock=clock,
         needs=books.needs,
-        inventory=inventory,
-        orders=orders,
-        reconciler=reconciler,
+        inventory=books.inventory,
+        orders=books.orders,
+        reconciler=execution.reconciler,
         actuation=actuation,
+        ordering=_ordering(settings, books, sessions, actuation, journal),
         sessions=sessions,
         hints=books.hints,
         journal=journal,
-        evictions=evictions,
+        evictions=books.evictions,
         disruptions=books.disruptions,
         statuses=books.statuses,
+        failures=books.failures,
+        suspensions=Suspensions(sessions, books.failures, settings.cluster_absence_seconds),
         woken=woken,
         slices=books.slices,
     )
-    inspection = MachineInspection(inventory, orders, evictions, journal)
-    shard = Shard(epoch, sessions, inventory, books.needs, cycle, actuation, inspection)
+    machines = _inspection(books, journal)
+    shard = Shard(epoch, sessions, books.inventory, books.needs, cycle, actuation, machines)
     return _tied(shard, ties, books.estate) if ties and books.estate else shard
+
+
+def _execution(
+    settings: Settings,
+    provider: CapacityProvider,
+    clock: Clock,
+    journal: Journal,
+    epoch: int,
+    books: _Books,
+    sessions: Sessions,
+) -> Execution:
+    inventory, orders, failures = books.inventory, books.orders, books.failures
+    reconciler = Reconciler(provider, inventory, orders, sessions, journal, clock, failures)
+    return Execution(
+        provider=provider,
+        sessions=sessions,
+        inventory=inventory,
+        orders=orders,
+        reconciler=reconciler,
+        evictions=books.evictions,
+        disruptions=books.disruptions,
+        fences=Fences(settings.shard_id, epoch),
+        journal=journal,
+        provider_slots=asyncio.Semaphore(settings.execute_concurrency),
+    )
+
+
+def _ordering(
+    settings: Settings, books: _Books, sessions: Sessions, actuation: Actuation, journal: Journal
+) -> Ordering:
+    paused = settings.actuation_paused
+    return Ordering(books.inventory, sessions, actuation, journal, books.slices, paused=paused)
+
+
+def _inspection(books: _Books, journal: Journal) -> MachineInspection:
+    limits = books.needs.limits
+    return MachineInspection(books.inventory, books.orders, books.evictions, journal, limits)
 
 
 def _books(settings: Settings, evicting: EvictionStore, ties: Ties | None) -> _Books:
@@ -132,6 +173,7 @@ def _books(settings: Settings, evicting: EvictionStore, ties: Ties | None) -> _B
         disruptions=Disruptions(settings.engine.reclaim_hold_seconds, settings.batch_wait_seconds),
         orders=Orders(),
         evictions=evictions,
+        failures=Failures(),
         estate=estate,
     )
 
@@ -163,7 +205,7 @@ def _sessions(epoch: int, books: _Books, rollups: RollUps, clock: Clock) -> Sess
 def _actuation(
     settings: Settings,
     execution: Execution,
-    reconciler: Reconciler,
+    failures: Failures,
     clock: Clock,
     woken: asyncio.Event,
 ) -> Actuation:
@@ -173,6 +215,7 @@ def _actuation(
         execution.journal,
         clock,
         settings.execute_concurrency,
+        failures,
         done=woken.set,
-        doubt=reconciler.doubt,
+        doubt=execution.reconciler.doubt,
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import NamedTuple
 
 from bigfleet.model import penalty
 from bigfleet.model.need import Need, NeedKey
+from bigfleet.ports.provider import Fence
 
 _PREFIX = "bigfleet.lucy.sh/assigned-"
 _PRIORITY = f"{_PREFIX}priority"
@@ -14,6 +16,8 @@ _INTERRUPTION = f"{_PREFIX}interruption-bucket"
 _RECLAMATION = f"{_PREFIX}reclamation-bucket"
 _NEED = f"{_PREFIX}need"
 _GROUP = f"{_PREFIX}group"
+_CLUSTER = f"{_PREFIX}cluster"
+_BY = f"{_PREFIX}by"
 
 
 class Assignment(NamedTuple):
@@ -44,9 +48,30 @@ def to_metadata(need: Need) -> dict[str, str]:
     }
 
 
+def bought_for(cluster: str, need: Need | None) -> dict[str, str]:
+    """The metadata of a machine that is bought and belongs to no cluster yet."""
+    return {} if need is None else to_metadata(need) | {_CLUSTER: cluster}
+
+
+def ordered_by(fence: Fence) -> dict[str, str]:
+    """The metadata that no other order to configure a machine has."""
+    return {_BY: f"{fence.shard_id}/{fence.epoch}/{fence.sequence}"}
+
+
+def incarnation_of(metadata: Mapping[str, str]) -> int:
+    """A number for the order that configured a machine, so that two services of one cluster by one
+    machine can be told apart; 0 where the metadata does not say.
+    """
+    by = metadata.get(_BY, "")
+    return int.from_bytes(blake2b(by.encode(), digest_size=7).digest()) if by else 0
+
+
 def from_metadata(cluster: str, metadata: Mapping[str, str]) -> Assignment | None:
-    """The assignment a machine of `cluster` carries; None when it has none or it is damaged."""
-    if not metadata:
+    """The assignment that a machine carries which is in `cluster`, or in none and bought for one;
+    None when it has none or it is damaged.
+    """
+    cluster = cluster or metadata.get(_CLUSTER, "")
+    if not cluster:
         return None
     try:
         made = Assignment(

@@ -19,12 +19,14 @@ _INITIAL: dict[str, np.generic] = {
     "interruption_bucket": np.uint8(penalty.ZERO),
     "reclamation_bucket": np.uint8(penalty.ZERO),
     "unused_since_seconds": np.float64(np.nan),
+    "incarnation": np.int64(0),
     "headroom": np.bool_(False),
 }
 
 
 class Columns:
-    """Rows as in `engine.snapshot.Fleet`; `need` numbers the need that a machine is for.
+    """Rows as in `engine.snapshot.Fleet`; `need` numbers the need that a machine is for, and
+    `incarnation` tells one service of a machine from another.
 
     A row just added is in state 0, which no machine is ever in.
     """
@@ -37,6 +39,7 @@ class Columns:
     interruption_bucket: Bytes
     reclamation_bucket: Bytes
     unused_since_seconds: Floats
+    incarnation: Ints
     headroom: Flags
 
     def __init__(self) -> None:
@@ -51,7 +54,8 @@ class Columns:
 
     def copies(self, rows: Ints | slice) -> dict[str, Any]:
         """Of `rows`, what a Fleet takes over as it is, by the name that it has there."""
-        return {name: getattr(self, name)[rows].copy() for name in _INITIAL if name != "need"}
+        kept = _INITIAL.keys() - {"need", "incarnation"}
+        return {name: getattr(self, name)[rows].copy() for name in kept}
 
     def keep(self, rows: Flags) -> None:
         """Drop the rows that are False."""

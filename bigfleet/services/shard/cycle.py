@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 from bigfleet.engine.carry import Carry
-from bigfleet.engine.decision import Action, ActionKind
 from bigfleet.engine.reporting import PATIENCE_CYCLES
-from bigfleet.engine.snapshot import NONE, Flags, Fleet
+from bigfleet.engine.snapshot import Demand, Flags, Fleet
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
@@ -22,18 +20,21 @@ from bigfleet.ports.holdings import QuotaKey
 from bigfleet.services.shard.actuation import Actuation
 from bigfleet.services.shard.disruptions import Disruptions
 from bigfleet.services.shard.evictions import Evictions
-from bigfleet.services.shard.execution import Outcome
+from bigfleet.services.shard.failures import Failures
 from bigfleet.services.shard.hints import Hints
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.needs import NeedsTable
-from bigfleet.services.shard.orders import Order, Orders
+from bigfleet.services.shard.ordering import Ordering
+from bigfleet.services.shard.orders import Orders
 from bigfleet.services.shard.quotas import Quotas
 from bigfleet.services.shard.reconciler import Reconciler
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
 from bigfleet.services.shard.statuses import Statuses
+from bigfleet.services.shard.suspensions import Suspensions
 from bigfleet.services.shard.thinking import Decide, Thought, View, think
+from bigfleet.services.shard.wants import Wants
 
 # Has work done elsewhere than on the event loop, where sessions wait for it.
 Offload = Callable[[Callable[[], Thought]], Awaitable[Thought]]
@@ -48,8 +49,6 @@ STALLED_SECONDS = 60.0
 # As many as may be queued without keeping a session waiting.
 _ORDERS_AT_ONCE = 500
 
-_ACQUIRING = (ActionKind.BOOTSTRAP, ActionKind.PROVISION)
-_BY_OPERATOR = (ActionKind.BOOTSTRAP, ActionKind.PREEMPT, ActionKind.RECLAIM)
 
 _log = logging.getLogger(__name__)
 
@@ -80,12 +79,15 @@ class Cycle:
     orders: Orders
     reconciler: Reconciler
     actuation: Actuation
+    ordering: Ordering
     sessions: Sessions
     hints: Hints
     journal: Journal
     evictions: Evictions
     disruptions: Disruptions
     statuses: Statuses
+    failures: Failures
+    suspensions: Suspensions
     woken: asyncio.Event
     offload: Offload = asyncio.to_thread
     slices: Callable[[], Mapping[QuotaKey, int]] = dict
@@ -160,8 +162,8 @@ class Cycle:
         for _ in self.inventory.note_claims(*claims, now_seconds):
             await asyncio.sleep(0)
         with _phase("enqueue"):
-            for number, action in enumerate(self._affordable(thought), 1):
-                self._enqueue(self._order(action, thought))
+            for number, order in enumerate(self.ordering.orders(thought), 1):
+                self.ordering.give(order)
                 if number % _ORDERS_AT_ONCE == 0:
                     await asyncio.sleep(0)
         with _phase("hints"):
@@ -171,10 +173,27 @@ class Cycle:
 
     def _look(self, now_seconds: float) -> View:
         """Machines, what is being done to them, and what is asked for, at one moment."""
+        fleet, wants = self._machines(now_seconds)
+        last = self.latest
+        return View(
+            fleet=fleet,
+            machine_ids=self.inventory.ids,
+            wants=wants,
+            asked=self._demand(fleet.clusters, now_seconds),
+            now_seconds=now_seconds,
+            carry=last.decision.carry if last else Carry(),
+            hinted=self.sessions.clusters() if self.hints.are_due(now_seconds) else (),
+            report_short=self.statuses.are_due(now_seconds),
+            quarantine=last.quarantine if last else {},
+            unavailable=self.failures.offerings(now_seconds),
+        )
+
+    def _machines(self, now_seconds: float) -> tuple[Fleet, Wants]:
         self.evictions.settle(self.inventory)
+        self.evictions.resume(self.sessions.open_sessions(), self.inventory)
         unattended = [*self.evictions.unattended(self.inventory, self.orders, now_seconds)]
         for order in unattended:
-            self._enqueue(order)
+            self.ordering.give(order)
         slices, provider = self.slices(), self.inventory.provider_name
 
         def unaffordable(fleet: Fleet) -> Flags:
@@ -185,62 +204,25 @@ class Cycle:
             unaffordable if slices else None,
             self.disruptions.known(now_seconds),
         )
-        heard = set(self.sessions.clusters())
-        unheard = (number for number, name in enumerate(fleet.clusters) if name not in heard)
-        asked = replace(self.needs.demand(), unreachable=frozenset(unheard))
-        carry = self.latest.decision.carry if self.latest else Carry()
-        hinted = heard if self.hints.are_due(now_seconds) else ()
-        told = self.statuses.are_due(now_seconds)
-        return View(fleet, self.inventory.ids, wants, asked, now_seconds, carry, hinted, told)
+        fleet = self.needs.limits.over(fleet, self.inventory)
+        held_back = self.failures.held_back(fleet, lambda: self.inventory.ids, now_seconds)
+        return replace(fleet, held_back=held_back), wants
+
+    def _demand(self, clusters: Sequence[str], now_seconds: float) -> Demand:
+        reachable = set(self.sessions.clusters()) - self.suspensions.silent()
+        suspended = self.suspensions.clusters(clusters, now_seconds)
+        metrics.shard_clusters_suspended.set(len(suspended))
+        return replace(
+            self.needs.demand(),
+            unreachable=_numbers(clusters, lambda name: name not in reachable),
+            suspended=_numbers(clusters, lambda name: name in suspended),
+        )
 
     def _release_held(self, now_seconds: float) -> None:
         for cluster in self.needs.release_held(now_seconds):
             metrics.shard_rollups.labels("released").inc()
             _log.info("held roll-up taken: nobody contradicted it", extra={"cluster": cluster})
             self.journal.note("rollup-released", cluster=cluster)
-
-    def _affordable(self, thought: Thought) -> Iterable[Action]:
-        slices, actions = self.slices(), thought.decision.actions
-        if not slices:
-            return actions
-        provider = self.inventory.provider_name
-        return Quotas(thought.view.fleet, provider, slices).within(actions)
-
-    def _order(self, action: Action, thought: Thought) -> Order:
-        fleet, demand, is_wanted = thought.fleet, thought.demand, action.need != NONE
-        acquires = action.kind in _ACQUIRING
-        cluster = int(demand.cluster[action.need] if acquires else fleet.cluster[action.row])
-        return Order(
-            kind=action.kind,
-            machine_id=thought.machine_id(action.row),
-            cluster="" if cluster == NONE else fleet.clusters[cluster],
-            need=demand.needs[action.need] if acquires else None,
-            grace_seconds=action.grace_seconds,
-            decided_seconds=thought.view.now_seconds,
-            need_key=thought.keys[action.need] if is_wanted else None,
-            preemptor_priority=demand.needs[action.need].profile.priority if is_wanted else 0,
-            most_cost=self._most_cost(action, thought),
-        )
-
-    def _most_cost(self, action: Action, thought: Thought) -> float | None:
-        """A machine that nobody waits for goes only if that disturbs no more than was said."""
-        if action.kind is not ActionKind.RECLAIM or action.need != NONE:
-            return None
-        cost = float(thought.fleet.release_cost[action.row])
-        return cost if math.isfinite(cost) else None
-
-    def _enqueue(self, order: Order) -> None:
-        """An order that needs an absent operator would only take another's place in the queue."""
-        if self.settings.actuation_paused:
-            metrics.shard_actions_suppressed.labels(order.kind.value).inc()
-        elif not self.inventory.is_mine(order.machine_id):
-            # It went to another shard while the decision was under way.
-            metrics.shard_actions_dropped.inc()
-        elif order.kind in _BY_OPERATOR and self.sessions.of(order.cluster) is None:
-            outcome = Outcome.NO_SESSION.value
-            metrics.shard_action_outcomes.labels(order.kind.value, outcome).inc()
-        elif self.actuation.offer(order):
-            self.journal.note_order("decided", order)
 
     def _publish(self, thought: Thought) -> None:
         listening = set(self.sessions.clusters())
@@ -272,9 +254,19 @@ class Cycle:
         metrics.shard_shortfalls_aged.set(aged)
         for complaint in thought.complaints:
             self.journal.note("need-short", **complaint.fields())
+        metrics.shard_needs_quarantined.set(len(thought.quarantine))
+        for key in thought.newly_quarantined:
+            error = thought.quarantine[key].error if key in thought.quarantine else ""
+            self.journal.note("need-quarantined", cluster=key.cluster, need=key.fingerprint)
+            said = {"cluster": key.cluster, "need": key.fingerprint, "error": error}
+            _log.error("need left out: no decision can be made about it", extra=said)
         metrics.shard_reclaims_capped.inc(decision.reclaims_capped)
         for state, count in self.inventory.count_by_state().items():
             metrics.shard_inventory.labels(state.name).set(count)
+
+
+def _numbers(names: Sequence[str], wanted: Callable[[str], bool]) -> frozenset[int]:
+    return frozenset(number for number, name in enumerate(names) if wanted(name))
 
 
 @contextmanager

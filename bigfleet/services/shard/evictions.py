@@ -8,15 +8,20 @@ until the provider shows it elsewhere than at work in that cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator
 
 from bigfleet.engine.decision import ActionKind
+from bigfleet.model.errors import BigFleetError
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.ports.store import Eviction, EvictionStore
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.orders import Order, Orders
+from bigfleet.services.shard.session import Session
+from bigfleet.services.shard.views import MachineView
 
+_log = logging.getLogger(__name__)
 _NOT_GONE = (MachineState.CONFIGURED, MachineState.DRAINING)
 
 
@@ -30,14 +35,18 @@ class Evictions:
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def begin(self, order: Order) -> None:
-        """Write down what `order` is about to begin; BigFleetError when it cannot be written."""
+    def begin(self, order: Order, incarnation: int) -> None:
+        """Write down what `order` is about to begin with this service of its machine.
+
+        BigFleetError when it cannot be written.
+        """
         eviction = Eviction(
             order.machine_id,
             order.cluster,
             order.grace_seconds,
             order.need_key,
             order.preemptor_priority,
+            incarnation,
         )
         self._store.begun(eviction)
         self._under_way[eviction.machine_id] = eviction
@@ -57,13 +66,44 @@ class Evictions:
         return None if eviction is None else eviction.need
 
     def settle(self, inventory: Inventory) -> None:
-        """Forget those whose machine is neither at work in its cluster nor draining out of it."""
+        """Forget those whose machine is neither at work in its cluster nor draining out of it, or
+        serves that cluster again.
+        """
         for eviction in list(self._under_way.values()):
             view = inventory.view(eviction.machine_id)
-            there = view is not None and view.cluster == eviction.cluster
-            if not (there and inventory.state(eviction.machine_id) in _NOT_GONE):
+            if not (view is not None and view.state in _NOT_GONE and _is_same(view, eviction)):
                 del self._under_way[eviction.machine_id]
                 self._store.ended(eviction.machine_id)
+
+    def resume(self, sessions: Iterable[Session], inventory: Inventory) -> None:
+        """Take up what operators carry out and nobody here knows of: it was begun by a life of this
+        shard, or by a shard, whose disk is lost. What cannot be written down is tried again.
+        """
+        for session in sessions:
+            for machine_id, seconds_left in list(session.emptying.items()):
+                view = inventory.view(machine_id)
+                if view is None:
+                    continue  # not listed yet
+                if self._is_new(view, session.cluster) and inventory.is_mine(machine_id):
+                    eviction = Eviction(
+                        machine_id,
+                        session.cluster,
+                        seconds_left,
+                        incarnation=view.incarnation,
+                    )
+                    try:
+                        self._store.begun(eviction)
+                    except BigFleetError as error:
+                        _log.error("an eviction waits to be taken up: %s", error)
+                        continue
+                    self._under_way[machine_id] = eviction
+                    said = {"machine": machine_id, "cluster": session.cluster}
+                    _log.warning("taking up an eviction that was forgotten", extra=said)
+                del session.emptying[machine_id]
+
+    def _is_new(self, view: MachineView, cluster: str) -> bool:
+        at_work = view.state is MachineState.CONFIGURED and view.cluster == cluster
+        return at_work and view.id not in self._under_way
 
     def unattended(
         self, inventory: Inventory, orders: Orders, now_seconds: float
@@ -82,3 +122,7 @@ class Evictions:
                     need_key=eviction.need,
                     preemptor_priority=eviction.preemptor_priority,
                 )
+
+
+def _is_same(view: MachineView, eviction: Eviction) -> bool:
+    return (view.cluster, view.incarnation) == (eviction.cluster, eviction.incarnation)

@@ -19,7 +19,7 @@ from bigfleet.model.errors import (
 )
 from bigfleet.observe import metrics
 from bigfleet.ports.provider import CapacityProvider, Fence, Operation
-from bigfleet.services.shard.assignment import to_metadata
+from bigfleet.services.shard.assignment import bought_for, ordered_by, to_metadata
 from bigfleet.services.shard.disruptions import Disruptions
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.fences import Fences
@@ -42,6 +42,7 @@ class Outcome(Enum):
     DONE = "done"
     OVERTAKEN = "overtaken"
     NO_SESSION = "no-session"
+    OPERATOR_SILENT = "operator-silent"
     REFUSED_BY_OPERATOR = "refused-by-operator"
     UNAVAILABLE = "unavailable"
     TIMED_OUT = "timed-out"
@@ -71,7 +72,10 @@ def outcome_of(error: BigFleetError | TimeoutError) -> Outcome:
 
 @dataclass(eq=False)
 class Execution:
-    """Carries out one order at a time per caller; raises what the operator or provider raises."""
+    """Carries out one order at a time per caller; raises what the operator or provider raises.
+
+    `provider_slots` bounds how many calls to the provider are under way.
+    """
 
     provider: CapacityProvider
     sessions: Sessions
@@ -82,6 +86,7 @@ class Execution:
     disruptions: Disruptions
     fences: Fences
     journal: Journal
+    provider_slots: asyncio.Semaphore
 
     async def carry_out(self, order: Order) -> Outcome:
         """To the provider's answer. Fenced, Unavailable, TimeoutError and others end it early."""
@@ -103,10 +108,11 @@ class Execution:
         blob = await self._blob(session, order)
         if self._is_overtaken(order):
             return Outcome.OVERTAKEN
-        assert order.need is not None
-        metadata = to_metadata(order.need)
+        need = order.need
+        assert need is not None
 
         def send(fence: Fence) -> Awaitable[Operation]:
+            metadata = to_metadata(need) | ordered_by(fence)
             return self.provider.configure(order.machine_id, order.cluster, blob, metadata, fence)
 
         return await self._send(order, "configure-sent", send)
@@ -122,9 +128,12 @@ class Execution:
 
     async def _provision(self, order: Order) -> Outcome:
         self.inventory.attribute(order)
-        return await self._send(
-            order, "create-sent", lambda fence: self.provider.create(order.machine_id, fence)
-        )
+        metadata = bought_for(order.cluster, order.need)
+
+        def send(fence: Fence) -> Awaitable[Operation]:
+            return self.provider.create(order.machine_id, metadata, fence)
+
+        return await self._send(order, "create-sent", send)
 
     async def _delete(self, order: Order) -> Outcome:
         return await self._send(
@@ -135,7 +144,8 @@ class Execution:
         session = self.sessions.of(order.cluster)
         if session is None:
             return Outcome.NO_SESSION
-        self.evictions.begin(order)
+        known = self.inventory.view(order.machine_id)
+        self.evictions.begin(order, known.incarnation if known else 0)
         self._note(order, "reclaim-sent")
         try:
             started = await session.instruct_reclaim(
@@ -160,10 +170,13 @@ class Execution:
         return self.provider.drain(order.machine_id, order.grace_seconds, fence)
 
     async def _send(self, order: Order, event: str, send: _Send) -> Outcome:
-        order.sent = True
-        self._note(order, event)
-        async with asyncio.timeout(EXECUTE_SECONDS):
-            operation = await send(self.fences.next())
+        async with self.provider_slots:
+            if self._is_overtaken(order):
+                return Outcome.OVERTAKEN
+            order.sent = True
+            self._note(order, event)
+            async with asyncio.timeout(EXECUTE_SECONDS):
+                operation = await send(self.fences.next())
         if operation.machine.id != order.machine_id:
             what = f"machine {order.machine_id}: the provider's answer"
             raise InvalidInput(what, operation.machine.id[:80], "is about another machine")

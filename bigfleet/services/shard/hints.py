@@ -38,7 +38,9 @@ class Hints:
     def news(
         self, hints: HintsByNeed | None, listening: Collection[str]
     ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
-        """Of `hints` what the `listening` clusters have not been told yet; nothing when None."""
+        """Of `hints` what the `listening` clusters have not been told yet, and what they were told
+        but do not ask for any more; nothing when None.
+        """
         if hints is None:
             return
         told: dict[tuple[str, str], bytes] = {}
@@ -48,6 +50,10 @@ class Hints:
                 if self._told.get(key) != content:
                     yield key[0], shard_pb2.ShardMessage(available_capacity=hint)
                 told[key] = content
+        for cluster, fingerprint in self._told.keys() - told.keys():
+            if cluster in listening:
+                withdrawn = _Hint(supersedes_key=_key(fingerprint), withdrawn=True)
+                yield cluster, shard_pb2.ShardMessage(available_capacity=withdrawn)
         self._told = told
 
     def forget(self, cluster: str) -> None:
@@ -125,7 +131,11 @@ class _Supply:
 
 def _base(need: Need, confidence: _Hint.Confidence.ValueType) -> _Hint:
     return _Hint(
-        supersedes_key=f"capacity:{need.profile.fingerprint}",
+        supersedes_key=_key(need.profile.fingerprint),
         requirements=codec.requirements_to_wire(need.profile.requirements),
         confidence=confidence,
     )
+
+
+def _key(fingerprint: str) -> str:
+    return f"capacity:{fingerprint}"

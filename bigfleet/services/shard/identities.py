@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,11 +11,14 @@ from numpy.typing import NDArray
 from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs
 
 MAX_BYTES = 36
+# What the API server takes as the name of a Node and of a ServiceAccount.
+_DNS_1123 = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+NEEDED = f"1 to {MAX_BYTES} of a-z, 0-9, '-' and '.', as for a Node's name (DNS-1123)"
 
 
 def acceptable(machine_id: str) -> bool:
-    """Whether an id can be kept here: 1 to 36 ASCII characters, so that it can name a Node."""
-    return 0 < len(machine_id) <= MAX_BYTES and machine_id.isascii() and machine_id.isprintable()
+    """Whether an id can be kept here, and can name a Node: see NEEDED."""
+    return len(machine_id) <= MAX_BYTES and _DNS_1123.fullmatch(machine_id) is not None
 
 
 class Identities:

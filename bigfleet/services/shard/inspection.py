@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from bigfleet.api import codec
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.engine.decision import ActionKind
 from bigfleet.engine.explain import Counted, Explainer, Explanation
 from bigfleet.engine.normalise import fold
+from bigfleet.engine.snapshot import Flags
 from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.failures import Offering, words
 from bigfleet.services.shard.kinds import INSTANCE_TYPE_LABEL, ZONE_LABEL
+from bigfleet.services.shard.quarantine import WHY_LEFT_OUT, LeftOut
 from bigfleet.services.shard.thinking import Thought
 
 _S = MachineState
@@ -27,7 +32,34 @@ def needs(thought: Thought, request: wire.InspectNeedsRequest) -> Iterator[wire.
     for index, key in enumerate(thought.keys):
         if key in wanted and not 0 < request.limit <= shown:
             shown += 1
-            yield _view(thought, explainer.need(index))
+            view = _view(thought, explainer.need(index))
+            view.unavailable_offerings.extend(_unavailable(thought, explainer.accepts(index)))
+            yield view
+    for key, left_out in thought.quarantine.items():
+        if _meets(key, request) and not 0 < request.limit <= shown:
+            shown += 1
+            yield _of_left_out(key, left_out)
+
+
+def _of_left_out(key: NeedKey, left_out: LeftOut) -> wire.NeedView:
+    return wire.NeedView(
+        need=codec.need_to_wire(left_out.need),
+        cluster_id=key.cluster,
+        profile_fingerprint=key.fingerprint,
+        residual_deficit=_amounts(left_out.need.aggregate),
+        short_sizes=codec.sizes_to_wire(left_out.need.sizes),
+        unmet_reason_text=WHY_LEFT_OUT.format(error=left_out.error),
+    )
+
+
+def _unavailable(thought: Thought, accepted: Flags) -> Iterator[str]:
+    """What is not bought now of all that the need accepts, in words."""
+    if not thought.view.unavailable:
+        return
+    flavours = thought.fleet.flavours
+    offerings = {Offering.of(flavours[number]) for number in np.flatnonzero(accepted).tolist()}
+    resting = {o: f for o, f in thought.view.unavailable.items() if o in offerings}
+    yield from words(resting, thought.view.now_seconds)
 
 
 def _wanted(thought: Thought, request: wire.InspectNeedsRequest) -> set[NeedKey]:

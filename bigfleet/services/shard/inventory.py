@@ -13,6 +13,7 @@ from bigfleet.model.domain import Domain, domain_of
 from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard import claims, overlay, purpose
+from bigfleet.services.shard.assignment import incarnation_of
 from bigfleet.services.shard.claims import ALL, Rows
 from bigfleet.services.shard.columns import Columns
 from bigfleet.services.shard.identities import Identities
@@ -61,8 +62,7 @@ class Inventory:
 
     def count_by_state(self) -> dict[MachineState, int]:
         """This shard's machines in each state, those without any included."""
-        states = self._columns.state[self.mine()]
-        counts = np.bincount(states, minlength=max(MachineState) + 1)
+        counts = np.bincount(self._columns.state[self.mine()], minlength=max(MachineState) + 1)
         return {state: int(counts[state]) for state in MachineState}
 
     @property
@@ -70,10 +70,14 @@ class Inventory:
         """The machines' ids by row of the latest snapshot, safe from later changes."""
         return self._ids.raw_of(self._rows)
 
+    def places(self, machine_ids: Sequence[str]) -> Ints:
+        """The rows of machines in the latest snapshot, NONE for one that is not in it."""
+        return overlay.places(self._ids, self._rows, machine_ids)
+
     def bound_to(self, cluster: str) -> list[MachineView]:
         """The machines that the provider says belong to `cluster`."""
         rows = np.flatnonzero(self._columns.cluster == self._clusters.number(cluster))
-        return [self._view(int(row)) for row in rows]
+        return [self._view(row) for row in rows.tolist()]
 
     def view(self, machine_id: str) -> MachineView | None:
         """One machine, None when unknown."""
@@ -83,8 +87,7 @@ class Inventory:
     def admit(self, machines: Iterable[Machine]) -> None:
         """Make room for machines never seen before, all at once; `apply` then tells of them."""
         ids = list(dict.fromkeys(m.id for m in machines))
-        rows = self._ids.rows(ids)
-        fresh = [i for i, row in zip(ids, rows, strict=True) if row == NONE]
+        fresh = [i for i, row in zip(ids, self._ids.rows(ids), strict=True) if row == NONE]
         if fresh:
             self._ids.add(fresh)
             self._columns.grow(len(fresh))
@@ -137,13 +140,13 @@ class Inventory:
     ) -> tuple[Fleet, Wants]:
         """This shard's machines as a decision should see them, safe from later changes.
 
-        Each order under way shows as the state it leads to, unless its machine has moved on. Which
-        need wants which machine is told apart, because the needs' own order is not known here.
-        `hidden` picks from what that gives the machines that are not to be seen; `release_costs` is
-        what giving machines back would cost their clusters, as far as that is known.
+        Each order under way shows as the state it leads to, unless its machine has moved on. Wants
+        are told apart, because the needs' own order is not known here. `hidden` picks machines that
+        are not to be seen; `release_costs` is what giving machines back would cost, where known.
         """
         columns = self._columns
-        rows = self._rows = ALL if self._territory.is_everything else _numbers(self.mine())
+        own = None if self._territory.is_everything else np.flatnonzero(self.mine())
+        rows = self._rows = ALL if own is None else own.astype(np.int32)
         fleet = Fleet(
             flavours=tuple(self._flavours),
             clusters=(),
@@ -176,9 +179,8 @@ class Inventory:
         now_seconds: float,
     ) -> Iterator[None]:
         """Remember which need counts each machine, so that the next decision counts it likewise,
-        and since when nobody counts it. In parts, none of which takes long: others may do something
-        between two. `claimed_by` indexes `keys` and `demand` for each row of the latest snapshot,
-        and `headroom` are the rows that are there to be ahead of gangs.
+        and since when nobody does. In parts, none of which takes long. `claimed_by` indexes `keys`
+        and `demand` for each row of the latest snapshot, `headroom` are those ahead of gangs.
         """
         columns, rows = self._columns, self._rows
         claims.note_headroom(columns, rows, headroom)
@@ -214,15 +216,19 @@ class Inventory:
                 seen[domain][flavour.labels[INSTANCE_TYPE_LABEL]] += count
         return seen
 
+    def labels(self, key: str, *, mine: bool) -> set[str]:
+        """The values of a label on this shard's machines, or on those of all others."""
+        rows = (self._columns.state != 0) & (self.mine() == mine)
+        labels = (self._flavours[n].labels for n in np.unique(self._columns.flavour[rows]).tolist())
+        return {each[key] for each in labels if key in each}
+
     def guests(self, most: int) -> tuple[list[tuple[str, str, Domain]], int]:
         """The first machines at work for clusters of this shard in domains of others, each with
         its cluster and domain; and how many more there are.
         """
         rows = np.flatnonzero(self._guest_flags()).tolist()
-        told = [
-            (self._ids.id(row), self._cluster_name(row), self._domains[self._columns.flavour[row]])
-            for row in rows[:most]
-        ]
+        views = [self._view(row) for row in rows[:most]]
+        told = [(view.id, view.cluster, domain_of(dict(view.kind.labels))) for view in views]
         return told, len(rows) - len(told)
 
     def _guest_flags(self) -> Flags:
@@ -235,6 +241,7 @@ class Inventory:
         columns.flavour[row] = self._flavour(machine)
         columns.state[row] = machine.state
         columns.cluster[row] = self._cluster_number(machine.cluster)
+        columns.incarnation[row] = incarnation_of(machine.shard_metadata) if machine.cluster else 0
         self._remember_error(machine)
         if before == machine.state and former == machine.cluster:
             return None
@@ -288,8 +295,5 @@ class Inventory:
             None if need == NONE else self._needs[need],
             self._kinds[int(self._columns.flavour[row])],
             self._last_errors.get(machine_id, ""),
+            int(self._columns.incarnation[row]),
         )
-
-
-def _numbers(rows: Flags) -> Ints:
-    return np.flatnonzero(rows).astype(np.int32)

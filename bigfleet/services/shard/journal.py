@@ -1,19 +1,42 @@
-"""The machines' stories, as JSON lines that others can join with what they saw themselves."""
+"""The machines' stories, as JSON lines that others can join with what they saw themselves.
+
+They are told for people and measurements. No decision needs them, so no disk that refuses them may
+end a shard, or fill up with them.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
 from bigfleet.model.errors import BigFleetError
 from bigfleet.model.machine import MachineState
+from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.orders import Order
 
 _REMEMBERED = 10_000
+# How many lines wait for a disk that refuses them, before the oldest are lost.
+_WAITING = 10_000
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A journal is put aside as `.1` before it outgrows `most_bytes`; `.1` becomes `.2` then, and
+    so on. So many files are `kept` beside the one that is written.
+    """
+
+    most_bytes: int = 64 * 2**20
+    kept: int = 4
 
 
 class Journal:
@@ -23,14 +46,16 @@ class Journal:
     machine has at most one order at a time, so both together name one choice for good. `cluster` is
     where the machine goes, or is taken from, and `claimant` the one whose need it is chosen for.
     `grace` are the seconds that the pods of a machine that is taken have to leave.
-    `begin` adds to every later line which shard and which of its lives it comes from.
+    `begin` adds to every later line which shard and which of its lives it comes from. Where lines
+    were lost to a full disk, a line `lines-lost` says how many.
     """
 
-    def __init__(self, path: Path | None, clock: Clock) -> None:
+    def __init__(self, path: Path | None, clock: Clock, sizes: Sizes | None = None) -> None:
         self._clock = clock
         self._writer: dict[str, object] = {}
-        self._file = _open(path) if path else None
-        self._unwritten: list[dict[str, object]] = []
+        self._file = _RotatedFile(path, sizes or Sizes()) if path else None
+        self._unwritten: deque[dict[str, object]] = deque()
+        self._lost, self._problem = 0, ""
         self._recent: deque[dict[str, object]] = deque(maxlen=_REMEMBERED)
 
     def begin(self, shard_id: str, epoch: int) -> None:
@@ -66,12 +91,27 @@ class Journal:
         return [line for line in self._recent if line.get("machine") == machine_id]
 
     def flush(self) -> None:
-        """Hand everything recorded so far to the operating system."""
-        if self._file is not None and self._unwritten:
-            lines = msgspec.json.Encoder().encode_lines(self._unwritten)
-            self._unwritten = []
-            self._file.write(lines)
-            self._file.flush()
+        """Hand everything recorded so far to the operating system, or keep it for the next call."""
+        if self._file is None or not self._unwritten:
+            return
+        lost = {"at": self._clock.unix_seconds(), "event": "lines-lost", "count": self._lost}
+        lines = [{**lost, **self._writer}] if self._lost else []
+        try:
+            self._file.append(msgspec.json.Encoder().encode_lines([*lines, *self._unwritten]))
+        except OSError as error:
+            self._keep_waiting(error)
+        else:
+            self._unwritten.clear()
+            self._lost, self._problem = 0, ""
+
+    def _keep_waiting(self, error: OSError) -> None:
+        if str(error) != self._problem:
+            self._problem = str(error)
+            _LOG.error("the journal cannot be written, the shard goes on: %s", self._problem)
+        while len(self._unwritten) > _WAITING:
+            self._unwritten.popleft()
+            self._lost += 1
+            metrics.shard_journal_lines_lost.inc()
 
     def close(self) -> None:
         """Flush, then close the file."""
@@ -80,12 +120,53 @@ class Journal:
             self._file.close()
 
 
-def _open(path: Path) -> IO[bytes]:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("ab")
-    except OSError as error:
-        raise BigFleetError(
-            f"journal {path}: cannot be written ({error.strerror}); "
-            "name a file in a directory that the shard can write to"
-        ) from None
+class _RotatedFile:
+    """Appends whole pieces: one that does not fit on the disk leaves nothing behind."""
+
+    def __init__(self, path: Path, sizes: Sizes) -> None:
+        self._path, self._sizes = path, sizes
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._opened()
+        except OSError as error:
+            raise BigFleetError(
+                f"journal {path}: cannot be written ({error.strerror}); "
+                "name a file in a directory that the shard can write to"
+            ) from None
+
+    def append(self, piece: bytes) -> None:
+        """OSError when it cannot be written; nothing of it is then."""
+        size = self._size()
+        if size and size + len(piece) > self._sizes.most_bytes and self._path.is_file():
+            self._rotate()
+            size = self._size()
+        left = memoryview(piece)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(size)
+            raise
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _opened(self) -> FileIO:
+        return self._path.open("ab", buffering=0)
+
+    def _size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def _rotate(self) -> None:
+        names = [self._path, *(self._aside(number) for number in range(1, self._sizes.kept + 1))]
+        names[-1].unlink(missing_ok=True)
+        for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
+            with suppress(FileNotFoundError):
+                newer.rename(older)
+        fresh = self._opened()
+        self._file.close()
+        self._file = fresh
+
+    def _aside(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")

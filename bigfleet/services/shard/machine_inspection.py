@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bigfleet.api.limit_codec import limits_to_wire
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model import resources
 from bigfleet.model.errors import UnknownObject
+from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
+from bigfleet.services.shard.node_limits import NodeLimits
 from bigfleet.services.shard.orders import Orders
 from bigfleet.services.shard.thinking import Thought
 from bigfleet.services.shard.views import MachineView
@@ -30,6 +33,7 @@ class MachineInspection:
     orders: Orders
     evictions: Evictions
     journal: Journal
+    limits: NodeLimits
 
     def view(self, machine_id: str, thought: Thought | None) -> wire.MachineView:
         """The machine now, and what `thought`, the last decision, made of it.
@@ -50,6 +54,9 @@ class MachineInspection:
             story=[_line(told) for told in self.journal.story(machine_id)],
             not_mine=self._not_mine(known),
         )
+        limit = self.limits.of(machine_id, known.cluster)
+        if limit is not None and known.state is MachineState.CONFIGURED:
+            view.limit.MergeFrom(next(limits_to_wire([limit])))
         if thought is not None:
             _tell_decision(view, machine_id, thought)
         return view

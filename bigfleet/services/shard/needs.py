@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 
 from bigfleet.api import codec
+from bigfleet.api.limit_codec import NodeLimit, limits_from_wire
 from bigfleet.api.overhead_codec import overheads_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
+from bigfleet.model.need import ADDITIONAL_GROUP, MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
+from bigfleet.observe import metrics
 from bigfleet.services.shard.interning import Interned
+from bigfleet.services.shard.node_limits import NodeLimits
 from bigfleet.services.shard.rollup_guard import RollUpGuard
 
 # A thousand label values of the greatest length; the largest real need seen takes some 2 KiB.
 MAX_NEED_BYTES = 2**18
+
+_log = logging.getLogger(__name__)
 
 _Order = tuple[int, float, str, tuple[str, str]]
 
@@ -33,11 +41,21 @@ class _Row:
     in_force: bool = field(default=True)
 
 
+class Taken(NamedTuple):
+    """What became of a roll-up: why it is `held` for now, and by index what is wrong with each need
+    and each node overhead that was left out.
+    """
+
+    held: str
+    needs: Mapping[int, str] = {}
+    overheads: Mapping[int, str] = {}
+
+
 class NeedsTable:
     """Needs by cluster, profile and group, in the order in which they are served.
 
     A need that stays keeps the time of its arrival. `clusters` is shared with the inventory.
-    `version` is another number after every change.
+    `limits` are those of the clusters' machines. `version` is another number after every change.
     """
 
     def __init__(self, clusters: Interned[str]) -> None:
@@ -52,6 +70,7 @@ class NeedsTable:
         self._rose_seconds: dict[int, float] = {}
         self._fell_seconds: dict[int, float] = {}
         self._demand: Demand | None = None
+        self.limits = NodeLimits()
         self.version = 0
 
     def cluster_name(self, number: int) -> str:
@@ -61,31 +80,34 @@ class NeedsTable:
     def __len__(self) -> int:
         return sum(len(rows) for rows in self._rows.values())
 
-    def replace(self, rollup: wire.ClusterCapacityNeeds, now_seconds: float) -> str:
-        """Take over a roll-up; returns "" or why it is held for now.
+    def replace(self, rollup: wire.ClusterCapacityNeeds, now_seconds: float) -> Taken:
+        """Take over a roll-up, but for what makes no sense in it.
 
-        InvalidInput names the first bad need; then nothing of the roll-up is taken. A held roll-up
-        already counts as the cluster's report.
+        Of a need that makes no sense any more, what was last taken stays in force. InvalidInput
+        when the roll-up as a whole is too large, or none of its needs makes sense; then nothing of
+        it is taken. A held roll-up already counts as the cluster's report.
         """
         cluster = rollup.cluster_id
         if len(rollup.needs) > MAX_NEEDS_OF_A_CLUSTER:
             cure = f"needs are more than {MAX_NEEDS_OF_A_CLUSTER}; aggregate equal requests"
             raise InvalidInput(f"cluster {cluster}: roll-up", len(rollup.needs), cure)
-        known = self._by_wire_bytes.get(cluster, {})
-        fresh = _read(rollup, known)
-        overheads = overheads_from_wire(rollup.node_overheads, f"cluster {cluster}")
-        self._report(cluster)
+        overheads, odd = overheads_from_wire(rollup.node_overheads, f"cluster {cluster}")
+        limits, problems = limits_from_wire(rollup.node_limits, f"cluster {cluster}")
+        _tell(problems)
         rows = self._rows.get(cluster, {})
+        fresh, faults = _read(rollup, rows, self._by_wire_bytes.get(cluster, {}))
+        self._report(cluster)
         kept = len(rows.keys() & fresh.keys())
 
         def accept() -> None:
             self._take_over(cluster, fresh, now_seconds)
             self._note_overheads(cluster, overheads)
+            self._note_limits(cluster, limits)
 
         held = self._guard.holds(cluster, len(rows), kept, now_seconds, accept)
         if not held:
             accept()
-        return held
+        return Taken(held, faults, odd)
 
     def release_held(self, now_seconds: float) -> list[str]:
         """Take over held roll-ups that nobody contradicted in time; names their clusters."""
@@ -147,9 +169,13 @@ class NeedsTable:
         fresh: dict[tuple[str, str], tuple[bytes, Need]],
         now_seconds: float,
     ) -> None:
-        """Whether any need of the cluster has grown or shrunk."""
-        rose, fell = bool(fresh.keys() - rows.keys()), bool(rows.keys() - fresh.keys())
-        for key in rows.keys() & fresh.keys():
+        """Whether any need of the cluster has grown or shrunk. Additional ones come and go with
+        where kube-scheduler happens to put pods.
+        """
+        before_keys = {key for key in rows if key[1] != ADDITIONAL_GROUP}
+        after_keys = {key for key in fresh if key[1] != ADDITIONAL_GROUP}
+        rose, fell = bool(after_keys - before_keys), bool(before_keys - after_keys)
+        for key in before_keys & after_keys:
             before, after = rows[key].need, fresh[key][1]
             if before is not after and before.sizes != after.sizes:
                 rose |= _has_grown(before, after)
@@ -163,6 +189,10 @@ class NeedsTable:
     def _note_overheads(self, cluster: str, overheads: tuple[NodeOverhead, ...]) -> None:
         if self._overheads.get(cluster, ()) != overheads:
             self._overheads[cluster] = overheads
+            self._changed()
+
+    def _note_limits(self, cluster: str, limits: Mapping[str, NodeLimit]) -> None:
+        if self.limits.replace(cluster, limits):
             self._changed()
 
     def _changed(self) -> None:
@@ -184,6 +214,14 @@ class NeedsTable:
         self._added = []
 
 
+def _tell(problems: Sequence[InvalidInput]) -> None:
+    if problems:
+        metrics.shard_node_limits_rejected.inc(len(problems))
+        _log.warning(
+            "node limits left out", extra={"number": len(problems), "why": str(problems[0])}
+        )
+
+
 def _has_grown(before: Need, after: Need) -> bool:
     """In the number of pods, or in what as many of them ask for."""
     if after.pods != before.pods:
@@ -192,24 +230,37 @@ def _has_grown(before: Need, after: Need) -> bool:
 
 
 def _read(
-    rollup: wire.ClusterCapacityNeeds, known: dict[bytes, _Row]
-) -> dict[tuple[str, str], tuple[bytes, Need]]:
-    """The roll-up's needs by key; those sent before with the same bytes are not parsed again."""
+    rollup: wire.ClusterCapacityNeeds,
+    rows: Mapping[tuple[str, str], _Row],
+    known: Mapping[bytes, _Row],
+) -> tuple[dict[tuple[str, str], tuple[bytes, Need]], Mapping[int, str]]:
+    """The roll-up's needs by key, and what is wrong with the others by index. Those sent before
+    with the same bytes are not parsed again; `rows` are in force.
+    """
     fresh: dict[tuple[str, str], tuple[bytes, Need]] = {}
+    faults: dict[int, InvalidInput] = {}
     for number, raw in enumerate(rollup.needs):
         wire_bytes = raw.SerializeToString(deterministic=True)
-        if len(wire_bytes) > MAX_NEED_BYTES:
-            cure = f"bytes are more than {MAX_NEED_BYTES}, the most that one need may take"
-            raise InvalidInput(_name(rollup, number), len(wire_bytes), cure)
-        row = known.get(wire_bytes)
-        need = codec.need_from_wire(raw, _name(rollup, number)) if row is None else row.need
-        key = need.key
-        if key in fresh:
-            cure = "repeats the profile and group of another need"
-            raise InvalidInput(_name(rollup, number), key, cure)
-        fresh[key] = wire_bytes, need
-    return fresh
+        row, where = known.get(wire_bytes), f"cluster {rollup.cluster_id}, need {number}"
+        try:
+            need = _parsed(raw, len(wire_bytes), where) if row is None else row.need
+            if need.key in fresh:
+                raise InvalidInput(where, need.key, "repeats the profile and group of another need")
+        except InvalidInput as error:
+            faults[number] = error
+        else:
+            fresh[need.key] = wire_bytes, need
+    if faults and not fresh:
+        raise next(iter(faults.values()))
+    for number in faults:
+        key = codec.key_from_wire(rollup.needs[number])
+        if key is not None and key in rows:
+            fresh.setdefault(key, (rows[key].wire_bytes, rows[key].need))
+    return fresh, {number: str(error) for number, error in faults.items()}
 
 
-def _name(rollup: wire.ClusterCapacityNeeds, number: int) -> str:
-    return f"cluster {rollup.cluster_id}, need {number}"
+def _parsed(raw: wire.CapacityNeed, size: int, where: str) -> Need:
+    if size > MAX_NEED_BYTES:
+        cure = f"bytes are more than {MAX_NEED_BYTES}, the most that one need may take"
+        raise InvalidInput(where, size, cure)
+    return codec.need_from_wire(raw, where)

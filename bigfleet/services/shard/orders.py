@@ -30,6 +30,9 @@ STARTS_FROM = {
 }
 
 
+_BY_OPERATOR = (ActionKind.BOOTSTRAP, ActionKind.PREEMPT, ActionKind.RECLAIM)
+
+
 @dataclass(slots=True, eq=False)
 class Order:
     """One decided action. `cluster` is where the machine goes, or comes from; "" for DELETE.
@@ -59,6 +62,11 @@ class Order:
     def leads_to(self) -> MachineState:
         """The state it stands for while it is under way."""
         return LEADS_TO[self.kind]
+
+    @property
+    def asks_operator(self) -> bool:
+        """Whether the operator of its cluster has a part in it."""
+        return self.kind in _BY_OPERATOR
 
     @property
     def starts_from(self) -> tuple[MachineState, ...]:

@@ -20,15 +20,19 @@ _ON_ITS_WAY = (int(MachineState.CREATING), int(MachineState.DRAINING))
 def under_way(ids: Identities, rows: Rows, orders: Iterable[Order]) -> Iterator[tuple[int, Order]]:
     """Each order with the place of its machine among `rows`, if it is there."""
     orders = list(orders)
-    found = ids.rows([order.machine_id for order in orders])
-    for row, order in zip(found.tolist(), orders, strict=True):
-        if isinstance(rows, slice):
-            place, there = row, row != NONE
-        else:
-            place = int(np.searchsorted(rows, row))
-            there = place < len(rows) and rows[place] == row
-        if there:
+    found = places(ids, rows, [order.machine_id for order in orders])
+    for place, order in zip(found.tolist(), orders, strict=True):
+        if place != NONE:
             yield place, order
+
+
+def places(ids: Identities, rows: Rows, machine_ids: Sequence[str]) -> Ints:
+    """The place of each machine among `rows`, NONE for one that is not there."""
+    found = ids.rows(machine_ids)
+    if isinstance(rows, slice) or not len(rows):
+        return found if isinstance(rows, slice) else np.full_like(found, NONE)
+    at = np.minimum(np.searchsorted(rows, found), len(rows) - 1).astype(np.int32)
+    return np.where(rows[at] == found, at, np.int32(NONE))
 
 
 def costs(ids: Identities, rows: Rows, known: Mapping[str, float]) -> Floats:

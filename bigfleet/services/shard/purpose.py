@@ -14,6 +14,9 @@ from bigfleet.services.shard.interning import Interned
 
 _S = MachineState
 _AT_WORK = (_S.CONFIGURING, _S.CONFIGURED)
+# Bought for somebody, be it by an earlier life of this shard or by another shard.
+_BOUGHT = (_S.CREATING, _S.IDLE)
+_UNSEEN = (0, _S.SPECULATIVE)
 # On the way from here to a state without work a machine stays promised to the need it is for.
 _PROMISED = (_S.SPECULATIVE, _S.CREATING, _S.DRAINING)
 
@@ -35,7 +38,9 @@ def remember(
     if state is _S.DRAINING:
         wanted = drained_for(machine.id)
         columns.need[row] = NONE if wanted is None else needs.number(wanted)
-    elif state in _AT_WORK and made is not None and before not in _AT_WORK:
+    elif made is not None and (
+        (state in _AT_WORK and before not in _AT_WORK) or (state in _BOUGHT and before in _UNSEEN)
+    ):
         columns.need[row] = needs.number(made.need)
     elif state not in _AT_WORK and before not in _PROMISED:
         columns.need[row] = NONE

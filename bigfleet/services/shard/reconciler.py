@@ -13,7 +13,8 @@ from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.provider import CapacityProvider, Listing
 from bigfleet.services.shard import updates
-from bigfleet.services.shard.identities import MAX_BYTES, acceptable
+from bigfleet.services.shard.failures import Failures
+from bigfleet.services.shard.identities import NEEDED, acceptable
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.listing_guard import LOOK_AGAIN_SECONDS, ListingGuard
@@ -44,7 +45,9 @@ class Reconciler:
         sessions: Sessions,
         journal: Journal,
         clock: Clock,
+        failures: Failures,
     ) -> None:
+        self._failures = failures
         self._provider = provider
         self._inventory = inventory
         self._orders = orders
@@ -100,7 +103,7 @@ class Reconciler:
                 await asyncio.sleep(0)
             if not acceptable(machine.id):
                 shown = repr(machine.id[:_SHOWN_CHARACTERS])
-                self._reject(f"machine {shown}: its id is not 1 to {MAX_BYTES} ASCII characters")
+                self._reject(f"machine {shown}: its id is not {NEEDED}")
             elif sound.setdefault(machine.id, machine) is not machine:
                 self._reject(f"machine {machine.id} is listed twice; the first record counts")
         return list(sound.values())
@@ -146,6 +149,7 @@ class Reconciler:
     def _follow(self, transition: Transition) -> None:
         """Another shard's machines move by orders that are not known here."""
         order = self._orders.of(transition.machine_id)
+        self._learn(transition)
         adopted = not _expected(transition, order)
         if transition.before is not None or transition.cluster:
             self._journal_state(transition, order, adopted)
@@ -153,6 +157,11 @@ class Reconciler:
             self._report_adoption(transition)
         self._time_configuring(transition, order)
         self._orders.overtake(transition.machine_id)
+
+    def _learn(self, transition: Transition) -> None:
+        view = self._inventory.view(transition.machine_id)
+        if view is not None:
+            self._failures.follow(transition, view.kind.flavour, self._clock.unix_seconds())
 
     def _journal_state(self, transition: Transition, order: Order | None, adopted: bool) -> None:
         view = self._inventory.view(transition.machine_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ import grpc.aio
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.adapters.provider.grpc import GrpcProvider
+from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
 from bigfleet.adapters.store.holdings_file import HoldingsFile
@@ -26,14 +27,14 @@ from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.provider import CapacityProvider
-from bigfleet.ports.store import EpochStore
 from bigfleet.services.shard.assembly import Shard, assemble
+from bigfleet.services.shard.beginning import begin
 from bigfleet.services.shard.coordination.parts import Ties
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.read_servicer import ShardReadServicer
 from bigfleet.services.shard.servicer import SessionServicer
 from bigfleet.services.shard.settings import Settings
-from bigfleet.tasks import end, stopped_or_failed
+from bigfleet.tasks import end, until_stopped
 
 _log = logging.getLogger(__name__)
 # Operators dial again by themselves; nothing is gained by waiting for them.
@@ -52,6 +53,20 @@ class Serving:
     work: asyncio.Task[None]
 
 
+class _Beginning:
+    """What a shard says of itself, also before it has its parts."""
+
+    def __init__(self) -> None:
+        self._waiting_for = "it begins"
+        self.not_ready_of: Callable[[], str] | None = None
+
+    def not_ready(self) -> str:
+        return self.not_ready_of() if self.not_ready_of else self._waiting_for
+
+    def waits(self, for_what: str) -> None:
+        self._waiting_for = for_what
+
+
 async def run(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, then close cleanly; the next start continues from the provider.
 
@@ -61,9 +76,13 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     precompile()
     provider = GrpcProvider(settings.provider_address, settings.identity)
-    with short_collections():
+
+    async def serve() -> None:
         async with serving(settings, provider, SystemClock(), _coordinator(settings)) as serves:
-            await stopped_or_failed(stop, serves.work)
+            await asyncio.shield(serves.work)
+
+    with short_collections():
+        await until_stopped(stop, serve())
 
 
 @asynccontextmanager
@@ -75,25 +94,30 @@ async def serving(
 ) -> AsyncIterator[Serving]:
     """A shard that serves inside the `async with`; closes `provider` and `coordinator` at the end.
 
-    Without a `coordinator` it owns all machines and serves all clusters.
+    Without a `coordinator` it owns all machines and serves all clusters. With an empty state
+    directory it begins once the provider, and the coordinator, have given it an epoch.
     """
+    beginning = _Beginning()
     async with AsyncExitStack() as closing:
         closing.push_async_callback(provider.close)
+        holder = f"shard {settings.shard_id}"
+        closing.callback(DirectoryLock("--state", settings.state_directory, holder).release)
         ties = None
         if coordinator is not None:
             closing.push_async_callback(coordinator.close)
             ties = Ties(coordinator, HoldingsFile(settings.state_directory))
-        journal = Journal(settings.journal, clock)
+        journal = Journal(settings.journal, clock, settings.journal_sizes)
         closing.callback(journal.close)
-        store: EpochStore = EpochFile(settings.state_directory)
-        epoch = store.next_epoch()
+        observed = await health.serve(
+            settings.observe_host, settings.observe_port, beginning.not_ready
+        )
+        closing.push_async_callback(observed.cleanup)
+        store = EpochFile(settings.state_directory)
+        epoch = await begin(store, settings.shard_id, provider, coordinator, beginning.waits)
         evictions = EvictionFile(settings.state_directory)
         journal.begin(settings.shard_id, epoch)
         shard = assemble(settings, provider, clock, journal, epoch, evictions, ties)
-        observed = await health.serve(
-            settings.observe_host, settings.observe_port, shard.cycle.not_ready
-        )
-        closing.push_async_callback(observed.cleanup)
+        beginning.not_ready_of = shard.cycle.not_ready
         server, port = _server(settings, shard)
         work = asyncio.create_task(shard.run())
         closing.push_async_callback(end, work)

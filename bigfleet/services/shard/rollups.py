@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
-from bigfleet.api.v1alpha1.shard_pb2 import RollUpTooLarge
+from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, LeftOut, RollUpTooLarge
 from bigfleet.model.errors import InvalidInput
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.journal import Journal
-from bigfleet.services.shard.needs import NeedsTable
+from bigfleet.services.shard.needs import NeedsTable, Taken
+
+MOST_LEFT_OUT = 1000
+_TOLD_OF_A_ROLL_UP = 3
+_MOST_CHARACTERS = 500
 
 _log = logging.getLogger(__name__)
 
@@ -27,22 +31,28 @@ class RollUps:
         self._clock = clock
         self._accepted = accepted
 
-    def take(self, cluster: str, rollup: wire.ClusterCapacityNeeds) -> str:
-        """Take a roll-up that came on `cluster`'s session; returns "" or why it is not in force."""
+    def take(self, cluster: str, rollup: wire.ClusterCapacityNeeds) -> Acknowledgement:
+        """Take a roll-up that came on `cluster`'s session; says why it is not in force, and what
+        of it is not.
+        """
         try:
             if rollup.cluster_id != cluster:
                 raise InvalidInput(
                     "roll-up: cluster_id", rollup.cluster_id, f"came on the session of {cluster}"
                 )
             before = self._needs.version
-            held = self._needs.replace(rollup, self._clock.unix_seconds())
+            taken = self._needs.replace(rollup, self._clock.unix_seconds())
         except InvalidInput as error:
             self._tell("rejected", cluster, rollup, str(error))
-            return str(error)
-        self._tell("held" if held else "accepted", cluster, rollup, held)
+            return Acknowledgement(rejected=str(error))
+        left_out = [*_left_out(taken)]
+        outcome = "held" if taken.held else "accepted-in-part" if left_out else "accepted"
+        why = [taken.held, *(each.why for each in left_out[:_TOLD_OF_A_ROLL_UP])]
+        self._tell(outcome, cluster, rollup, "; ".join(filter(None, why)))
+        metrics.shard_left_out.inc(len(left_out))
         if self._needs.version != before:
             self._accepted()
-        return held
+        return Acknowledgement(rejected=taken.held, left_out=left_out[:MOST_LEFT_OUT])
 
     def miss(self, cluster: str, told: RollUpTooLarge) -> str:
         """Note a roll-up that its operator could not send; returns what that means."""
@@ -60,7 +70,7 @@ class RollUps:
     ) -> None:
         metrics.shard_rollups.labels(outcome).inc()
         if why:
-            _log.warning("roll-up not taken", extra={"cluster": cluster, "why": why})
+            _log.warning(f"roll-up {outcome}", extra={"cluster": cluster, "why": why})
         self._journal.note(
             f"rollup-{outcome}",
             cluster=cluster,
@@ -68,3 +78,10 @@ class RollUps:
             sequence=rollup.timestamp_unix_nanos,
             note=why,
         )
+
+
+def _left_out(taken: Taken) -> Iterator[LeftOut]:
+    for index, why in taken.needs.items():
+        yield LeftOut(index=index, why=why[:_MOST_CHARACTERS])
+    for index, why in taken.overheads.items():
+        yield LeftOut(index=index, why=why[:_MOST_CHARACTERS], is_overhead=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.services.shard.outbox import Outbox
 
 ANSWER_SECONDS = 30.0
+_LONGEST_SILENCE_SECONDS = 600.0
 
 _Answer = TypeVar("_Answer")
 
@@ -42,9 +44,23 @@ class Session:
         self.ending: Ending | None = None
         # Machines that the operator asks about and that nothing could be said of yet.
         self.asked: set[str] = set()
+        # Machines whose Nodes are being emptied, and for how many seconds yet.
+        self.emptying: dict[str, int] = {}
         self._numbers = numbers
         self._blobs: dict[str, asyncio.Future[bytes]] = {}
         self._acks: dict[str, asyncio.Future[int]] = {}
+        self._silences = 0
+        self._silent_until_seconds = -math.inf
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the operator left questions unanswered and should be left alone for now."""
+        return asyncio.get_running_loop().time() < self._silent_until_seconds
+
+    @property
+    def is_on_probation(self) -> bool:
+        """Whether it has answered nothing since it last left a question unanswered."""
+        return self._silences > 0
 
     async def request_bootstrap(
         self, machine_id: str, requirements: Sequence[NodeSelectorRequirement]
@@ -116,6 +132,13 @@ class Session:
             if not waiting.done():
                 waiting.set_exception(Unavailable(f"cluster {self.cluster}: its session ended"))
 
+    def _note_silence(self) -> None:
+        """Of several questions that went unanswered at the same time one counts."""
+        if not self.is_silent:
+            rest_seconds = min(ANSWER_SECONDS * 2.0**self._silences, _LONGEST_SILENCE_SECONDS)
+            self._silences += 1
+            self._silent_until_seconds = asyncio.get_running_loop().time() + rest_seconds
+
     async def _ask(
         self,
         waiting: dict[str, asyncio.Future[_Answer]],
@@ -127,6 +150,12 @@ class Session:
         self.outbox.put(message)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await answer
+                await asyncio.wait([answer])
+        except TimeoutError:
+            self._note_silence()
+            raise
+        else:
+            self._silences, self._silent_until_seconds = 0, -math.inf
+            return await answer
         finally:
             del waiting[question_id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.model.errors import InvalidInput
@@ -18,9 +18,11 @@ MAX_CLUSTER_ID = 253
 
 # As many machines as one cluster can hold.
 MAX_ASKED = 100_000
+# More than any band of graces has.
+MAX_GRACE_SECONDS = 3600
 
 # Takes a roll-up of the named cluster; returns "" or why it is not in force.
-TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], str]
+TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], shard_pb2.Acknowledgement]
 # Takes note of a roll-up that cannot be sent; returns what that means for the cluster.
 MissRollUp = Callable[[str, shard_pb2.RollUpTooLarge], str]
 # Takes what the operator of the named cluster says that giving machines back would disturb.
@@ -128,8 +130,13 @@ class Sessions:
             self._take_disruptions(session.cluster, message.disruption_report)
         elif kind == "inquiry":
             session.asked = _asked(message.inquiry)
+            session.emptying = _emptying(message.inquiry)
         elif kind == "hello":
             raise InvalidInput("Hello", message.hello.cluster_id, "comes once, as first message")
+
+    def open_sessions(self) -> Collection[Session]:
+        """Those of all clusters whose operators are connected."""
+        return self._by_cluster.values()
 
     def answer_inquiries(self, tell_of: TellOf) -> None:
         """Tell each operator what can be said now of the machines that it asks about."""
@@ -149,12 +156,17 @@ class Sessions:
 
     def _regret(self, cluster: str, told: shard_pb2.RollUpTooLarge) -> shard_pb2.ShardMessage:
         why = self._miss_rollup(cluster, told)
-        return self._ack(str(told.timestamp_unix_nanos), why)
+        said = shard_pb2.Acknowledgement(rejected=why)
+        return self._ack(str(told.timestamp_unix_nanos), said)
 
-    def _ack(self, echo: str, rejected: str = "") -> shard_pb2.ShardMessage:
+    def _ack(
+        self, echo: str, said: shard_pb2.Acknowledgement | None = None
+    ) -> shard_pb2.ShardMessage:
         ack = shard_pb2.Acknowledgement(
-            echo=echo, coordinator_term=self.term(), shard_epoch=self._epoch, rejected=rejected
+            echo=echo, coordinator_term=self.term(), shard_epoch=self._epoch
         )
+        if said is not None:
+            ack.MergeFrom(said)
         return shard_pb2.ShardMessage(ack=ack)
 
 
@@ -163,3 +175,14 @@ def _asked(inquiry: shard_pb2.Inquiry) -> set[str]:
         cure = f"are more than the {MAX_ASKED} that a cluster can hold"
         raise InvalidInput("Inquiry: machine_ids", len(inquiry.machine_ids), cure)
     return {machine_id for machine_id in inquiry.machine_ids if acceptable(machine_id)}
+
+
+def _emptying(inquiry: shard_pb2.Inquiry) -> dict[str, int]:
+    if len(inquiry.emptying) > MAX_ASKED:
+        cure = f"are more than the {MAX_ASKED} that a cluster can hold"
+        raise InvalidInput("Inquiry: emptying", len(inquiry.emptying), cure)
+    return {
+        each.machine_id: min(max(0, each.seconds_left), MAX_GRACE_SECONDS)
+        for each in inquiry.emptying
+        if acceptable(each.machine_id)
+    }

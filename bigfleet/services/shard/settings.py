@@ -9,6 +9,7 @@ from pathlib import Path
 from bigfleet.api.identity import Identity
 from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.errors import InvalidInput
+from bigfleet.services.shard.journal import Sizes
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,11 @@ class Settings:
 
     `provider_address` is host:port. `state_directory` keeps the epoch and must not be shared with
     another shard. `cycle_seconds` is the longest time between two decisions. `journal` gets the
-    machines' stories as JSON lines. `engine` tunes the decisions themselves. A machine to spare on
-    which pods of Jobs run stays until these have had `batch_wait_seconds` to end. While
-    `actuation_paused` all is decided, shown and counted, and nothing is ordered.
+    machines' stories as JSON lines, in files of `journal_sizes`. `engine` tunes the decisions
+    themselves. A machine to spare on which pods of Jobs run stays until these have had
+    `batch_wait_seconds` to end. Nothing more is acquired for a cluster whose operator has been away
+    for `cluster_absence_seconds`. While `actuation_paused` all is decided, shown and counted, and
+    nothing is ordered.
     `coordinator_addresses` are host:port of the coordinator's replicas; without any the shard owns
     all machines and serves all clusters. It reports every `report_seconds`, and `advertised` is the
     address that operators are sent to, by default the one that it listens on. Without an `identity`
@@ -36,9 +39,11 @@ class Settings:
     cycle_seconds: float = 1.0
     execute_concurrency: int = 64
     journal: Path | None = None
+    journal_sizes: Sizes = field(default_factory=Sizes)
     actuation_paused: bool = False
     engine: EngineSettings = field(default_factory=EngineSettings)
     batch_wait_seconds: float = 1800.0
+    cluster_absence_seconds: float = 600.0
     coordinator_addresses: Sequence[str] = ()
     report_seconds: float = 2.0
     advertised: str = ""
@@ -52,7 +57,12 @@ class Settings:
             raise InvalidInput("cycle_seconds", self.cycle_seconds, "is not > 0")
         if not self.report_seconds > 0:
             raise InvalidInput("report_seconds", self.report_seconds, "is not > 0")
+        if self.journal_sizes.most_bytes < 1 or self.journal_sizes.kept < 0:
+            raise InvalidInput("journal_sizes", self.journal_sizes, "are not >= 1 byte, >= 0 files")
         if not self.batch_wait_seconds >= 0:
             raise InvalidInput("batch_wait_seconds", self.batch_wait_seconds, "is not a time >= 0")
+        if not self.cluster_absence_seconds >= 0:
+            cure = "is not a time >= 0"
+            raise InvalidInput("cluster_absence_seconds", self.cluster_absence_seconds, cure)
         if self.execute_concurrency < 1:
             raise InvalidInput("execute_concurrency", self.execute_concurrency, "is not >= 1")

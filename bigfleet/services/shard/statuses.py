@@ -10,6 +10,7 @@ from bigfleet.engine.decision import Decision, Shortfall
 from bigfleet.engine.explain import Explainer, Reason
 from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model.need import Need, Size, sizes_of, total_of
+from bigfleet.services.shard.quarantine import WHY_LEFT_OUT, Quarantine
 
 # What passes by itself within some decisions is not worth writing into the cluster.
 PATIENCE_CYCLES = 3
@@ -57,21 +58,45 @@ def _is_short(gang: Need, short: dict[tuple[tuple[str, int], ...], int]) -> bool
 def _of_need(
     need: Need, shortfall: Shortfall, explainer: Explainer
 ) -> Iterator[shard_pb2.NeedStatus]:
-    if shortfall.impossible:
-        yield _status(need, shortfall.impossible, Reason.NO_MATCHING_SUPPLY)
+    obstacles: dict[str, list[Size]] = {}
+    for size in shortfall.impossible:
+        obstacles.setdefault(explainer.obstacle(shortfall.need, size), []).append(size)
+    for obstacle, sizes in obstacles.items():
+        yield _status(need, sizes, Reason.NO_MATCHING_SUPPLY, obstacle)
     if shortfall.sizes and shortfall.age_cycles >= PATIENCE_CYCLES:
         yield _status(need, shortfall.sizes, explainer.reason(shortfall.need))
 
 
-def _status(need: Need, sizes: Sequence[Size], reason: Reason) -> shard_pb2.NeedStatus:
+def _status(
+    need: Need, sizes: Sequence[Size], reason: Reason, message: str = ""
+) -> shard_pb2.NeedStatus:
     fingerprint, group = need.key
     return shard_pb2.NeedStatus(
         profile_fingerprint=fingerprint,
         group=group,
         reason="".join(word.capitalize() for word in reason.name.split("_")),
-        message=reason.value,
+        message=message or reason.value,
         sizes=sizes_to_wire(sizes),
     )
+
+
+def with_left_out(statuses: StatusByCluster, quarantine: Quarantine) -> StatusByCluster:
+    """`statuses` that also tell of the needs that no decision can be made about."""
+    told = dict(statuses)
+    for key, left_out in quarantine.items():
+        status = shard_pb2.DemandStatus()
+        status.CopyFrom(told.get(key.cluster, status))
+        status.short.append(
+            shard_pb2.NeedStatus(
+                profile_fingerprint=key.fingerprint,
+                group=key.group,
+                reason="CannotBeDecided",
+                message=WHY_LEFT_OUT.format(error=left_out.error),
+                sizes=sizes_to_wire(left_out.need.sizes),
+            )
+        )
+        told[key.cluster] = status
+    return told
 
 
 class Statuses:

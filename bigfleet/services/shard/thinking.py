@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from bigfleet.engine.carry import Carry
 from bigfleet.engine.decision import Decision
@@ -13,8 +13,10 @@ from bigfleet.engine.reporting import MOST_ROWS, PATIENCE_CYCLES
 from bigfleet.engine.snapshot import Demand, Fleet, Settings
 from bigfleet.model import resources
 from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.failures import Failure, Offering
 from bigfleet.services.shard.hints import HintsByNeed, hints_of
-from bigfleet.services.shard.statuses import StatusByCluster, statuses_of
+from bigfleet.services.shard.quarantine import Quarantine, decide_without_culprits
+from bigfleet.services.shard.statuses import StatusByCluster, statuses_of, with_left_out
 from bigfleet.services.shard.wants import Wants
 
 Decide = Callable[[Fleet, Demand, Carry, Settings, float], Decision]
@@ -24,8 +26,9 @@ Decide = Callable[[Fleet, Demand, Carry, Settings, float], Decision]
 class View:
     """What is known at one moment, safe from later changes. `asked` is the demand as reported,
     `carry` what the last decision handed on, `machine_ids` names the rows, `hinted` are the
-    clusters that are to be told what could be had, and `report_short` says whether all are to be
-    told what is short.
+    clusters that are to be told what could be had, `report_short` says whether all are to be told
+    what is short, `quarantine` has the needs that the last decision left out, and `unavailable`
+    what is not bought now because it has failed.
     """
 
     fleet: Fleet
@@ -36,6 +39,8 @@ class View:
     carry: Carry
     hinted: Collection[str] = ()
     report_short: bool = False
+    quarantine: Quarantine = field(default_factory=dict)
+    unavailable: Mapping[Offering, Failure] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ class Complaint:
 class Thought:
     """A decision and what it was made from: `demand` is `view.asked` in the shape in which it is
     served, `keys` name its needs, and `complaints` tell of those that have come to stay short.
-    `hints` and `statuses` are None when nobody is to be told any.
+    `hints` and `statuses` are None when nobody is to be told any. Nothing of this knows the needs
+    in `quarantine`, of which those in `newly_quarantined` were found to fail just now.
     """
 
     view: View
@@ -72,6 +78,8 @@ class Thought:
     complaints: Sequence[Complaint]
     hints: HintsByNeed | None
     statuses: StatusByCluster | None = None
+    quarantine: Quarantine = field(default_factory=dict)
+    newly_quarantined: Collection[NeedKey] = ()
 
     def machine_id(self, row: int) -> str:
         """The machine in `row` of the fleet."""
@@ -80,6 +88,21 @@ class Thought:
 
 def think(view: View, decide: Decide, settings: Settings) -> Thought:
     """Fold the demand, say which need each machine is meant for, decide, and work out hints."""
+
+    def think_about(asked: Demand) -> Thought:
+        return _think(replace(view, asked=asked), decide, settings)
+
+    clusters = view.fleet.clusters
+    outcome = decide_without_culprits(clusters, view.asked, view.quarantine, think_about)
+    thought = replace(
+        outcome.result, quarantine=outcome.quarantine, newly_quarantined=outcome.found
+    )
+    if outcome.quarantine and thought.statuses is not None:
+        return replace(thought, statuses=with_left_out(thought.statuses, outcome.quarantine))
+    return thought
+
+
+def _think(view: View, decide: Decide, settings: Settings) -> Thought:
     folding = fold(view.fleet, view.asked)
     demand = folding.demand
     keys = [

@@ -27,7 +27,10 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class MachineView:
-    """One machine as it is known here; `need` is the one that it serves or is meant for."""
+    """One machine as it is known here; `need` is the one that it serves or is meant for.
+
+    `incarnation` is another number each time that it is configured; 0 while it serves nobody.
+    """
 
     id: str
     state: MachineState
@@ -35,3 +38,4 @@ class MachineView:
     need: NeedKey | None
     kind: Kind
     last_error: str
+    incarnation: int = 0

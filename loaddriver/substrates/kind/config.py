@@ -23,7 +23,6 @@ SCHEDULER_KUBECONFIG = Path("/etc/kubernetes/scheduler.conf")
 
 # A cluster that runs pods of its own needs more than one whose pods are all played by kwok.
 _REAL_PODS_CONTROLLERS = (
-    "daemonset-controller",
     "endpointslice-controller",
     "node-ipam-controller",
     "persistentvolume-binder-controller",

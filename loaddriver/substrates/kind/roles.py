@@ -18,6 +18,8 @@ _STATE, _INPUTS = PurePosixPath("/state"), PurePosixPath("/inputs")
 _OUTPUTS, _ACCESS = PurePosixPath("/outputs"), PurePosixPath("/access")
 # Of the environment that local roles get, what is not about this machine.
 _CARRIED = ("PYTHONUNBUFFERED", "OMP_NUM_THREADS")
+# The root file system is read-only: here a shard keeps the kernels that it compiles.
+_OWN = {"NUMBA_CACHE_DIR": "/tmp/kernels"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def role_workload(role: RoleSpec, place: Surroundings) -> Workload:
         component=role.name,
         image=place.image,
         arguments=filled(role, values),
-        environment={k: v for k, v in place.environment.items() if k in _CARRIED},
+        environment={k: v for k, v in place.environment.items() if k in _CARRIED} | _OWN,
         ports=place.ports,
         probed=role.observe_port,
         api_account=role.identity,

@@ -30,6 +30,17 @@ def test_a_long_log_is_put_aside_while_etcd_writes_on(tmp_path: Path) -> None:
     assert (tmp_path / "etcd.log.1").read_text().startswith("early\n")
 
 
+def test_a_full_disk_costs_the_old_part_and_not_the_replica(tmp_path: Path) -> None:
+    """Whoever shortens it is the coordinator, which must outlive its disk's being full."""
+    log = tmp_path / "etcd.log"
+    (tmp_path / "etcd.log.1").symlink_to("/dev/full")
+    log.write_text("x" * (etcd_log.LONGEST_BYTES + 1))
+    etcd_log.shorten(log)
+    assert log.stat().st_size == 0
+    assert not (tmp_path / "etcd.log.1").exists()
+    etcd_log.shorten(tmp_path / "no such directory" / "etcd.log")
+
+
 def test_last_words_are_told_once_and_without_stack_traces(tmp_path: Path) -> None:
     log = tmp_path / "etcd.log"
     log.write_text(said("bootstrap failed", "member count is unequal") * 3 + "killed\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 
 from bigfleet.adapters.host import bootstrap
 from bigfleet.adapters.host.instant import InstantHost
+from bigfleet.adapters.host.kwok import KwokHost
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import Taint
 from bigfleet.ports.host import Boot, HostFailure
@@ -127,3 +129,29 @@ async def test_an_instant_host_boots_from_anything_but_nothing() -> None:
     await host.gone(MACHINE)
     await host.power_off(MACHINE)
     await host.close()
+
+
+@pytest.mark.parametrize("cluster", ["../c", "/etc/c", "a/../../c", "c" * 300])
+async def test_a_clusters_name_does_not_lead_out_of_the_directory(
+    cluster: str, tmp_path: Path
+) -> None:
+    """It comes over the wire, and a kubeconfig elsewhere may run commands."""
+    (tmp_path / "hosts").mkdir()
+    (tmp_path / "c.kubeconfig").write_text("{}")
+    host = KwokHost(tmp_path / "hosts", "kwok")
+    with pytest.raises(HostFailure, match=r"no host can join|cannot be used"):
+        await host.boot(replace(boot(), machine=replace(MACHINE, cluster=cluster)), 1.0)
+    assert not host._clusters
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("token", "a\nb"), ("apiServer", "//"), ("apiServer", "https://h:1x"), ("caPem", "pem")],
+)
+async def test_no_content_of_a_blob_is_more_than_a_host_that_fails(
+    field: str, value: str, tmp_path: Path
+) -> None:
+    """The blob is written in a cluster; the process that reads it serves all clusters."""
+    odd = boot(**{"caPem": "", field: value})
+    with pytest.raises(HostFailure):
+        await KwokHost(tmp_path, "kwok")._register(odd, bootstrap.decode(odd))

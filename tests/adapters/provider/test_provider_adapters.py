@@ -87,9 +87,12 @@ async def becomes(provider: CapacityProvider, state: MachineState) -> Machine:
 
 async def test_a_machine_goes_through_its_whole_life(provider: CapacityProvider) -> None:
     """Create, configure, drain, delete: each answers at once and its end shows in the listing."""
-    assert (await provider.create("m-1", fence(1))).machine.id == "m-1"
+    purpose = {"bigfleet.lucy.sh/assigned-cluster": "east"}
+    ordered = (await provider.create("m-1", purpose, fence(1))).machine
+    assert (ordered.id, ordered.shard_metadata) == ("m-1", purpose)
     idle = await becomes(provider, _S.IDLE)
     assert idle.host
+    assert (idle.cluster, idle.shard_metadata) == ("", purpose)
     metadata = {"bigfleet.lucy.sh/assigned-priority": "7", "others/key": "kept"}
     await provider.configure("m-1", "east", b"blob", metadata, fence(2))
     bound = await becomes(provider, _S.CONFIGURED)
@@ -104,7 +107,7 @@ async def test_a_machine_goes_through_its_whole_life(provider: CapacityProvider)
 
 async def test_a_repeated_order_is_the_same_operation(provider: CapacityProvider) -> None:
     """Ordering again what is under way or done answers with the operation that it started."""
-    await provider.create("m-1", fence(1))
+    await provider.create("m-1", {}, fence(1))
     await becomes(provider, _S.IDLE)
     first = await provider.configure("m-1", "east", b"blob", {}, fence(2))
     again = await provider.configure("m-1", "east", b"blob", {}, fence(3))
@@ -113,18 +116,18 @@ async def test_a_repeated_order_is_the_same_operation(provider: CapacityProvider
 
 async def test_an_order_that_is_not_newer_is_fenced(provider: CapacityProvider) -> None:
     """An equal or older sequence and an older epoch are refused; a newer epoch starts afresh."""
-    await provider.create("m-1", fence(5, epoch=2))
+    await provider.create("m-1", {}, fence(5, epoch=2))
     for stale in (fence(5, epoch=2), fence(4, epoch=2), fence(9, epoch=1)):
         with pytest.raises(Fenced):
-            await provider.create("m-1", stale)
-    await provider.create("m-1", fence(1, epoch=3))
-    await provider.create("m-2", fence(1, epoch=1))
+            await provider.create("m-1", {}, stale)
+    await provider.create("m-1", {}, fence(1, epoch=3))
+    await provider.create("m-2", {}, fence(1, epoch=1))
 
 
 async def test_an_unknown_machine_is_named(provider: CapacityProvider) -> None:
     """Orders and questions about a machine that does not exist say so."""
     with pytest.raises(UnknownObject, match="m-9"):
-        await provider.create("m-9", fence(1))
+        await provider.create("m-9", {}, fence(1))
     with pytest.raises(UnknownObject, match="m-9"):
         await provider.get("m-9")
 
@@ -142,7 +145,7 @@ async def test_a_listing_since_a_revision_has_only_changes(provider: CapacityPro
     everything = await provider.list()
     assert sorted(m.id for m in everything.machines) == list(MACHINES)
     assert not (await provider.list(everything.revision)).machines
-    await provider.create("m-2", fence(1))
+    await provider.create("m-2", {}, fence(1))
     changed = await provider.list(everything.revision)
     assert [m.id for m in changed.machines] == ["m-2"]
     assert changed.rejected == {}
@@ -154,5 +157,5 @@ async def test_a_silent_provider_is_unavailable() -> None:
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
         await adapter.list()
     with pytest.raises(Unavailable):
-        await adapter.create("m-1", fence(1))
+        await adapter.create("m-1", {}, fence(1))
     await adapter.close()

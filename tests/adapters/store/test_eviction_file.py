@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bigfleet.adapters.store import eviction_file
 from bigfleet.adapters.store.eviction_file import EvictionFile
 from bigfleet.model.errors import BigFleetError
 from bigfleet.model.need import NeedKey
@@ -49,3 +50,45 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(BigFleetError, match=r"taken/evictions\.jsonl"):
         EvictionFile(tmp_path / "taken")
+
+
+def _full(path: Path) -> None:
+    """Everything that is written from now on goes to a full disk."""
+    path.rename(path.with_name("kept"))
+    path.symlink_to("/dev/full")
+
+
+def test_half_a_line_that_a_full_disk_took_spoils_no_other(tmp_path: Path) -> None:
+    """What cannot be written must not begin; what begins later is there after a crash."""
+    file, path = EvictionFile(tmp_path), tmp_path / "evictions.jsonl"
+    file.begun(FIRST)
+    _full(path)
+    with pytest.raises(BigFleetError, match=r"evictions\.jsonl.*No space"):
+        file.begun(SECOND)
+    assert file.load() == [FIRST]
+    path.unlink()
+    (tmp_path / "kept").rename(path)
+    path.write_bytes(path.read_bytes() + b'{"begun":{"machine_id":"m-')
+    file.begun(SECOND)
+    assert EvictionFile(tmp_path).load() == [FIRST, SECOND]
+
+
+def test_an_end_that_could_not_be_written_is_written_with_what_comes_next(tmp_path: Path) -> None:
+    file, path = EvictionFile(tmp_path), tmp_path / "evictions.jsonl"
+    file.begun(FIRST)
+    _full(path)
+    file.ended("m-1")
+    file.begun(SECOND)
+    assert EvictionFile(tmp_path).load() == [SECOND]
+
+
+def test_the_file_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody restarts a shard to keep its directory small."""
+    monkeypatch.setattr(eviction_file, "_MOST_STALE_LINES", 20)
+    file, path = EvictionFile(tmp_path), tmp_path / "evictions.jsonl"
+    file.begun(SECOND)
+    for _ in range(100):
+        file.begun(FIRST)
+        file.ended("m-1")
+    assert path.read_bytes().count(b"\n") <= 22
+    assert EvictionFile(tmp_path).load() == [SECOND]

@@ -279,7 +279,7 @@ async def test_two_replicas_cannot_share_a_state_directory(
     """The second would take the sockets of the first one's etcd, and with them its watchdog."""
     told = settings(binaries, directory)
     async with coordinator(told):
-        with pytest.raises(InvalidInput, match=r"--state: .*in use by another process"):
+        with pytest.raises(InvalidInput, match=r"--state: .*in use by coordinator a, process"):
             async with role.serving(told):
                 pass
     async with coordinator(told):

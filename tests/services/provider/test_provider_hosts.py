@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -111,6 +112,72 @@ async def test_a_boot_that_fails_fails_the_machine(trouble: str, tmp_path: Path)
         await shard.delete("m-0")
         deleted = await subject.reaches("m-0", wire.SPECULATIVE)
         assert (deleted.last_error, deleted.cluster) == ("", "")
+
+
+async def test_a_fixed_machine_that_failed_is_well_again_once_its_node_is_gone(
+    tmp_path: Path,
+) -> None:
+    """It cannot be given back, so only its provider can say so; its shard then has it again."""
+    host = SlowHost(trouble="the bootstrap blob cannot be used")
+    given = settings(tmp_path, repair_seconds=0.05)
+    async with provider(given, host) as channel:
+        subject = subject_of(channel)
+        shard = subject.caller()
+        await shard.configure("b-0", "c", b"blob", {"key": "value"})
+        assert (await subject.reaches("b-0", wire.FAILED)).cluster == "c"
+        host.trouble = ""
+        await asyncio.sleep(0.2)
+        assert (await subject.get("b-0")).state == wire.FAILED, "its Node is there still"
+        host.node_gone.set()
+        repaired = await subject.reaches("b-0", wire.IDLE)
+        assert (repaired.cluster, repaired.last_error, repaired.host.ref) == ("", "", "b-0")
+        assert not repaired.shard_metadata
+        host.ready.set()
+        await shard.configure("b-0", "d", b"blob", {})
+        assert (await subject.reaches("b-0", wire.CONFIGURED)).cluster == "d"
+
+
+async def test_a_repair_outlives_the_provider(tmp_path: Path) -> None:
+    """It begins anew with the next process; elastic machines stay FAILED until given back."""
+    host = SlowHost(trouble="no")
+    never = settings(tmp_path, repair_seconds=math.inf)
+    async with provider(never, host) as channel:
+        subject = subject_of(channel)
+        shard = subject.caller()
+        await configuring(subject, shard)
+        await shard.configure("b-0", "c", b"blob", {})
+        for name in ("m-0", "b-0"):
+            await subject.reaches(name, wire.FAILED)
+    host.trouble = ""
+    host.node_gone.set()
+    async with provider(settings(tmp_path, repair_seconds=0.0), host) as channel:
+        subject = subject_of(channel)
+        await subject.reaches("b-0", wire.IDLE)
+        assert (await subject.get("m-0")).state == wire.FAILED
+
+
+class _OddHost(SlowHost):
+    """A host with a bug that one machine brings out."""
+
+    async def boot(self, boot: Boot, timeout_seconds: float) -> None:
+        if boot.blob == b"odd":
+            raise ZeroDivisionError("odd")
+        await super().boot(boot, timeout_seconds)
+
+
+async def test_a_bug_at_one_machine_fails_that_machine_only(tmp_path: Path) -> None:
+    """A bootstrap blob is written in a cluster; no content of it may end the provider of all."""
+    host = _OddHost()
+    host.ready.set()
+    async with provider(settings(tmp_path), host) as channel:
+        subject = subject_of(channel)
+        shard = subject.caller()
+        await shard.create("m-0")
+        await subject.reaches("m-0", wire.IDLE)
+        await shard.configure("m-0", "c", b"odd", {})
+        assert "ZeroDivisionError" in (await subject.reaches("m-0", wire.FAILED)).last_error
+        await shard.create("m-1")
+        await subject.reaches("m-1", wire.IDLE)
 
 
 async def test_a_drain_waits_for_the_node_to_go(tmp_path: Path) -> None:

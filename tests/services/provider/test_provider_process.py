@@ -7,7 +7,9 @@ import socket
 from pathlib import Path
 
 import aiohttp
+import grpc.aio
 import pytest
+from full_disk import full_disk
 from provider_rig import free_port, settings, start_process, subject_of, write_inventory
 
 from bigfleet.api import transport
@@ -115,26 +117,27 @@ async def test_a_taken_address_is_named(tmp_path: Path) -> None:
             await run(settings(tmp_path, observe_port=port), asyncio.Event())
 
 
-async def test_a_disk_that_refuses_ends_the_provider(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A change that cannot be remembered is not silently lost: run raises what happened."""
-    from bigfleet.services.provider.store import Store
-
-    save = Store.save
-
-    def refuse(self: Store, record: object, *rest: object) -> None:
-        if getattr(record, "machine", None) and record.machine.state == wire.IDLE:  # type: ignore[attr-defined]
-            raise Unavailable("the disk is full")
-        save(self, record, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Store, "save", refuse)
+async def test_a_full_disk_holds_operations_up_and_loses_none(tmp_path: Path) -> None:
+    """Reads go on, orders are refused as unavailable, and what ends meanwhile is kept until there
+    is room again: a provider that ended instead could not even be asked what runs.
+    """
+    settings(tmp_path)
     holder, port = free_port()
     with holder:
-        role = asyncio.create_task(run(settings(tmp_path, listen_port=port), asyncio.Event()))
-        async with transport.channel(f"127.0.0.1:{port}") as channel:
-            subject = subject_of(channel)
-            await answers(subject)
-            await subject.caller().create("m-0")
-            with pytest.raises(Unavailable, match="disk is full"):
-                await asyncio.wait_for(role, _PATIENCE_SECONDS)
+        process = await start_process(tmp_path, port, latency_seconds=1.0)
+        try:
+            async with transport.channel(f"127.0.0.1:{port}") as channel:
+                subject = subject_of(channel)
+                await answers(subject)
+                shard = subject.caller()
+                await shard.create("m-0")
+                with full_disk(process.pid):
+                    with pytest.raises(grpc.aio.AioRpcError, match="cannot be written"):
+                        await shard.create("m-1")
+                    await asyncio.sleep(2.5)
+                    assert process.returncode is None
+                    assert (await subject.get("m-0")).state == wire.CREATING
+                await subject.reaches("m-0", wire.IDLE)
+        finally:
+            process.kill()
+            await process.wait()

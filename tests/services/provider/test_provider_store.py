@@ -16,7 +16,7 @@ from provider_rig import machine
 from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import Taint
-from bigfleet.ports.provider import Fence
+from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence
 from bigfleet.services.provider.fencing import Mark
 from bigfleet.services.provider.lifecycle import Record
 from bigfleet.services.provider.store import FILE_NAME, Store
@@ -128,12 +128,14 @@ def test_another_releases_store_is_refused(store: Store, tmp_path: Path) -> None
     other = sqlite3.connect(tmp_path / FILE_NAME)
     other.execute("PRAGMA user_version = 99")
     other.close()
-    with pytest.raises(InvalidInput, match="format 99, not 2"):
+    with pytest.raises(InvalidInput, match="format 99, not 3"):
         Store(tmp_path)
 
 
 def test_a_store_of_the_release_before_is_taken_over(store: Store, tmp_path: Path) -> None:
-    """Its kinds of machines say nothing of taints, and their machines have none."""
+    """Its kinds of machines say nothing of taints, and their machines have none; no shard has been
+    given an epoch.
+    """
     before = {record.machine.id: record for record in store}
     store.close()
     other = sqlite3.connect(tmp_path / FILE_NAME)
@@ -142,6 +144,7 @@ def test_a_store_of_the_release_before_is_taken_over(store: Store, tmp_path: Pat
     del kind["taints"]
     other.execute("UPDATE kinds SET description = ? WHERE number = 1", (json.dumps(kind).encode(),))
     other.execute("UPDATE machines SET kind = 1")
+    other.execute("DROP TABLE epochs")
     other.execute("PRAGMA user_version = 1")
     other.commit()
     other.close()
@@ -150,8 +153,9 @@ def test_a_store_of_the_release_before_is_taken_over(store: Store, tmp_path: Pat
         name: replace(record.machine, taints=()) for name, record in before.items()
     }
     migrated.save(migrated.get("m-2"), Fence("s", 1, 1))
+    assert migrated.claim_epoch("s", 1) == 1 + EPOCHS_SKIPPED
     again = reopened(migrated, tmp_path)
-    assert again.revision == 4
+    assert (again.revision, again.claimed_epoch("s")) == (4, 1 + EPOCHS_SKIPPED)
     again.close()
 
 

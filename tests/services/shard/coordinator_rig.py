@@ -18,6 +18,7 @@ from bigfleet.api.v1alpha1.coordinator_pb2_grpc import (
     CoordinatorServicer,
     add_CoordinatorServicer_to_server,
 )
+from bigfleet.api.v1alpha1.provider_pb2 import ClaimEpochRequest, ClaimEpochResponse
 from bigfleet.model.domain import RACK_LABEL, Domain
 from bigfleet.model.errors import Fenced, Unavailable
 
@@ -44,6 +45,8 @@ class FakeCoordinator:
         self.clusters: dict[str, str] = {}
         self.addresses: dict[str, str] = {}
         self.reports: dict[str, wire.ShardReport] = {}
+        # All that a shard ever told of: it does so once, and then every half minute.
+        self.seen: dict[str, set[Domain]] = {}
         self.answers: dict[str, wire.InstructAck] = {}
         self.pending: dict[str, dict[str, Instruction]] = {}
         self._sequence = itertools.count(1)
@@ -53,6 +56,8 @@ class FakeCoordinator:
         self._check(report.shard_id)
         self.reports[report.shard_id] = report
         self.addresses[report.shard_id] = report.shard_address
+        domains = self.seen.setdefault(report.shard_id, set())
+        domains |= {Domain(d.topology_key, d.topology_value) for d in report.unowned_domains}
         waiting = self.pending.setdefault(report.shard_id, {})
         for answer in report.instruction_acks:
             self.answers[answer.instruction_id] = answer
@@ -65,6 +70,12 @@ class FakeCoordinator:
         return wire.ReportAck(
             coordinator_term=self.term, acknowledged=True, instructions=waiting.values()
         )
+
+    async def claim_epoch(self, shard_id: str) -> int:
+        """One more than the shard has reported; 0 if it never has."""
+        self._check(shard_id)
+        known = self.reports.get(shard_id)
+        return known.shard_epoch + 1 if known else 0
 
     async def resolve(self, cluster: str, shard_id: str) -> wire.ResolveClusterResponse:
         """Who serves a cluster."""
@@ -145,6 +156,14 @@ class FakeCoordinatorServicer(CoordinatorServicer):
             return await self.decides.report(request)
         except Fenced as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    async def ClaimEpoch(
+        self, request: ClaimEpochRequest, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> ClaimEpochResponse:
+        """As the fake says."""
+        await self._lead(context)
+        epoch = await self.decides.claim_epoch(request.shard_id)
+        return ClaimEpochResponse(shard_epoch=epoch)
 
     async def ResolveCluster(
         self, request: wire.ResolveClusterRequest, context: grpc.aio.ServicerContext[Any, Any]

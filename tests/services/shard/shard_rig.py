@@ -65,22 +65,29 @@ def need(machines: float = 1, priority: int = 0, group: str = "", zone: str = "a
 _timestamps = itertools.count(1)
 
 
-def rollup(cluster: str, *needs: Need) -> capacity_pb2.ClusterCapacityNeeds:
+def rollup(
+    cluster: str, *needs: Need, limits: Sequence[capacity_pb2.NodeLimit] = ()
+) -> capacity_pb2.ClusterCapacityNeeds:
     """A roll-up newer than all before."""
     return capacity_pb2.ClusterCapacityNeeds(
         cluster_id=cluster,
         timestamp_unix_nanos=next(_timestamps),
         needs=[codec.need_to_wire(n) for n in needs],
+        node_limits=limits,
     )
 
 
 class SessionClient:
-    """One session; `heard` is everything the shard said. It answers questions if `helpful`."""
+    """One session; `heard` is everything the shard said. It answers questions if `helpful`, and
+    says of all machines that they are empty if it `reports`. It gives no credentials where it says
+    why it `refuses`.
+    """
 
     def __init__(self, call: Any, cluster: str, *, helpful: bool) -> None:
         self.cluster = cluster
         self.heard: list[shard_pb2.ShardMessage] = []
-        self.helpful = helpful
+        self.helpful, self.reports = helpful, True
+        self.refuses = ""
         self.status: grpc.StatusCode | None = None
         self.details = ""
         self._call, self._writing = call, asyncio.Lock()
@@ -92,9 +99,11 @@ class SessionClient:
         async with self._writing:  # a stream takes one write at a time
             await self._call.write(shard_pb2.OperatorMessage(**message))
 
-    async def roll_up(self, *needs: Need) -> shard_pb2.Acknowledgement:
+    async def roll_up(
+        self, *needs: Need, limits: Sequence[capacity_pb2.NodeLimit] = ()
+    ) -> shard_pb2.Acknowledgement:
         """Send a roll-up and wait for what the shard says to it."""
-        message = rollup(self.cluster, *needs)
+        message = rollup(self.cluster, *needs, limits=limits)
         await self.say(rollup=message)
         echo = str(message.timestamp_unix_nanos)
         return (await self.hears(lambda m: m.ack.echo == echo)).ack
@@ -133,9 +142,11 @@ class SessionClient:
                 async with self._news:
                     self.heard.append(message)
                     self._news.notify_all()
-                if message.disruption_inquiry.inquiry_id:
+                if message.disruption_inquiry.inquiry_id and self.reports:
                     await self._report_empty(message.disruption_inquiry)
-                if self.helpful:
+                if self.refuses and message.bootstrap_request.request_id:
+                    await self._refuse(message.bootstrap_request)
+                elif self.helpful:
                     await self._answer(message)
         except grpc.aio.AioRpcError as error:
             self.status, self.details = error.code(), error.details() or ""
@@ -147,6 +158,10 @@ class SessionClient:
         machines = [shard_pb2.MachineDisruption(machine_id=each) for each in inquiry.machine_ids]
         report = shard_pb2.DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
         await self.say(disruption_report=report)
+
+    async def _refuse(self, request: shard_pb2.BootstrapRequest) -> None:
+        answer = shard_pb2.BootstrapBlobResponse(request_id=request.request_id, error=self.refuses)
+        await self.say(bootstrap_response=answer)
 
     async def _answer(self, message: shard_pb2.ShardMessage) -> None:
         request, reclaim = message.bootstrap_request, message.reclaim_instruction

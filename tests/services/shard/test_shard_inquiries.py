@@ -98,3 +98,31 @@ async def test_a_cluster_cannot_ask_without_end(
         status, details = await operator.ends()
     assert status is grpc.StatusCode.INVALID_ARGUMENT
     assert "Inquiry: machine_ids" in details
+
+
+async def test_an_eviction_that_the_shard_forgot_is_carried_through(tmp_path: Path) -> None:
+    """Its disk is lost, and the operator goes on emptying the Node: without a drain the machine
+    would pass for one at work, and nobody could run on it.
+    """
+    fleet = [
+        machine("m-emptied", _S.CONFIGURED, "east"),
+        machine("m-elsewhere", _S.CONFIGURED, "west"),
+        machine("m-own", _S.CONFIGURED, "east"),
+    ]
+    provider = MemoryProvider(fleet)
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need(2))
+        emptying = [
+            shard_pb2.Emptying(machine_id=name, seconds_left=30)
+            for name in ("m-emptied", "m-elsewhere", "m-unknown")
+        ]
+        await operator.say(inquiry=shard_pb2.Inquiry(emptying=emptying))
+        await operator.hears_state("m-emptied", _S.DRAINING)
+        await cycles(rig, 3)
+        assert (tmp_path / "evictions.jsonl").read_bytes().count(b"m-emptied") == 1
+    orders = [m.reclaim_instruction for m in operator.heard if m.HasField("reclaim_instruction")]
+    assert [(list(each.nodes), each.grace_period_seconds) for each in orders] == [
+        (["m-emptied"], 30)
+    ]
+    assert [name for kind, name, _ in provider.orders if kind == "DRAIN"] == ["m-emptied"]

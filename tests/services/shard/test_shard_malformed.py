@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import grpc
 import malformed
 import pytest
-from shard_rig import Rig, SessionClient, eventually, machine, need, rollup, shard
+from shard_rig import Rig, SessionClient, cycles, eventually, machine, need, rollup, shard, states
 
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.grpc import GrpcProvider
@@ -22,6 +22,7 @@ from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api import codec, machine_codec, transport
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER
 from bigfleet.observe.metrics import REGISTRY
@@ -43,12 +44,13 @@ def doubted() -> float:
 
 
 async def tell(operator: SessionClient, *needs: capacity_pb2.CapacityNeed) -> str:
-    """Send a roll-up of raw needs; what the shard has against it."""
+    """Send a roll-up of raw needs; what the shard has against it, or else what is left out."""
     message = rollup(operator.cluster)
     message.needs.extend(needs)
     await operator.say(rollup=message)
     echo = str(message.timestamp_unix_nanos)
-    return (await operator.hears(lambda m: m.ack.echo == echo)).ack.rejected
+    said = (await operator.hears(lambda m: m.ack.echo == echo)).ack
+    return said.rejected or "; ".join(each.why for each in said.left_out)
 
 
 async def still_works(rig: Rig, operator: SessionClient, free: str) -> None:
@@ -87,6 +89,9 @@ async def test_no_accepted_need_harms_the_decision(tmp_path: Path, seed: int) ->
             assert await tell(operator, *wanted.values()) == ""
             done = rig.shard.cycle.latest
             await eventually(lambda done=done: rig.shard.cycle.latest is not done)  # type: ignore[misc]
+            decided = rig.shard.cycle.latest
+            assert decided is not None
+            assert not decided.quarantine
     assert failures() == before
 
 
@@ -246,10 +251,10 @@ def _bad_need(**fields: Any) -> capacity_pb2.CapacityNeed:
     ],
     ids=lambda case: case.replace(" ", "-") if isinstance(case, str) else "",
 )
-async def test_a_need_that_cannot_be_is_refused_by_name(
+async def test_a_need_that_cannot_be_is_left_out_by_name(
     tmp_path: Path, faulty: capacity_pb2.CapacityNeed, words: str
 ) -> None:
-    """With its roll-up, and the last good one stays in force."""
+    """Everything else of its roll-up is in force."""
     provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
@@ -295,6 +300,30 @@ async def test_a_hundred_thousand_profiles_end_at_most_their_session(tmp_path: P
         await still_works(rig, again, "m-1")
 
 
+@pytest.mark.parametrize("odd", ["M-1", "m_1", "-m", "m.", "m..1", "m 1", "m/1", "m" * 37])
+async def test_an_id_that_names_no_node_is_refused_where_it_comes_in(
+    tmp_path: Path, odd: str
+) -> None:
+    """Else such a machine is bought, and then no operator can make a credential for its Node."""
+    refused = REGISTRY.get_sample_value("bigfleet_shard_machines_rejected_total") or 0.0
+    provider = MemoryProvider([machine(odd), machine("m-1.a")], finishes_by_itself=True)
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need(2))
+        await operator.hears_state("m-1.a", _S.CONFIGURED)
+        await cycles(rig, 2)
+        assert rig.shard.inventory.view(odd) is None
+    assert states(provider.orders) == [("CONFIGURE", "m-1.a")]
+    assert (REGISTRY.get_sample_value("bigfleet_shard_machines_rejected_total") or 0) > refused
+
+
+def test_a_machine_at_work_without_a_host_is_not_believed() -> None:
+    """Nothing can have joined a cluster there: the record is refused by name."""
+    odd = machine_codec.machine_to_wire(machine("m-1", _S.CONFIGURED, "east", host=""), "p")
+    with pytest.raises(InvalidInput, match="m-1 is CONFIGURED but has no host"):
+        machine_codec.machine_from_wire(odd)
+
+
 async def test_a_machine_listed_twice_is_what_it_was_first(tmp_path: Path) -> None:
     """The second record of an id is refused and counted, whatever it says."""
     first, second = machine("m-1"), machine("m-1", _S.FAILED, last_error="which one?")
@@ -315,8 +344,10 @@ async def test_an_answer_about_another_machine_is_not_believed(tmp_path: Path) -
     """It fails its own order and tells nothing about the machine that it names."""
 
     class Confused(MemoryProvider):
-        async def create(self, machine_id: str, fence: Fence) -> Operation:
-            answer = await super().create(machine_id, fence)
+        async def create(
+            self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
+        ) -> Operation:
+            answer = await super().create(machine_id, shard_metadata, fence)
             return replace(answer, machine=machine("m-2", _S.FAILED))
 
     provider = Confused([machine("m-1", _S.SPECULATIVE), machine("m-2", zone="b")])

@@ -11,7 +11,7 @@ from shard_rig import need, rollup
 
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import Need
+from bigfleet.model.need import ADDITIONAL_GROUP, Need
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.needs import NeedsTable
 
@@ -68,23 +68,50 @@ def test_a_need_that_comes_back_arrives_anew() -> None:
     assert names(needs) == ["there", "back"]
 
 
-def test_one_bad_need_refuses_everything() -> None:
-    """The last good roll-up stays whole, and the refusal names cluster, need and value."""
+def test_one_bad_need_is_left_out_alone() -> None:
+    """What is wrong names cluster, need and value; all other changes of the roll-up count."""
     needs = table()
     needs.replace(rollup("east", *groups(2)), 1)
-    bad = rollup("east", need(group="new"), need(group="bad"))
+    bad = rollup("east", need(group="new"), need(group="bad"), need(group="g1"))
     bad.needs[1].min_unit["cpu"] = "-1"
-    with pytest.raises(InvalidInput, match="cluster east, need 1: min_unit"):
+    taken = needs.replace(bad, 2)
+    assert taken.held == ""
+    assert list(taken.needs) == [1]
+    assert "cluster east, need 1: min_unit" in taken.needs[1]
+    assert sorted(names(needs)) == ["g1", "new"]
+
+
+def test_a_need_that_turns_bad_stays_as_it_was() -> None:
+    """Its machines must not be given back for a fault in what was said of it last."""
+    needs = table()
+    needs.replace(rollup("east", *groups(2)), 1)
+    bad = rollup("east", need(3, group="g0"), need(3, group="g1"))
+    bad.needs[1].ClearField("sizes")
+    bad.needs[1].aggregate_resources["cpu"] = "lots"
+    assert list(needs.replace(bad, 2).needs) == [1]
+    assert {n.group: n.pods for n in needs.demand().needs} == {"g0": 3, "g1": 1}
+    assert not needs.replace(rollup("east", need(group="g0")), 3).needs
+    assert names(needs) == ["g0"]
+
+
+def test_a_rollup_of_which_nothing_makes_sense_is_refused() -> None:
+    """Its sender may be of another release: the last good roll-up stays whole."""
+    needs = table()
+    needs.replace(rollup("east", *groups(2)), 1)
+    bad = rollup("east", need(group="new"))
+    bad.needs[0].requirements[0].operator = 99  # type: ignore[assignment]
+    with pytest.raises(InvalidInput, match="cluster east, need 0: operator"):
         needs.replace(bad, 2)
     assert names(needs) == ["g0", "g1"]
 
 
-def test_a_repeated_need_refuses_the_rollup() -> None:
+def test_a_repeated_need_counts_once() -> None:
     """Two needs of one profile and group are a sender's error, also when both are known already."""
     needs = table()
     needs.replace(rollup("east", need()), 1)
-    with pytest.raises(InvalidInput, match="repeats"):
-        needs.replace(rollup("east", need(), need()), 2)
+    taken = needs.replace(rollup("east", need(), need()), 2)
+    assert "repeats" in taken.needs[1]
+    assert len(needs) == 1
 
 
 def test_an_unchanged_need_is_not_parsed_again() -> None:
@@ -112,15 +139,35 @@ def test_only_clusters_that_reported_count_as_reported() -> None:
     assert needs.demand().reported == {clusters.number("east")}
 
 
+def test_a_cluster_is_known_to_have_grown_and_shrunk() -> None:
+    """By the number of pods, and by needs that come and go."""
+    needs = table()
+    needs.replace(rollup("east", need(2)), 1.0)
+    needs.replace(rollup("east", need(1)), 2.0)
+    needs.replace(rollup("east", need(1), need(1, group="g")), 3.0)
+    demand = needs.demand()
+    assert (demand.rose_seconds, demand.fell_seconds) == ({0: 3.0}, {0: 2.0})
+
+
+def test_additional_needs_that_come_and_go_are_no_change_of_demand() -> None:
+    """Or pods would be evicted, as if demand had fallen, because others have found a place."""
+    needs = table()
+    needs.replace(rollup("east", need(2)), 1.0)
+    needs.replace(rollup("east", need(2), need(1, group=ADDITIONAL_GROUP)), 2.0)
+    needs.replace(rollup("east", need(2)), 3.0)
+    demand = needs.demand()
+    assert (demand.rose_seconds, demand.fell_seconds) == ({0: 1.0}, {})
+
+
 def test_a_collapse_is_held_until_three_agree() -> None:
     """A roll-up that keeps less than a tenth of ten or more needs counts from the third on."""
     needs = table()
     needs.replace(rollup("east", *groups(10)), 1)
     for count in (1, 2):
-        held = needs.replace(rollup("east"), 1 + count)
+        held = needs.replace(rollup("east"), 1 + count).held
         assert "keeps 0 of 10" in held
         assert len(needs) == 10
-    assert needs.replace(rollup("east"), 4) == ""
+    assert needs.replace(rollup("east"), 4).held == ""
     assert len(needs) == 0
 
 
@@ -129,9 +176,9 @@ def test_a_sound_rollup_ends_the_doubt() -> None:
     needs = table()
     needs.replace(rollup("east", *groups(10)), 1)
     for _ in range(3):
-        assert needs.replace(rollup("east"), 2)
-        assert needs.replace(rollup("east"), 3)
-        assert needs.replace(rollup("east", *groups(10)), 4) == ""
+        assert needs.replace(rollup("east"), 2).held
+        assert needs.replace(rollup("east"), 3).held
+        assert needs.replace(rollup("east", *groups(10)), 4).held == ""
     assert len(needs) == 10
 
 
@@ -140,7 +187,7 @@ def test_a_held_rollup_counts_as_report() -> None:
     clusters: Interned[str] = Interned()
     needs = NeedsTable(clusters)
     needs.replace(rollup("east", *groups(10)), 1)
-    assert needs.replace(rollup("east"), 2)
+    assert needs.replace(rollup("east"), 2).held
     assert clusters.number("east") in needs.demand().reported
 
 
@@ -169,7 +216,7 @@ def test_the_guard_looks_at_large_losses_only(before: int, kept: int, held: bool
     """Fewer than ten needs may go at once, and keeping a tenth is enough."""
     needs = table()
     needs.replace(rollup("east", *groups(before)), 1)
-    assert bool(needs.replace(rollup("east", *groups(kept)), 2)) is held
+    assert bool(needs.replace(rollup("east", *groups(kept)), 2).held) is held
 
 
 _rollups = st.lists(

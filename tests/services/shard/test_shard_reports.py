@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from coordinator_rig import FakeCoordinator
-from shard_rig import eventually, need, shard
+from coordinator_rig import FakeCoordinator, rack
+from shard_rig import eventually, machine, need, shard
 
 from bigfleet.adapters.provider.memory import MemoryProvider
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.commands import fleet_views as views
 from bigfleet.engine.snapshot import Flavour, Fleet
 from bigfleet.model.domain import Domain
 from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.model.need import Operator, Requirement, profile
 from bigfleet.services.shard.coordination import report
 from bigfleet.services.shard.coordination.sightings import AGAIN_SECONDS, MOST, Sightings
 
@@ -71,6 +75,39 @@ async def test_a_report_carries_a_hundred_shortfalls_and_counts_the_others(tmp_p
         await eventually(lambda: coordinator.reports["s-0"].shortfalls_left_out == 30)
     told = coordinator.reports["s-0"]
     assert sorted(each.priority for each in told.shortfalls) == list(range(30, 130))
+
+
+async def test_a_domain_that_needs_want_whole_and_that_is_split_over_shards_is_told(
+    tmp_path: Path,
+) -> None:
+    """No shard may ever have enough of it, and each would only see a need that waits. What nobody
+    asks for may be split as it likes.
+    """
+    coordinator = FakeCoordinator()
+    coordinator.owners[rack("rack-2")] = "another"
+    labels = {"topology.bigfleet/rack": "rack-2", "kubernetes.io/hostname": "m-2"}
+    fleet = [machine("m-1"), machine("m-2", labels=labels)]
+    same = (Requirement("topology.kubernetes.io/zone", Operator.SAME, ()),)
+    gang = replace(need(3), profile=profile(same, (), 0, 1, 1), group='["g"]')
+    async with shard(MemoryProvider(fleet), tmp_path, None, coordinator, shard_id="s-0") as one:
+        east = await one.operator("east")
+        await eventually(lambda: coordinator.reports["s-0"].owned_domains == 1)
+        await east.roll_up(need())
+        await eventually(lambda: bool(coordinator.reports["s-0"].summary.total_machines))
+        assert not coordinator.reports["s-0"].splits
+        await east.roll_up(gang)
+        await eventually(lambda: bool(coordinator.reports["s-0"].splits))
+        await eventually(lambda: bool(coordinator.reports["s-0"].shortfalls))
+    told = coordinator.reports["s-0"]
+    assert [(s.topology_key, s.topology_value) for s in told.splits] == [
+        ("topology.kubernetes.io/zone", "a")
+    ]
+    assert told.shortfalls[0].count > 0
+    snapshot = wire.ShardReportSnapshot(shard_id="s-0", splits=told.splits)
+    *_, split, asking, cure = views.status("a:1", 2, views.Lists([], [snapshot], [], []))
+    assert split == "trouble      a (topology.kubernetes.io/zone): split over shards"
+    assert "needs of s-0, which may" in asking
+    assert "bring its domains to one shard" in cure
 
 
 def test_every_foreign_domain_is_told_in_portions_and_again_later() -> None:

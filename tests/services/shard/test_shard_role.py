@@ -21,6 +21,7 @@ from bigfleet.observe import metrics
 from bigfleet.observe.metrics import REGISTRY
 from bigfleet.ports.provider import Fence
 from bigfleet.services.shard import role
+from bigfleet.services.shard.needs import MAX_NEED_BYTES
 from bigfleet.services.shard.settings import Settings
 
 _S = MachineState
@@ -126,7 +127,28 @@ async def test_clusters_that_have_not_reported_lose_nothing(tmp_path: Path) -> N
         assert not [m for m in west.heard if m.reclaim_instruction.instruction_id]
 
 
-async def test_a_bad_need_refuses_the_whole_rollup(tmp_path: Path) -> None:
+async def test_a_bad_need_does_not_keep_the_others_from_machines(tmp_path: Path) -> None:
+    """It is left out by itself, and the answer says which it is and what is wrong with it."""
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    left_out = REGISTRY.get_sample_value("bigfleet_shard_left_out_total") or 0.0
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        bad = rollup("east", need(group="bad"), need(2))
+        bad.needs[0].requirements[0].values.append("x" * MAX_NEED_BYTES)
+        await operator.say(rollup=bad)
+        await operator.hears_state("m-2", _S.CONFIGURED)
+        ack = (await operator.hears(lambda m: m.ack.echo == str(bad.timestamp_unix_nanos))).ack
+        assert ack.rejected == ""
+        [told] = ack.left_out
+        assert told.index == 0
+        assert told.why.startswith("cluster east, need 0: 26")
+        assert "bytes are more" in told.why
+    assert (REGISTRY.get_sample_value("bigfleet_shard_left_out_total") or 0.0) == left_out + 1
+    journal = (tmp_path / "journal.jsonl").read_text()
+    assert "rollup-accepted-in-part" in journal
+
+
+async def test_a_rollup_that_is_all_bad_is_refused_as_a_whole(tmp_path: Path) -> None:
     """The session lives on, the refusal names the fault, and the last good roll-up stays."""
     provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
     async with shard(provider, tmp_path) as rig:
@@ -182,6 +204,7 @@ async def test_a_newer_session_replaces_the_older(tmp_path: Path) -> None:
 
 async def test_an_unreachable_provider_stops_nothing_for_good(tmp_path: Path) -> None:
     """Without its provider a shard decides nothing and says so; with it back, it goes on."""
+    (tmp_path / "epoch").write_text("7\n")
     provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
     provider.reachable = False
     async with shard(provider, tmp_path) as rig:
@@ -340,6 +363,26 @@ async def test_hints_are_paced_and_told_on_change_only(tmp_path: Path) -> None:
         assert (await _hint(newer, "a")).available_count == 1
 
 
+async def test_a_hint_is_withdrawn_when_nobody_asks_for_it_any_more(tmp_path: Path) -> None:
+    """Once; and told again when somebody does."""
+    clock = ManualClock()
+    async with shard(MemoryProvider([machine("m-1", zone="c")]), tmp_path, clock) as rig:
+        operator = await rig.operator(helpful=False)
+        await operator.roll_up(need(zone="a"), need(zone="b"))
+        clock.advance(6)
+        kept = (await _hint(operator, "b")).supersedes_key
+        gone = (await _hint(operator, "a")).supersedes_key
+        await operator.roll_up(need(zone="b"))
+        clock.advance(6)
+        told = await operator.hears(lambda m: m.available_capacity.withdrawn)
+        assert told.available_capacity.supersedes_key == gone
+        operator.heard.clear()
+        await operator.roll_up(need(zone="a"), need(zone="b"))
+        clock.advance(6)
+        assert not (await _hint(operator, "a")).withdrawn
+        assert not [m for m in operator.heard if m.available_capacity.supersedes_key == kept]
+
+
 def _hints_heard(operator: SessionClient) -> list[int]:
     key = f"capacity:{need().profile.fingerprint}"
     hints = [m.available_capacity for m in operator.heard]
@@ -391,11 +434,16 @@ def _settings(tmp_path: Path, port: int = 0) -> Settings:
     return Settings("shard-0", port, 0, "127.0.0.1:1", tmp_path)
 
 
-async def test_a_stopped_shard_closes_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("epoch", ["", "7\n"])
+async def test_a_stopped_shard_closes_cleanly(tmp_path: Path, epoch: str) -> None:
     """`run` returns soon after `stop`, even while its provider never answered."""
+    if epoch:
+        (tmp_path / "epoch").write_text(epoch)
     stop = asyncio.Event()
     running = asyncio.create_task(role.run(_settings(tmp_path), stop))
-    await eventually((tmp_path / "epoch").exists)
+    await eventually((tmp_path / "lock").exists)
+    await asyncio.sleep(0.2)
+    assert not running.done()
     stop.set()
     await asyncio.wait_for(running, 20)
 
@@ -412,6 +460,7 @@ async def test_a_shard_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 async def test_an_address_that_cannot_be_bound_is_named(tmp_path: Path) -> None:
     """Listening where this host has no address ends the start with that address."""
+    (tmp_path / "epoch").write_text("7\n")
     settings = Settings("s", 0, 0, "127.0.0.1:1", tmp_path, listen_host="192.0.2.1")
     with pytest.raises(Unavailable, match=r"cannot listen on 192\.0\.2\.1:0"):
         await role.run(settings, asyncio.Event())

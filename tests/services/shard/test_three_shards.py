@@ -71,9 +71,7 @@ class World:
         """
 
         def seen() -> set[Domain]:
-            told = [self.decides.reports[name].unowned_domains for name in self.shards]
-            each = [{Domain(d.topology_key, d.topology_value) for d in seen} for seen in told]
-            return set.intersection(*each)
+            return set.intersection(*(self.decides.seen[name] for name in self.shards))
 
         await eventually(lambda: self.shards.keys() == self.decides.reports.keys())
         await eventually(lambda: len(seen()) == RACKS)

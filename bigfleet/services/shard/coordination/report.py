@@ -14,6 +14,7 @@ from bigfleet.api.v1alpha1.capacity_pb2 import PenaltyBucket
 from bigfleet.engine.reporting import ReportedShortfall, report
 from bigfleet.engine.snapshot import Fleet
 from bigfleet.model import resources
+from bigfleet.model.domain import RACK_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.kinds import INSTANCE_TYPE_LABEL, ZONE_LABEL
@@ -23,6 +24,8 @@ from bigfleet.services.shard.thinking import Thought
 MOST_TYPES, MOST_ZONES = 6, 3
 OTHERS = "others"
 MOST_GUESTS = 100
+MOST_SPLITS = 20
+MOST_COUNT = 2**31 - 1
 
 
 def summary(fleet: Fleet) -> wire.ShardSummary:
@@ -58,6 +61,17 @@ def guests(inventory: Inventory) -> tuple[list[wire.GuestMachine], int]:
     return told, left_out
 
 
+def splits(thought: Thought, inventory: Inventory) -> list[wire.SplitTopology]:
+    """Where needs want one domain, and other shards have machines of that domain, too."""
+    asked = {need.profile.same_key for need in thought.demand.needs}
+    found = [
+        wire.SplitTopology(topology_key=key, topology_value=value)
+        for key in sorted(key for key in asked if key and key != RACK_LABEL)
+        for value in sorted(inventory.labels(key, mine=True) & inventory.labels(key, mine=False))
+    ]
+    return found[:MOST_SPLITS]
+
+
 def _commonest(
     labels: Sequence[Mapping[str, str]], counts: Iterable[int], key: str, most: int
 ) -> dict[str, int]:
@@ -82,4 +96,5 @@ def _shortfall(row: ReportedShortfall) -> wire.Shortfall:
         needs=row.needs,
         reason=row.reason.value,
         same_domain=row.profile.same_key is not None,
+        count=min(row.count, MOST_COUNT),
     )

@@ -63,6 +63,7 @@ class Reporter:
             there = sum(counts.total() for counts in seen.values())
             metrics.shard_foreign_machines.set(there - len(thought.view.fleet))
             made.summary.CopyFrom(report.summary(thought.view.fleet))
+            made.splits.extend(report.splits(thought, self.inventory))
             rows, made.shortfalls_left_out = await self._shortfalls(thought)
             made.shortfalls.extend(rows)
         return made

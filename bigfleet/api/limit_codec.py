@@ -1,0 +1,97 @@
+"""Machines whose Nodes take no new pods, as wire messages and back; what is received is validated.
+
+A limit that makes no sense is left out by itself: the rest of the roll-up is served all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
+from bigfleet.model import resources
+from bigfleet.model.errors import InvalidInput
+
+# As many machines as one cluster can hold.
+MAX_LIMITS_OF_A_CLUSTER = 100_000
+_MOST_ID, _MOST_MESSAGE = 253, 500
+
+
+class LimitReason(Enum):
+    """Why a Node takes no new pods; OTHER stands for what this version does not know."""
+
+    CORDONED = "Cordoned"
+    TAINTED = "Tainted"
+    NOT_READY = "NotReady"
+    MISSING = "Missing"
+    OTHER = "Other"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLimit:
+    """Only what runs on the machine already counts as served by it. `amounts` in units of
+    `model.resources`, sorted by name; `broken` when the machine is to be given back.
+    """
+
+    machine_id: str
+    reason: LimitReason
+    message: str
+    amounts: tuple[tuple[str, int], ...]
+    broken: bool = False
+
+
+def limits_from_wire(
+    messages: Sequence[capacity.NodeLimit], where: str
+) -> tuple[Mapping[str, NodeLimit], Sequence[InvalidInput]]:
+    """Limits by machine, and what is wrong with those that are left out; `where` begins the text of
+    each of these.
+    """
+    limits: dict[str, NodeLimit] = {}
+    problems = []
+    for number, message in enumerate(messages[:MAX_LIMITS_OF_A_CLUSTER]):
+        name = f"{where}: node_limit {number}"
+        try:
+            limit = _limit(message, name)
+            if limit.machine_id in limits:
+                raise InvalidInput(name, limit.machine_id, "is limited twice")
+        except InvalidInput as error:
+            problems.append(error)
+        else:
+            limits[limit.machine_id] = limit
+    if len(messages) > MAX_LIMITS_OF_A_CLUSTER:
+        cure = f"are more than {MAX_LIMITS_OF_A_CLUSTER}; the others are left out"
+        problems.append(InvalidInput(f"{where}: node_limits", len(messages), cure))
+    return limits, problems
+
+
+def _limit(message: capacity.NodeLimit, where: str) -> NodeLimit:
+    machine_id = message.machine_id
+    if not 0 < len(machine_id) <= _MOST_ID or not machine_id.isprintable():
+        cure = f"is not a name of 1 to {_MOST_ID} printable characters"
+        raise InvalidInput(f"{where}: machine_id", machine_id[:80], cure)
+    try:
+        amounts = resources.parse_requests(message.resources)
+    except InvalidInput as error:
+        what = f"{where}: resources: {error.what}"
+        raise InvalidInput(what, error.value, error.cure) from None
+    known = {reason.value for reason in LimitReason}
+    return NodeLimit(
+        machine_id,
+        LimitReason(message.reason if message.reason in known else LimitReason.OTHER.value),
+        message.message[:_MOST_MESSAGE],
+        tuple(sorted((name, amount) for name, amount in amounts.items() if amount)),
+        message.broken,
+    )
+
+
+def limits_to_wire(limits: Sequence[NodeLimit]) -> Iterator[capacity.NodeLimit]:
+    """The messages that `limits_from_wire` turns back into equal limits."""
+    for limit in limits:
+        yield capacity.NodeLimit(
+            machine_id=limit.machine_id,
+            reason=limit.reason.value,
+            message=limit.message,
+            resources=resources.texts(dict(limit.amounts)),
+            broken=limit.broken,
+        )

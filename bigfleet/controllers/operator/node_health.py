@@ -1,0 +1,158 @@
+"""Which machines serve no new pods, from their Nodes as they are now. Pure.
+
+| the Node | counts for | from when on |
+|---|---|---|
+| is cordoned | what runs there | at once |
+| has a taint that is neither its machine's nor a passing one | what runs there | at once; on a new Node after the hold, because many joins begin with a taint |
+| is not Ready | nothing; the machine is broken | after the hold |
+| is not Ready, as are more than a fifth of all | what runs there | after the hold |
+| is gone | nothing; the machine is broken | at once; after the hold if it was never seen |
+
+What we cordoned ourselves does not count as cordoned, and what is being reclaimed is no concern of
+anybody's.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from bigfleet.api.limit_codec import LimitReason
+from bigfleet.controllers.operator.machines import Node, NodeTaint
+
+# Those of the node controller come and go by themselves; what they mean for a Node that stays
+# unfit, its condition says.
+_PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_KEEPS_PODS_OFF = ("NoSchedule", "NoExecute")
+# A cluster of which more is away at once is cut off rather than broken.
+_FEWEST_AWAY, _AWAY_SHARE = 3, 0.2
+
+# The machines that the shard says serve this cluster, with their own taints where these are known.
+Machines = Mapping[str, Collection[NodeTaint] | None]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A machine that serves no new pods. `holds` when what runs there still counts."""
+
+    machine_id: str
+    reason: LimitReason
+    message: str
+    holds: bool = True
+    broken: bool = False
+
+
+class NodeHealth:
+    """The Nodes of our machines, and since when each is not as it should be."""
+
+    def __init__(self, hold_seconds: float) -> None:
+        self._hold_seconds = hold_seconds
+        self._nodes: dict[str, Node] = {}
+        self._deleted: set[str] = set()
+        self._not_ready_since: dict[str, float] = {}
+        self._missing_since: dict[str, float] = {}
+
+    def put(self, node: Node) -> bool:
+        """A Node as it is now; whether anything has changed that matters here."""
+        before = self._nodes.get(node.metadata.name)
+        self._nodes[node.metadata.name] = node
+        self._deleted.discard(node.machine)
+        return before is None or _digest(before) != _digest(node)
+
+    def remove(self, name: str, machines: Machines) -> None:
+        """A Node is gone; by our own doing if its machine is not in service or was reclaimed."""
+        node = self._nodes.pop(name, None)
+        if node is not None and node.machine in machines and node.reclaim_deadline is None:
+            self._deleted.add(node.machine)
+
+    def names(self) -> set[str]:
+        """All Nodes there are."""
+        return set(self._nodes)
+
+    def strays(self) -> list[Node]:
+        """Nodes of our label under another name than their machine's have."""
+        return [node for node in self._nodes.values() if node.foreign]
+
+    def forget(self, machine_id: str) -> None:
+        """The machine joins anew: what was the matter before says nothing of it."""
+        self._deleted.discard(machine_id)
+        self._missing_since.pop(machine_id, None)
+
+    def ours(self) -> Iterator[Node]:
+        """The Nodes whose name is their machine's."""
+        return (node for node in self._nodes.values() if not node.foreign)
+
+    def verdicts(self, machines: Machines, now: float, unix_now: float) -> list[Verdict]:
+        """The machines among `machines` that serve no new pods; `now` never goes back."""
+        self._note_not_ready(now)
+        self._note_missing(machines, now)
+        cut_off = self._is_cut_off()
+        found = list(self._missing(now))
+        for name, own in machines.items():
+            node = self._nodes.get(name)
+            if node is None or node.foreign or node.reclaim_deadline is not None:
+                continue
+            verdict = self._not_ready(name, now, cut_off=cut_off)
+            if verdict is None and node.spec.unschedulable and not node.under_review:
+                verdict = Verdict(name, LimitReason.CORDONED, "spec.unschedulable is set")
+            found += [each for each in (verdict or self._tainted(node, own, unix_now),) if each]
+        return found
+
+    def _note_not_ready(self, now: float) -> None:
+        away = {name for name, node in self._nodes.items() if not node.ready}
+        self._not_ready_since = {name: self._not_ready_since.get(name, now) for name in away}
+
+    def _note_missing(self, machines: Machines, now: float) -> None:
+        away = machines.keys() - self._nodes.keys()
+        self._missing_since = {name: self._missing_since.get(name, now) for name in away}
+        self._deleted &= away
+
+    def _is_cut_off(self) -> bool:
+        away = len(self._not_ready_since)
+        return away >= _FEWEST_AWAY and away > _AWAY_SHARE * len(self._nodes)
+
+    def _missing(self, now: float) -> Iterator[Verdict]:
+        for name, since in self._missing_since.items():
+            if name in self._deleted:
+                why = "its Node was deleted"
+            elif now - since >= self._hold_seconds:
+                why = f"no Node of it was seen for {self._hold_seconds:g} s"
+            else:
+                continue
+            yield Verdict(name, LimitReason.MISSING, why, holds=False, broken=True)
+
+    def _not_ready(self, name: str, now: float, *, cut_off: bool) -> Verdict | None:
+        since = self._not_ready_since.get(name, now)
+        if name not in self._not_ready_since or now - since < self._hold_seconds:
+            return None
+        why = f"for more than {self._hold_seconds:g} s"
+        if cut_off:
+            away, total = len(self._not_ready_since), len(self._nodes)
+            why = f"{why}, as are {away} of {total} Nodes, too many to be broken"
+        return Verdict(name, LimitReason.NOT_READY, why, holds=cut_off, broken=not cut_off)
+
+    def _tainted(
+        self, node: Node, own: Collection[NodeTaint] | None, unix_now: float
+    ) -> Verdict | None:
+        created = node.metadata.created
+        is_new = created is None or unix_now - created.timestamp() < self._hold_seconds
+        if own is None or is_new:
+            return None
+        foreign = [
+            taint
+            for taint in node.spec.taints or ()
+            if taint.effect in _KEEPS_PODS_OFF
+            and not taint.key.startswith(_PASSING)
+            and taint not in own
+        ]
+        if not foreign:
+            return None
+        why = ", ".join(str(taint) for taint in sorted(foreign))
+        return Verdict(node.metadata.name, LimitReason.TAINTED, why)
+
+
+def _digest(node: Node) -> object:
+    """What verdicts are made of."""
+    taints = tuple(sorted(node.spec.taints or ()))
+    marks = node.reclaim_deadline, node.under_review, node.foreign
+    return node.metadata.uid, node.ready, node.spec.unschedulable, taints, marks

@@ -1,0 +1,264 @@
+"""What machines whose Nodes take no new pods still hold, as a roll-up says it.
+
+Pods are listed only of those Nodes, when a roll-up is made: of a few hundred, those first whose
+last look is longest ago. The others, and what cannot be listed in time, keep their last amounts,
+since a roll-up waits for no Node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.api.kube.watch import Listed, Watch
+from bigfleet.api.limit_codec import LimitReason, NodeLimit, limits_to_wire
+from bigfleet.api.marks import MACHINE_LABEL
+from bigfleet.api.v1alpha1 import capacity_pb2
+from bigfleet.controllers.operator.machines import Node, node_path
+from bigfleet.controllers.operator.node_health import NodeHealth, Verdict
+from bigfleet.controllers.operator.nodes import NodeStates
+from bigfleet.controllers.operator.pods import PodMetadata, comes_with_node, has_ended
+from bigfleet.controllers.podspec.amounts import effective_requests
+from bigfleet.controllers.podspec.objects import PodSpec, PodStatus
+from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.model import resources
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+_LISTS_AT_ONCE = 16
+_MOST_LISTS = 200
+_LIST_SECONDS = 5.0
+# A cluster that keeps its Nodes from us is served all the same.
+_PATIENCE_SECONDS = 10.0
+_COMPONENT = "bigfleet-operator"
+
+Amounts = Mapping[str, int]
+
+
+class _Pod(msgspec.Struct):
+    metadata: PodMetadata
+    spec: PodSpec
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+class _Pods(msgspec.Struct):
+    items: list[_Pod]
+
+
+def held_by(pods: Sequence[_Pod]) -> Amounts:
+    """What pods hold of their Node, also those that are still ending: but for what every Node has,
+    which is no demand of anybody's.
+    """
+    amounts = []
+    for pod in pods:
+        if has_ended(pod.status.phase) or comes_with_node(pod.metadata):
+            continue
+        with suppress(Unsupported):
+            amounts.append(effective_requests(pod.spec, pod.status))
+    return resources.add(amounts)
+
+
+class NodeLimits:
+    """Follows the Nodes of our machines; `changed` is called when one is no longer as it was.
+
+    `now` is in seconds and never goes back, `unix_now` is the time in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        machines: NodeStates,
+        hold_seconds: float,
+        changed: Callable[[], None],
+        now: Callable[[], float] = time.monotonic,
+        unix_now: Callable[[], float] = time.time,
+    ) -> None:
+        self._client, self._machines, self._changed = client, machines, changed
+        self._hold_seconds, self._now, self._unix_now = hold_seconds, now, unix_now
+        self._watch = Watch(client, "/api/v1/nodes", Node, {"labelSelector": MACHINE_LABEL})
+        self._health = NodeHealth(hold_seconds)
+        self._listed = asyncio.Event()
+        self._lists = asyncio.Semaphore(_LISTS_AT_ONCE)
+        self._held: dict[str, Amounts] = {}
+        self._limits: dict[str, NodeLimit] = {}
+        self._unlabelled: dict[str, Node] = {}
+        self._strange_since: dict[str, float] = {}
+        self._told: set[str] = set()
+
+    async def known(self) -> None:
+        """Wait until the Nodes are listed, but not for long."""
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._listed.wait()
+        except TimeoutError:
+            why = self._watch.stats.last_error or "no answer yet"
+            _LOG.error("all machines count as fit until Nodes can be listed: %s", why)
+
+    async def run(self) -> None:
+        """Keep up with the cluster until cancelled."""
+        async with aclosing(self._watch.follow()) as changes:
+            async for change in changes:
+                if isinstance(change, Listed):
+                    self._replace(change.items)
+                elif change.deleted:
+                    self._health.remove(change.item.metadata.name, self._machines.in_service())
+                elif not self._health.put(change.item):
+                    continue
+                self._changed()
+
+    def forget(self, machine_id: str) -> None:
+        """The machine joins anew."""
+        self._health.forget(machine_id)
+
+    def is_broken(self, machine_id: str) -> bool:
+        """Whether the last roll-up said that the machine is broken."""
+        limit = self._limits.get(machine_id)
+        return limit is not None and limit.broken
+
+    async def current(self) -> Sequence[capacity_pb2.NodeLimit]:
+        """All limits as they are now."""
+        if not self._listed.is_set():
+            return []
+        self._unlabelled = {}
+        machines = self._machines.in_service()
+        judged = self._health.verdicts(machines, self._now(), self._unix_now())
+        verdicts = await self._confirmed(judged)
+        await self._look(verdicts)
+        limits = {}
+        for verdict in verdicts:
+            amounts = self._held.get(verdict.machine_id) if verdict.holds else {}
+            if amounts is not None:
+                limits[verdict.machine_id] = _limit(verdict, amounts)
+        self._tell_news(limits)
+        self._limits = limits
+        await self._tell_strays()
+        return list(limits_to_wire([limits[name] for name in sorted(limits)]))
+
+    def _replace(self, nodes: Sequence[Node]) -> None:
+        machines = self._machines.in_service()
+        for gone in self._health.names() - {node.metadata.name for node in nodes}:
+            self._health.remove(gone, machines)
+        for node in nodes:
+            self._health.put(node)
+        self._listed.set()
+
+    async def _confirmed(self, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+        """Without those of Nodes that have only lost their label, or cannot be asked for."""
+        missing = [v.machine_id for v in verdicts if v.reason is LimitReason.MISSING]
+        gone = await asyncio.gather(*(self._is_gone(name) for name in missing))
+        there = {name for name, is_gone in zip(missing, gone, strict=True) if not is_gone}
+        return [verdict for verdict in verdicts if verdict.machine_id not in there]
+
+    async def _is_gone(self, name: str) -> bool:
+        try:
+            async with self._lists, asyncio.timeout(_LIST_SECONDS):
+                found = await self._client.get(node_path(name))
+        except ApiError as error:
+            return error.status == NOT_FOUND
+        except NO_ANSWER:
+            return False
+        self._unlabelled[name] = msgspec.json.decode(found, type=Node)
+        return False
+
+    async def _look(self, verdicts: Sequence[Verdict]) -> None:
+        """List what is needed for `verdicts`; what has failed keeps what was known of it."""
+        names = {verdict.machine_id for verdict in verdicts if verdict.holds}
+        self._held = {name: held for name, held in self._held.items() if name in names}
+        due = [*sorted(names - self._held.keys()), *self._held][:_MOST_LISTS]
+        looks = [asyncio.create_task(self._list(name)) for name in due]
+        if looks:
+            _, late = await asyncio.wait(looks, timeout=_LIST_SECONDS)
+            for look in late:
+                look.cancel()
+            if late:
+                _LOG.warning("what %d Nodes hold could not be listed in time", len(late))
+
+    async def _list(self, name: str) -> None:
+        query = {"fieldSelector": f"spec.nodeName={name}"}
+        try:
+            async with self._lists:
+                raw = await self._client.get("/api/v1/pods", query)
+            held = held_by(msgspec.json.decode(raw, type=_Pods).items)
+            self._held.pop(name, None)  # to the end: the order is that of the looks
+            self._held[name] = held
+        except (ApiError, msgspec.MsgspecError, *NO_ANSWER) as error:
+            _LOG.warning("cannot list what node %s holds: %s", name, str(error) or repr(error))
+
+    def _tell_news(self, limits: Mapping[str, NodeLimit]) -> None:
+        counts = Counter(limit.reason for limit in limits.values())
+        for reason in LimitReason:
+            metrics.operator_limited_nodes.labels(reason.value).set(counts[reason])
+        metrics.operator_broken_nodes.set(sum(limit.broken for limit in limits.values()))
+        for name, limit in limits.items():
+            before = self._limits.get(name)
+            if before is None or (before.reason, before.broken) != (limit.reason, limit.broken):
+                what = "is broken" if limit.broken else "takes no new pods"
+                _LOG.warning("machine %s %s: %s, %s", name, what, limit.reason.value, limit.message)
+
+    async def _tell_strays(self) -> None:
+        """Of Nodes that say they are machines which the shard does not know, or which have another
+        name: whoever runs them pays for machines that nobody counts.
+        """
+        unlabelled = [node for node in self._unlabelled.values() if node.foreign]
+        strays = [*self._health.strays(), *unlabelled]
+        strange = {node.metadata.name: (node, node.foreign) for node in strays}
+        for node in self._health.ours():
+            if not self._machines.knows(node.machine):
+                why = f"the shard knows no machine {node.machine} of this cluster"
+                strange[node.metadata.name] = node, why
+        now = self._now()
+        self._strange_since = {name: self._strange_since.get(name, now) for name in strange}
+        held = [n for n, since in self._strange_since.items() if now - since >= self._hold_seconds]
+        metrics.operator_stray_nodes.set(len(held))
+        self._told &= set(held)
+        for name in held:
+            if name not in self._told:
+                self._told.add(name)
+                await self._warn(*strange[name])
+
+    async def _warn(self, node: Node, why: str) -> None:
+        _LOG.warning("node %s is not counted: %s", node.metadata.name, why)
+        try:
+            await self._client.create(
+                "/api/v1/namespaces/default/events", _event(node, why, self._unix_now())
+            )
+        except (ApiError, *NO_ANSWER) as error:
+            _LOG.info("no event for node %s: %s", node.metadata.name, str(error) or repr(error))
+
+
+def _limit(verdict: Verdict, amounts: Amounts) -> NodeLimit:
+    return NodeLimit(
+        verdict.machine_id,
+        verdict.reason,
+        verdict.message,
+        tuple(sorted((name, amount) for name, amount in amounts.items() if amount)),
+        verdict.broken,
+    )
+
+
+def _event(node: Node, why: str, now: float) -> dict[str, Any]:
+    moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    about = {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{node.metadata.name[:200]}.", "namespace": "default"},
+        "involvedObject": {**about, "uid": node.metadata.uid},
+        "type": "Warning",
+        "reason": "MachineUnknown",
+        "message": f"BigFleet does not count this Node: {why}",
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+        "source": {"component": _COMPONENT},
+        "reportingComponent": _COMPONENT,
+    }

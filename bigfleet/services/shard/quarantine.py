@@ -1,0 +1,130 @@
+"""Decides without the needs that cannot be decided about.
+
+What was accepted can be decided; should a defect of ours break that promise, only whoever triggers
+it may notice. The first need at which a decision fails is looked for, and left out until its
+cluster reports it otherwise. Meanwhile nothing is taken away from that cluster, since what its need
+counts on is not known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from bigfleet.engine.snapshot import Demand
+from bigfleet.model.need import Need, NeedKey
+
+_Result = TypeVar("_Result")
+
+# A cluster with more of them than this is left out as a whole: each is looked for with many
+# decisions.
+_MOST_OF_A_CLUSTER = 3
+
+WHY_LEFT_OUT = "no decision can be made about it, which is a defect of BigFleet: {error}"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A need that is left out for as long as it stays as it is, and the error that it raised."""
+
+    need: Need
+    error: str
+
+
+Quarantine = Mapping[NeedKey, LeftOut]
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[_Result]):
+    """What came of the demand but for the needs in `quarantine`, and those `found` just now."""
+
+    result: _Result
+    quarantine: Quarantine
+    found: Collection[NeedKey]
+
+
+def decide_without_culprits(
+    clusters: Sequence[str],
+    asked: Demand,
+    known: Quarantine,
+    decide: Callable[[Demand], _Result],
+) -> Outcome[_Result]:
+    """What `decide` makes of all of `asked` that it can decide about.
+
+    `known` are the needs left out so far; one that has changed since is tried again. Raises what
+    `decide` raises if no need is to blame.
+    """
+    keys = [
+        NeedKey(clusters[cluster], *need.key)
+        for need, cluster in zip(asked.needs, asked.cluster.tolist(), strict=True)
+    ]
+    barred = {
+        index: known[key].error
+        for index, key in enumerate(keys)
+        if key in known and known[key].need == asked.needs[index]
+    }
+    found: list[NeedKey] = []
+    while True:
+        try:
+            result = decide(without(asked, barred))
+        except Exception as error:  # noqa: BLE001  whatever it is, all others must be served
+            culprit = _culprit(asked, barred, decide)
+            found.append(keys[culprit])
+            barred[culprit] = _told(error)
+            _bar_whole_clusters(keys, found, barred)
+        else:
+            kept = {keys[i]: LeftOut(asked.needs[i], why) for i, why in barred.items()}
+            return Outcome(result, kept, found)
+
+
+def without(asked: Demand, barred: Collection[int]) -> Demand:
+    """`asked` but for the needs at the indices `barred`, whose clusters keep what they have."""
+    if not barred:
+        return asked
+    kept = np.ones(len(asked.needs), np.bool_)
+    kept[list(barred)] = False
+    affected = frozenset(asked.cluster[~kept].tolist())
+    return replace(
+        asked,
+        needs=tuple(need for need, stays in zip(asked.needs, kept.tolist(), strict=True) if stays),
+        cluster=asked.cluster[kept],
+        reported=asked.reported - affected,
+    )
+
+
+def _culprit(asked: Demand, barred: Collection[int], decide: Callable[[Demand], object]) -> int:
+    """The last need of some beginning of the demand that fails where the one before does not."""
+    number = len(asked.needs)
+
+    def fails(length: int) -> bool:
+        try:
+            decide(without(asked, {*barred, *range(length, number)}))
+        except Exception:  # noqa: BLE001  this is what is being looked for
+            return True
+        return False
+
+    if fails(0):
+        decide(without(asked, range(number)))  # raises: no need is to blame
+    sound, failing = 0, number
+    while failing - sound > 1:
+        middle = (sound + failing) // 2
+        if fails(middle):
+            failing = middle
+        else:
+            sound = middle
+    return failing - 1
+
+
+def _bar_whole_clusters(keys: list[NeedKey], found: list[NeedKey], barred: dict[int, str]) -> None:
+    worst = {c for c, n in Counter(key.cluster for key in found).items() if n > _MOST_OF_A_CLUSTER}
+    for index, key in enumerate(keys):
+        if key.cluster in worst:
+            barred.setdefault(index, f"other needs of cluster {key.cluster} cannot be decided")
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:500]

@@ -1,0 +1,191 @@
+"""What is impossible in a catalog that is well formed key by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loaddriver.archetypes import Archetype, PodSize, ReplicaBand, SizeQuantiles
+from loaddriver.instance_types import type_shape
+from loaddriver.strict_decode import Problem
+
+if TYPE_CHECKING:
+    from loaddriver.catalog import Catalog
+
+# Keys of archetypes that mean something only where machines are ordinary ones.
+_OF_SHARED_MACHINES = ("sizeQuantiles", "replicas", "nodeSelector", "tolerations", "antiAffinity")
+_NEEDED_OF_CUT_MACHINES = (
+    "podsPerMachine",
+    "zones",
+    "interruptionPenaltyDollars",
+    "reclamationPenaltyDollars",
+)
+_CLOSE_TO_ONE = 1e-6
+
+
+def catalog_problems(catalog: Catalog) -> Iterator[Problem]:
+    """Every mistake that no single key can be blamed for."""
+    for name in _repeated(archetype.name for archetype in catalog.archetypes):
+        yield Problem(f"archetypes: {name}", "is there twice; rename one of them")
+    if catalog.shares_machines:
+        yield from _type_problems(catalog)
+        for each in catalog.archetypes:
+            yield from _shared_machine_problems(each)
+    else:
+        yield from _cut_machine_problems(catalog)
+    for each in catalog.archetypes:
+        yield from _archetype_problems(each)
+
+
+def _cut_machine_problems(catalog: Catalog) -> Iterator[Problem]:
+    for key in ("systemReserved", "daemonSets"):
+        if getattr(catalog, _snake(key)):
+            yield Problem(key, "is for ordinary machines; give instanceTypes as well")
+    for each in catalog.archetypes:
+        yield from _incomplete(each)
+    yield from _type_sharing_problems(catalog)
+
+
+def _type_sharing_problems(catalog: Catalog) -> Iterator[Problem]:
+    owners: dict[str, list[tuple[Archetype, PodSize]]] = {}
+    for each in catalog.archetypes:
+        for size in each.sizes:
+            for kind in dict.fromkeys(size.instance_types):
+                owners.setdefault(kind, []).append((each, size))
+    for kind, sharing in owners.items():
+        if len(sharing) > 1 and not _interchangeable(sharing):
+            yield Problem(
+                f"instanceTypes: {kind}",
+                "is named by more than one pod size; give each size types of its own, because a "
+                "machine is cut for one pod size and another's pods would fill it",
+            )
+
+
+def _incomplete(archetype: Archetype) -> Iterator[Problem]:
+    where = f"archetypes.{archetype.name}"
+    for key in _NEEDED_OF_CUT_MACHINES:
+        if getattr(archetype, _snake(key)) in (None, ()):
+            yield Problem(f"{where}.{key}", "is missing; machines are cut for pods in this catalog")
+    if not archetype.sizes:
+        yield Problem(f"{where}.sizes", "is missing; give at least one")
+    for number, size in enumerate(archetype.sizes):
+        if not size.instance_types:
+            path = f"{where}.sizes[{number}].instanceTypes"
+            yield Problem(path, "is missing; name at least one that is cut for this size")
+    for key in _OF_SHARED_MACHINES:
+        if getattr(archetype, _snake(key)):
+            yield Problem(
+                f"{where}.{key}", "is for ordinary machines, which this catalog has none of"
+            )
+
+
+def _interchangeable(sharing: Sequence[tuple[Archetype, PodSize]]) -> bool:
+    """Whether it makes no difference whose pods fill a machine: they ask for the same, and no gang
+    finds its rack taken by others. Some may accept further types that others do not.
+    """
+    asked = [
+        (
+            archetype.pods_per_machine,
+            archetype.zones,
+            msgspec.structs.replace(size, share=1.0, instance_types=()),
+        )
+        for archetype, size in sharing
+    ]
+    return all(each == asked[0] for each in asked) and not any(
+        archetype.gang for archetype, _ in sharing
+    )
+
+
+def _type_problems(catalog: Catalog) -> Iterator[Problem]:
+    for name in _repeated(kind.name for kind in catalog.instance_types):
+        yield Problem(f"instanceTypes: {name}", "is there twice; rename one of them")
+    for name in _repeated(each.name for each in catalog.daemon_sets):
+        yield Problem(f"daemonSets: {name}", "is there twice; rename one of them")
+    if catalog.system_reserved is None:
+        yield Problem("systemReserved", "is missing; say what machines keep for themselves")
+        return
+    for kind in catalog.instance_types:
+        shape = type_shape(kind, catalog.system_reserved, catalog.pricing)
+        if shape.cpu_millicores <= 0 or shape.memory_mebibytes <= 0:
+            yield Problem(
+                f"instanceTypes.{kind.name}",
+                f"leaves {shape.cpu_millicores}m CPU and {shape.memory_mebibytes} MiB to pods; "
+                "lower systemReserved, or leave the type out",
+            )
+
+
+def _shared_machine_problems(archetype: Archetype) -> Iterator[Problem]:
+    where = f"archetypes.{archetype.name}"
+    if archetype.pods_per_machine is not None:
+        yield Problem(
+            f"{where}.podsPerMachine",
+            f"= {archetype.pods_per_machine}: this catalog has instanceTypes, which pods of all "
+            "sizes share; leave it out",
+        )
+    if bool(archetype.sizes) == (archetype.size_quantiles is not None):
+        yield Problem(f"{where}.sizes", "or sizeQuantiles: give just one of them")
+    for number, size in enumerate(archetype.sizes):
+        if size.instance_types:
+            yield Problem(
+                f"{where}.sizes[{number}].instanceTypes",
+                "are cut for one size; here pods share machines, so write nodeSelector instead",
+            )
+    if archetype.size_quantiles is not None:
+        yield from _quantile_problems(f"{where}.sizeQuantiles", archetype.size_quantiles)
+    yield from _replica_problems(f"{where}.replicas", archetype.replicas)
+
+
+def _replica_problems(where: str, bands: Sequence[ReplicaBand]) -> Iterator[Problem]:
+    shares = sum(band.share for band in bands)
+    if bands and abs(shares - 1) > _CLOSE_TO_ONE:
+        yield Problem(where, f"have shares that add up to {shares:g}, not 1")
+    for number, band in enumerate(bands):
+        if band.min > band.max:
+            yield Problem(f"{where}[{number}]", "has min above max")
+
+
+def _quantile_problems(where: str, quantiles: SizeQuantiles) -> Iterator[Problem]:
+    shares = quantiles.shares
+    if shares[0] != 0 or shares[-1] != 1 or any(b <= a for a, b in pairwise(shares)):
+        yield Problem(f"{where}.shares", f"= {list(shares)}: must rise from 0 to 1")
+    for key in ("cpuMillicores", "gibibytesPerCore"):
+        values = getattr(quantiles, _snake(key))
+        if len(values) != len(shares):
+            yield Problem(f"{where}.{key}", f"has {len(values)} values for {len(shares)} shares")
+        if any(b < a for a, b in pairwise(values)):
+            yield Problem(f"{where}.{key}", f"= {list(values)}: must not fall")
+
+
+def _archetype_problems(each: Archetype) -> Iterator[Problem]:
+    where = f"archetypes.{each.name}"
+    shares = sum(size.share for size in each.sizes)
+    if each.sizes and abs(shares - 1) > _CLOSE_TO_ONE:
+        yield Problem(f"{where}.sizes", f"have shares that add up to {shares:g}, not 1")
+    if each.gang and each.gang.size.min > each.gang.size.max:
+        yield Problem(f"{where}.gang.size", "has min above max")
+    if (each.kind == "Job") != (each.run_seconds is not None):
+        yield Problem(
+            f"{where}.runSeconds", "is how long a Job's pods run: Jobs need it, others lack it"
+        )
+    if each.kind == "Job" and each.mean_lifetime_seconds is not None:
+        yield Problem(
+            f"{where}.meanLifetimeSeconds", "is for pods that never end; Jobs have runSeconds"
+        )
+    if each.kind == "Job" and each.disruption_budget is not None:
+        yield Problem(
+            f"{where}.disruptionBudget",
+            "is a share of a workload's replicas, and Kubernetes cannot tell those of a Job; "
+            "make it a Deployment",
+        )
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    listed = list(names)
+    return sorted({name for name in listed if listed.count(name) > 1})
+
+
+def _snake(key: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key)

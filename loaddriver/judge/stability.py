@@ -1,0 +1,220 @@
+"""Whether what runs was left alone, and whether machines come and go for a reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from loaddriver.fit import offer_of
+from loaddriver.judge.facts import FleetFacts, RunFacts
+from loaddriver.judge.holdings import Span, paid_spans
+from loaddriver.judge.presence import DemandCurve, done_micros, mean_running
+from loaddriver.record.journal import Journal
+from loaddriver.record.recorder import Observations
+from loaddriver.record.removals import Cause, PodRemoval, pod_removals
+from loaddriver.record.rows import PodRow
+
+_YOUNG_MICROS = 600 * 1_000_000
+# A pod that waits for less may still be on its way to a machine.
+_STAYED_MICROS = 30 * 1_000_000
+# Demand that falls by this part of a machine explains that a whole one goes.
+_EXPLAINS = 0.5
+_OWNERS = (Cause.LOAD, Cause.CONTROLLER)
+_FREE = ("SPECULATIVE", "IDLE")
+
+
+class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Disturbed are bound pods that were evicted or lost with their Node, or that an unknown client
+    removed. Those that kube-scheduler removed for others of higher priority count as `preempted`.
+
+    Demand only grows until the first bound pod is removed by its owner or has done its work, for
+    `growing_seconds`; `taken_while_growing` are decisions in that time to take a machine from its
+    cluster. The soak is steady until the plan asks for less than before, for `steady_seconds`;
+    `disturbed_per_minute_percent` is of the pods that ran in that time.
+    `job_pods_interrupted` are disturbed ones that had not done their work yet.
+
+    Machines are bought when they are created; the rate is that of the steady time.
+    `returned_within10_minutes` were given back so soon after they were bought;
+    `returned_unexplained` are those of them for which what their cluster's pods ask for had fallen,
+    since it was at its height in that time, by less than half of the machine.
+    `additional_requests` are CapacityRequests for a machine beyond those that are there.
+    `unschedulable_despite_supply` pods never had a node, had waited for half a minute, and a
+    machine that could hold one was available in the end. Null is what only shards' journals could
+    say.
+    """
+
+    growing_seconds: float
+    disturbed_while_growing: int
+    taken_while_growing: int | None
+    steady_seconds: float | None
+    disturbed_while_steady: int | None
+    disturbed_per_minute_percent: float | None
+    disturbed: int
+    preempted: int
+    job_pods_interrupted: int
+    bought: int | None
+    bought_per_minute: float | None
+    returned_within10_minutes: int | None
+    returned_unexplained: int | None
+    additional_requests: int
+    additional_requests_per1000_pods: float | None
+    unschedulable_despite_supply: int | None
+
+
+def stability_section(
+    facts: RunFacts,
+    observed: Sequence[Observations],
+    rows: Sequence[PodRow],
+    journal: Journal | None,
+) -> Stability | None:
+    """None where nobody says what the fleet is, or an API server's log is not ours."""
+    logs = [each.audit for each in observed if each.audit is not None]
+    if facts.fleet is None or len(logs) < len(observed):
+        return None
+    ends = [e for e in pod_removals(observed, rows) if e.pod.bound_micros is not None]
+    times = _Times.of(facts, rows, ends, facts.fleet)
+    told = journal if journal is not None and journal.stories else None
+    moves = None if told is None else _Moves(facts, facts.fleet, rows, told)
+    additional = sum(len(log.additional) for log in logs)
+    steady = times.steady
+    disturbed = [e for e in ends if e.cause.disrupts and e.cause is not Cause.PREEMPTED]
+    in_steady = None if steady is None else sum(_within(end.at_micros, steady) for end in disturbed)
+    return Stability(
+        growing_seconds=_seconds(times.growing),
+        disturbed_while_growing=sum(_within(end.at_micros, times.growing) for end in disturbed),
+        taken_while_growing=None if moves is None else moves.taken(times.growing),
+        steady_seconds=None if steady is None else _seconds(steady),
+        disturbed_while_steady=in_steady,
+        disturbed_per_minute_percent=_percent(in_steady, steady, rows, facts.fleet),
+        disturbed=len(disturbed),
+        preempted=sum(end.cause is Cause.PREEMPTED for end in ends),
+        job_pods_interrupted=sum(_interrupted(end, facts.fleet) for end in disturbed),
+        bought=None if moves is None else len(moves.bought),
+        bought_per_minute=None if moves is None else moves.per_minute(steady),
+        returned_within10_minutes=None if moves is None else len(moves.returned),
+        returned_unexplained=None if moves is None else moves.unexplained(),
+        additional_requests=additional,
+        additional_requests_per1000_pods=round(1000 * additional / len(rows), 3) if rows else None,
+        unschedulable_despite_supply=None if moves is None else moves.unschedulable(),
+    )
+
+
+Time = tuple[int, int]
+"""From one moment to another."""
+
+
+@dataclass(frozen=True)
+class _Times:
+    growing: Time
+    steady: Time | None
+
+    @staticmethod
+    def of(
+        facts: RunFacts, rows: Sequence[PodRow], ends: Sequence[PodRemoval], fleet: FleetFacts
+    ) -> _Times:
+        first = min((row.created_micros for row in rows), default=facts.started_micros)
+        interrupted = {end.pod.uid for end in ends if _interrupted(end, fleet)}
+        done = [done_micros(r, fleet.run_seconds) for r in rows if r.uid not in interrupted]
+        went = (end.at_micros for end in ends if end.cause in _OWNERS)
+        last = min([facts.ended_micros, *went, *(at for at in done if at is not None)])
+        turn = facts.soak_started_micros
+        until = facts.ended_micros if fleet.shrinks_at_micros is None else fleet.shrinks_at_micros
+        return _Times((first, max(first, last)), None if turn is None else (turn, until))
+
+
+class _Moves:
+    """Machines that were bought and given back, by the shards' journals."""
+
+    def __init__(
+        self, facts: RunFacts, fleet: FleetFacts, rows: Sequence[PodRow], journal: Journal
+    ) -> None:
+        self._fleet, self._rows, self._journal = fleet, rows, journal
+        self._demand = DemandCurve(rows, fleet)
+        spans = paid_spans(journal, fleet, facts.started_micros)
+        self.bought = [span for span in spans if span.begin_micros > facts.started_micros]
+        self.returned = [
+            span
+            for span in self.bought
+            if span.end_micros is not None and span.end_micros - span.begin_micros <= _YOUNG_MICROS
+        ]
+
+    def taken(self, time: Time) -> int:
+        """Decisions to take a machine from the cluster that it served."""
+        return sum(
+            event.event == "decided" and event.takes and _within(event.at_micros, time)
+            for story in self._journal.stories.values()
+            for event in story
+        )
+
+    def per_minute(self, time: Time | None) -> float | None:
+        """Machines bought a minute."""
+        if time is None or time[1] <= time[0]:
+            return None
+        number = sum(_within(span.begin_micros, time) for span in self.bought)
+        return round(number / (_seconds(time) / 60), 3)
+
+    def unexplained(self) -> int:
+        """Machines given back young although demand had hardly fallen."""
+        return sum(not self._explained(span) for span in self.returned)
+
+    def unschedulable(self) -> int:
+        """Pods that waited to the end, or until they went, though a machine was available."""
+        waited = Counter(
+            needs
+            for row in self._rows
+            if row.bound_micros is None
+            and (row.deleted_micros or row.observed_until_micros) - row.created_micros
+            >= _STAYED_MICROS
+            and (needs := self._fleet.needs.get((row.cluster, row.workload))) is not None
+        )
+        free = {
+            offer_of(machine, self._fleet.agents)
+            for name, machine in self._fleet.machines.items()
+            if self._last_state(name, machine.state) in _FREE
+        }
+        return sum(n for needs, n in waited.items() if any(needs.fits(offer) for offer in free))
+
+    def _last_state(self, name: str, at_first: str) -> str:
+        story = self._journal.stories.get(name, ())
+        return next((e.state for e in reversed(story) if e.event == "state" and e.state), at_first)
+
+    def _explained(self, span: Span) -> bool:
+        """Whether the cluster that it served asked for so much less than it had in that time."""
+        assert span.end_micros is not None  # it was given back
+        cluster = self._served(span)
+        fallen = self._demand.fallen(cluster, span.begin_micros, span.end_micros)
+        return any(
+            amount > 0 and fallen.get(name, 0) >= _EXPLAINS * amount
+            for name, amount in offer_of(span.machine, self._fleet.agents).room
+        )
+
+    def _served(self, span: Span) -> str:
+        story = self._journal.stories.get(span.machine.id, ())
+        own = (event for event in story if span.covers(event.at_micros))
+        return next((name for e in own if (name := e.cluster or e.claimant)), "")
+
+
+def _interrupted(end: PodRemoval, fleet: FleetFacts) -> bool:
+    done = done_micros(end.pod, fleet.run_seconds)
+    return done is not None and end.at_micros < done
+
+
+def _percent(
+    disturbed: int | None, time: Time | None, rows: Sequence[PodRow], fleet: FleetFacts
+) -> float | None:
+    if disturbed is None or time is None:
+        return None
+    running = mean_running(rows, *time, fleet)
+    minutes = _seconds(time) / 60
+    return round(100 * disturbed / minutes / running, 4) if running and minutes > 0 else None
+
+
+def _within(at_micros: int, time: Time) -> bool:
+    return time[0] <= at_micros < time[1]
+
+
+def _seconds(time: Time) -> float:
+    return (time[1] - time[0]) / 1e6

@@ -1,0 +1,44 @@
+"""Two clusters of which one must have what the other uses."""
+
+from __future__ import annotations
+
+from engine_rig import (
+    Spec,
+    checked,
+    demand_of,
+    fleet_of,
+    need_of,
+    said,
+)
+
+from bigfleet.engine.decision import Decision
+from bigfleet.engine.snapshot import Settings
+from bigfleet.model.need import Need
+
+CRITICAL = 1_000_000
+
+
+def critical(cpu: int, **kwargs: object) -> tuple[str, Need]:
+    """What cluster west must have."""
+    return "west", need_of(cpu, priority=CRITICAL, group="critical", **kwargs)  # type: ignore[arg-type]
+
+
+def batch(cpu: int, priority: int = 0, **kwargs: object) -> tuple[str, Need]:
+    """What cluster east does with its machines."""
+    group = f"batch-{priority}"
+    return "east", need_of(cpu, priority=priority, group=group, **kwargs)  # type: ignore[arg-type]
+
+
+def decided(
+    specs: list[Spec], *needs: tuple[str, Need], settings: Settings | None = None
+) -> Decision:
+    """The decision on `needs`, which are in order of priority."""
+    fleet = fleet_of(specs)
+    return checked(fleet, demand_of(fleet, needs), settings)
+
+
+def orders(
+    specs: list[Spec], *needs: tuple[str, Need], settings: Settings | None = None
+) -> list[str]:
+    """What is ordered for `needs`, which are in order of priority."""
+    return said(specs, decided(specs, *needs, settings=settings))

@@ -1,0 +1,238 @@
+"""How a cluster's needs share machines, told by small fleets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from engine_pods import daemons, outcome, places, pods
+from engine_rig import (
+    DONE,
+    NOW,
+    ZONE,
+    carried_out,
+    checked,
+    configured,
+    demand_of,
+    fleet_of,
+    idle,
+    said,
+    same,
+    speculative,
+)
+from engine_story import Story
+
+from bigfleet.engine.explain import Explainer, Reason
+from bigfleet.engine.snapshot import Settings
+from bigfleet.model.need import (
+    ADDITIONAL_GROUP,
+    HOSTNAME_LABEL,
+    Operator,
+    Requirement,
+    Size,
+    Taint,
+    Toleration,
+)
+
+SMALL = [configured(f"small{n}", cpu=8, price=1) for n in range(4)]
+HUGE = [speculative(f"huge{n}", cpu=64, price=10) for n in range(3)]
+
+
+def test_a_huge_pod_among_small_ones_buys_one_machine_and_moves_nobody() -> None:
+    """It is packed as what it is: the others neither grow with it nor leave where they are."""
+    alone = outcome(SMALL, pods((28, 1)), settings=Settings())
+    both = outcome([*SMALL, *HUGE], pods((28, 1), (1, 50)), settings=Settings())
+    assert both.orders == ["Provision huge0"]
+    assert both.places.pop("huge0") == {0: 1}
+    assert (both.places, both.short) == (alone.places, {})
+
+
+def test_an_impossible_pod_changes_nothing_for_the_others_and_is_told_as_such() -> None:
+    """Neither for the other sizes of its need nor for others; no machine could ever hold it."""
+    others = pods((28, 1), (1, 5)), pods((3, 2), group="b")
+    specs = [*SMALL, idle("spare", cpu=8)]
+    before = outcome(specs, *others, settings=Settings())
+    fleet = fleet_of(specs)
+    with_giant = pods((28, 1), (1, 5), (2, 9)), others[1]
+    demand = demand_of(fleet, [("east", need) for need in with_giant])
+    decision = checked(fleet, demand, Settings())
+    assert (said(specs, decision), places(specs, decision)) == (before.orders, before.places)
+    (shortfall,) = decision.shortfalls
+    assert (shortfall.sizes, shortfall.impossible) == ((), (Size((("cpu", 9),), 2),))
+    assert Explainer(fleet, demand, decision).need(0).reason is Reason.NO_MATCHING_SUPPLY
+
+
+def test_pods_of_one_host_that_no_machine_holds_together_are_impossible() -> None:
+    """Each alone would fit, which is of no use to them; the others are served."""
+    together = pods((2, 3), requirements=(same(HOSTNAME_LABEL),), group="[1]")
+    fleet = fleet_of([idle("i")])
+    demand = demand_of(fleet, [("east", together), ("east", pods((1, 4)))])
+    (shortfall,) = checked(fleet, demand).shortfalls
+    assert (shortfall.sizes, shortfall.impossible) == ((), (Size((("cpu", 3),), 2),))
+
+
+def test_a_pod_too_large_beside_the_daemon_sets_is_impossible() -> None:
+    """It would fit on an empty machine without them."""
+    found = outcome([idle("i", cpu=4)], pods((1, 4)), overheads=[daemons(1)])
+    assert (found.orders, found.short) == ([], {0: 1})
+
+
+def test_several_needs_share_one_machine() -> None:
+    """Of one priority or of several, as kube-scheduler puts them there."""
+    needs = pods((1, 3), priority=9), pods((2, 2)), pods((1, 1), group="b")
+    found = outcome([idle(f"i{n}", cpu=8) for n in range(3)], *needs)
+    assert found.orders == ["Bootstrap i0"]
+    assert found.places == {"i0": {0: 1, 1: 2, 2: 1}}
+
+
+def test_what_fits_beside_others_costs_nothing() -> None:
+    """A need that arrives finds the room that others have left on their machines."""
+    specs = [configured("c", cpu=8, wanted_by=0), idle("i", cpu=8)]
+    found = outcome(specs, pods((5, 1)), pods((3, 1), group="late"))
+    assert (found.orders, found.short) == ([], {})
+
+
+def test_cpu_is_stranded_where_the_memory_is_gone() -> None:
+    """Eight cores are of no use beside a pod that takes all the memory."""
+    roomy = {"memory": 8}
+    specs = [configured("c", cpu=8, more=roomy), idle("i", cpu=8, price=2, more=roomy)]
+    found = outcome(specs, pods((1, 1, 8)), pods((4, 1, 1), group="b"))
+    assert found.places == {"c": {0: 1}, "i": {1: 4}}
+
+
+def test_pods_go_where_cpu_and_memory_are_used_alike() -> None:
+    """One that is heavy on memory goes to the machine with the pods that are heavy on CPU."""
+    specs = [configured(name, cpu=10, more={"memory": 10}) for name in "ab"]
+    needs = pods((1, 8, 1), priority=2), pods((1, 7, 7), priority=1), pods((1, 1, 8))
+    assert outcome(specs, *needs, settings=Settings()).places == {"a": {0: 1, 2: 1}, "b": {1: 1}}
+
+
+def test_pod_slots_are_counted() -> None:
+    """A kubelet takes so many pods, however small."""
+    specs = [idle(f"i{n}", cpu=100, more={"pods": 3}) for n in range(3)]
+    assert outcome(specs, pods((7, 1), more={"pods": 1})).places == {
+        "i0": {0: 3}, "i1": {0: 3}, "i2": {0: 1},
+    }  # fmt: skip
+
+
+def test_what_hardly_any_machine_takes_is_placed_before_what_goes_anywhere() -> None:
+    """Larger pods that could go elsewhere do not fill the only machines of the picky."""
+    in_a = (Requirement(ZONE, Operator.IN, ("a",)),)
+    specs = [configured(zone, labels={ZONE: zone}) for zone in "ab"]
+    found = outcome(specs, pods((2, 2)), pods((4, 1), requirements=in_a))
+    assert (found.places, found.short) == ({"a": {1: 4}, "b": {0: 2}}, {})
+
+
+def test_scarce_machines_are_filled_last() -> None:
+    """Plain pods go to a GPU machine of their cluster only when nothing else has room."""
+    gpu = configured("a-gpu", more={"nvidia.com/gpu": 8}, wanted_by=0)
+    specs = [gpu, configured("b")]
+    assert outcome(specs, pods((4, 1)), settings=Settings()).places == {"b": {0: 4}}
+    assert outcome(specs, pods((5, 1)), settings=Settings()).places == {
+        "a-gpu": {0: 1},
+        "b": {0: 4},
+    }
+
+
+def test_pods_gather_so_that_machines_become_superfluous() -> None:
+    """Where half of the pods have gone, half of the machines hold none."""
+    specs = [configured(f"c{n}", cpu=8, more={"memory": 8}) for n in range(4)]
+    found = outcome(specs, pods((16, 1, 1)), settings=Settings())
+    assert len(found.places) == 2
+
+
+def test_where_gathering_strands_room_pods_are_spread() -> None:
+    """What gathering leaves of two machines' CPU and memory does not go together any more."""
+    specs = [configured(f"c{n}", cpu=8, more={"memory": 8}) for n in range(2)]
+    found = outcome(specs, pods((2, 4, 2), (1, 3, 3), (2, 2, 3)), settings=Settings())
+    assert (found.orders, found.short) == ([], {})
+
+
+def test_a_machine_that_was_acquired_serves_nobody_of_a_higher_priority() -> None:
+    """They had their turn before it was there; what they lacked then they lack still."""
+    specs = [idle("tainted-for-high", labels={ZONE: "b"}), configured("c", cpu=1)]
+    high = pods((1, 3), requirements=(Requirement(ZONE, Operator.IN, ("a",)),), priority=9)
+    found = outcome(specs, high, pods((3, 1)), settings=Settings())
+    assert found.places == {"c": {1: 1}, "tainted-for-high": {1: 2}}
+
+
+@pytest.mark.parametrize(("labels", "room"), [({ZONE: "a"}, 3), ({}, 4)])
+def test_daemon_sets_leave_less_of_the_machines_that_they_match(
+    labels: dict[str, str], room: int
+) -> None:
+    """What is counted, and what is bought, is for the cluster's own pods."""
+    in_a = daemons(1, Requirement(ZONE, Operator.IN, ("a",)))
+    specs = [configured("c", labels=labels), idle("i", labels=labels)]
+    found = outcome(specs, pods((8, 1)), overheads=[in_a], settings=Settings())
+    assert found.places == {"c": {0: room}, "i": {0: room}}
+    assert sum(found.short.values()) == 8 - 2 * room
+
+
+def test_daemon_sets_take_nothing_of_machines_whose_taints_they_do_not_tolerate() -> None:
+    """They do not run there."""
+    specs = [configured("c", taints=(Taint("dedicated", "", "NoSchedule"),))]
+    batch = pods((8, 1), tolerations=(Toleration("dedicated", True, "", ""),))
+    assert outcome(specs, batch, overheads=[daemons(1)]).places == {"c": {0: 4}}
+
+
+def test_daemon_sets_of_one_cluster_take_nothing_of_anothers_machines() -> None:
+    """A machine has less for one cluster than for the other."""
+    specs = [idle(f"i{n}") for n in range(4)]
+    fleet = fleet_of(specs)
+    demand = demand_of(fleet, [("east", pods((4, 1))), ("west", pods((4, 1)))])
+    demand = replace(demand, overheads={0: (daemons(1),)})
+    decision = checked(fleet, demand, Settings())
+    assert [action.need for action in decision.actions] == [0, 0, 1]
+    assert decision.shortfalls == []
+
+
+def test_five_hundred_sizes_are_counted_without_loss_on_what_was_bought_for_them() -> None:
+    """What was acquired is not found too small in the next cycle: no order follows."""
+    draw = np.random.default_rng(5)
+    kinds = [(16, 32), (16, 64), (16, 128), (4, 16)]
+    specs = [
+        speculative(
+            f"m{n}-{cpu}-{memory}",
+            cpu=cpu * 1000,
+            price=cpu / 16 + memory / 64,
+            more={"memory": memory * 1000, "pods": 110},
+        )
+        for n in range(60)
+        for cpu, memory in kinds
+    ]
+    lots = [(int(n), int(c), int(m)) for n, c, m in zip(
+        draw.integers(1, 4, 500), draw.integers(50, 900, 500), draw.integers(100, 3000, 500),
+        strict=True)]  # fmt: skip
+    fleet, need = fleet_of(specs), pods(*lots, more={"pods": 1})
+    demand = demand_of(fleet, [("east", need)])
+    first = checked(fleet, demand)
+    assert first.shortfalls == []
+    later = checked(carried_out(fleet, demand, first, DONE), demand, carry=first.carry)
+    assert (later.shortfalls, later.actions) == ([], [])
+
+
+def test_an_additional_pod_gets_a_machine_and_the_others_keep_theirs() -> None:
+    """Nothing that is there counts for it, and what is fetched for it counts for no one else."""
+    specs = [configured("c", cpu=8), idle("i", cpu=8)]
+    fleet = fleet_of(specs)
+    needs = [("east", pods((4, 1))), ("east", pods((1, 1), group=ADDITIONAL_GROUP))]
+    demand = demand_of(fleet, needs)
+    first = checked(fleet, demand, Settings())
+    assert places(specs, first) == {"c": {0: 4}, "i": {1: 1}}
+    later = carried_out(fleet, demand, first, DONE)
+    again = checked(later, demand, Settings(), NOW + 1, first.carry)
+    assert (said(specs, again), places(specs, again)) == ([], {"c": {0: 4}, "i": {1: 1}})
+
+
+def test_a_machine_that_was_fetched_for_additional_pods_stays_theirs() -> None:
+    """Also while others' pods are counted beside them: or they would ask for the next one."""
+    here = pods((1, 1), group=ADDITIONAL_GROUP)
+    story = Story(
+        [configured("c"), idle("i"), idle("more")], ("east", pods((4, 1))), ("east", here)
+    )
+    assert story.settle() == ["Bootstrap i"]
+    story.demand = replace(story.demand, needs=[pods((6, 1)), here])
+    assert story.settle() == []
+    assert places(story.specs, story.decision) == {"c": {0: 4}, "i": {0: 2, 1: 1}}
+    assert story.settle() == []

@@ -1,0 +1,185 @@
+"""What comes before an eviction: machines that drain already, and excess."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from engine_pods import pods
+from engine_rig import NOW, Spec, configured, demand_of, idle, need_of, said
+from engine_rivals import CRITICAL, batch, critical, decided, orders
+from engine_story import Story
+
+from bigfleet.engine.carry import Carry, Reservation
+from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.snapshot import Settings
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import NeedKey
+
+# Supply that is on its way
+
+
+def test_one_deficit_is_preempted_once_however_long_the_drain() -> None:
+    """A victim counts for whom it drains. Otherwise each cycle would evict one more machine."""
+    story = Story([configured(f"b{n}") for n in range(8)], critical(4), batch(32))
+    assert story.cycle() == ["Preempt b0"]
+    assert [story.cycle() for _ in range(10)] == [[]] * 10
+    story.arrive()
+    assert story.cycle() == ["Bootstrap b0"]
+    story.arrive()
+    assert story.cycle() == []
+    assert story.short() == {1: {"cpu": 4}}
+
+
+def test_a_second_victim_falls_only_for_a_second_deficit() -> None:
+    """While one drains, a need that grew takes the difference."""
+    specs = [configured(f"b{n}") for n in range(4)]
+    story = Story(specs, critical(4), batch(16))
+    story.cycle()
+    story.demand = demand_of(story.fleet, [critical(8), batch(16)])
+    assert story.cycle() == ["Preempt b1"]
+
+
+def test_what_drains_for_nobody_comes_before_new_victims() -> None:
+    """After a restart nobody remembers for whom a machine drains; it will be free all the same."""
+    leaving = Spec("leaving", MachineState.DRAINING, cluster="east")
+    assert orders([leaving, configured("b")], critical(4), batch(4)) == []
+
+
+def test_a_victim_comes_to_its_preemptor_and_not_to_an_equal_that_came_earlier() -> None:
+    """Or the preemptor would evict once more for the same deficit."""
+    earlier = "north", need_of(4, priority=CRITICAL, group="earlier")
+    specs = [configured("b0"), configured("b1"), configured("n", "north")]
+    story = Story(specs, earlier, critical(4), batch(8))
+    assert story.cycle() == ["Preempt b0"]
+    grown = "north", need_of(8, priority=CRITICAL, group="earlier")
+    story.demand = demand_of(story.fleet, [grown, critical(4), batch(8)])
+    story.arrive()
+    assert story.cycle() == ["Bootstrap b0", "Preempt b1"]
+    assert [action.need for action in story.decision.actions] == [1, 0]
+
+
+def test_a_higher_priority_may_have_what_is_kept_for_a_lower_one() -> None:
+    """Being kept protects from equals only."""
+    story = Story([configured("b")], ("west", need_of(4, priority=50)), batch(4))
+    story.cycle()
+    story.arrive()
+    higher = "east", need_of(4, priority=60)
+    story.demand = demand_of(story.fleet, [higher, ("west", need_of(4, priority=50))])
+    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    assert story.cycle() == ["Bootstrap b"]
+    assert story.short() == {1: {"cpu": 4}}
+
+
+@pytest.mark.parametrize(("urgency", "orders"), [(60, []), (CRITICAL, ["Preempt m1"])])
+def test_what_drains_for_a_lower_priority_is_taken_over_before_anyone_is_evicted(
+    urgency: int, orders: list[str]
+) -> None:
+    """`m0` drains for priority 50 when a higher one comes. It takes `m0` over, and who serves 55
+    notices nothing. Only where it may demand a shorter grace than the pods on `m0` were given, does
+    it evict anew; then 55 takes `m0` over.
+    """
+    served, middle = batch(4, priority=55), ("west", need_of(4, priority=50))
+    specs = [configured("m0", wanted_by=2), configured("m1", wanted_by=0)]
+    lowest = batch(4)
+    story = Story(specs, served, middle, lowest)
+    assert story.cycle() == ["Preempt m0"]
+    urgent = "west", need_of(4, priority=urgency)
+    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    story.demand = demand_of(story.fleet, [urgent, served, middle, lowest])
+    assert story.cycle() == orders
+    assert [*story.short()] == [2, 3]
+    assert story.cycle() == []
+    story.arrive()
+    assert "Bootstrap m0" in story.cycle()
+
+
+def test_of_what_drains_for_lower_priorities_the_lowest_gives_way() -> None:
+    """Who loses it looks for another one, lower still."""
+    specs = [configured(f"m{n}") for n in range(3)]
+    lower, middle = ("west", need_of(4, priority=40)), ("west", need_of(4, priority=50))
+    lowest = batch(12)
+    story = Story(specs, middle, lower, lowest)
+    assert story.cycle() == ["Preempt m0", "Preempt m1"]
+    urgent = "west", need_of(4, priority=60)
+    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    story.demand = demand_of(story.fleet, [urgent, middle, lower, lowest])
+    assert story.cycle() == ["Preempt m2"]
+    assert [action.need for action in story.decision.actions] == [2]
+    assert story.decision.claimed_by.tolist() == [1, 0, 2]
+
+
+# Excess before eviction
+
+
+def test_excess_is_taken_before_anyone_is_evicted() -> None:
+    """Phase 1 knows what nobody counts; evicting `serving`, the better victim by its score, would
+    be for nothing.
+    """
+    specs = [
+        configured("excess", last_priority=500),
+        configured("serving", wanted_by=1),
+    ]
+    decision = decided(specs, critical(4), batch(4))
+    assert said(specs, decision) == ["Reclaim excess"]
+    assert decision.actions[0].need == 0
+
+
+@pytest.mark.parametrize(("priority", "taken"), [(50, ["Reclaim excess"]), (10, []), (5, [])])
+def test_within_its_hold_excess_is_protected_like_what_it_served(
+    priority: int, taken: list[str]
+) -> None:
+    """Its own pods often come back at once; only who could have evicted them may take it."""
+    excess, need = configured("excess", last_priority=10), need_of(4, priority=priority)
+    assert orders([excess], ("west", need), settings=Settings()) == taken
+
+
+def test_after_its_hold_excess_is_anybodys() -> None:
+    """It would be drained anyway; now it is known for whom."""
+    decision = decided([configured("x", last_priority=10)], ("west", need_of(4, priority=5)))
+    assert [(a.kind, a.need) for a in decision.actions] == [(ActionKind.RECLAIM, 0)]
+    assert decision.claimed_by.tolist() == [0]
+
+
+def test_excess_kept_back_by_the_cap_is_waited_for() -> None:
+    """The cap costs a cycle, not somebody's pods."""
+    specs = [configured("e0"), configured("e1"), configured("serving", wanted_by=1)]
+    story = Story(specs, critical(8), batch(4))
+    assert story.cycle() == ["Reclaim e0"]
+    assert (story.decision.reclaims_capped, story.short()) == (1, {})
+    assert story.cycle() == ["Reclaim e1"]
+    story.arrive()
+    assert story.cycle() == ["Bootstrap e0", "Bootstrap e1"]
+
+
+def test_who_has_waited_too_long_for_a_drain_lets_others_have_their_turn() -> None:
+    """For one cycle it acquires and takes nothing; what drains for it stays its own."""
+    waiting = need_of(8, group="waiting")
+    leaving = Spec("leaving", MachineState.DRAINING, cluster="east", wanted_by=0)
+    specs = [leaving, idle("i"), configured("b", wanted_by=2)]
+    story = Story(specs, ("west", waiting), ("west", need_of(4)), batch(4, -5))
+    key = NeedKey("west", *waiting.key)
+    story.carry = Carry((Reservation(key, "", NOW - 900),))
+    assert story.cycle() == ["Bootstrap i"]
+    assert [action.need for action in story.decision.actions] == [1]
+    assert story.decision.claimed_by.tolist() == [0, 1, 2]
+    assert story.short() == {0: {"cpu": 4}}
+
+
+def test_who_must_not_preempt_takes_only_what_serves_nobody() -> None:
+    """preemptionPolicy Never: neither a lower priority's machine nor what drains for one."""
+    polite = "west", pods((12, 1), never_preempts=True, priority=CRITICAL)
+    specs = [
+        Spec("leaving", MachineState.DRAINING, cluster="east"),
+        Spec("awaited", MachineState.DRAINING, cluster="west", wanted_by=1),
+        configured("excess"),
+        configured("serving", wanted_by=2),
+    ]
+    story = Story(specs, polite, ("east", need_of(4, group="waits")), batch(4))
+    assert story.cycle() == ["Reclaim excess"]
+    assert story.short() == {0: {"cpu": 4}}
+    mine = story.decision.claimed_by == 0
+    assert [spec.name for spec, its in zip(specs, mine, strict=True) if its] == [
+        "leaving",
+        "excess",
+    ]

@@ -1,0 +1,242 @@
+"""One cluster with its own autoscaler and fleet, in which scenarios are played one after another.
+
+Each lane is alone: control plane, autoscaler and machines are nobody else's. So the numbers of
+machines that a scenario sees are its own, reserved machines are there for it, and an autoscaler
+that crashes or gets stuck takes no other scenario along. After each scenario its objects are
+deleted; the lane is used again only if then every object and machine is as it was at first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from controlplane.request import Binaries
+from loaddriver.substrates.base import SubstrateError
+from loaddriver.substrates.components import ControlPlaneSettings
+from loaddriver.substrates.local import LocalSubstrate
+from scenarios import objects
+from scenarios.deletions import Deletions
+from scenarios.files import Case
+from scenarios.history import History
+from scenarios.kubectl import Kubectl
+from scenarios.playing import play
+from scenarios.resources import Resources, UnknownKind
+from scenarios.story import story
+from scenarios.systems.system import Place, System
+from scenarios.timing import LOOK_SECONDS, RESET_SECONDS
+from scenarios.watching import NODES, PODS, watched
+
+_CLUSTER = "c"
+# What plain objects need beside the controllers that every load has.
+CONTROL_PLANE = ControlPlaneSettings(
+    gc_percent=400,
+    more_controllers=(
+        "daemonset-controller",
+        "persistentvolume-binder-controller",
+        "persistentvolume-protection-controller",
+        "persistentvolumeclaim-protection-controller",
+        "resourcequota-controller",
+        "cronjob-controller",
+    ),
+)
+_LEFT_SHOWN = 12
+_BACKGROUND = {"propagationPolicy": "Background"}
+_AT_ONCE = {"gracePeriodSeconds": 0}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all lanes have in common: where their files lie, and what runs in them."""
+
+    run_id: str
+    data: Path
+    logs: Path
+    binaries: Binaries
+    environment: Mapping[str, str]
+    system: Callable[[], System]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a scenario went: the story of what is wrong, "" if nothing is."""
+
+    seconds: float
+    story: str
+
+
+class Lane:
+    """Start it, `play` scenarios while it is `usable`, and always stop it.
+
+    `seen` is the history of the scenario that is being played, or was last.
+    """
+
+    seen: History
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        self._frame, self._name = frame, name
+        self._system = frame.system()
+        self._data = frame.data / name
+        self._undo = AsyncExitStack()
+        self.usable = False
+
+    async def start(self) -> None:
+        """Return once the autoscaler serves the empty cluster. SubstrateError."""
+        self._data.mkdir(mode=0o700)
+        frame, logs = self._frame, self._frame.logs / self._name
+        settings = replace(CONTROL_PLANE, before_controllers=self._system.install)
+        self._substrate = LocalSubstrate(
+            frame.run_id, self._data, logs, frame.binaries, frame.environment, settings
+        )
+        self._undo.push_async_callback(self._substrate.stop)
+        (self._cluster,) = await self._substrate.start_clusters([_CLUSTER])
+        cluster = self._cluster
+        self._client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"])
+        self._undo.push_async_callback(self._client.close)
+        await self._system.start(Place(self._substrate, cluster, self._client, self._data))
+        self._resources = await Resources.of(self._client)
+        await self._make_namespace()
+        self._at_first = await self._resources.everything()
+        self.usable = True
+
+    async def stop(self) -> None:
+        """End everything that was started in it."""
+        self.usable = False
+        stopping = asyncio.create_task(self._undo.aclose())
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            await stopping  # half a lane must not be left behind
+            raise
+
+    async def play(self, case: Case) -> Outcome:
+        """Play it, and leave the lane as it was; not `usable` where that did not work out."""
+        began = time.monotonic()
+        seen = self.seen = History(lambda: time.monotonic() - began)
+        death = asyncio.create_task(self._substrate.first_death())
+        playing = asyncio.create_task(self._play(case, seen))
+        try:
+            await asyncio.wait((death, playing), return_when=asyncio.FIRST_COMPLETED)
+            if death.done():
+                self.usable = False
+                wrong = [f"{death.result().sentence}\n" + "\n".join(death.result().last_lines)]
+                text = story(case, self._system.name, wrong, seen, "")
+            else:
+                text = playing.result()
+        finally:
+            for task in (death, playing):
+                task.cancel()
+            await asyncio.gather(death, playing, return_exceptions=True)
+        return Outcome(time.monotonic() - began, text)
+
+    async def _play(self, case: Case, seen: History) -> str:
+        self.usable = False
+        assert self._cluster.audit_log is not None, "this substrate has one"
+        deletions = Deletions(self._cluster.audit_log)
+        async with watched(self._client, seen, deletions):
+            kubectl = Kubectl(self._client, self._resources, seen)
+            wrong = await play(case.scenario, self._system, kubectl)
+            said = await self._explained(seen) if wrong else ""
+            text = story(case, self._system.name, wrong, seen, said) if wrong else ""
+            seen.note("reset")
+            left = await self.reset(case)
+            self.usable = not left
+            if left and "machines" in self._system.judged:
+                shown = [f"after {RESET_SECONDS:g} s without any pods: {each}" for each in left]
+                text += "\n\n" * bool(text)
+                text += story(case, self._system.name, shown, seen, await self._explained(seen))
+        return text
+
+    async def reset(self, case: Case) -> list[str]:
+        """Delete what the scenario made; what is not as it was at first when time is up."""
+        applied = [body for step in case.scenario.steps for body in step.apply or ()]
+        namespaces = [b["metadata"]["name"] for b in applied if b["kind"] == "Namespace"]
+        for body in reversed(applied):
+            if body["kind"] != "Namespace":
+                await self._delete(objects.reference_of(body))
+        left, ends = ["nobody has looked"], time.monotonic() + RESET_SECONDS
+        await self._until(self._no_pods, ends)
+        for name in namespaces:
+            await self._delete(f"Namespace/{name}")
+        while left and time.monotonic() < ends:
+            if await self._until(self._as_many_nodes, ends):
+                left = await self._left()
+            if left:
+                await asyncio.sleep(LOOK_SECONDS)
+        return await self._left() if left else []
+
+    async def _left(self) -> list[str]:
+        now = await self._resources.everything()
+        own = tuple(f"{kind}/" for kind in self._system.own_kinds)
+        more = [
+            f"{name} is left" for name in sorted(now - self._at_first) if not name.startswith(own)
+        ]
+        fewer = [f"{name} is gone" for name in sorted(self._at_first - now)]
+        held = [f"machine {machine} is held" for machine in await self._system.held()]
+        return [*more, *fewer, *held][:_LEFT_SHOWN]
+
+    async def _until(self, holds: Callable[[], Awaitable[bool]], ends: float) -> bool:
+        while time.monotonic() < ends:
+            if await holds():
+                return True
+            await asyncio.sleep(LOOK_SECONDS)
+        return False
+
+    async def _no_pods(self) -> bool:
+        """Pods of a Node that is gone are removed: Kubernetes would take a minute for it."""
+        pods = await self._items(PODS)
+        nodes = {node["metadata"]["name"] for node in await self._items(NODES)}
+        for pod in pods:
+            if pod["spec"].get("nodeName", "") not in ("", *nodes):
+                path = self._resources.path("Pod", pod["metadata"]["namespace"])
+                await self._remove(f"{path}/{pod['metadata']['name']}", _AT_ONCE)
+        return not pods
+
+    async def _as_many_nodes(self) -> bool:
+        there = len(await self._items(NODES))
+        return there == sum(name.startswith("Node/") for name in self._at_first)
+
+    async def _items(self, path: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = msgspec.json.decode(await self._client.get(path))["items"]
+        return found
+
+    async def _delete(self, reference: str) -> None:
+        with suppress(UnknownKind):  # nor was any made
+            await self._remove(self._resources.path_of(reference), _BACKGROUND)
+
+    async def _remove(self, path: str, options: Mapping[str, Any]) -> None:
+        try:
+            await self._client.delete(path, options)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+
+    async def _make_namespace(self) -> None:
+        """One for all scenarios: Kubernetes takes five seconds to begin to delete a namespace."""
+        body = {"metadata": {"name": objects.NAMESPACE}}
+        await self._client.create(self._resources.path("Namespace", ""), body)
+        account = self._resources.path("ServiceAccount", objects.NAMESPACE, "default")
+
+        async def there() -> bool:
+            try:
+                await self._client.get(account)
+            except ApiError:
+                return False
+            return True
+
+        if not await self._until(there, time.monotonic() + RESET_SECONDS):
+            raise SubstrateError(f"lane {self._name}: namespace {objects.NAMESPACE} has no account")
+
+    async def _explained(self, seen: History) -> str:
+        try:
+            return await self._system.explain(seen)
+        except (ApiError, *NO_ANSWER) as error:
+            return f"it does not say: {error!r}"

@@ -1,0 +1,109 @@
+"""Plays one scenario in a cluster that an autoscaler serves: steps, waiting, judging."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from scenarios import judging
+from scenarios.history import History
+from scenarios.judging import Facts, Remarked
+from scenarios.kubectl import Kubectl, StepError
+from scenarios.records import Expect, Scenario
+from scenarios.systems.system import System
+from scenarios.timing import LOOK_SECONDS
+
+
+async def play(scenario: Scenario, system: System, kubectl: Kubectl) -> list[str]:
+    """Every step in turn, up to the first that goes wrong; what does not hold then, if anything."""
+    seen = kubectl.history
+    for number, step in enumerate(scenario.steps):
+        if step.expect is None:
+            seen.stepped_at = seen.now()
+            try:
+                await kubectl.do(step)
+            except StepError as error:
+                return [f"step {number} could not be done: {error}"]
+            continue
+        seen.note("expecting")
+        if wrong := await _expect(_judged(step.expect, system), system, kubectl):
+            return [f"step {number}: {text}" for text in wrong]
+        seen.counted = len(seen.present())
+    return []
+
+
+def _judged(expect: Expect, system: System) -> Expect:
+    """As much of it as the system is held to."""
+    nothing = Expect()
+    dropped = {name for name in expect.__struct_fields__ if name not in system.judged}
+    return msgspec.structs.replace(expect, **{name: getattr(nothing, name) for name in dropped})
+
+
+async def _expect(expect: Expect, system: System, kubectl: Kubectl) -> Sequence[str]:
+    seen = kubectl.history
+    if wrong := await _come(expect, system, kubectl):
+        return wrong
+    if wrong := list(judging.standing(expect, seen)):
+        return wrong
+    if expect.quiet is None:
+        return ()
+    if wrong := await _stay_quiet(expect.quiet, expect.settle or 0.0, seen):
+        return wrong
+    unmet = judging.coming(expect, seen, await _facts(expect, system, kubectl))
+    return [*(each.text for each in unmet), *judging.standing(expect, seen)]
+
+
+async def _stay_quiet(seconds: float, settle_seconds: float, seen: History) -> Sequence[str]:
+    seen.note(f"all holds; nothing shall happen for {seconds:g} s")
+    began = seen.now()
+    latest = began + settle_seconds
+    while seen.now() - began < seconds:
+        if wrong := list(judging.stirred(seen, began)):
+            if seen.now() > latest:
+                return wrong
+            seen.note(f"not yet: {wrong[0]}")
+            began = seen.now()
+        await asyncio.sleep(LOOK_SECONDS)
+    return ()
+
+
+async def _come(expect: Expect, system: System, kubectl: Kubectl) -> Sequence[str]:
+    """What has not come to hold in time. All must hold in the same moment."""
+    seen = kubectl.history
+    began = seen.now()
+    while True:
+        facts = await _facts(expect, system, kubectl)
+        unmet = list(judging.coming(expect, seen, facts))
+        waited = seen.now() - began
+        if not unmet:
+            return ()
+        if any(waited >= each.within for each in unmet):
+            return [f"after {waited:.0f} s {each.text}" for each in unmet]
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _facts(expect: Expect, system: System, kubectl: Kubectl) -> Facts:
+    workloads = {name: await kubectl.get(name) for name in expect.rolled_out}
+    remarks = await _remarks(expect, system, kubectl.history)
+    return Facts(remarks, system.wordings, workloads)
+
+
+async def _remarks(
+    expect: Expect, system: System, seen: History
+) -> Mapping[str, Sequence[Remarked]]:
+    pods = [pod for says in expect.says for pod in seen.live(says.pods)]
+    if not pods:
+        return {}
+    conditions = await system.conditions(pods)
+    return {
+        pod.uid: [
+            *(
+                Remarked("event", str(event.get("reason")), str(event.get("message")))
+                for event in seen.events_about(pod.uid)
+            ),
+            *conditions.get(pod.uid, ()),
+        ]
+        for pod in pods
+    }

@@ -1,0 +1,1 @@
+"""The systems under test: each starts and stops one autoscaler for one cluster."""

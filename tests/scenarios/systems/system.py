@@ -1,0 +1,67 @@
+"""What the suite asks of a driver, so that any autoscaler can be held to the same scenarios."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from bigfleet.api.kube.client import KubeClient
+from loaddriver.substrates.base import Cluster
+from loaddriver.substrates.local import LocalSubstrate
+from scenarios.history import History, PodLife
+from scenarios.judging import Remarked, Wordings
+from scenarios.records import Expect
+
+WHOLE = frozenset(Expect.__struct_fields__)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One cluster for one system. `substrate` starts what belongs to it, `scratch` is a folder for
+    its files, `client` is a cluster administrator.
+    """
+
+    substrate: LocalSubstrate
+    cluster: Cluster
+    client: KubeClient
+    scratch: Path
+
+
+class System(Protocol):
+    """One autoscaler, which serves one cluster from `start` on; the substrate ends it.
+
+    `wordings` says how it calls what an autoscaler may have to say of a pod. `own_kinds` are kinds
+    of objects that it keeps for itself in the cluster whatever the demand. `left_out` are scenarios
+    that it is not held to, each with the reason, for everybody to read. `judged` are the parts of
+    an expectation that it is held to, all of them for an autoscaler.
+    """
+
+    name: str
+    wordings: Wordings
+    own_kinds: frozenset[str]
+    left_out: Mapping[str, str]
+    judged: frozenset[str]
+
+    async def install(self, client: KubeClient) -> None:
+        """Put its kinds of objects into a new cluster, whose controllers start after that."""
+        ...
+
+    async def start(self, place: Place) -> None:
+        """Return once it works, with the instance types of `scenarios.fleet`. SubstrateError."""
+        ...
+
+    async def conditions(self, pods: Sequence[PodLife]) -> Mapping[str, Sequence[Remarked]]:
+        """What it says of the pods in conditions, its own objects' among them, by the pod's UID."""
+        ...
+
+    async def held(self) -> list[str]:
+        """Machines that it holds now for pods or had to pay for, one phrase each; none when there
+        are no pods and never were any.
+        """
+        ...
+
+    async def explain(self, seen: History) -> str:
+        """What it says about itself, for people who look into a failure."""
+        ...

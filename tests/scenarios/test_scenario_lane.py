@@ -1,0 +1,233 @@
+"""A lane sees what an autoscaler must not do, and that a scenario left nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+from loop_thread import LoopThread
+
+import scenarios.lane
+from bigfleet.api.kube.client import KubeClient
+from controlplane.request import Binaries
+from loaddriver.substrates.runscope import RunScope
+from scenarios.files import Case, load
+from scenarios.lane import Frame, Lane, Outcome
+from scenarios.systems.standing import Standing
+from scenarios.systems.system import WHOLE, Place
+
+pytestmark = pytest.mark.cluster
+
+SCENARIO = """\
+rule: Two pods run, and nothing happens to them.
+steps:
+  - apply:
+      - apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: web}
+        spec:
+          replicas: 2
+          selector: {matchLabels: {app: web}}
+          template:
+            metadata: {labels: {app: web}}
+            spec:
+              terminationGracePeriodSeconds: 0
+              containers: [{name: web, image: example.com/web}]
+  - expect:
+      bound: [{pods: app=web, count: 2}]
+      evicted: [{atMost: 0}]
+      quiet: 5
+"""
+PODS = "/api/v1/namespaces/scenario/pods"
+RESET_SECONDS = 3.0
+
+
+class Careless(Standing):
+    """Held to everything; a test does its deeds for it, and says which machines it still holds."""
+
+    judged = WHOLE
+
+    def __init__(self) -> None:
+        self.holds: list[str] = []
+
+    async def start(self, place: Place) -> None:
+        """As the others; the place is kept for the test."""
+        await super().start(place)
+        self.place = place
+
+    async def held(self) -> list[str]:
+        """What the test says."""
+        return self.holds
+
+
+class Stage:
+    """One lane with its careless system, in a loop of its own."""
+
+    def __init__(self, loop: LoopThread, lane: Lane, system: Careless, case: Case) -> None:
+        self._loop, self._lane, self.system, self._case = loop, lane, system, case
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """In the lane's loop."""
+        return self._loop.run(work)
+
+    def play(self, deed: Callable[[KubeClient], Awaitable[None]] | None = None) -> Outcome:
+        """Play the scenario; do the deed once all holds."""
+        return self._loop.run(self._play(deed))
+
+    @property
+    def usable(self) -> bool:
+        """Whether the lane would be used again."""
+        return self._lane.usable
+
+    def _quiet(self) -> bool:
+        """Pods run, and from now on nothing must happen."""
+        steps = self._lane.seen.steps if hasattr(self._lane, "seen") else []
+        return bool(steps) and steps[-1][1].startswith("all holds")
+
+    async def _play(self, deed: Callable[[KubeClient], Awaitable[None]] | None) -> Outcome:
+        playing = asyncio.create_task(self._lane.play(self._case))
+        client = self.system.place.client
+        while deed and not self._quiet() and not playing.done():  # noqa: ASYNC110  seen by looking
+            await asyncio.sleep(0.1)
+        if deed:
+            await deed(client)
+        return await playing
+
+
+async def names_of_running(client: KubeClient) -> list[str]:
+    """The pods that run."""
+    items = msgspec.json.decode(await client.get(PODS))["items"]
+    return [p["metadata"]["name"] for p in items if p["status"]["phase"] == "Running"]
+
+
+@pytest.fixture(scope="module")
+def stage(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Started once for all tests here."""
+    folder = tmp_path_factory.mktemp("lane")
+    path = folder / "group" / "case.yaml"
+    path.parent.mkdir()
+    path.write_text(SCENARIO)
+    scope = RunScope.open(f"lane-{os.getpid()}", "tests", folder, folder / "lock")
+    system, loop = Careless(), LoopThread()
+    environment = dict(os.environ)
+    frame = Frame(scope.run_id, scope.data_directory, folder, binaries, environment, lambda: system)
+
+    async def lane() -> Lane:
+        made = Lane(frame, "lane")
+        await made.start()
+        return made
+
+    started = loop.run(lane())
+    try:
+        yield Stage(loop, started, system, load(path))
+    finally:
+        loop.run(started.stop())
+        loop.close()
+        asyncio.run(scope.close())
+
+
+@pytest.fixture(autouse=True)
+def short_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left stays left: nobody needs to wait for it for long."""
+    monkeypatch.setattr(scenarios.lane, "RESET_SECONDS", RESET_SECONDS)
+
+
+def test_a_scenario_that_holds_has_no_story_and_leaves_the_lane_usable(stage: Stage) -> None:
+    """Twice in a row, so the first left nothing that would disturb the second."""
+    assert stage.play().story == ""
+    assert stage.play().story == ""
+    assert stage.usable
+
+
+async def evict(client: KubeClient) -> None:
+    """As an autoscaler does that makes room."""
+    name = (await names_of_running(client))[0]
+    metadata = {"name": name, "namespace": "scenario"}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    await client.create(f"{PODS}/{name}/eviction", body)
+
+
+async def cordon(client: KubeClient) -> None:
+    """As the beginning of a reclaim."""
+    await client.patch("/api/v1/nodes/m-8-zone-a-1-0", {"spec": {"unschedulable": True}})
+
+
+@pytest.mark.parametrize(("deed", "said"), [(evict, "was evicted"), (cordon, "was cordoned")])
+def test_what_an_autoscaler_does_to_running_pods_fails_the_scenario(
+    stage: Stage, deed: Callable[[KubeClient], Awaitable[None]], said: str
+) -> None:
+    """The story says what, when, and what there was."""
+    outcome = stage.play(deed)
+    assert said in outcome.story
+    assert "steps:" in outcome.story
+    assert stage.usable
+
+
+def test_a_pod_that_is_deleted_without_eviction_is_blamed_on_who_did_it(stage: Stage) -> None:
+    """The audit log knows, and nothing else does."""
+
+    async def delete(client: KubeClient) -> None:
+        name = (await names_of_running(client))[0]
+        kubeconfig = stage.system.place.cluster.kubeconfigs["load-driver"]
+        async with await KubeClient.from_kubeconfig(kubeconfig) as another:
+            await another.delete(f"{PODS}/{name}")
+
+    assert "deleted by load-driver" in stage.play(delete).story
+
+
+def test_an_object_that_is_left_fails_the_scenario_and_the_lane(stage: Stage) -> None:
+    """Nobody plays the next scenario in what this one left."""
+    path = "/api/v1/namespaces/scenario/configmaps"
+
+    async def leave(client: KubeClient) -> None:
+        await client.create(path, {"metadata": {"name": "note"}})
+
+    outcome = stage.play(leave)
+    assert "ConfigMap/scenario/note is left" in outcome.story
+    assert not stage.usable
+    stage.run(stage.system.place.client.delete(f"{path}/note"))
+
+
+def test_a_machine_that_is_held_without_pods_fails_the_scenario(stage: Stage) -> None:
+    """It would be paid for."""
+    stage.system.holds = ["m-1 CONFIGURED"]
+    outcome = stage.play()
+    stage.system.holds = []
+    assert "machine m-1 CONFIGURED is held" in outcome.story
+    assert not stage.usable
+
+
+def test_a_node_that_comes_although_nothing_is_lacking_fails_the_scenario(stage: Stage) -> None:
+    """And it is found to be left afterwards."""
+
+    async def join(client: KubeClient) -> None:
+        await client.create("/api/v1/nodes", {"metadata": {"name": "extra"}})
+
+    outcome = stage.play(join)
+    assert "Node extra came" in outcome.story
+    assert "Node//extra is left" in outcome.story
+    stage.run(stage.system.place.client.delete("/api/v1/nodes/extra"))
+
+
+def test_a_component_that_dies_ends_the_scenario_and_the_lane(stage: Stage) -> None:
+    """The story says which one, and where its log is."""
+
+    async def kill(client: KubeClient) -> None:
+        del client
+        ours = psutil.Process().children(recursive=True)
+        (scheduler,) = (p for p in ours if p.name() == "kube-scheduler" and is_of_the_lane(p))
+        scheduler.kill()
+
+    outcome = stage.play(kill)
+    assert "c/kube-scheduler was killed by SIGKILL" in outcome.story
+    assert not stage.usable
+
+
+def is_of_the_lane(process: psutil.Process) -> bool:
+    """Other tests of this session have clusters, too."""
+    return any(f"lane-{os.getpid()}/lane/" in word for word in process.cmdline())

@@ -89,6 +89,7 @@ def _flags(role: argparse.ArgumentParser) -> None:
     role.add_argument(
         "--actuation-paused", action="store_true", help="decide and show, but order nothing"
     )
+    _patience_flags(role)
     _decision_flags(role)
     role.set_defaults(build=_shard)
 
@@ -111,6 +112,23 @@ def _journal_flags(role: argparse.ArgumentParser) -> None:
     )
 
 
+def _patience_flags(role: argparse.ArgumentParser) -> None:
+    role.add_argument(
+        "--batch-wait",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="how long pods of Jobs on a machine to spare have to end (default: 1800)",
+    )
+    role.add_argument(
+        "--cluster-absence",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="how long an operator may be away until nothing more is acquired (default: 600)",
+    )
+
+
 def _decision_flags(role: argparse.ArgumentParser) -> None:
     role.add_argument(
         "--reclaim-cap-fraction",
@@ -125,20 +143,6 @@ def _decision_flags(role: argparse.ArgumentParser) -> None:
         default=30.0,
         metavar="SECONDS",
         help="how long a cluster must have had machines to spare before it gives them back",
-    )
-    role.add_argument(
-        "--batch-wait",
-        type=float,
-        default=1800.0,
-        metavar="SECONDS",
-        help="how long pods of Jobs on a machine to spare have to end (default: 1800)",
-    )
-    role.add_argument(
-        "--cluster-absence",
-        type=float,
-        default=600.0,
-        metavar="SECONDS",
-        help="how long an operator may be away until nothing more is acquired (default: 600)",
     )
     role.add_argument(
         "--reservation",

@@ -103,7 +103,11 @@ def test_arguments_name_what_the_pod_sees_and_nothing_of_this_machine() -> None:
         "--inventory /inputs/inventory --journal /outputs/machines.jsonl --host-kubeconfigs "
         "/access/hosts --identity /access/identity"
     )
-    assert operator_workload().environment == {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    assert operator_workload().environment == {
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        "NUMBA_CACHE_DIR": "/tmp/kernels",
+    }
 
 
 def test_a_peer_that_was_not_started_is_named() -> None:

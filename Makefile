@@ -113,6 +113,11 @@ failover: setup ## Kill and pause the leading coordinator 100 times and time it 
 	@ROUNDS=$(or $(ROUNDS),100) QUIET_SECONDS=$(or $(QUIET_SECONDS),120) \
 	  $(BIN)/pytest -q -m failover tests/failover
 
+.PHONY: oracle
+oracle: setup ## Hold the engine against a plain reading of its rules on SEEDS=10000 worlds
+	@ORACLE_SEEDS=$(or $(SEEDS),10000) ORACLE_FIRST_SEED=$(or $(FIRST_SEED),0) \
+	  $(BIN)/pytest -q -m slow tests/engine/test_engine_oracle.py
+
 .PHONY: explore
 explore: setup ## Look for broken rules: 850 seeds of faults, and a life of 10,000 cycles
 	@$(BIN)/python -m bigfleet.simulation explore

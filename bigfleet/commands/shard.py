@@ -50,6 +50,8 @@ def _shard(flags: argparse.Namespace) -> Role:
         journal=flags.journal,
         journal_sizes=Sizes(flags.journal_megabytes * 2**20, flags.journal_files),
         actuation_paused=flags.actuation_paused,
+        batch_wait_seconds=flags.batch_wait,
+        cluster_absence_seconds=flags.cluster_absence,
         coordinator_addresses=flags.coordinator,
         advertised=advertised_of(flags) if flags.coordinator else "",
         engine=EngineSettings(
@@ -87,6 +89,7 @@ def _flags(role: argparse.ArgumentParser) -> None:
     role.add_argument(
         "--actuation-paused", action="store_true", help="decide and show, but order nothing"
     )
+    _patience_flags(role)
     _decision_flags(role)
     role.set_defaults(build=_shard)
 
@@ -109,6 +112,23 @@ def _journal_flags(role: argparse.ArgumentParser) -> None:
     )
 
 
+def _patience_flags(role: argparse.ArgumentParser) -> None:
+    role.add_argument(
+        "--batch-wait",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="how long pods of Jobs on a machine to spare have to end (default: 1800)",
+    )
+    role.add_argument(
+        "--cluster-absence",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="how long an operator may be away until nothing more is acquired (default: 600)",
+    )
+
+
 def _decision_flags(role: argparse.ArgumentParser) -> None:
     role.add_argument(
         "--reclaim-cap-fraction",
@@ -122,7 +142,7 @@ def _decision_flags(role: argparse.ArgumentParser) -> None:
         type=float,
         default=30.0,
         metavar="SECONDS",
-        help="how long nobody must have needed a machine before it is reclaimed",
+        help="how long a cluster must have had machines to spare before it gives them back",
     )
     role.add_argument(
         "--reservation",

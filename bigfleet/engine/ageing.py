@@ -75,6 +75,6 @@ def _waiting(state: State, claimed_by: Ints) -> list[int]:
     )
     is_gang = np.array([n.profile.same_key is not None for n in state.demand.needs], np.bool_)
     drained = np.isin(fleet.state[rows], (int(MachineState.DRAINING), int(MachineState.CONFIGURED)))
-    drained |= state.kept_for[rows] == holder
+    drained |= state.promised_to[rows] == holder
     waits = ~at_work & (drained | is_gang[holder])
     return [int(index) for index in np.unique(holder[waits])]

@@ -15,7 +15,7 @@ import numpy as np
 
 from bigfleet.engine.acquire import Market, acquire
 from bigfleet.engine.constrained import acquire_constrained, count_constrained
-from bigfleet.engine.gangs import begin_gang, count_at_home, serve_gang
+from bigfleet.engine.gangs import begin_gang, count_at_home, first_fit, serve_gang
 from bigfleet.engine.pods import Kind
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state import State
@@ -116,11 +116,9 @@ class Assignment:
         """
         state = self._state
         for index in np.flatnonzero(state.classes.kind == Kind.ADDITIONAL).tolist():
-            book, classes = state.book_of(index), state.classes.of(index)
-            accepted = state.candidacy(index).accepted
+            book, accepted = state.book_of(index), state.candidacy(index).accepted
             fetched = state.fleet.wanted_by[book.rows] == index
-            for machine in np.flatnonzero(fetched & accepted[book.flavour]).tolist():
-                _first_fit(state, index, machine, classes)
+            first_fit(state, index, np.flatnonzero(fetched & accepted[book.flavour]).tolist())
 
     def _use_reserve(self, index: int) -> None:
         """What was kept ahead of gangs is there for whoever lacks machines."""
@@ -148,23 +146,15 @@ class Assignment:
         fleet, book = state.fleet, state.book_of(index)
         coming = (fleet.state[book.rows] != MachineState.CONFIGURED) & (book.rows != NONE)
         coming &= fleet.wanted_by[book.rows] != index
-        return bool((coming & state.candidacy(index).accepted[book.flavour]).any())
+        coming &= state.candidacy(index).accepted[book.flavour]
+        its = state.classes.of(index)
+        waiting = state.classes.sizes[its][state.left[its] > 0]
+        return any((book.capacity[coming] >= size).all(axis=1).any() for size in waiting)
 
     def _order_of(self, index: int) -> Longs:
         """All classes that are packed together with those of a plain need."""
         key = self._state.cluster_of(index), int(self._state.priorities[index])
         return self._order.get(key, np.empty(0, np.int64))
-
-
-def _first_fit(state: State, index: int, machine: int, classes: slice) -> None:
-    book = state.book_of(index)
-    for klass in range(classes.start, classes.stop):
-        asked = state.classes.sizes[klass] > 0
-        room = book.free[machine][asked] // state.classes.sizes[klass][asked]
-        pods = min(int(room.min()), int(state.left[klass]))
-        if pods > 0:
-            book.put(machine, klass, pods)
-            state.left[klass] -= pods
 
 
 def _packing_order(state: State) -> dict[tuple[int, int], Longs]:
@@ -174,7 +164,8 @@ def _packing_order(state: State) -> dict[tuple[int, int], Longs]:
     classes = state.classes
     plain = classes.kind[classes.need] == Kind.PLAIN
     its = np.flatnonzero(plain & ~classes.impossible)
-    choice = classes.accepted.sum(axis=1)[classes.candidacy[its]]
+    present = np.unique(state.fleet.flavour)
+    choice = classes.accepted[:, present].sum(axis=1)[classes.candidacy[its]]
     need = classes.need[its]
     cluster, priority = state.demand.cluster[need], state.priorities[need]
     order = np.lexsort((its, -classes.share[its], choice, -priority, cluster))

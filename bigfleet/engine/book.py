@@ -18,6 +18,7 @@ from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 # Machines that are there from the start serve needs of every priority.
 ALWAYS = int(np.iinfo(np.int64).max)
 _MOST_NEEDS = 1 << 31
+_STEPS = 1 << 20
 _NO_MACHINES: Longs = np.empty(0, np.int64)
 
 
@@ -140,8 +141,9 @@ class Book:
         self.free, self.opened, self._length = free, opened, length
         self._left[order] = before
         self._pack(order, priority, SPREAD)
-        share = self._classes.share[order]
-        if float((self._left[order] * share).sum()) >= float((gathered * share).sum()):
+        # In steps, so that sums are exact and a tie is one.
+        share = np.rint(self._classes.share[order] * _STEPS)
+        if (self._left[order] * share).sum() >= (gathered * share).sum():
             self.free, self.opened = kept
             self._left[order] = gathered
             self._length = length

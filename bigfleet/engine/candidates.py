@@ -75,7 +75,9 @@ class PreemptionCandidates:
 
     def _work_out(self) -> None:
         state, rows = self._state, self._rows
-        self._holder = np.where(self._drains, state.kept_for[rows], state.claims()[rows])
+        keeper = state.kept_for[rows]
+        kept = self._drains & (keeper != NONE)
+        self._holder = np.where(kept, keeper, state.claims()[rows])
         held = np.append(state.priorities, 0)[self._holder]
         self._priority = np.where(self._holder == NONE, state.fleet.priority[rows], held)
         free = (self._holder == NONE) & (self._drains | self._reclaimable[rows])
@@ -112,11 +114,22 @@ class PreemptionCandidates:
         if candidacy.profile.never_preempts:
             open_ &= self._tier < COMING
         rows, cluster = self._rows, state.cluster_of(index)
-        own = np.where(self._drains, state.kept_for[rows] == index, fleet.cluster[rows] == cluster)
+        own = np.where(self._drains, self._comes_to(index), fleet.cluster[rows] == cluster)
         open_ &= candidacy.accepted[fleet.flavour[rows]] & ~own & ~state.unavailable[rows]
         at = np.flatnonzero(open_)
         coming = self._tier[at] == COMING
         return at[~coming | self._drains_in_time(priority, at)] if coming.any() else at
+
+    def _comes_to(self, index: int) -> Flags:
+        """Machines that drain for the need, or for its cluster and nobody whom it outranks: these
+        it has counted already.
+        """
+        state, rows = self._state, self._rows
+        keeper = state.kept_for[rows]
+        outranked = np.append(state.priorities, np.iinfo(np.int64).max)[keeper]
+        open_ = outranked >= state.priorities[index]
+        comes: Flags = open_ & (state.homes_of_rows[rows] == state.cluster_of(index))
+        return comes
 
     def _drains_in_time(self, priority: int, at: Rows) -> Flags:
         """Whether machines that drain for lower needs do so as fast as this one may demand.

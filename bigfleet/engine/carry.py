@@ -39,7 +39,7 @@ class ClusterMemory:
 
     `coming_seconds` is when one was last on its way to it. At least `spare` of them have been to
     spare since `spare_since_seconds`. `acquired_seconds` and `reclaimed_seconds` are when it last
-    acquired one and last gave one back for nobody, None if it has not been seen to;
+    acquired one and last gave back one that it had to spare, None if it has not been seen to;
     `reclaimed_demand` was its demand then, in largest machines. Each time that it acquired one soon
     after giving one back, for no more demand, `hold_factor`, by which it holds on to spare machines
     longer, has doubled; `factor_seconds` is when that changed.

@@ -127,12 +127,13 @@ def take_constrained(
         if chosen is None:
             break
         before = int(state.left[state.classes.of(index)].sum())
+        count_constrained(state, index, entered)
+        if int(state.left[state.classes.of(index)].sum()) == before:
+            state.give_back(index, chosen)
+            break
         rows += chosen
         if note:
             state.acquired.setdefault(index, []).extend(chosen)
-        count_constrained(state, index, entered)
-        if int(state.left[state.classes.of(index)].sum()) == before:
-            break
     count_constrained(state, index)  # where a domain could not be entered after all
     return rows
 
@@ -226,7 +227,8 @@ def _worthwhile(
     terms = terms_of(state, index, book)
     rooms = _rooms(state, index, offers, terms)
     present = {int(code) for code in np.flatnonzero(terms.counts[0])}
-    pods = int(state.classes.count[state.classes.of(index)].sum())
+    its, classes = state.classes.of(index), state.classes
+    pods = int(classes.count[its][~classes.impossible[its]].sum())
     chosen = {code for code, room in rooms.items() if room > 0 or code in present}
     best = chosen
     while _placeable(rooms, chosen, term.max_skew, term.min_domains) < pods:

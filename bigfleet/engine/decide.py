@@ -44,7 +44,7 @@ def decide(
     headroom.acquire()
     claimed_by = state.claims()
     reclaims, capped = _reclaims(state, reclaimable)
-    given_back = Counter(int(fleet.cluster[a.row]) for a in reclaims if a.need == NONE)
+    given_back = Counter(int(fleet.cluster[a.row]) for a in reclaims if reclaimable[a.row])
     memory = tuple(release.memory(state.acquiring_clusters(), given_back))
     short, shortages = shortfalls(state, carry)
     return Decision(

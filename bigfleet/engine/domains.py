@@ -58,15 +58,17 @@ def _try_domains(
     fit, its largest pods first. `served` [D, 5] is what machines of each source then serve by
     `weights`, `unplaced` [D] how many pods found no place. `free` changes.
     """
+    got = np.zeros(source.shape[0], np.int64)
     for domain in range(starts.shape[0] - 1):
         for klass in range(sizes.shape[0]):
             rest = count[klass]
             for at in range(starts[domain], starts[domain + 1]):
                 if rest == 0:
                     break
-                pods = min(rest, most, fitting(free[at], sizes[klass]))
+                pods = min(rest, most - got[at], fitting(free[at], sizes[klass]))
                 if pods > 0:
                     rest -= pods
+                    got[at] += pods
                     served[domain, source[at]] += pods * weights[klass]
                     take(free[at], sizes[klass], pods)
             unplaced[domain] += rest
@@ -93,7 +95,7 @@ def choose_domain(
     asked = want > 0
     weights = (sizes[:, asked] / want[asked]).sum(axis=1)
     free = prospects.free[order]
-    room = np.add.reduceat((free[:, asked] / want[asked]).sum(axis=1) * number, borders)
+    room = np.add.reduceat(_steps((free[:, asked] / want[asked]).sum(axis=1)) * number, borders)
     served = np.zeros((len(codes), PREEMPTABLE + 1), np.float64)
     unplaced = np.zeros(len(codes), np.int64)
     _try_domains(

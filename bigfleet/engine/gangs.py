@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -66,19 +67,29 @@ def count_at_home(state: State, index: int, *, in_service_only: bool = False) ->
     label = state.columns.label(same_key(state, index))
     if index not in state.homes:
         return
-    book, classes = state.book_of(index), state.classes
+    book = state.book_of(index)
     inside = label.codes[book.flavour] == label.values.index(state.homes[index])
     there = _counted(state, index) & inside
     own = state.fleet.wanted_by[book.rows] == index
     if in_service_only:
         there &= own & (state.fleet.state[book.rows] == MachineState.CONFIGURED)
     machines = [*np.flatnonzero(there & own).tolist(), *np.flatnonzero(there & ~own).tolist()]
-    its = classes.of(index)
+    first_fit(state, index, machines)
+
+
+def first_fit(state: State, index: int, machines: Sequence[int]) -> None:
+    """Give places to what is left of a need on the first of its cluster's `machines` with room."""
+    book, its, classes = state.book_of(index), state.classes.of(index), state.classes
+    got = Counter[int]()
+    for machine, _, pods in book.entries_of(its):
+        got[machine] += pods
     for klass in range(its.start, its.stop):
+        most = int(classes.most[klass])
         for machine in machines:
             room = fitting(book.free[machine], classes.sizes[klass])
-            pods = min(room, int(state.left[klass]), int(classes.most[klass]))
+            pods = min(room, int(state.left[klass]), most - got[machine])
             if pods > 0:
+                got[machine] += pods
                 book.put(machine, klass, pods)
                 state.left[klass] -= pods
 
@@ -107,20 +118,8 @@ def take_inside(state: State, index: int, offers: Sequence[Eligible]) -> Rows:
 def withdraw(state: State, index: int) -> None:
     """Undo what was counted and acquired for a gang."""
     state.book_of(index).clear_need(state.classes.of(index))
-    give_back(state, index, state.acquired.pop(index, []))
+    state.give_back(index, state.acquired.pop(index, []))
     state.homes.pop(index, None)
-
-
-def give_back(state: State, index: int, rows: Sequence[int]) -> None:
-    """Do not order machines after all that a need has ordered; other pods lose their places."""
-    if not len(rows):
-        return
-    book, at = state.book_of(index), np.array(rows, np.intp)
-    for machine in book.place_of(at).tolist():
-        book.clear_machine(machine)
-        book.remove_machine(machine)
-    state.unavailable[at] = False
-    state.ordered_by[at] = NONE
 
 
 def same_key(state: State, index: int) -> str:

@@ -86,7 +86,8 @@ class Headroom:
         book, reserve = self._state.books[cluster], self._state.reserve[cluster]
         for machine in np.flatnonzero(np.isin(book.rows, rows)).tolist():
             book.remove_machine(machine)
-        self._state.reserve[cluster] = np.union1d(reserve, rows)
+        new = rows[~np.isin(rows, reserve)]
+        self._state.reserve[cluster] = np.concatenate((reserve, new))
 
     def _has_room(self, index: int) -> bool:
         ahead = self._ahead.get(self._state.cluster_of(index), [])

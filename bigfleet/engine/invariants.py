@@ -277,6 +277,7 @@ def _spared(
     unpromised = (fleet.wanted_by == NONE) | (fleet.wanted_by == index)
     free = np.isin(fleet.state, [int(state) for state in _FREE])
     free &= (decision.claimed_by == NONE) & unpromised
+    free &= True if fleet.held_back is None else ~fleet.held_back
     cluster = int(demand.cluster[index])
     for row in np.flatnonzero(free).tolist():
         flavour = fleet.flavours[fleet.flavour[row]]

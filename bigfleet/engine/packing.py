@@ -61,9 +61,9 @@ def gathering(cpu: float, memory: float) -> Manner:
 
 
 class ClassColumns(NamedTuple):
-    """C classes of equal pods: their need, what one pod asks for [C, R], how many of them a machine
-    takes, and the row in `accepted` and `scarce` [A, F] that says which flavours their need accepts
-    and which of these have scarce resources that it does not ask for.
+    """C classes of equal pods: their need, what one pod asks for [C, R], how many pods of their
+    need a machine takes, and the row in `accepted` and `scarce` [A, F] that says which flavours
+    their need accepts and which of these have scarce resources that it does not ask for.
     """
 
     need: Ints
@@ -254,6 +254,19 @@ def room_for_log(left: Longs, order: Longs, machines: int) -> int:
 
 
 @kernel
+def open_to(classes: ClassColumns, pending: Longs, pods: Longs, klass: int) -> int:
+    """How many more pods of a class a machine may take that has `pods` [P] of the classes `pending`
+    [P], whatever room it has: the limit is on all pods of one need.
+    """
+    most = classes.most[klass]
+    if most < NO_LIMIT:
+        for place in range(pending.shape[0]):
+            if classes.need[pending[place]] == classes.need[klass]:
+                most -= pods[place]
+    return int(most)
+
+
+@kernel
 def fill(
     free: Longs, flavour: int, classes: ClassColumns, left: Longs, pending: Longs, pods: Longs
 ) -> None:
@@ -261,12 +274,12 @@ def fill(
 
     `pods` [P] is written; `free` [R] changes.
     """
+    pods[:] = 0
     for place in range(pending.shape[0]):
         klass = pending[place]
-        pods[place] = 0
         if left[klass] > 0 and classes.accepted[classes.candidacy[klass], flavour]:
             size = classes.sizes[klass]
-            some = min(fitting(free, size), left[klass], classes.most[klass])
+            some = min(fitting(free, size), left[klass], open_to(classes, pending, pods, klass))
             if some > 0:
                 pods[place] = some
                 take(free, size, some)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,13 @@ class Candidacy:
         return bool(self.terms or self.profile.anti_affinity)
 
 
+class _Accepting(NamedTuple):
+    """The number of a profile, and which flavours it accepts."""
+
+    number: int
+    accepted: Flags
+
+
 class Kind(IntEnum):
     """How a need is served: its pods wherever there is room; those that depend on each other, by
     what they ask of each other; gangs within one domain; and what was asked for in addition to
@@ -71,9 +79,9 @@ class PodClasses:
     [C, R] and `share` [C] say what one pod asks for, and the largest part of any resource of the
     fleet's largest machine that this is. `count` [C] is how many pods there are; `impossible` [C]
     marks sizes that no machine of the fleet which the need accepts could ever hold: they are set
-    apart and never packed. A machine takes `most` [C] pods of a class. `candidacy` holds for each
-    class the row of its need in `accepted` [A, F] and `scarce` [A, F] (the flavour has a scarce
-    resource that the need does not ask for).
+    apart and never packed. A machine takes `most` [C] pods of a class's need. `candidacy` holds
+    for each class the row of its need in `accepted` [A, F] and `scarce` [A, F] (the flavour has a
+    scarce resource that the need does not ask for).
     """
 
     def __init__(
@@ -87,28 +95,27 @@ class PodClasses:
         """`present` are the flavours of which the fleet has any machine."""
         self._flavours, self._matcher, self._costs = columns, matcher, Costs(columns)
         self._capacities, self._present = capacities, present
-        self._known: dict[tuple[str, tuple[str, ...]], Candidacy] = {}
+        self._profiles: dict[str, _Accepting] = {}
         self._largest = np.max(columns.allocatable[present], axis=0, initial=0)
         needs = demand.needs
-        self.of_need: Sequence[Candidacy] = [self._candidacy(need) for need in needs]
-        self.kind: Bytes = np.array([*map(kind_of, needs, self.of_need)], np.uint8)
         self.start: Longs = np.zeros(len(needs) + 1, np.int64)
         np.cumsum([len(need.sizes) for need in needs], out=self.start[1:])
         self.need: Ints = np.repeat(np.arange(len(needs), dtype=np.int32), np.diff(self.start))
         self.sizes, unknown = self._amounts(needs)
         self.count: Longs = np.array([size.pods for need in needs for size in need.sizes], np.int64)
-        self.candidacy: Ints = np.array([each.number for each in self.of_need], np.int32)[self.need]
-        known = sorted(self._known.values(), key=lambda each: each.number)
-        shape = len(known), len(columns)
-        self.accepted: Flags = np.zeros(shape, np.bool_)
-        self.scarce: Flags = np.zeros(shape, np.bool_)
-        for each in known:
-            self.accepted[each.number] = each.accepted
-            self.scarce[each.number] = each.tier % 2 == 1
         apart = [HOSTNAME_LABEL in need.profile.anti_affinity for need in needs]
         self.most: Longs = np.where(np.array(apart, np.bool_)[self.need], 1, NO_LIMIT)
         self.share = self._shares()
         self._order_by_share(unknown, demand)
+        self.of_need: Sequence[Candidacy] = self._candidacies(needs)
+        self.kind: Bytes = np.array([*map(kind_of, needs, self.of_need)], np.uint8)
+        self.candidacy: Ints = np.array([each.number for each in self.of_need], np.int32)[self.need]
+        known = {each.number: each for each in self.of_need}
+        self.accepted: Flags = np.zeros((len(known), len(columns)), np.bool_)
+        self.scarce: Flags = np.zeros((len(known), len(columns)), np.bool_)
+        for each in known.values():
+            self.accepted[each.number] = each.accepted
+            self.scarce[each.number] = each.tier % 2 == 1
 
     @cached_property
     def columns(self) -> ClassColumns:
@@ -127,23 +134,34 @@ class PodClasses:
         self.sizes, self.count, self.share = self.sizes[order], self.count[order], self.share[order]
         self.impossible = self._impossible(unknown[order], demand)
 
-    def _candidacy(self, need: Need) -> Candidacy:
-        names = {name for amounts, _ in need.sizes for name, _ in amounts}
-        key = need.profile.fingerprint, tuple(sorted(names))
-        if key not in self._known:
-            self._known[key] = self._work_out(need.profile, names, len(self._known))
-        return self._known[key]
+    def _candidacies(self, needs: Sequence[Need]) -> list[Candidacy]:
+        """Of all needs. What an impossible size asks for, its need is not served with."""
+        asked = np.zeros((len(needs), self.sizes.shape[1]), np.bool_)
+        classes, resources = np.nonzero(self.sizes * ~self.impossible[:, None])
+        asked[self.need[classes], resources] = True
+        known: dict[tuple[str, bytes], Candidacy] = {}
+        found = []
+        for need, its in zip(needs, asked, strict=True):
+            key = need.profile.fingerprint, its.tobytes()
+            if key not in known:
+                known[key] = self._work_out(need.profile, its, len(known))
+            found.append(known[key])
+        return found
 
-    def _work_out(self, profile: Profile, names: set[str], number: int) -> Candidacy:
-        columns = self._flavours
-        asked = np.array([name in names for name in columns.resources], np.bool_)
+    def _accepting(self, profile: Profile) -> _Accepting:
+        if profile.fingerprint not in self._profiles:
+            accepted = self._matcher.accepting(profile)
+            self._profiles[profile.fingerprint] = _Accepting(len(self._profiles), accepted)
+        return self._profiles[profile.fingerprint]
+
+    def _work_out(self, profile: Profile, asked: Flags, number: int) -> Candidacy:
         costs = self._costs.of(profile.interruption_bucket)
         return Candidacy(
             number=number,
             profile=profile,
-            accepted=self._matcher.accepting(profile),
+            accepted=self._accepting(profile).accepted,
             costs=costs,
-            tier=tiers(costs, columns.has_other_scarce(asked)),
+            tier=tiers(costs, self._flavours.has_other_scarce(asked)),
             terms=hard_spread(profile),
             preferred=tuple(term for term in profile.spread if not term.hard),
         )
@@ -179,16 +197,19 @@ class PodClasses:
         # A gang that must be on one host, and that no machine holds as a whole, was not folded.
         hosts = [need.profile.same_key == HOSTNAME_LABEL for need in demand.needs]
         impossible |= np.array(hosts, np.bool_)[self.need]
-        for classes in _equal(number_of * len(self._known) + self.candidacy):
+        profiles = [self._accepting(need.profile) for need in demand.needs]
+        profile = np.array([each.number for each in profiles], np.int64)[self.need]
+        for classes in _equal(number_of * len(self._profiles) + profile):
             first = classes[0]
-            held = self._held(int(number_of[first]), int(self.candidacy[first]), classes)
+            accepted = profiles[int(self.need[first])].accepted
+            held = self._held(int(number_of[first]), accepted, classes)
             impossible[classes[~held]] = True
         return impossible
 
-    def _held(self, number: int, candidacy: int, classes: Rows) -> Flags:
+    def _held(self, number: int, accepted: Flags, classes: Rows) -> Flags:
         """Which of `classes` fit on some machine that they accept."""
         shapes = self._capacities.shapes(number)
-        flavours = self._present[self.accepted[candidacy][self._present]]
+        flavours = self._present[accepted[self._present]]
         held = np.zeros(len(classes), np.bool_)
         for shape in shapes.rows[np.unique(shapes.of_flavour[flavours])]:
             held |= np.logical_and.reduce(self.sizes[classes] <= shape, axis=1)

@@ -44,14 +44,15 @@ def preempt(state: State, assignment: Assignment, reclaimable: Flags) -> None:
 
 class _Preemption:
     """`_dirty` holds the clusters whose needs have to look again, because pods lost their places or
-    machines were taken that have room left; `_stirred`: machines became free after a need had its
-    turn, so that all later ones look again.
+    machines came or went; `_stirred`: machines became free after a need had its turn, so that
+    all later ones look again.
     """
 
     def __init__(self, state: State, assignment: Assignment, reclaimable: Flags) -> None:
         self._state, self._assignment = state, assignment
         self._candidates = PreemptionCandidates(state, reclaimable)
-        self._dirty: set[int] = set()
+        given_back = np.unique(state.fleet.cluster[reclaimable]).tolist()
+        self._dirty = {*state.acquiring_clusters(), *given_back}
         self._stirred = self._stop_keeping()
 
     def run(self) -> None:
@@ -64,7 +65,10 @@ class _Preemption:
         for index in range(len(state.demand.needs)):
             additional = state.classes.kind[index] == Kind.ADDITIONAL
             if state.lacks(index) and index not in state.expired and not additional:
+                machines = len(state.book_of(index))
                 self._help(index)
+                if len(state.book_of(index)) > machines:  # whose rest is for others
+                    self._dirty.add(state.cluster_of(index))
 
     def _stop_keeping(self) -> bool:
         """From now on idle machines are kept for nobody; whether that sets any free."""
@@ -101,7 +105,10 @@ class _Preemption:
         """Make a gang whole in any domain where that is possible."""
         state, market = self._state, self._assignment.market
         had = state.acquired.get(index, [])
+        counted = self._counted(index)
         withdraw(state, index)
+        if had:  # pods of others that shared these machines have lost their places
+            self._dirty.add(state.cluster_of(index))
         keys = (same_key(state, index),)
         gentle, others = candidates.only(candidates.gentle), candidates.only(~candidates.gentle)
         further = [(each, SPARE) for each in in_ranks(state, index, gentle, keys)]
@@ -112,13 +119,25 @@ class _Preemption:
             # What it kept for becoming whole is for others from now on.
             self._stirred |= state.reserved.pop(index, None) is not None
             serve_gang(state, market, index)
-            return
-        settle(state, index, home)
+        else:
+            settle(state, index, home)
+            self._fill(index, candidates)
+        self._stirred |= not set(had) <= set(state.acquired.get(index, []))
+        if self._counted(index) != counted:
+            self._candidates.refresh()
+
+    def _fill(self, index: int, candidates: Candidates) -> None:
+        """Acquire and take in its domain what makes the gang whole."""
+        state, market = self._state, self._assignment.market
+        keys = (same_key(state, index),)
         acquire_inside(state, index, [*in_tiers(market.offers(index, keys))])
         if state.lacks(index):
             offers = list(in_ranks(state, index, candidates, keys))
             self._note(index, candidates, take_inside(state, index, offers))
-        self._stirred |= not set(had) <= set(state.acquired.get(index, []))
+
+    def _counted(self, index: int) -> list[tuple[int, int, int]]:
+        state = self._state
+        return sorted(state.book_of(index).entries_of(state.classes.of(index)))
 
     def _note(self, index: int, candidates: Candidates, rows: Rows) -> None:
         """The need has taken `rows` of the candidates: their pods lose their places."""
@@ -128,7 +147,6 @@ class _Preemption:
         place = {row: at for at, row in enumerate(candidates.rows.tolist())}
         at = np.array([place[row] for row in rows.tolist()], np.intp)
         state.taken[index] = Taken(rows, candidates.gentle[at], candidates.gap[at])
-        self._dirty.add(state.cluster_of(index))  # what they have left is for its other needs
         homes = state.homes_of_rows[rows]
         for cluster in np.unique(homes[homes != NONE]).tolist():
             book, lost = state.books[cluster], rows[homes == cluster]

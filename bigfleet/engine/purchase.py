@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.packing import ClassColumns, fill, fitting, take, worth
+from bigfleet.engine.packing import ClassColumns, fill, fitting, open_to, take, worth
 from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs
 from bigfleet.kernels import kernel
 
@@ -213,8 +213,8 @@ def _relocate(
             flavour = stock.flavour[bought.rows[other]]
             accepted = classes.accepted[classes.candidacy[klass], flavour]
             if other != one and not dropped[other] and accepted:
-                room = min(fitting(free[other], size), classes.most[klass] - pods[other, place])
-                some = min(rest, room)
+                room = open_to(classes, pending, pods[other], klass)
+                some = min(rest, room, fitting(free[other], size))
                 rest -= some
                 pods[other, place] += some
                 take(free[other], size, some)

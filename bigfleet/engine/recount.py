@@ -9,8 +9,7 @@ import numpy as np
 from bigfleet.engine.assign import Assignment
 from bigfleet.engine.book import Book
 from bigfleet.engine.constrained import count_constrained
-from bigfleet.engine.gangs import same_key
-from bigfleet.engine.packing import fitting
+from bigfleet.engine.gangs import first_fit, same_key
 from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
 from bigfleet.engine.state import State
 from bigfleet.model.machine import MachineState
@@ -29,19 +28,19 @@ class Recount:
         stay = ~gone & (self._before.rows != NONE)
         self._place = np.cumsum(stay) - 1
         self._book = self._before.emptied(stay, self._left)
+        self._trial = copy.copy(state)
+        self._trial.books, self._trial.left = {cluster: self._book}, self._left
 
     def succeeds(self) -> bool:
         """Whether everything finds a place."""
         if not self._keep_placed():
             return False
-        trial = copy.copy(self._state)
-        trial.books, trial.left = {self._cluster: self._book}, self._left
         self._ask_for_more()
         for priority, constrained, order in self._levels:
             for index in constrained:
                 its = self._state.classes.of(index)
                 self._left[its] = self._placed[its]
-                count_constrained(trial, index)
+                count_constrained(self._trial, index)
             if order is not None:
                 self._left[order] = self._wanted[order]
                 self._book.count(order, priority)
@@ -66,7 +65,7 @@ class Recount:
                 lost.append((index, klass, pods))
             elif gang or needs[index].is_additional:
                 self._book.put(int(self._place[machine]), klass, pods)
-        return all(self._finds_place(*each) for each in lost)
+        return all(self._finds_place(*each) for each in sorted(lost))
 
     def _finds_place(self, index: int, klass: int, pods: int) -> bool:
         state, book = self._state, self._book
@@ -75,12 +74,9 @@ class Recount:
         label = state.columns.label(same_key(state, index))
         inside = label.codes[book.flavour] == label.values.index(state.homes[index])
         inside &= state.candidacy(index).accepted[book.flavour]
-        for machine in np.flatnonzero(inside).tolist():
-            some = min(pods, fitting(book.free[machine], state.classes.sizes[klass]))
-            if some:
-                book.put(machine, klass, some)
-                pods -= some
-        return pods == 0
+        self._left[klass] = pods
+        first_fit(self._trial, index, np.flatnonzero(inside).tolist())
+        return not self._left[klass]
 
     def _ask_for_more(self) -> None:
         """Of plain pods so many more as the reserve says, spread over all sizes."""

@@ -47,7 +47,12 @@ class Release:
         """CONFIGURED machines that are to go in any case."""
         state = self._state
         going = np.zeros(len(state.fleet), np.bool_)
-        going[left_behind(state)] = True
+        left = left_behind(state)
+        going[left] = True
+        for cluster in np.unique(state.fleet.cluster[left]).tolist():
+            book = state.books[cluster]
+            for machine in np.flatnonzero(np.isin(book.rows, left)).tolist():
+                book.remove_machine(machine)
         for cluster in sorted(state.demand.reported - state.demand.unreachable):
             if cluster in state.books:
                 rows = self._to_spare(cluster)
@@ -75,7 +80,7 @@ class Release:
 
     def memory(self, acquiring: set[int], reclaimed: Mapping[int, int]) -> Iterator[ClusterMemory]:
         """What to hand on: `acquiring` are the clusters that acquire machines now, `reclaimed` has
-        how many each gives back for nobody.
+        how many each gives back that it had to spare, to whomever they go.
         """
         state, now = self._state, self._state.now_seconds
         names, coming = state.fleet.clusters, state.coming_clusters()
@@ -130,9 +135,8 @@ class Release:
         """
         state = self._state
         memory = state.memory_of(cluster)
-        rows = state.books[cluster].rows
-        configured = state.fleet.state[rows[rows != NONE]] == MachineState.CONFIGURED
-        count = int(configured.sum()) + len(state.reserve[cluster])
+        configured = state.fleet.state == MachineState.CONFIGURED
+        count = int((configured & (state.fleet.cluster == cluster)).sum())
         spare = min(spare, reclaim_cap(count, state.settings.reclaim_cap_fraction))
         hold_seconds = state.settings.reclaim_hold_seconds * memory.hold_factor
         if not memory.spare:
@@ -223,6 +227,8 @@ def left_behind(state: State) -> Rows:
     fleet = state.fleet
     open_ = np.isin(fleet.cluster, sorted(state.demand.reported - state.demand.unreachable))
     idle = (fleet.state == MachineState.CONFIGURED) & open_ & (fleet.wanted_by != NONE)
+    for ahead in state.reserve.values():
+        idle[ahead] = False
     rows = np.flatnonzero(idle & (state.claims() == NONE))
     found = [np.empty(0, np.intp)]
     for index in np.unique(fleet.wanted_by[rows]).tolist():
@@ -258,7 +264,8 @@ def releases(state: State, claimed_by: Ints) -> Rows:
     )
     overdue = state.now_seconds - fleet.unused_since_seconds > holds[fleet.flavour]
     unclaimed = claimed_by == NONE
-    idle = (fleet.state == MachineState.IDLE) & unclaimed & overdue
+    kept = np.isin(state.promised_to, [*state.reserved])
+    idle = (fleet.state == MachineState.IDLE) & unclaimed & overdue & ~kept
     failed = (fleet.state == MachineState.FAILED) & elastic[fleet.flavour]
     return release_order(fleet, state.columns.price, np.flatnonzero(idle | failed))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,9 +39,10 @@ class State:
     kept ahead of gangs. `homes_of_rows` [n] is the cluster that a machine is supply for, NONE where
     there is none. `unavailable` [n] marks machines that were acquired or taken in this decision,
     or are held back, `ordered_by` [n] for whom. `kept_for` [n] is the need that a machine is
-    drained or kept for, else NONE. By need: `acquired` and `taken` are the machines that it
-    ordered, `homes` the domains of gangs, `reserved` the reservations in force. Needs in `expired`
-    acquire and take nothing, so that others can have what was kept for them.
+    drained or kept for, else NONE, and `promised_to` [n] what that was at first. By need:
+    `acquired` and `taken` are the machines that it ordered, `homes` the domains of gangs,
+    `reserved` the reservations in force. Needs in `expired` acquire and take nothing, so that
+    others can have what was kept for them.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class State:
         self._memory = {memory.cluster: memory for memory in carry.clusters}
         self._take_up(carry)
         self.kept_for = self._kept_for()
+        self.promised_to = self.kept_for.copy()
         held_back = fleet.held_back
         self.unavailable: Flags = (
             np.zeros(len(fleet), np.bool_) if held_back is None else held_back.copy()
@@ -111,6 +114,17 @@ class State:
     def stock(self) -> Stock:
         """What kernels read of the fleet's machines."""
         return Stock(self.fleet.flavour, self.unavailable, self.kept_for, self.priorities)
+
+    def give_back(self, index: int, rows: Sequence[int]) -> None:
+        """Do not order machines after all that a need has ordered; other pods lose their places."""
+        if not len(rows):
+            return
+        book, at = self.book_of(index), np.array(rows, np.intp)
+        for machine in np.flatnonzero(np.isin(book.rows, at) & (book.orderer == index)).tolist():
+            book.clear_machine(machine)
+            book.remove_machine(machine)
+        self.unavailable[at] = False
+        self.ordered_by[at] = NONE
 
     def demand_of_clusters(self) -> Floats:
         """By cluster, what its pods ask for that some machine could hold: how many times the

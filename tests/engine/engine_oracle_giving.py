@@ -1,137 +1,310 @@
-"""Phase 3 the slow way, and the order in which machines are drained and given back."""
+"""The oracle's third phase: what goes, what stays ahead of gangs, what is asked about."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
 
-from engine_oracle_headroom import Ahead
-from engine_oracle_rules import Host, grace, holds, home_key, release_order, suitable
+from engine_oracle_counting import (
+    count_constrained,
+    count_plain,
+    plain_order,
+    remember,
+    restore,
+)
+from engine_oracle_cycle import Cycle, View
+from engine_oracle_objects import Cluster, Machine, PodSize, S, Slot
+from engine_oracle_serving import count_again, first_fit
 
-from bigfleet.engine.decision import Action, ActionKind
+from bigfleet.engine.carry import ClusterMemory
 from bigfleet.engine.snapshot import NONE
-from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need
-
-if TYPE_CHECKING:
-    from engine_oracle import Oracle
 
 
 class Giving:
-    """Made after phase 1: what is surplus then, and due, is `ripe`."""
+    """What clusters give back. `going` are the machines that go in any case."""
 
-    def __init__(self, oracle: Oracle) -> None:
-        self.oracle = oracle
-        self.open = oracle.demand.reported - oracle.demand.unreachable
-        spare = [
-            host
-            for host in oracle.hosts
-            if host.state is MachineState.CONFIGURED
-            and host.claimed_by == NONE
-            and host.cluster in self.open
-        ]
-        self.left = [host for host in spare if self.left_behind(host)]
-        rest = [host for host in spare if host not in self.left]
-        self.ahead = Ahead(oracle)
-        self.stays = self.ahead.retain(self.left)
-        self.spare = sorted(rest, key=lambda host: (not self.due(host), release_order(host)))
-        due = [host for host in self.spare if self.due(host) and not self.sheltered(host)]
-        self.ripe = sorted([*due, *self.left], key=release_order)
+    def __init__(self, cycle: Cycle) -> None:
+        self._cycle = cycle
+        self._spare: dict[int, int] = {}
+        self.open = sorted(cycle.demand.reported - cycle.demand.unreachable)
+        acquired = [machine for machines in cycle.acquired.values() for machine in machines]
+        self._acquiring = {cycle.needs[m.ordered_by].cluster for m in acquired}
+        self.going = self._left_behind()
+        for number in self.open:
+            self._give_back(cycle.clusters[number])
 
-    def left_behind(self, host: Host) -> bool:
-        """Whether the gang it last served is whole and at work in another domain now."""
-        home = self.oracle.homes.get(host.wanted_by)
-        if home is None:
+    def _left_behind(self) -> list[Machine]:
+        """What nobody counts and served a gang that is whole and at work in another domain."""
+        cycle, found = self._cycle, []
+        for cluster in cycle.clusters:
+            for slot in list(cluster.slots) if cluster.number in self.open else ():
+                machine = slot.machine
+                home = cycle.homes.get(machine.wanted_by)
+                unused = machine.state is S.CONFIGURED and not slot.pods
+                if unused and home is not None and self._is_at_work(cycle.needs[machine.wanted_by]):
+                    key = str(cycle.needs[machine.wanted_by].profile.same_key)
+                    if machine.flavour.labels.get(key) != home:
+                        found.append(machine)
+        for cluster in cycle.clusters:
+            cluster.slots = [slot for slot in cluster.slots if slot.machine not in found]
+        return found
+
+    def _is_at_work(self, need: View) -> bool:
+        slots = self._cycle.cluster_of(need).slots
+        its = [s for s in slots if any(size.need == need.index for size in s.pods)]
+        return not need.lacks and all(slot.machine.state is S.CONFIGURED for slot in its)
+
+    def _give_back(self, cluster: Cluster) -> None:
+        its = [s for s in cluster.slots if s.machine.state is S.CONFIGURED]
+        its = sorted(
+            (slot for slot in its if not slot.machine.is_gone),
+            key=lambda slot: release_order(slot.machine),
+        )
+        useless = [slot for slot in its if _is_useless(slot)]
+        its = [slot for slot in its if slot not in useless and self._may_go(cluster, slot)]
+        its.sort(key=lambda slot: (slot.machine.release_cost, bool(slot.pods)))
+        while its and not self._can_do_without(cluster, its):
+            its = its[: len(its) // 2]
+        its = [*useless, *its]
+        self._spare[cluster.number] = len(its)
+        for slot in its[: self._due(cluster, len(its))]:
+            if self._evacuate(cluster, slot):
+                self.going.append(slot.machine)
+
+    def _may_go(self, cluster: Cluster, slot: Slot) -> bool:
+        demand, number, machine = self._cycle.demand, cluster.number, slot.machine
+        if any(self._cycle.needs[size.need].kind == "additional" for size in slot.pods):
             return False
-        key = str(self.oracle.demand.needs[host.wanted_by].profile.same_key)
-        held = self.oracle.held(host.wanted_by)
-        at_work = all(h.state is MachineState.CONFIGURED for h in held)
-        lacking = any(self.oracle.missing.get(host.wanted_by, {}).values())
-        return at_work and not lacking and host.labels.get(key) != home
+        if not math.isfinite(machine.release_cost):
+            return False
+        if machine.release_cost == 0:
+            rose = demand.rose_seconds.get(number, -math.inf)
+            return self._cycle.now - rose >= self._cycle.settings.reclaim_hold_seconds
+        fell, acquired = (
+            demand.fell_seconds.get(number),
+            self._cycle.memory_of(number).acquired_seconds,
+        )
+        if fell is None or number in self._acquiring:
+            return False
+        return acquired is None or fell >= acquired
 
-    def due(self, host: Host) -> bool:
-        """Whether the machine's hold is over, and it is not there to be ahead."""
-        hold_seconds = self.oracle.settings.reclaim_hold_seconds
-        return self.oracle.now - host.idle_since >= hold_seconds and host not in self.stays
+    def _can_do_without(self, cluster: Cluster, going: Sequence[Slot]) -> bool:
+        cycle = self._cycle
+        if not has_room_for(cycle, cluster, going):
+            return False
+        sizes = [size for need in cycle.needs for size in need.sizes]
+        memory = remember(cluster, sizes)
+        try:
+            return self._counts_without(cluster, going)
+        finally:
+            restore(memory)
 
-    def sheltered(self, host: Host) -> bool:
-        """Whether some gang's members may live on it and would find no room."""
+    def _counts_without(self, cluster: Cluster, going: Sequence[Slot]) -> bool:
+        """A new count of all that has a place, and 5 % more of what is plain."""
+        cycle = self._cycle
+        placed = _placed(cluster.slots)
+        for size in [size for need in cycle.needs for size in need.sizes]:
+            size.left = 0
+        before = [(slot, dict(slot.pods)) for slot in cluster.slots]
+        for slot in cluster.slots:
+            slot.pods = {}
+        cluster.slots = [slot for slot in cluster.slots if slot not in going]
+        if not self._keep(cluster, before):
+            return False
+        its = [need for need in cycle.needs if need.cluster == cluster.number]
+        priorities = sorted({need.priority for need in its}, reverse=True)
+        plain = [plain_order(cycle, cluster.number, priority) for priority in priorities]
+        reserve = cycle.settings.reclaim_reserve
+        wanted = _with_reserve([size for level in plain for size in level], placed, reserve)
+        for priority, sizes in zip(priorities, plain, strict=True):
+            level = [need for need in its if need.priority == priority]
+            for need in filter(lambda need: need.kind == "constrained", level):
+                for size in need.sizes:
+                    size.left = placed.get(size, 0)
+                count_constrained(cycle, need)
+            for size in sizes:
+                size.left = wanted[size]
+            count_plain(cycle, cluster, sizes)
+        return not any(need.lacks for need in its)
+
+    def _keep(self, cluster: Cluster, before: Sequence[tuple[Slot, dict[PodSize, int]]]) -> bool:
+        """Gangs and additional pods keep their places, or find others in their domain."""
+        cycle, lost = self._cycle, dict[PodSize, int]()
+        for slot, pods in before:
+            for size, number in pods.items():
+                if cycle.needs[size.need].kind in ("gang", "additional"):
+                    if slot in cluster.slots:
+                        slot.pods[size] = number
+                    else:
+                        lost[size] = lost.get(size, 0) + number
+        for size in [size for need in cycle.needs for size in need.sizes if size in lost]:
+            need = cycle.needs[size.need]
+            if need.kind == "additional":
+                return False
+            key, home = str(need.profile.same_key), cycle.homes[need.index]
+            inside = [
+                slot
+                for slot in cluster.slots
+                if need.accepts(slot.machine.flavour) and slot.machine.flavour.labels[key] == home
+            ]
+            size.left = lost[size]
+            first_fit(need, inside)
+            if size.left:
+                return False
+        return True
+
+    def _due(self, cluster: Cluster, spare: int) -> int:
+        """How many go now, of so many that the cluster has to spare."""
+        cycle, memory = self._cycle, self._cycle.memory_of(cluster.number)
+        spare = min(spare, cap(cycle, cluster.number))
+        hold_seconds = cycle.settings.reclaim_hold_seconds * memory.hold_factor
+        if memory.spare == 0:
+            return spare if hold_seconds == 0 else 0
+        held_seconds = cycle.now - memory.spare_since_seconds
+        return min(spare, memory.spare) if held_seconds >= hold_seconds else 0
+
+    def _evacuate(self, cluster: Cluster, slot: Slot) -> bool:
+        """Count its pods on the others, if they have places there."""
+        cycle = self._cycle
+        sizes = [size for need in cycle.needs for size in need.sizes]
+        memory, left = remember(cluster, sizes), {size: size.left for size in sizes}
+        cluster.slots = [other for other in cluster.slots if other is not slot]
+        for index in slot.clear():
+            count_again(cycle, cycle.needs[index])
+        if any(size.left > left[size] for size in sizes):
+            restore(memory)
+            return False
+        return True
+
+    def memories(self, reclaimed: dict[int, int]) -> tuple[ClusterMemory, ...]:
+        """What to remember of clusters that give back so many machines for nobody."""
+        names, found = self._cycle.fleet.clusters, []
+        for number in sorted(range(len(names)), key=lambda number: names[number]):
+            memory = self._next_memory(number, reclaimed.get(number, 0))
+            if replace(memory, factor_seconds=0.0) != ClusterMemory(names[number]):
+                found.append(memory)
+        return tuple(found)
+
+    def _next_memory(self, number: int, reclaimed: int) -> ClusterMemory:
+        cycle, memory = self._cycle, self._cycle.memory_of(number)
+        now, settings = cycle.now, cycle.settings
+        memory = self._with_spare(number, memory, reclaimed)
+        if self._is_coming(number):
+            memory = replace(memory, coming_seconds=now)
+        demand = sum(
+            (
+                size.pods * size.share
+                for need in cycle.needs
+                for size in need.sizes
+                if need.cluster == number and not size.impossible
+            ),
+            0.0,
+        )
+        if any(m and cycle.needs[i].cluster == number for i, m in cycle.acquired.items()):
+            gave = memory.reclaimed_seconds
+            grown = demand > memory.reclaimed_demand * (1 + settings.reclaim_reserve)
+            if gave is not None and now - gave < settings.rebuy_seconds and not grown:
+                twice = min(32, memory.hold_factor * 2)
+                memory = replace(
+                    memory, hold_factor=twice, factor_seconds=now, reclaimed_seconds=None
+                )
+            memory = replace(memory, acquired_seconds=now)
+        elif now - memory.factor_seconds > settings.rebuy_seconds * memory.hold_factor:
+            half = max(1, memory.hold_factor // 2)
+            memory = replace(memory, hold_factor=half, factor_seconds=now)
+        if reclaimed:
+            memory = replace(memory, reclaimed_seconds=now, reclaimed_demand=demand)
+        return memory
+
+    def _with_spare(self, number: int, memory: ClusterMemory, reclaimed: int) -> ClusterMemory:
+        spare, since = self._spare.get(number, 0) - reclaimed, memory.spare_since_seconds
+        if spare <= 0:
+            spare, since = 0, 0.0
+        elif memory.spare - reclaimed > 0:  # so many have been to spare all the time
+            spare = min(spare, memory.spare - reclaimed)
+        else:
+            since = self._cycle.now
+        return replace(memory, spare=spare, spare_since_seconds=since)
+
+    def _is_coming(self, number: int) -> bool:
+        """Whether a machine is on its way to the cluster, not counting those of additional pods."""
+        cycle = self._cycle
+        plain = {need.index for need in cycle.needs if need.kind != "additional"}
         return any(
-            self.misses(index, need, host) for index, need in enumerate(self.oracle.demand.needs)
+            machine.home == number
+            and machine.state is not S.CONFIGURED
+            and machine.wanted_by in {*plain, NONE}
+            for machine in cycle.machines
+        ) or any(
+            machines and index in plain and cycle.needs[index].cluster == number
+            for index, machines in cycle.acquired.items()
         )
 
-    def misses(self, index: int, need: Need, host: Host) -> bool:
-        """Whether this gang could miss the machine."""
-        key, cluster = home_key(need), int(self.oracle.demand.cluster[index])
-        if key is None or cluster != host.cluster or not suitable(host, need):
-            return False
-        states = (MachineState.CONFIGURED, MachineState.CONFIGURING)
-        held = [h for h in self.oracle.held(index) if h.state in states and h.cluster == cluster]
-        here = [h for h in held if h.labels[key] == host.labels[key]]
-        later = self.spare[self.spare.index(host) + 1 :]
-        staying = [
-            h
-            for h in later
-            if h.cluster == cluster and suitable(h, need) and h.labels[key] == host.labels[key]
-        ]
-        if not here:
-            return False
-        for name, want in need.aggregate.items():
-            if want <= 0:
-                continue
-            own = sum(holds(h, need)[name] for h in here)
-            total = sum(holds(h, need)[name] for h in held)
-            living = min(math.ceil(want * own / total), own) if total else 0
-            room = own - living + sum(holds(h, need)[name] for h in staying)
-            if min(holds(host, need)[name], living) > room:
-                return True
-        return False
+    def to_ask_about(self) -> dict[int, list[int]]:
+        """By cluster, the machines that are used least, if one of them might be to spare."""
+        cycle, asked = self._cycle, {}
+        for number in self.open:
+            cluster = cycle.clusters[number]
+            its = [s for s in cluster.slots if s.machine.state is S.CONFIGURED]
+            its = [slot for slot in its if not slot.machine.is_gone]
+            least = sorted(its, key=lambda slot: _used(cycle, slot))
+            if least and has_room_for(cycle, cluster, least[:1]):
+                asked[number] = [slot.machine.row for slot in least[:16]]
+        return asked
 
-    def preemptions(self) -> list[Action]:
-        """What is taken from others."""
-        return [
-            Action(ActionKind.PREEMPT, host.row, index, grace(gap))
-            for index, taken in sorted(self.oracle.taken.items())
-            for host, gentle, gap in taken
-            if not gentle
-        ]
 
-    def reclaims(self) -> tuple[list[Action], int]:
-        """For needs first, then dearest excess first; both capped by cluster."""
-        orders = [
-            Action(ActionKind.RECLAIM, host.row, index, grace(gap))
-            for index, taken in sorted(self.oracle.taken.items())
-            for host, gentle, gap in taken
-            if gentle and host.state is MachineState.CONFIGURED
-        ]
-        voluntary = self.oracle.settings.voluntary_grace_seconds
-        unwanted = [host for host in self.ripe if host.claimed_by == NONE]
-        orders += [Action(ActionKind.RECLAIM, host.row, NONE, voluntary) for host in unwanted]
-        left: dict[int, int] = {}
-        allowed = []
-        for order in orders:
-            cluster = self.oracle.hosts[order.row].cluster
-            left.setdefault(cluster, self.quota(cluster))
-            left[cluster] -= 1
-            if left[cluster] >= 0:
-                allowed.append(order)
-        return allowed, len(orders) - len(allowed)
+def _is_useless(slot: Slot) -> bool:
+    """Whether its Node takes no new pods, and it is empty."""
+    nothing = slot.machine.flavour.limited and not any(slot.room.values())
+    return nothing and slot.machine.release_cost == 0
 
-    def quota(self, cluster: int) -> int:
-        """How many machines of a cluster may be reclaimed now."""
-        working = [h for h in self.oracle.hosts if h.state is MachineState.CONFIGURED]
-        count = sum(host.cluster == cluster for host in working)
-        share = self.oracle.settings.reclaim_cap_fraction * count
-        return max(1, math.floor(share + 1e-9))
 
-    def deletions(self) -> list[Action]:
-        """Give back what is elastic and idle too long, or failed."""
-        found = []
-        for host in sorted(self.oracle.hosts, key=release_order):
-            hold = self.oracle.settings.idle_hold_seconds.get(host.capacity_type, math.inf)
-            idle_seconds = self.oracle.now - host.idle_since
-            overdue = host.state is MachineState.IDLE and idle_seconds > hold
-            failed = host.state is MachineState.FAILED
-            if host.capacity_type.elastic and host.claimed_by == NONE and (overdue or failed):
-                found.append(Action(ActionKind.DELETE, host.row, NONE))
-        return found
+def _used(cycle: Cycle, slot: Slot) -> float:
+    return max(
+        (slot.room.get(name, 0) - slot.free(name)) / max(slot.room.get(name, 0), 1)
+        for name in cycle.resources
+    )
+
+
+def has_room_for(cycle: Cycle, cluster: Cluster, going: Sequence[Slot]) -> bool:
+    """Whether the others have as much free as is used on those."""
+    return all(
+        sum(slot.free(name) for slot in cluster.slots if slot not in going)
+        >= sum(slot.room.get(name, 0) - slot.free(name) for slot in going)
+        for name in cycle.resources
+    )
+
+
+def _placed(slots: Sequence[Slot]) -> dict[PodSize, int]:
+    placed: dict[PodSize, int] = {}
+    for slot in slots:
+        for size, pods in slot.pods.items():
+            placed[size] = placed.get(size, 0) + pods
+    return placed
+
+
+def _with_reserve(
+    sizes: Sequence[PodSize], placed: dict[PodSize, int], part: float
+) -> dict[PodSize, int]:
+    """So many more that all of them together, from the first to each, have that part more."""
+    wanted, pods, more = {}, 0, 0
+    for size in sizes:
+        pods += placed.get(size, 0)
+        reserve = math.floor(pods * part + 1e-9)
+        wanted[size] = placed.get(size, 0) + reserve - more
+        more = reserve
+    return wanted
+
+
+def cap(cycle: Cycle, number: int) -> int:
+    """How many machines a cluster may give back in one cycle."""
+    its = [m for m in cycle.machines if m.state is S.CONFIGURED and m.cluster == number]
+    return max(1, math.floor(cycle.settings.reclaim_cap_fraction * len(its) + 1e-9))
+
+
+def release_order(machine: Machine) -> tuple[float, ...]:
+    """What disturbs least goes first."""
+    known = not math.isnan(machine.release_cost)
+    cost = machine.release_cost if known else 0.0
+    return cost, -machine.flavour.price_per_hour, machine.last_reclamation, machine.tie_break

@@ -1,186 +1,209 @@
-"""Phase 2 the slow way: who lacks something takes from others."""
+"""The oracle's second phase: who still lacks something takes what others have."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from engine_oracle_rules import Host, Pool, best_domain, grace, last_resort, suitable
+from engine_oracle_acquiring import Offer, choose, kinds_of, order
+from engine_oracle_cycle import Cycle, View
+from engine_oracle_domains import SPARED, TAKEN, best_domain, label_keys, take_constrained
+from engine_oracle_objects import FREE, Machine, S
+from engine_oracle_serving import (
+    acquire_inside,
+    reserved_domain,
+    serve,
+    serve_gang,
+    settle,
+    take_inside,
+    withdraw,
+)
 
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model import penalty
-from bigfleet.model.machine import MachineState
 
-if TYPE_CHECKING:
-    from engine_oracle import Oracle
+_DRAINS, _EXCESS, _COMING, _VICTIM, _PINNED = range(5)
 
-_FREE = (MachineState.IDLE, MachineState.SPECULATIVE)
+
+class Taken(NamedTuple):
+    """A machine that somebody takes; is anybody evicted for that, and how much lower is it?"""
+
+    machine: Machine
+    gentle: bool
+    gap: int
+
+
+class Candidate(NamedTuple):
+    """A machine that a need may take; the least `rank` first."""
+
+    rank: tuple[float, ...]
+    tie_break: int
+    taken: Taken
+
+
+def grace(gap: int) -> int:
+    """In how many seconds the pods must leave."""
+    bands = ((900_000, 10), (500_000, 30), (100_000, 120))
+    return next((seconds for above, seconds in bands if gap > above), 600)
 
 
 class Taking:
-    """Who may take what is settled by the claims of phase 1."""
+    """`going` are the machines that are given back in any case; `taken` is the outcome by need."""
 
-    def __init__(self, oracle: Oracle, ripe: list[Host]) -> None:
-        self.oracle = oracle
-        self.ripe = {host.row for host in ripe}
-        open_ = oracle.demand.reported - oracle.demand.unreachable
-        self.holders = {
-            host.row: host.claimed_by
-            for host in oracle.hosts
-            if host.state is MachineState.DRAINING
-            or (host.state is MachineState.CONFIGURED and host.cluster in open_)
-        }
-        kept = [h for h in oracle.hosts if h.state in _FREE and h.kept_for != NONE]
-        self.stirred = any(host.claimed_by == NONE for host in kept)
-        self.robbed: set[int] = set()
+    def __init__(self, cycle: Cycle, going: Sequence[Machine]) -> None:
+        self._cycle, self._going = cycle, going
+        self._open = cycle.demand.reported - cycle.demand.unreachable
+        acquired = cycle.acquired.items()
+        self._dirty = {cycle.needs[index].cluster for index, machines in acquired if machines}
+        self._dirty |= {machine.cluster for machine in going}
+        self._stirred = False
+        self.taken: dict[int, list[Taken]] = {}
 
     def run(self) -> None:
-        """Need by need."""
-        oracle = self.oracle
-        if not any(oracle.lacks(index) for index in oracle.missing):
-            return
-        oracle.keeps = False
-        for index in range(len(oracle.keys)):
-            passes = index in oracle.expired or oracle.demand.needs[index].is_additional
-            if oracle.lacks(index) and not passes:
-                self.help(index)
+        """In the order of the demand; nobody is evicted for additional pods."""
+        needs = self._cycle.needs
+        if any(need.lacks for need in needs):
+            self._stop_keeping()
+            for need in needs:
+                passes = need.index in self._cycle.expired or need.kind == "additional"
+                if need.lacks and not passes:
+                    before = list(self._cycle.cluster_of(need).slots)
+                    self._help(need)
+                    if any(slot not in before for slot in self._cycle.cluster_of(need).slots):
+                        self._dirty.add(need.cluster)
 
-    def help(self, index: int) -> None:
-        """Look again if something became free, then take."""
-        oracle = self.oracle
-        if self.stirred or index in self.robbed:
-            oracle.withdraw(index)
-            oracle.serve(index)
-        if not oracle.lacks(index):
+    def _stop_keeping(self) -> None:
+        for machine in self._cycle.machines:
+            if machine.state in FREE and machine.kept_for != NONE:
+                machine.kept_for = NONE
+                self._stirred = self._stirred or not machine.is_gone
+
+    def _help(self, need: View) -> None:
+        cycle = self._cycle
+        if self._stirred or need.cluster in self._dirty:
+            serve(cycle, need)
+        if not need.lacks:
             return
-        key = oracle.demand.needs[index].profile.same_key
-        offers = [host for host in oracle.hosts if self.offered(host, index)]
-        if key is None:
-            self.take(index, offers)
+        found = self._candidates(need)
+        if need.kind == "gang":
+            self._complete(need, found)
+        elif need.kind == "constrained" and found:
+            offers = [offer for _, offer in self._offers(need, found, label_keys(need))]
+            self._note(need, found, take_constrained(cycle, need, offers))
+        elif found:
+            chosen = choose(cycle, need, (), [offer for _, offer in self._offers(need, found)])
+            order(cycle, need, chosen)
+            self._note(need, found, [one.machine for one in chosen])
+
+    def _complete(self, need: View, found: Sequence[Candidate]) -> None:
+        """A gang takes only what makes it whole; for that it may go to another domain."""
+        cycle = self._cycle
+        had = cycle.acquired.get(need.index, [])
+        withdraw(cycle, need)
+        if had:
+            self._dirty.add(need.cluster)
+        offers = self._offers(need, found, (str(need.profile.same_key),))
+        home = best_domain(cycle, need, offers, reserved_domain(cycle, need))
+        if home.whole:
+            settle(cycle, need, home)
+            acquire_inside(cycle, need)
+            self._note(need, found, take_inside(cycle, need, [offer for _, offer in offers]))
         else:
-            self.complete(index, key, offers)
+            self._stirred = self._stirred or need.index in cycle.reserved
+            cycle.reserved.pop(need.index, None)
+            serve_gang(cycle, need)
+        now = cycle.acquired.get(need.index, [])
+        self._stirred = self._stirred or any(machine not in now for machine in had)
 
-    def offered(self, host: Host, index: int) -> bool:
-        """Whether the need may take the machine."""
-        oracle = self.oracle
-        need, cluster = oracle.demand.needs[index], int(oracle.demand.cluster[index])
-        if self.holders.get(host.row, math.nan) != host.claimed_by or not suitable(host, need):
-            return False
-        if host.state is MachineState.DRAINING:
-            if host.kept_for == index or not self.in_time(host, index):
-                return False
-            if host.claimed_by == NONE:
-                return True
-        elif host.cluster == cluster:
-            return False
-        if host.claimed_by == NONE:
-            promised = host.wanted_by == index
-            return promised or host.row in self.ripe or host.priority < need.profile.priority
-        loser = oracle.demand.needs[host.claimed_by].profile
-        if loser.priority < need.profile.priority:
-            return True
-        both_gangs = loser.same_key is not None and need.profile.same_key is not None
-        return both_gangs and loser.priority == need.profile.priority and oracle.lacks(
-            host.claimed_by
-        )  # fmt: skip
+    def _offers(
+        self, need: View, found: Sequence[Candidate], keys: Sequence[str] = ()
+    ) -> list[tuple[int, Offer]]:
+        """The candidates of each rank, with the way in which a gang comes by them."""
+        offers = []
+        for rank in sorted({each.rank for each in found}):
+            its = [each.taken.machine for each in found if each.rank == rank]
+            way = SPARED if rank[0] < _VICTIM else TAKEN
+            offers.append((way, kinds_of(self._cycle, need, its, keys)))
+        return offers
 
-    def complete(self, index: int, key: str, offers: list[Host]) -> None:
-        """Take for a gang if that makes it whole."""
-        oracle = self.oracle
-        need = oracle.demand.needs[index]
-        held = oracle.held(index)
-        pool = Pool(
-            ours=[*oracle.creditable(index), *(h for h in held if h.state not in _FREE)],
-            free=[*oracle.acquirable(index), *(h for h in held if h.state in _FREE)],
-            spare=[host for host in offers if self.gentle(host)],
-            used=[host for host in offers if not self.gentle(host)],
-        )
-        home, whole = best_domain(key, index, need, pool, oracle.reserved_domain(index))
-        if whole:
-            oracle.withdraw(index)
-            oracle.settle(index, home, True)
-            self.stirred |= any(host.claimed_by != index for host in held)
-            self.take(index, [host for host in offers if host.labels[key] == home])
-        elif index in oracle.reserved:
-            del oracle.reserved[index]
-            oracle.withdraw(index)
-            oracle.serve(index)
-            self.stirred = True
+    def _note(self, need: View, found: Sequence[Candidate], machines: Sequence[Machine]) -> None:
+        """Who had pods on these machines has none there any more."""
+        taken = {id(each.taken.machine): each.taken for each in found}
+        if machines:
+            self.taken[need.index] = [taken[id(machine)] for machine in machines]
+        for machine in machines:
+            for cluster in self._cycle.clusters:
+                mine = [slot for slot in cluster.slots if slot.machine is machine]
+                for slot in [slot for slot in mine if slot.orderer != need.index]:
+                    slot.clear()
+                    cluster.slots.remove(slot)
+                if machine in cluster.reserve:
+                    cluster.reserve.remove(machine)
+                if machine.home == cluster.number:
+                    self._dirty.add(cluster.number)
 
-    def in_time(self, host: Host, index: int) -> bool:
-        """Whether what drains for another need does so as fast as this one may demand."""
-        if host.claimed_by == NONE:
-            return True
-        given, demanded = (
-            grace(max(self.oracle.demand.needs[each].profile.priority - host.priority, 0))
-            for each in (host.claimed_by, index)
-        )
-        return given <= demanded
+    def _candidates(self, need: View) -> list[Candidate]:
+        found = [self._candidate(need, machine) for machine in self._cycle.machines]
+        open_ = [each for each in found if each is not None]
+        return sorted(open_, key=lambda each: (each.rank, each.tie_break))
 
-    def gentle(self, host: Host) -> bool:
-        """Whether nobody counts it, or its pods have to leave already."""
-        return host.claimed_by == NONE or host.state is MachineState.DRAINING
-
-    def take(self, index: int, offers: list[Host]) -> None:
-        """Take as few and as harmless machines as possible."""
-        oracle = self.oracle
-        tiers = {host.row: self.tier(host, index) for host in offers}
-        places = {tier: place for place, tier in enumerate(sorted({*tiers.values()}))}
-        held = oracle.held(index)
-        holders = {host.row: host.claimed_by for host in offers}
-        gentle = {host.row for host in offers if self.gentle(host)}
-        picked = oracle.pick(
-            index,
-            held,
-            offers,
-            lambda host: tiers[host.row],
-            lambda host: places[tiers[host.row]],
-            lambda _: 0.0,
-        )
-        oracle.taken[index] = [
-            (host, host.row in gentle, self.gap(host, holders[host.row], index)) for host in picked
-        ]
-        losers = {holders[host.row] for host in picked} - {NONE}
-        for loser in losers:
-            oracle.recount(loser)
-        self.robbed |= losers
-
-    def tier(self, host: Host, index: int) -> tuple[object, ...]:
-        """Draining, excess, draining for another, used, used by the pinned; last resorts; promised;
-        best victim.
-        """
-        need = self.oracle.demand.needs[index]
-        new = host.wanted_by != index
-        reluctance = last_resort(host, need)
-        drains = host.state is MachineState.DRAINING
-        if host.claimed_by == NONE:
-            return 0 if drains else 1, reluctance, new, 0.0
+    def _candidate(self, need: View, machine: Machine) -> Candidate | None:
+        """What the machine is to the need, if it may take it."""
+        cycle, drains = self._cycle, machine.state is S.DRAINING
+        works = machine.state is S.CONFIGURED and machine.cluster in self._open
+        if machine.is_gone or not (drains or works) or not need.accepts(machine.flavour):
+            return None
+        kept = drains and machine.kept_for != NONE
+        index = machine.kept_for if kept else cycle.holder(machine)
+        holder = cycle.needs[index] if index != NONE else None
+        if self._is_own(need, machine) or not self._is_open(need, machine, holder):
+            return None
+        if works and holder is None and math.isinf(machine.release_cost):
+            return None
+        served = holder.priority if holder else machine.last_priority
+        gap = 0 if drains and holder is None else max(need.priority - served, 0)
+        kind, score = _EXCESS, 0.0
         if drains:
-            return 2, reluctance, new, -float(self.gap(host, host.claimed_by, index))
-        loser = self.oracle.demand.needs[host.claimed_by].profile
-        pinned = loser.interruption_bucket == penalty.PINNED
-        score = self.score(host, index)
-        return 4 if pinned else 3, reluctance, new, -score
+            kind, score = (_DRAINS, 0.0) if holder is None else (_COMING, float(gap))
+        elif holder is not None:
+            pinned = holder.profile.interruption_bucket == penalty.PINNED
+            kind, score = _PINNED if pinned else _VICTIM, self._score(holder, gap)
+        if need.profile.never_preempts and kind >= _COMING:
+            return None
+        rank = kind, need.tier(machine.flavour), machine.wanted_by != need.index, -score
+        return Candidate(rank, machine.tie_break, Taken(machine, kind < _VICTIM, gap))
 
-    def score(self, host: Host, index: int) -> float:
-        """How good a victim it is."""
-        weights = self.oracle.settings.victim_weights
-        loser = self.oracle.demand.needs[host.claimed_by].profile
-        gap = self.gap(host, host.claimed_by, index)
+    def _is_own(self, need: View, machine: Machine) -> bool:
+        """Whether phase 1 has counted it for the need's cluster."""
+        if machine.state is S.DRAINING:
+            keeper = machine.kept_for
+            outranked = keeper != NONE and self._cycle.needs[keeper].priority < need.priority
+            return machine.home == need.cluster and not outranked
+        return machine.cluster == need.cluster
+
+    def _is_open(self, need: View, machine: Machine, holder: View | None) -> bool:
+        """Whether its priority lets the need take it."""
+        drains = machine.state is S.DRAINING
+        if holder is None:
+            promised = not drains and machine.wanted_by == need.index
+            lower = machine.last_priority < need.priority
+            return drains or machine in self._going or promised or lower
+        if drains and holder.priority <= need.priority:
+            given = grace(max(holder.priority - machine.last_priority, 0))
+            if given > grace(max(need.priority - machine.last_priority, 0)):
+                return False
+        both = need.kind == "gang" and holder.profile.same_key is not None
+        gives_way = both and holder.priority == need.priority and holder.lacks
+        return holder.priority < need.priority or gives_way
+
+    def _score(self, holder: View, gap: int) -> float:
+        weights = self._cycle.settings.victim_weights
         score = gap * weights.priority_gap + weights.drain / grace(gap)
         for bucket, weight in (
-            (loser.interruption_bucket, weights.interruption),
-            (loser.reclamation_bucket, weights.reclamation),
+            (holder.profile.interruption_bucket, weights.interruption),
+            (holder.profile.reclamation_bucket, weights.reclamation),
         ):
-            score += weight / max(penalty.dollars(bucket), 0.01)
+            dollars = penalty.dollars(bucket)
+            score += 0.0 if math.isinf(dollars) else weight / max(dollars, 0.01)
         return score
-
-    def gap(self, host: Host, holder: int, index: int) -> int:
-        """By how much the need outranks what the machine serves, or last served."""
-        own = self.oracle.demand.needs[index].profile.priority
-        if host.state is MachineState.DRAINING and holder == NONE:
-            return 0
-        other = host.priority
-        if holder != NONE:
-            other = self.oracle.demand.needs[holder].profile.priority
-        return max(own - other, 0)

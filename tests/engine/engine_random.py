@@ -1,126 +1,276 @@
-"""Random small fleets and demands, crowded enough that everything happens."""
+"""Random small worlds, crowded enough that everything happens."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from engine_rig import RACK, ZONE, Spec, demand_of, fleet_of, need_of, same
+from engine_rig import NOW, RACK, ZONE, same
 
-from bigfleet.engine.carry import Carry, Reservation, Shortage
-from bigfleet.engine.snapshot import NONE, Demand, Fleet
+from bigfleet.engine.carry import Carry, ClusterMemory, Reservation, Shortage
+from bigfleet.engine.normalise import normalise
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Longs
 from bigfleet.engine.state import key_of
 from bigfleet.model import penalty
-from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.model.need import ADDITIONAL_GROUP, Need, NeedKey, Operator, Requirement, Spread
+from bigfleet.model.machine import BOUND, CapacityType, MachineState
+from bigfleet.model.need import (
+    ADDITIONAL_GROUP,
+    HOSTNAME_LABEL,
+    Need,
+    NeedKey,
+    NodeOverhead,
+    Operator,
+    Requirement,
+    Spread,
+    Taint,
+    Toleration,
+    profile,
+    sizes_of,
+)
 
 T = TypeVar("T")
 CLUSTERS = ("east", "west", "north")
+GPU = "nvidia.com/gpu"
 PRIORITIES = (0, 0, 0, 50, 200_000, 1_000_000)
-_REQUIREMENTS = (
+_GENERATION = "generation"
+_CONDITIONS = (
     Requirement(ZONE, Operator.IN, ("a", "b")),
     Requirement(ZONE, Operator.NOT_IN, ("a",)),
     Requirement(RACK, Operator.EXISTS),
     Requirement("old", Operator.DOES_NOT_EXIST),
-    same(RACK),
-    same(ZONE),
+    Requirement(_GENERATION, Operator.GREATER_THAN, ("3",)),
+    Requirement(_GENERATION, Operator.LESS_THAN, ("9",)),
 )
-_SPREAD = (Spread(ZONE, 1, True), Spread(ZONE, 2, True), Spread(RACK, 1, True),
-           Spread(ZONE, 1, False))  # fmt: skip
-
-
-def random_case(seed: int, machines: int = 40, needs: int = 8) -> tuple[Fleet, Demand]:
-    """A fleet and a demand that are the same for the same numbers."""
-    draw = np.random.default_rng(seed)
-    kinds = [_random_kind(draw) for _ in range(int(draw.integers(1, 12)))]
-    states = _pick(draw, (_PLENTY, _BUSY))
-    specs = [_random_machine(draw, at, kinds, states, needs) for at in range(machines)]
-    fleet = fleet_of(specs)
-    wishes = [(_pick(draw, CLUSTERS), _random_need(draw, at)) for at in range(needs)]
-    wishes = [(c if c in fleet.clusters else "east", need) for c, need in wishes]
-    wishes.sort(key=lambda wish: -wish[1].profile.priority)
-    reported = [c for c in fleet.clusters if draw.random() < 0.8]
-    deaf = [c for c in fleet.clusters if draw.random() < 0.1]
-    return fleet, demand_of(fleet, wishes, reported, deaf)
-
-
-def random_carry(seed: int, fleet: Fleet, demand: Demand) -> Carry:
-    """Reservations and shortages of some needs, and of one that is gone."""
-    draw = np.random.default_rng(seed + 1)
-    keys = [key_of(fleet, demand, index) for index in range(len(demand.needs))]
-    keys.append(NeedKey("east", "gone", ""))
-    reserved, short = ([key for key in keys if draw.random() < 0.4] for _ in range(2))
-    domains = ("", "a", "b", "r1", "r2", "elsewhere")
-    return Carry(
-        tuple(Reservation(key, _pick(draw, domains), _pick(draw, (9_000.0, 9_900.0)))
-              for key in reserved),
-        tuple(Shortage(key, int(draw.integers(1, 9)), 9_000.0) for key in short),
-    )  # fmt: skip
-
-
-def _pick(draw: np.random.Generator, choices: Sequence[T]) -> T:
-    return choices[int(draw.integers(len(choices)))]
-
-
-def _random_kind(draw: np.random.Generator) -> Spec:
-    cpu = _pick(draw, (2, 4, 8, 16))
-    labels = {ZONE: _pick(draw, "abc"), RACK: _pick(draw, ("r1", "r2", "r3"))}
-    for key in (*labels,):
-        if draw.random() < 0.15:
-            del labels[key]
-    if draw.random() < 0.2:
-        labels["old"] = "yes"
-    more = {"memory": _pick(draw, (0, cpu * 2, cpu * 4))}
-    if draw.random() < 0.2:
-        more["nvidia.com/gpu"] = _pick(draw, (1000, 8000))
-    capacity_type = _pick(draw, [*CapacityType])
-    probability = _pick(draw, (0.05, 0.3)) if capacity_type is CapacityType.SPOT else 0.0
-    price = 0.0 if draw.random() < 0.3 else _pick(draw, (0.05, 0.06, 0.1)) * cpu
-    return Spec("", cpu=cpu, price=price, probability=probability, labels=labels, more=more,
-                capacity_type=capacity_type)  # fmt: skip
-
-
+_ALTERNATIVES = (
+    (Requirement(ZONE, Operator.IN, ("a",)),),
+    (Requirement(RACK, Operator.IN, ("r1", "r2")), Requirement("old", Operator.DOES_NOT_EXIST)),
+    (Requirement(_GENERATION, Operator.GREATER_THAN, ("5",)),),
+)
+_SPREADS = (
+    Spread(ZONE, 1, True),
+    Spread(ZONE, 2, True, min_domains=3),
+    Spread(RACK, 1, True, ignores_node_affinity=True),
+    Spread(RACK, 1, True, honors_node_taints=True),
+    Spread(HOSTNAME_LABEL, 1, True),
+    Spread(ZONE, 1, False),
+)
+_TAINTS = (
+    Taint("dedicated", "batch", "NoSchedule"),
+    Taint("spot", "", "NoExecute"),
+    Taint("slow", "", "PreferNoSchedule"),
+)
+_TOLERATIONS = (
+    Toleration("dedicated", False, "batch", ""),
+    Toleration("spot", True, "", "NoExecute"),
+    Toleration("", True, "", "NoSchedule"),
+)
 # How often a machine is in each state, from SPECULATIVE to FAILED.
 _PLENTY = (0.25, 0.05, 0.25, 0.08, 0.25, 0.05, 0.03, 0.04)
 _BUSY = (0.04, 0.03, 0.08, 0.05, 0.72, 0.04, 0.02, 0.02)
 
 
-def _random_machine(
-    draw: np.random.Generator, at: int, kinds: Sequence[Spec], states: Sequence[float], needs: int
-) -> Spec:
-    state = MachineState(1 + int(draw.choice(len(states), p=states)))
-    bound = state in (MachineState.CONFIGURING, MachineState.CONFIGURED, MachineState.DRAINING)
-    coming = bound or state is MachineState.CREATING
-    return replace(
-        _pick(draw, kinds),
-        name=f"m{int(draw.integers(1000)):03}-{at}",
-        state=state,
-        cluster=_pick(draw, CLUSTERS) if bound else "",
-        wanted_by=int(draw.integers(needs)) if draw.random() < (0.6 if coming else 0.1) else NONE,
-        last_penalty=_pick(draw, (1, 1, 5, 27)),
-        last_priority=_pick(draw, PRIORITIES),
-        idle_since=_pick(draw, (float("nan"), 0.0, 9_950.0, 9_000.0)),
+class Case(NamedTuple):
+    """What a decision is made from, the demand already in the shape in which it is served."""
+
+    fleet: Fleet
+    demand: Demand
+    carry: Carry
+
+
+def whole_case(seed: int, machines: int = 40, needs: int = 8) -> Case:
+    """A world that is the same for the same numbers, with what a last decision may have left."""
+    fleet, demand = random_case(seed, machines, needs)
+    return Case(fleet, demand, random_carry(seed, fleet, demand))
+
+
+def random_case(seed: int, machines: int = 40, needs: int = 8) -> tuple[Fleet, Demand]:
+    """The same without what is remembered of needs and clusters."""
+    fleet, asked = random_world(seed, machines, needs)
+    demand, draw = normalise(fleet, asked), np.random.default_rng(seed + 2**40)
+    coming = np.isin(fleet.state, [int(s) for s in (*BOUND, MachineState.CREATING)])
+    known = draw.random(len(fleet)) < np.where(coming, 0.6, 0.1)
+    promised = draw.integers(max(len(demand.needs), 1), size=len(fleet))
+    fleet.wanted_by[:] = np.where(known & (len(demand.needs) > 0), promised, NONE)
+    return fleet, demand
+
+
+def random_world(seed: int, machines: int = 40, needs: int = 8) -> tuple[Fleet, Demand]:
+    """The same, as it is before the first decision; its gangs are not yet folded."""
+    draw = np.random.default_rng(seed)
+    fleet = random_fleet(draw, machines)
+    return fleet, _random_demand(draw, [random_need(draw, at) for at in range(needs)])
+
+
+def _random_demand(draw: np.random.Generator, needs: Sequence[Need]) -> Demand:
+    """Needs of random clusters in the order in which they are served."""
+    clusters = draw.integers(len(CLUSTERS), size=len(needs))
+    order = sorted(range(len(needs)), key=lambda at: -needs[at].profile.priority)
+    everyone = range(len(CLUSTERS))
+    return Demand(
+        needs=[needs[at] for at in order],
+        cluster=clusters[order].astype(np.int32),
+        reported=frozenset(c for c in everyone if draw.random() < 0.8),
+        unreachable=frozenset(c for c in everyone if draw.random() < 0.1),
+        suspended=frozenset(c for c in everyone if draw.random() < 0.05),
+        overheads={c: _overheads(draw) for c in everyone if draw.random() < 0.5},
+        rose_seconds=_times(draw),
+        fell_seconds=_times(draw),
     )
 
 
-def _random_need(draw: np.random.Generator, at: int) -> Need:
-    requirements = {_pick(draw, _REQUIREMENTS) for _ in range(int(draw.integers(0, 3)))}
-    stranded = draw.random() < 0.15 and not requirements & {same(RACK), same(ZONE)}
-    more = {}
-    if draw.random() < 0.5:
-        more["memory"] = int(draw.integers(1, 60))
-    if draw.random() < 0.15:
-        more["nvidia.com/gpu"] = int(draw.integers(1, 9)) * 1000
-    return need_of(
-        int(draw.integers(1, 50)),
-        *sorted(requirements),
-        unit=_pick(draw, (0, 1, 3, 4)),
-        more=more,
-        spread=tuple({_pick(draw, _SPREAD) for _ in range(int(draw.integers(0, 2)))}),
-        interruption=_pick(draw, (penalty.ZERO, penalty.bucket(3), penalty.PINNED)),
-        group=ADDITIONAL_GROUP if stranded else f"g{at}",
-        priority=_pick(draw, PRIORITIES),
-        reclamation=_pick(draw, (penalty.ZERO, penalty.bucket(8))),
+def _times(draw: np.random.Generator) -> dict[int, float]:
+    return {c: pick(draw, (0.0, NOW - 20)) for c in range(len(CLUSTERS)) if draw.random() < 0.6}
+
+
+def _overheads(draw: np.random.Generator) -> tuple[NodeOverhead, ...]:
+    everywhere = NodeOverhead((), (), (Toleration("", True, "", ""),), (("cpu", 100), ("pods", 2)))
+    some = NodeOverhead((_CONDITIONS[0],), (), (), (("cpu", 300), ("memory", 700)))
+    return tuple(each for each in (everywhere, some) if draw.random() < 0.7)
+
+
+def pick(draw: np.random.Generator, choices: Sequence[T]) -> T:
+    """One of them."""
+    return choices[int(draw.integers(len(choices)))]
+
+
+def _some(draw: np.random.Generator, choices: Sequence[T], most: int) -> list[T]:
+    number = int(draw.integers(most + 1))
+    return [choices[at] for at in draw.permutation(len(choices))[:number].tolist()]
+
+
+def random_fleet(draw: np.random.Generator, machines: int) -> Fleet:
+    """Machines in all states; nobody has been promised any yet."""
+    flavours = [_random_flavour(draw) for _ in range(int(draw.integers(1, 12)))]
+    states = pick(draw, (_PLENTY, _BUSY))
+    state = 1 + draw.choice(len(states), size=machines, p=states)
+    bound = np.isin(state, [int(each) for each in BOUND])
+    coming = np.isin(state, (int(MachineState.CREATING), int(MachineState.DRAINING)))
+    cluster = draw.integers(len(CLUSTERS), size=machines)
+    destination = draw.integers(-1, len(CLUSTERS), size=machines)
+    costs = draw.choice((np.nan, np.inf, 0.0, 0.0, 0.5, 3.0), size=machines)
+    costs[state != MachineState.CONFIGURED] = np.nan
+    buckets = (0, penalty.ZERO, penalty.ZERO, penalty.bucket(3), penalty.PINNED)
+    since = draw.choice((np.nan, 0.0, NOW - 50, NOW - 1_000), size=machines)
+    return Fleet(
+        flavours=flavours,
+        clusters=CLUSTERS,
+        flavour=draw.integers(len(flavours), size=machines).astype(np.int32),
+        state=state.astype(np.uint8),
+        cluster=np.where(bound, cluster, NONE).astype(np.int32),
+        destination=np.where(coming, destination, NONE).astype(np.int32),
+        wanted_by=np.full(machines, NONE, np.int32),
+        priority=draw.choice(PRIORITIES, size=machines).astype(np.int32),
+        interruption_bucket=draw.choice(buckets, size=machines).astype(np.uint8),
+        reclamation_bucket=draw.choice(buckets, size=machines).astype(np.uint8),
+        unused_since_seconds=since,
+        headroom=(state == MachineState.CONFIGURED) & (draw.random(machines) < 0.03),
+        release_cost=costs,
+        held_back=_held_back(draw, state),
+        tie_break=draw.permutation(machines).astype(np.int64),
+    )
+
+
+def _held_back(draw: np.random.Generator, state: Longs) -> Flags | None:
+    free = np.isin(state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
+    return free & (draw.random(len(state)) < 0.2) if draw.random() < 0.3 else None
+
+
+def _random_flavour(draw: np.random.Generator) -> Flavour:
+    cores = pick(draw, (2, 4, 8, 16, 64))
+    labels = {ZONE: pick(draw, "abc"), RACK: pick(draw, ("r1", "r2", "r3"))}
+    for key in (*labels,):
+        if draw.random() < 0.12:
+            del labels[key]
+    if draw.random() < 0.2:
+        labels["old"] = "yes"
+    if draw.random() < 0.6:
+        labels[_GENERATION] = pick(draw, ("3", "4", "7", "new"))
+    has = {"cpu": cores * 1000, "memory": cores * pick(draw, (0, 2000, 4000, 8000))}
+    if draw.random() < 0.8:
+        has["pods"] = pick(draw, (8, 30, 110))
+    if draw.random() < 0.2:
+        has[GPU] = pick(draw, (1000, 8000))
+    kind = pick(draw, [*CapacityType])
+    probability = pick(draw, (0.05, 0.3)) if kind is CapacityType.SPOT else 0.0
+    price = 0.0 if draw.random() < 0.2 else pick(draw, (0.05, 0.06, 0.1)) * cores
+    taints = tuple(_some(draw, _TAINTS, 2)) if draw.random() < 0.3 else ()
+    limited = draw.random() < 0.1
+    if limited and draw.random() < 0.5:
+        has = dict.fromkeys(has, 0)
+    return Flavour(labels, kind, price, probability, has, taints, limited)
+
+
+def random_need(draw: np.random.Generator, at: int) -> Need:
+    """One need with `at` in its group, so that none is asked for twice."""
+    conditions = _some(draw, _CONDITIONS, 2) if draw.random() < 0.5 else []
+    way = pick(draw, ("plain", "plain", "plain", "gang", "gang", "spread", "apart", "additional"))
+    if way == "gang":
+        conditions.append(same(pick(draw, (RACK, ZONE, ZONE, HOSTNAME_LABEL))))
+    spread = _some(draw, _SPREADS, 2) if way == "spread" or draw.random() < 0.1 else []
+    apart = [pick(draw, (HOSTNAME_LABEL, ZONE))] if way == "apart" else []
+    if way == "gang" and draw.random() < 0.15:
+        apart = [HOSTNAME_LABEL]
+    wanted = profile(
+        conditions,
+        spread if way in ("spread", "plain") else (),
+        pick(draw, PRIORITIES),
+        pick(draw, (penalty.ZERO, penalty.bucket(3), penalty.PINNED)),
+        pick(draw, (penalty.ZERO, penalty.bucket(8))),
+        alternatives=_some(draw, _ALTERNATIVES, 2) if draw.random() < 0.25 else (),
+        tolerations=_some(draw, _TOLERATIONS, 2) if draw.random() < 0.5 else (),
+        anti_affinity=apart,
+        never_preempts=draw.random() < 0.15,
+    )
+    few = way in ("spread", "apart", "gang")
+    group = ADDITIONAL_GROUP if way == "additional" else f"[{at}]"
+    return Need(wanted, sizes_of(_random_sizes(draw, few)), group)
+
+
+def _random_sizes(draw: np.random.Generator, few: bool) -> Iterator[tuple[Mapping[str, int], int]]:
+    """From a fiftieth of a core to 16 cores, and now and then a size that no machine could hold."""
+    number = 8 if draw.random() < 0.15 else int(draw.integers(1, 4))
+    for _ in range(number):
+        cpu = int(pick(draw, (20, 100, 250, 500, 1000, 1500, 4000, 16_000)))
+        amounts = {"cpu": cpu}
+        if draw.random() < 0.7:
+            amounts["memory"] = cpu * pick(draw, (1, 2, 4, 16))
+        if draw.random() < 0.7:
+            amounts["pods"] = 1
+        if draw.random() < 0.1:
+            amounts[GPU] = int(draw.integers(1, 3)) * 1000
+        if draw.random() < 0.05:
+            amounts[pick(draw, ("cpu", "example.com/unknown"))] = 10**9
+        most = max(2, min(12 if few else 60, 40_000 // cpu))
+        pods = 700 if cpu == 20 and not few and draw.random() < 0.3 else int(draw.integers(1, most))
+        yield amounts, pods
+
+
+def random_carry(seed: int, fleet: Fleet, demand: Demand) -> Carry:
+    """Reservations and shortages of some needs, and of one that is gone; memories of clusters."""
+    draw = np.random.default_rng(seed + 2**41)
+    keys = [key_of(fleet, demand, index) for index in range(len(demand.needs))]
+    keys.append(NeedKey("east", "gone", ""))
+    reserved, short = ([key for key in keys if draw.random() < 0.4] for _ in range(2))
+    domains = ("", "a", "b", "r1", "r2", "elsewhere")
+    since = (NOW - 1_000, NOW - 100)
+    return Carry(
+        tuple(Reservation(key, pick(draw, domains), pick(draw, since)) for key in reserved),
+        tuple(Shortage(key, int(draw.integers(1, 9)), NOW - 1_000) for key in short),
+        tuple(_random_memory(draw, name) for name in sorted(CLUSTERS) if draw.random() < 0.6),
+    )
+
+
+def _random_memory(draw: np.random.Generator, name: str) -> ClusterMemory:
+    spare, since = pick(draw, ((0, 0.0), (1, NOW - 1_000), (3, NOW - 5), (50, NOW - 1_000)))
+    return ClusterMemory(
+        name,
+        spare,
+        since,
+        acquired_seconds=pick(draw, (None, NOW - 50, NOW - 5_000)),
+        reclaimed_seconds=pick(draw, (None, NOW - 300, NOW - 5_000)),
+        hold_factor=pick(draw, (1, 2, 32)),
+        factor_seconds=pick(draw, (NOW - 100, NOW - 50_000)),
+        reclaimed_demand=pick(draw, (0.0, 2.0)),
+        coming_seconds=pick(draw, (None, NOW - 3, NOW - 100)),
     )

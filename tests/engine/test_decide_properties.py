@@ -1,4 +1,4 @@
-"""What holds for every decision, on random fleets."""
+"""What holds for every decision, on random worlds."""
 
 from __future__ import annotations
 
@@ -11,146 +11,245 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engine_oracle import Oracle
-from engine_random import random_carry, random_case
-from engine_rig import DONE, IN_FLIGHT, NOW, SETTINGS, carried_out, checked, told
-from hypothesis import assume, example, given
+from engine_life import Life
+from engine_oracle_matching import room_of, suits
+from engine_random import Case, random_world, whole_case
+from engine_rig import DONE, IN_FLIGHT, NOW, SETTINGS, carried_out, checked
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from bigfleet.engine.carry import Carry
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import Action, ActionKind, Decision
 from bigfleet.engine.matching import hard_spread
-from bigfleet.engine.snapshot import NONE, Demand, Fleet
+from bigfleet.engine.normalise import is_folded, normalise
+from bigfleet.engine.snapshot import NONE, Demand, Fleet, Settings
+from bigfleet.model.machine import MachineState
 
 SEEDS = st.integers(0, 2**32)
+_AT_LARGE = replace(SETTINGS, reclaim_cap_fraction=1.0)
 
 
-def decide_like_the_oracle(fleet: Fleet, demand: Demand, carry: Carry) -> None:
-    """The engine's decision breaks no invariant and is the slow one's."""
-    slow = Oracle(fleet, demand, carry, SETTINGS, NOW).decide()
-    assert told(checked(fleet, demand, SETTINGS, carry=carry)) == told(slow)
+def decided(case: Case, settings: Settings = SETTINGS, now: float = NOW) -> Decision:
+    """A decision that breaks no invariant."""
+    return checked(case.fleet, case.demand, settings, now, case.carry)
 
 
-@hypothesis_settings(max_examples=100)
-@given(SEEDS, st.integers(0, 40), st.integers(1, 8))
-def test_small_fleets_are_decided_as_the_oracle_does(seed: int, machines: int, needs: int) -> None:
-    """Any fleet up to 40 machines: same actions in the same order, same claims, same shortfalls."""
-    fleet, demand = random_case(seed, machines, needs)
-    decide_like_the_oracle(fleet, demand, random_carry(seed, fleet, demand))
+def done(fleet: Fleet, demand: Demand, decision: Decision) -> Fleet:
+    """All orders carried out; machines remember whom they serve."""
+    after = carried_out(fleet, demand, decision, DONE)
+    served = np.array([*(need.profile.priority for need in demand.needs), 0], np.int32)
+    counted = decision.claimed_by != NONE
+    priority = np.where(counted, served[decision.claimed_by], fleet.priority)
+    return replace(after, priority=priority.astype(np.int32))
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_crowded_fleets_are_decided_as_the_oracle_does(seed: int) -> None:
-    """400 machines and 30 needs, so that lists are longer than one block."""
-    fleet, demand = random_case(seed, 400, 30)
-    decide_like_the_oracle(fleet, demand, random_carry(seed, fleet, demand))
+def plainly(actions: list[Action], order: list[int]) -> list[tuple[ActionKind, int, int, int]]:
+    """Actions, with rows as they are called in `order`."""
+    return [(a.kind, order[a.row], a.need, a.grace_seconds) for a in actions]
 
 
 @hypothesis_settings(max_examples=40)
 @given(SEEDS)
-def test_the_order_of_rows_does_not_matter(seed: int) -> None:
+def test_the_order_of_rows_and_flavours_does_not_matter(seed: int) -> None:
     """A fleet listed in another order gets the same orders for the same machines."""
-    fleet, demand = random_case(seed)
-    order = np.random.default_rng(seed).permutation(len(fleet))
+    fleet, demand, carry = whole_case(seed)
+    draw = np.random.default_rng(seed)
+    order, kinds = draw.permutation(len(fleet)), draw.permutation(len(fleet.flavours))
     columns = {
         name: getattr(fleet, name)[order]
         for name in Fleet.__dataclass_fields__
-        if name not in ("flavours", "clusters", "held_back")
+        if name not in ("flavours", "clusters", "flavour", "held_back")
     }
-    shuffled = Fleet(fleet.flavours, fleet.clusters, **columns)
-    moved = [(a.kind, int(order[a.row]), a.need) for a in checked(shuffled, demand).actions]
-    assert moved == [(a.kind, a.row, a.need) for a in checked(fleet, demand).actions]
+    flavours = [fleet.flavours[kind] for kind in kinds.tolist()]
+    flavour = np.argsort(kinds)[fleet.flavour[order]].astype(np.int32)
+    if fleet.held_back is not None:
+        columns["held_back"] = fleet.held_back[order]
+    shuffled = Fleet(flavours, fleet.clusters, flavour, **columns)
+    one, other = decided(Case(fleet, demand, carry)), decided(Case(shuffled, demand, carry))
+    same = list(range(len(fleet)))
+    assert plainly([*other.actions], order.tolist()) == plainly([*one.actions], same)
+    assert other.shortfalls == one.shortfalls
+    assert {*order[[*other.headroom]].tolist()} == {*one.headroom}
+    assert other.carry == one.carry
 
 
 @hypothesis_settings(max_examples=40)
 @given(SEEDS)
-@example(722307)
-@example(802173)
-@example(115775)
+def test_kinds_of_machines_that_nobody_has_do_not_matter(seed: int) -> None:
+    """A flavour without machines changes nothing."""
+    fleet, demand, carry = whole_case(seed)
+    draw = np.random.default_rng(seed)
+    stay = fleet.flavour != draw.integers(len(fleet.flavours))
+    few = fleet.of_rows(stay)
+    left = np.unique(few.flavour)
+    number = np.full(len(fleet.flavours), NONE, np.int32)
+    number[left] = np.arange(len(left))
+    without = replace(
+        few, flavours=[few.flavours[kind] for kind in left], flavour=number[few.flavour]
+    )
+    one, other = decided(Case(few, demand, carry)), decided(Case(without, demand, carry))
+    assert other.actions == one.actions
+    assert other.shortfalls == one.shortfalls
+
+
+@hypothesis_settings(max_examples=25)
+@given(SEEDS)
 def test_a_served_fleet_comes_to_rest_and_stays_there(seed: int) -> None:
     """With the demand unchanged and all orders done, a fleet soon gets no orders any more, and none
-    for as long as nothing changes; what it is served with stays the same, too. (Cycles without an
-    order may come before: one need's reservation ends there, and the next may begin.)
+    for as long as nothing changes. What was given back and bought again is held for longer.
     """
-    fleet, demand = random_case(seed)
-    carry = Carry()
-    for _ in range(30):
-        before = fleet.wanted_by.tolist(), carry.reservations
-        decision = checked(fleet, demand, SETTINGS, carry=carry)
-        fleet, carry = carried_out(fleet, demand, decision, DONE), decision.carry
-        if not decision.actions and before == (fleet.wanted_by.tolist(), carry.reservations):
-            break
-    else:
-        pytest.fail("30 cycles were not enough")
-    for _ in range(6):
-        again = checked(fleet, demand, SETTINGS, carry=carry)
-        assert again.actions == []
-        assert again.claimed_by.tolist() == decision.claimed_by.tolist()
-        fleet, carry = carried_out(fleet, demand, again, DONE), again.carry
+    fleet, asked = random_world(seed, 30, 6)
+    demand, carry, quiet, now = normalise(fleet, asked), Carry(), 0, NOW
+    for _ in range(60):
+        decision = decided(Case(fleet, demand, carry), Settings(), now)
+        fleet, carry = done(fleet, demand, decision), decision.carry
+        quiet, now = 0 if decision.actions else quiet + 1, now + 60
+        if quiet == 8:
+            return
+    pytest.fail("60 cycles were not enough")
 
 
-@hypothesis_settings(max_examples=40)
+def test_a_need_orders_once() -> None:
+    """While its orders are under way, a need orders nothing more. (Counted anew on other machines,
+    pods are falsely short now and then: in less than one of fifty of these tight worlds.)
+    """
+    again = 0
+    for seed in range(200):
+        fleet, asked = random_world(seed, 30, 1)
+        demand = normalise(fleet, asked)
+        kind = demand.needs[0].profile
+        if not hard_spread(kind) and not kind.anti_affinity:
+            first = decided(Case(fleet, demand, Carry()), _AT_LARGE)
+            under_way = carried_out(fleet, demand, first, IN_FLIGHT)
+            later = decided(Case(under_way, demand, first.carry), _AT_LARGE)
+            again += any(action.need != NONE for action in later.actions)
+    assert again <= 3
+
+
+@hypothesis_settings(max_examples=60)
 @given(SEEDS)
-def test_a_need_orders_once(seed: int) -> None:
-    """While its orders are under way, a need orders nothing more, and its shortfall stays flat.
-
-    Except where a machine that became superfluous makes room for the skew of a spread.
+def test_no_deficit_is_preempted_twice(seed: int) -> None:
+    """While what was ordered is under way, nobody's pods are evicted for a plain need or a gang
+    that was covered.
     """
-    fleet, demand = random_case(seed, needs=1)
-    assume(not hard_spread(demand.needs[0].profile))
-    settings = replace(SETTINGS, reclaim_cap_fraction=1.0)
-    first = checked(fleet, demand, settings)
-    under_way = carried_out(fleet, demand, first, IN_FLIGHT)
-    later = checked(under_way, demand, settings, NOW, first.carry)
-    assert [a for a in later.actions if a.need != NONE] == []
-    assert [s.deficit for s in later.shortfalls] == [s.deficit for s in first.shortfalls]
+    case = whole_case(seed)
+    first = decided(case, _AT_LARGE)
+    under_way = carried_out(case.fleet, case.demand, first, IN_FLIGHT)
+    later = decided(Case(under_way, case.demand, first.carry), _AT_LARGE, NOW + 1)
+    short = {shortfall.need for shortfall in first.shortfalls}
+    for action in later.actions:
+        if action.kind is ActionKind.PREEMPT:
+            kind = case.demand.needs[action.need].profile
+            assert action.need in short or hard_spread(kind) or kind.anti_affinity
 
 
-def test_hardly_ever_is_a_deficit_ordered_twice() -> None:
-    """While what was ordered is under way, a need that was covered orders nothing, evicts nobody.
-    Not always: who shares a machine with whom is counted anew, and a crowded count may be short of
-    a few pods that the last one had places for. Of 120 crowded worlds that is so in less than one
-    of seven, and in less than one of fifty somebody is evicted for it.
-    """
-    settings = replace(SETTINGS, reclaim_cap_fraction=1.0)
-    ordered: list[int] = []
-    evicted: list[int] = []
-    for seed in range(120):
-        fleet, demand = random_case(seed)
-        first = checked(fleet, demand, settings)
-        under_way = carried_out(fleet, demand, first, IN_FLIGHT)
-        later = checked(under_way, demand, settings, NOW + 1, first.carry)
-        short = {NONE, *(shortfall.need for shortfall in first.shortfalls)}
-        again = {action.kind for action in later.actions if action.need not in short}
-        ordered += [seed] * bool(again)
-        evicted += [seed] * (ActionKind.PREEMPT in again)
-    assert (len(ordered) <= 17, len(evicted) <= 2) == (True, True), (ordered, evicted)
+@hypothesis_settings(max_examples=30)
+@given(SEEDS)
+def test_while_demand_only_grows_nothing_is_given_back(seed: int) -> None:
+    """Ten cycles of growth: no machine is drained for nobody, but those that a gang has left."""
+    life = Life(seed, changes=1.0, ways=("comes", "grows"))
+    life.forget_falls()
+    for _ in range(10):
+        decision = decided(life.case, Settings(), life.now)
+        for action in decision.actions:
+            if action.kind is ActionKind.RECLAIM and action.need == NONE:
+                served = int(life.case.fleet.wanted_by[action.row])
+                empty = life.case.fleet.release_cost[action.row] == 0
+                gang = served != NONE and life.case.demand.needs[served].profile.same_key
+                assert gang or empty, action
+        life.after(decision)
+
+
+@hypothesis_settings(max_examples=60)
+@given(SEEDS)
+def test_nothing_is_given_back_that_others_lack(seed: int) -> None:
+    """A machine that goes for nobody is of no use to any plain need of another cluster."""
+    fleet, demand, carry = whole_case(seed)
+    decision = decided(Case(fleet, demand, carry))
+    going = [a.row for a in decision.actions if a.kind is ActionKind.RECLAIM and a.need == NONE]
+    gone = {r.need for r in carry.reservations if NOW - r.since_seconds >= 900}
+    for short in decision.shortfalls:
+        need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
+        kind = need.profile
+        passes = (fleet.clusters[cluster], *need.key) in gone or cluster in demand.suspended
+        if need.is_additional or kind.same_key or kind.anti_affinity or hard_spread(kind) or passes:
+            continue
+        for row in going:
+            flavour = fleet.flavours[fleet.flavour[row]]
+            room = room_of(flavour, demand.overheads.get(cluster, ()))
+            holds = any(
+                all(room.get(name, 0) >= amount for name, amount in size.amounts)
+                for size in short.sizes
+            )
+            other = int(fleet.cluster[row]) != cluster
+            assert not (other and holds and suits(kind, flavour)), (row, short)
+
+
+@hypothesis_settings(max_examples=60)
+@given(SEEDS)
+def test_nothing_free_stands_by_while_a_plain_need_lacks_it(seed: int) -> None:
+    """No idle or speculative machine is left that could hold one of its pods."""
+    fleet, demand, carry = whole_case(seed)
+    decision = decided(Case(fleet, demand, carry))
+    ordered = {action.row for action in decision.actions if action.kind is not ActionKind.DELETE}
+    free = np.isin(fleet.state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
+    free &= True if fleet.held_back is None else ~fleet.held_back
+    gone = {r.need for r in carry.reservations if NOW - r.since_seconds >= 900}
+    for short in decision.shortfalls:
+        need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
+        kind = need.profile
+        passes = (fleet.clusters[cluster], *need.key) in gone or cluster in demand.suspended
+        if need.is_additional or kind.same_key or kind.anti_affinity or hard_spread(kind) or passes:
+            continue
+        for row in np.flatnonzero(free).tolist():
+            flavour = fleet.flavours[fleet.flavour[row]]
+            if row not in ordered and suits(kind, flavour):
+                room = room_of(flavour, demand.overheads.get(cluster, ()))
+                for size in short.sizes:
+                    assert any(room.get(name, 0) < amount for name, amount in size.amounts)
+
+
+@hypothesis_settings(max_examples=60)
+@given(SEEDS)
+def test_gangs_are_whole_or_take_nothing(seed: int) -> None:
+    """All machines with a gang's pods share a domain; nobody is evicted for part of a gang."""
+    case = whole_case(seed)
+    decision = decided(case)
+    short = {s.need for s in decision.shortfalls if s.sizes}
+    for index, need in enumerate(case.demand.needs):
+        key = need.profile.same_key
+        if key is None or need.is_additional or is_folded(need):
+            continue
+        rows = decision.placements.row[decision.placements.need == index].tolist()
+        assert len({case.fleet.flavours[case.fleet.flavour[r]].labels[key] for r in rows}) <= 1
+        evicts = any(a.need == index and a.kind is ActionKind.PREEMPT for a in decision.actions)
+        assert not (evicts and index in short)
 
 
 _PROGRAM = """
-import hashlib, os, sys
+import os, sys
 os.sched_setaffinity(0, [*os.sched_getaffinity(0)][:int(sys.argv[1])])
-from engine_random import random_carry, random_case
-from engine_rig import SETTINGS, told
+from engine_random import whole_case
+from engine_rig import SETTINGS
 from bigfleet.engine.decide import decide
-from bigfleet.engine.normalise import normalise
-sizes = [(40, 8)] * 150 + [(3000, 60)] * 2
+sizes = [(40, 8)] * 60 + [(300, 25)] * 2
 for seed, (machines, needs) in enumerate(sizes):
-    fleet, demand = random_case(seed, machines, needs)
-    carry = random_carry(seed, fleet, demand)
-    demand = normalise(fleet, demand)
-    decision = decide(fleet, demand, carry, SETTINGS, 10_000.0)
-    words = repr((demand.needs, told(decision))).encode()
+    decision = decide(*whole_case(seed, machines, needs), SETTINGS, 10_000.0)
+    placed = [column.tolist() for column in decision.placements]
+    asked = {cluster: rows.tolist() for cluster, rows in decision.ask_about.items()}
+    parts = decision.actions, decision.shortfalls, placed, decision.carry, asked
+    words = repr((parts, sorted(decision.headroom), decision.reclaims_capped)).encode()
     sys.stdout.buffer.write(decision.claimed_by.tobytes() + words)
 """
 
 
-def _decided_with(hash_seed: str, threads: int, cores: int) -> bytes:
+def _decided_with(hash_seed: str, threads: int, cores: int, compiled: bool) -> bytes:
     here = Path(__file__).parent
     path = os.pathsep.join((str(here), str(here.parents[1])))
     pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hash_seed}
+    environment["NUMBA_DISABLE_JIT"] = "0" if compiled else "1"
     return subprocess.run(
         [sys.executable, "-c", _PROGRAM, str(cores)],
         env=environment | dict.fromkeys(pools, str(threads)),
@@ -159,12 +258,16 @@ def _decided_with(hash_seed: str, threads: int, cores: int) -> bytes:
     ).stdout
 
 
-def test_hash_seeds_threads_and_cores_do_not_matter() -> None:
-    """Two decisions on one snapshot are equal to the byte, wherever they are made."""
+def test_hash_seeds_threads_cores_and_compiling_do_not_matter() -> None:
+    """Two decisions on one snapshot are equal to the byte, wherever and however they are made."""
     # Side by side: each is a process that is busy by itself for seconds.
     with ThreadPoolExecutor() as deciding:
         first, *others = deciding.map(
-            _decided_with, ("0", "1", "random", "4711"), (1, 2, 1, 2), (1, 1, 99, 99)
+            _decided_with,
+            ("0", "1", "random", "4711"),
+            (1, 2, 1, 2),
+            (1, 1, 99, 99),
+            (True, True, True, False),
         )
-    assert b"Preempt" in first
+    assert b"PREEMPT" in first
     assert [other == first for other in others] == [True, True, True]

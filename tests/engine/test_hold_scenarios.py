@@ -198,7 +198,10 @@ def test_while_demand_only_grows_nothing_is_given_back(seed: int) -> None:
     in a domain that it has grown out of is no exception: it goes so that the gang is whole again.)
     """
     fleet, demand = random_case(seed)
-    fleet = replace(fleet, wanted_by=np.full(len(fleet), NONE, np.int32))
+    flavours = [replace(flavour, limited=False) for flavour in fleet.flavours]
+    unpromised = np.full(len(fleet), NONE, np.int32)
+    fleet = replace(fleet, flavours=flavours, wanted_by=unpromised, held_back=None)
+    demand = replace(demand, fell_seconds={})
     draw, carry = np.random.default_rng(seed), Carry()
     for cycle in range(6):
         now = NOW + 10 * cycle

@@ -58,27 +58,36 @@ def decide_without_culprits(
     `known` are the needs left out so far; one that has changed since is tried again. Raises what
     `decide` raises if no need is to blame.
     """
-    keys = [
-        NeedKey(clusters[cluster], *need.key)
-        for need, cluster in zip(asked.needs, asked.cluster.tolist(), strict=True)
-    ]
-    barred = {
-        index: known[key].error
-        for index, key in enumerate(keys)
-        if key in known and known[key].need == asked.needs[index]
-    }
+    barred = _known_culprits(clusters, asked, known) if known else {}
     found: list[NeedKey] = []
     while True:
         try:
             result = decide(without(asked, barred))
         except Exception as error:  # noqa: BLE001  whatever it is, all others must be served
             culprit = _culprit(asked, barred, decide)
-            found.append(keys[culprit])
+            found.append(_key(clusters, asked, culprit))
             barred[culprit] = _told(error)
-            _bar_whole_clusters(keys, found, barred)
+            _bar_whole_clusters(clusters, asked, found, barred)
         else:
-            kept = {keys[i]: LeftOut(asked.needs[i], why) for i, why in barred.items()}
+            kept = {
+                _key(clusters, asked, index): LeftOut(asked.needs[index], why)
+                for index, why in barred.items()
+            }
             return Outcome(result, kept, found)
+
+
+def _key(clusters: Sequence[str], asked: Demand, index: int) -> NeedKey:
+    return NeedKey(clusters[int(asked.cluster[index])], *asked.needs[index].key)
+
+
+def _known_culprits(clusters: Sequence[str], asked: Demand, known: Quarantine) -> dict[int, str]:
+    """The needs that failed before and have not changed since, with their errors."""
+    keys = ((index, _key(clusters, asked, index)) for index in range(len(asked.needs)))
+    return {
+        index: known[key].error
+        for index, key in keys
+        if key in known and known[key].need == asked.needs[index]
+    }
 
 
 def without(asked: Demand, barred: Collection[int]) -> Demand:
@@ -119,11 +128,14 @@ def _culprit(asked: Demand, barred: Collection[int], decide: Callable[[Demand], 
     return failing - 1
 
 
-def _bar_whole_clusters(keys: list[NeedKey], found: list[NeedKey], barred: dict[int, str]) -> None:
+def _bar_whole_clusters(
+    clusters: Sequence[str], asked: Demand, found: list[NeedKey], barred: dict[int, str]
+) -> None:
     worst = {c for c, n in Counter(key.cluster for key in found).items() if n > _MOST_OF_A_CLUSTER}
-    for index, key in enumerate(keys):
-        if key.cluster in worst:
-            barred.setdefault(index, f"other needs of cluster {key.cluster} cannot be decided")
+    for index, cluster in enumerate(asked.cluster.tolist()):
+        if clusters[cluster] in worst:
+            why = f"other needs of cluster {clusters[cluster]} cannot be decided"
+            barred.setdefault(index, why)
 
 
 def _told(error: Exception) -> str:

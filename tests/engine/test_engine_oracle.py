@@ -1,0 +1,108 @@
+"""The engine decides what the plain, slow reading of its specification decides."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from engine_life import Life
+from engine_oracle import Oracle
+from engine_oracle_matching import folded
+from engine_random import Case, random_world, whole_case
+from engine_rig import NOW, SETTINGS, checked
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from bigfleet.engine.decision import Decision
+from bigfleet.engine.normalise import normalise
+from bigfleet.engine.snapshot import Settings
+
+SEEDS = st.integers(0, 2**32)
+# With holds as they are in service, and with reservations that soon end.
+_PATIENT = Settings(reservation_seconds=40.0)
+
+
+def decide_like_the_oracle(case: Case, settings: Settings = SETTINGS, now: float = NOW) -> Decision:
+    """The engine's decision, which breaks no invariant and is the oracle's."""
+    decision = checked(case.fleet, case.demand, settings, now, case.carry)
+    oracle = Oracle(*case, settings, now)
+    actions = [(a.kind.value, a.row, a.need, a.grace_seconds) for a in decision.actions]
+    assert actions == oracle.actions
+    placed = Counter[tuple[int, int, int]]()
+    for row, need, size, pods in zip(*(c.tolist() for c in decision.placements), strict=True):
+        placed[row, need, size] += pods
+    assert placed == oracle.placements
+    assert [
+        (s.need, s.sizes, s.impossible, s.age_cycles, s.since_seconds) for s in decision.shortfalls
+    ] == oracle.shortfalls
+    assert decision.claimed_by.tolist() == oracle.claimed_by
+    assert decision.headroom == oracle.headroom
+    assert decision.reclaims_capped == oracle.reclaims_capped
+    assert {c: rows.tolist() for c, rows in decision.ask_about.items()} == oracle.ask_about
+    assert decision.carry == oracle.carry
+    return decision
+
+
+def live_like_the_oracle(seed: int, cycles: int = 8) -> None:
+    """Several decisions in a row, each made from what the last one left."""
+    life, settings = Life(seed), SETTINGS if seed % 2 else _PATIENT
+    for _ in range(cycles):
+        life.after(decide_like_the_oracle(life.case, settings, life.now))
+
+
+@hypothesis_settings(max_examples=150)
+@given(SEEDS, st.integers(0, 40), st.integers(0, 8))
+def test_random_worlds_are_decided_as_the_oracle_does(seed: int, machines: int, needs: int) -> None:
+    """Same actions in the same order, placements, shortfalls, claims, questions and memory."""
+    decide_like_the_oracle(whole_case(seed, machines, needs))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_crowded_worlds_are_decided_as_the_oracle_does(seed: int) -> None:
+    """200 machines and 20 needs."""
+    decide_like_the_oracle(whole_case(seed, 200, 20))
+
+
+@hypothesis_settings(max_examples=20)
+@given(SEEDS)
+def test_worlds_live_on_as_the_oracle_decides(seed: int) -> None:
+    """Eight cycles in which orders end, fail or are lost, and pods come and go."""
+    live_like_the_oracle(seed)
+
+
+@hypothesis_settings(max_examples=100)
+@given(SEEDS)
+def test_gangs_fold_as_the_oracle_folds_them(seed: int) -> None:
+    """Gangs that fit on one machine become plain needs; all others stay as they are."""
+    fleet, demand = random_world(seed)
+    plain, served = folded(fleet, demand), normalise(fleet, demand)
+    assert [*served.needs] == [*plain.needs]
+    assert served.cluster.tolist() == plain.cluster.tolist()
+
+
+def test_the_oracle_sees_a_wrong_decision() -> None:
+    """The comparison fails when the two decide from different settings."""
+    differences = 0
+    for seed in range(30):
+        case = whole_case(seed)
+        ours = checked(case.fleet, case.demand, SETTINGS, NOW, case.carry)
+        other = Oracle(*case, replace(SETTINGS, reclaim_cap_fraction=0.0), NOW)
+        differences += [a.row for a in ours.actions] != [row for _, row, _, _ in other.actions]
+    assert differences
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_many_worlds_live_on_as_the_oracle_decides() -> None:
+    """ORACLE_SEEDS worlds, one in eight of them for a life (make oracle)."""
+    first = int(os.environ.get("ORACLE_FIRST_SEED", "0"))
+    for seed in range(first, first + int(os.environ.get("ORACLE_SEEDS", "10000"))):
+        try:
+            decide_like_the_oracle(whole_case(seed))
+            if seed % 8 == 0:
+                live_like_the_oracle(seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}") from error

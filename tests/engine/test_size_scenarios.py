@@ -1,0 +1,146 @@
+"""Needs with several sizes, told by example: what one size asks for must not mislead the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from engine_rig import (
+    AT_ONCE,
+    NOW,
+    RACK,
+    ZONE,
+    Spec,
+    checked,
+    configured,
+    demand_of,
+    fleet_of,
+    idle,
+    said,
+    same,
+)
+
+from bigfleet.engine.carry import Carry, Reservation
+from bigfleet.engine.decision import Decision
+from bigfleet.engine.state import key_of
+from bigfleet.model import penalty
+from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.model.need import (
+    ADDITIONAL_GROUP,
+    HOSTNAME_LABEL,
+    Need,
+    Requirement,
+    Spread,
+    profile,
+    sizes_of,
+)
+
+GPU = "nvidia.com/gpu"
+
+
+def need(
+    *sizes: tuple[Mapping[str, int], int],
+    requirements: tuple[Requirement, ...] = (),
+    spread: tuple[Spread, ...] = (),
+    anti_affinity: tuple[str, ...] = (),
+    priority: int = 0,
+    group: str = "",
+) -> Need:
+    """A need for so many pods of each size."""
+    wanted = profile(
+        requirements, spread, priority, penalty.ZERO, penalty.ZERO, anti_affinity=anti_affinity
+    )
+    return Need(wanted, sizes_of(sizes), group)
+
+
+def pods_by_row(decision: Decision, index: int) -> Counter[int]:
+    """How many pods of a need each machine has."""
+    pods = Counter[int]()
+    for row, of, _, number in zip(*(c.tolist() for c in decision.placements), strict=True):
+        if of == index:
+            pods[row] += number
+    return pods
+
+
+def test_a_gang_with_one_pod_a_machine_has_one_pod_of_all_sizes_together() -> None:
+    """The limit is on the gang's pods, whatever their sizes: three pods need three machines."""
+    specs = [
+        configured("c", labels={RACK: "a"}),
+        *(idle(f"i{at}", labels={RACK: "a"}) for at in range(3)),
+    ]
+    gang = need(
+        ({"cpu": 1}, 2), ({"cpu": 2}, 1), requirements=(same(),), anti_affinity=(HOSTNAME_LABEL,)
+    )
+    fleet = fleet_of(specs)
+    decision = checked(fleet, demand_of(fleet, [("east", gang)]))
+    assert [*pods_by_row(decision, 0).values()] == [1, 1, 1]
+    assert said(specs, decision) == ["Bootstrap i0", "Bootstrap i1"]
+
+
+def test_a_machine_that_drains_for_the_cluster_helps_a_gang_once() -> None:
+    """It is counted already, so it is not to be taken, too: the gang is not whole, and
+    evicts nobody."""
+    specs = [
+        Spec("d", MachineState.DRAINING, cluster="west", destination="east", labels={RACK: "a"}),
+        configured("c", labels={RACK: "a"}),
+        configured("w", "west", labels={RACK: "a"}),
+    ]
+    gang = need(({"cpu": 3}, 4), requirements=(same(),), priority=1_000)
+    low = need(({"cpu": 4}, 1))
+    fleet = fleet_of(specs)
+    decision = checked(fleet, demand_of(fleet, [("east", gang), ("west", low)]))
+    assert [shortfall.pods for shortfall in decision.shortfalls] == [2]
+    assert said(specs, decision) == []
+
+
+def test_small_pods_of_a_spread_make_room_for_large_ones() -> None:
+    """Large pods fit into one zone only; with a small one in the other, both of them may go there.
+    Nothing has to be acquired.
+    """
+    specs = [
+        configured("a", cpu=20, labels={ZONE: "a"}),
+        configured("b", cpu=4, labels={ZONE: "b"}),
+        idle("i", cpu=20, labels={ZONE: "a"}),
+    ]
+    spread = need(({"cpu": 8}, 2), ({"cpu": 1}, 1), spread=(Spread(ZONE, 1, True),))
+    fleet = fleet_of(specs)
+    decision = checked(fleet, demand_of(fleet, [("east", spread)]))
+    assert pods_by_row(decision, 0) == {0: 2, 1: 1}
+    assert said(specs, decision) == []
+
+
+def test_an_impossible_size_does_not_make_scarce_machines_plain() -> None:
+    """Nobody has 64 GPUs; so the need's other pods leave the machine with one GPU to those who can
+    use it, though it is cheaper.
+    """
+    specs = [idle("gpu", price=0.1, more={GPU: 1}), idle("plain", price=1.0)]
+    mixed = need(({"cpu": 1, GPU: 64}, 1), ({"cpu": 1}, 2))
+    fleet = fleet_of(specs)
+    decision = checked(fleet, demand_of(fleet, [("east", mixed)]))
+    assert said(specs, decision) == ["Bootstrap plain"]
+    assert [s.impossible[0].pods for s in decision.shortfalls] == [1]
+
+
+def test_a_machine_too_small_for_an_additional_pod_does_not_hold_it_up() -> None:
+    """Only what could hold the pod is waited for."""
+    specs = [Spec("small", MachineState.CONFIGURING, cpu=1, cluster="east"), idle("i", cpu=4)]
+    fleet = fleet_of(specs)
+    extra = need(({"cpu": 3}, 1), group=ADDITIONAL_GROUP)
+    assert said(specs, checked(fleet, demand_of(fleet, [("east", extra)]))) == ["Bootstrap i"]
+    specs[0] = Spec("large", MachineState.CONFIGURING, cpu=4, cluster="east")
+    fleet = fleet_of(specs)
+    assert said(specs, checked(fleet, demand_of(fleet, [("east", extra)]))) == []
+
+
+def test_what_is_kept_for_a_need_is_not_deleted() -> None:
+    """An idle machine that is promised stays for as long as the reservation does."""
+    kind = CapacityType.ON_DEMAND
+    specs = [
+        configured("c"),
+        idle("i", capacity_type=kind, wanted_by=0, idle_since=NOW - 5_000),
+    ]
+    fleet = fleet_of(specs)
+    demand = demand_of(fleet, [("east", need(({"cpu": 2}, 1)))])
+    carry = Carry((Reservation(key_of(fleet, demand, 0), "", NOW - 10),))
+    assert said(specs, checked(fleet, demand, AT_ONCE, NOW, carry)) == []
+    assert said(specs, checked(fleet, demand)) == ["Delete i"]

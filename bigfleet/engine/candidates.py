@@ -7,7 +7,8 @@ reported and whose operator can be told. (Its own cluster's machines a need coun
 scheduler decides between pods.) A machine is of the highest priority that has pods on it.
 
 An excess machine is anybody's once it is to be given back in any case; before, it is as much
-protected as it was by the need that it served last.
+protected as it was by the need that it served last. One that its operator has said must not go is
+nobody's.
 """
 
 from __future__ import annotations
@@ -103,8 +104,11 @@ class PreemptionCandidates:
         """Positions of what the need may take and nobody has taken since."""
         state, fleet = self._state, self._state.fleet
         priority, candidacy = int(state.priorities[index]), state.candidacy(index)
-        promised = (self._tier == EXCESS) & (fleet.wanted_by[self._rows] == index)
+        excess = self._tier == EXCESS
+        promised = excess & (fleet.wanted_by[self._rows] == index)
         open_ = (self._priority < priority) | promised
+        # Pods run there, whatever is counted, and nobody knows whom they belong to.
+        open_ &= ~(excess & np.isposinf(fleet.release_cost[self._rows]))
         if candidacy.profile.same_key is not None:
             open_ |= self._gives_way(priority)
         if candidacy.profile.never_preempts:

@@ -74,8 +74,11 @@ class Headroom:
         state, cluster = self._state, self._state.cluster_of(index)
         book, reserve = state.books[cluster], state.reserve[cluster]
         empty = book.rows[~book.opened & (book.rows != NONE)]
+        empty = empty[~state.unavailable[empty]]
+        # Whoever lacks machines was offered those that are ahead, and has not used these.
+        ahead = state.fleet.headroom[empty]
         in_service = state.fleet.state[empty] == MachineState.CONFIGURED
-        rows = np.concatenate((reserve, empty[in_service & ~state.unavailable[empty]]))
+        rows = np.concatenate((reserve, empty[ahead], empty[in_service & ~ahead]))
         return rows[self._holds(index, rows)]
 
     def _set_apart(self, index: int, rows: Rows) -> None:

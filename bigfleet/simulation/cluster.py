@@ -5,23 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import msgspec
-
-from bigfleet.api.install import GANG_MEMBERS
-from bigfleet.controllers.operator.ledger import CapacityRequest, Key, Ledger, Metadata
-from bigfleet.controllers.pod_controller.requests import additional_name, additional_request
-from bigfleet.controllers.pod_controller.unschedulable import (
-    Ask,
-    Outlook,
-    Unschedulable,
-)
 from bigfleet.model.machine import Machine
 from bigfleet.model.need import HOSTNAME_LABEL
 from bigfleet.services.shard.kinds import kind_of
-from bigfleet.simulation.scheduler import Node, Pod, displaceable, schedule
-from bigfleet.simulation.workload import NAMESPACE, Workload
+from bigfleet.simulation.pod_controller import SimulatedPodController
+from bigfleet.simulation.requests import Requests
+from bigfleet.simulation.scheduler import Node, Pod, runs_on, schedule
+from bigfleet.simulation.workload import Workload
 from bigfleet.tasks import until_one_ends
 
 SCHEDULING_SECONDS = 0.2
@@ -29,11 +21,13 @@ LOOK_FOR_UNSCHEDULABLE_SECONDS = 1.0
 
 
 class Cluster:
-    """State and its changes; each change of demand is in `ledger` at once.
+    """State and its changes; each change of demand is in `requests` at once.
 
-    `now` is in seconds. Its scheduler `looks_ahead` where it begins a gang. `request_bound_pods`
-    False leaves out the requests of pods that are bound, `request_additional` False asks for no
-    further machine for those that cannot be scheduled: wrong ways, there to show why.
+    `now` is the time in seconds since 1970. Its scheduler `looks_ahead` where it begins a gang.
+    Each Node has a pod of each of `daemons`. `request_additional` False asks for no further machine
+    for pods that cannot be scheduled: a wrong way, there to show why. `evicted` counts pods that
+    were evicted by request, `preempted` those that kube-scheduler evicted for others.
+    `grew_seconds` and `shrank_seconds` are when anybody last wanted more, and less.
     """
 
     def __init__(
@@ -42,23 +36,24 @@ class Cluster:
         now: Callable[[], float],
         *,
         looks_ahead: bool = True,
-        request_bound_pods: bool = True,
+        daemons: Sequence[Workload] = (),
         request_additional: bool = True,
     ) -> None:
-        self.name = name
-        self._now, self._unschedulable = now, Unschedulable[str]()
+        self.name, self.daemons = name, daemons
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
-        self.ledger = Ledger()
+        self.requests = Requests()
+        self.controller = SimulatedPodController(self.requests, self.nodes, now)
         self.evicted = self.preempted = 0
+        self.grew_seconds = self.shrank_seconds = 0.0
+        self._now = now
         self._looks_ahead = looks_ahead
-        self._request_bound_pods = request_bound_pods
         self._request_additional = request_additional
         self._workloads: dict[str, Workload] = {}
+        self._daemon_pods: dict[str, list[Pod]] = {}
         self._numbers = itertools.count(1)
         self._changed = asyncio.Event()
         self._node_left: dict[str, asyncio.Event] = {}
-        self.ledger.replace([])
 
     async def run(self) -> None:
         """Schedule after every change, until cancelled."""
@@ -74,26 +69,42 @@ class Cluster:
     async def _look_for_unschedulable(self) -> None:
         while self._request_additional:
             await asyncio.sleep(LOOK_FOR_UNSCHEDULABLE_SECONDS)
-            for ask in self._unschedulable.look(self._now(), self._outlook):
-                self._ask(ask)
+            self.controller.look()
         await asyncio.Event().wait()
 
     def apply(self, workload: Workload) -> None:
         """Make `workload` what it now is; too many pods go, unbound ones first, then the newest."""
         self._workloads[workload.name] = workload
-        mine = [p for p in self.pods.values() if p.workload.name == workload.name]
-        changed = [p for p in mine if p.workload.request != workload.request]
-        for pod in changed:
-            self._remove(pod)
+        mine = self._pods_of(workload.name)
+        changed = [p for p in mine if p.workload.request.digest != workload.request.digest]
         kept = [p for p in mine if p not in changed]
-        for pod in sorted(kept, key=lambda p: p.node == "")[workload.replicas :]:
+        too_many = sorted(kept, key=lambda p: p.node == "")[workload.replicas :]
+        for pod in (*changed, *too_many):
+            self.shrank_seconds = self._now()
             self._remove(pod)
+        if workload.replicas > len(kept):
+            self.grew_seconds = self._now()
         self._fill(workload)
 
     def withdraw(self, name: str) -> None:
         """The workload and its pods go."""
         self.apply(self._workloads[name].of(0))
         del self._workloads[name]
+
+    def delete(self, name: str, number: int) -> None:
+        """Somebody deletes the oldest pods of a workload; its controller makes as many new ones."""
+        for pod in self._pods_of(name)[:number]:
+            self._lose(pod)
+
+    def complete(self, name: str, number: int) -> None:
+        """So many pods of a Job have done their work; the oldest that run."""
+        running = [pod for pod in self._pods_of(name) if pod.node][:number]
+        if running:
+            workload = self._workloads[name]
+            self._workloads[name] = workload.of(workload.replicas - len(running))
+            self.shrank_seconds = self._now()
+            for pod in running:
+                self._remove(pod)
 
     @property
     def workloads(self) -> list[Workload]:
@@ -104,30 +115,25 @@ class Cluster:
         """Pods that wait for a place, oldest first."""
         return [pod for pod in self.pods.values() if not pod.node]
 
-    def releasable(self, most: int) -> list[str]:
-        """Nodes that could go, one after the other, those with fewest pods first: their pods find
-        room on the others.
-        """
-        by_number = sorted(
-            (node for node in self.nodes.values() if node.usable),
-            key=lambda node: (len(self.pods_on(node.name)), node.name),
-        )
-        return displaceable(by_number, [p for p in self.pods.values() if p.node], most)
-
     def pods_on(self, node: str) -> list[Pod]:
-        """The pods bound to a node."""
+        """The pods bound to a node, but for those that each Node has."""
         return [pod for pod in self.pods.values() if pod.node == node]
+
+    def disruptions_allowed(self, workload: Workload) -> int | None:
+        """How many of its pods may be evicted now; None where no budget says so."""
+        if workload.max_unavailable is None:
+            return None
+        unbound = sum(1 for pod in self._pods_of(workload.name) if not pod.node)
+        return max(0, workload.max_unavailable - unbound)
 
     def schedule(self) -> None:
         """Bind what can be bound."""
         bound = [pod for pod in self.pods.values() if pod.node]
         ahead = self._looks_ahead
         for pod in schedule(self.unbound(), self.nodes, bound, self._preempt, looks_ahead=ahead):
-            self._request(pod)
-            self._withdraw_additional(pod.name)
+            self.controller.see(pod)
         for pod in self.unbound():
-            number = pod.name.rpartition("-")[2].zfill(12)
-            self._unschedulable.see(pod.name, pod.workload.name, number, self._now())
+            self.controller.see_unschedulable(pod)
 
     def _preempt(self, pod: Pod) -> None:
         """Kube-scheduler evicts a pod for one of higher priority."""
@@ -136,12 +142,17 @@ class Cluster:
 
     def evict(self, pod: Pod) -> bool:
         """End a pod by request; False when its workload's budget forbids it for now."""
-        budget = pod.workload.max_unavailable
-        if budget is not None and self._unbound_of(pod.workload) >= budget:
+        if self.disruptions_allowed(pod.workload) == 0:
             return False
         self.evicted += 1
         self._lose(pod)
         return True
+
+    def cordon(self, node: str, *, cordoned: bool = True) -> None:
+        """No new pods come to the node, or they may come again."""
+        self.nodes[node].cordoned = cordoned
+        if not cordoned:
+            self._changed.set()
 
     def join(self, machine: Machine) -> None:
         """The machine's Node is there and ready; again after a restart changes nothing.
@@ -151,10 +162,20 @@ class Cluster:
         if machine.id in self.nodes:
             self.nodes[machine.id].dead = False
         else:
-            labels = {**kind_of(machine).labels_of(machine.id), HOSTNAME_LABEL: machine.id}
-            has = machine.allocatable
-            self.nodes[machine.id] = Node(machine.id, labels, has, dict(has), machine.taints)
+            self.nodes[machine.id] = node = self.node_of(machine)
+            self._daemon_pods[machine.id] = self._daemons_of(node)
+            for daemon in self._daemon_pods[machine.id]:
+                self.controller.see(daemon)
         self._changed.set()
+
+    def node_of(self, machine: Machine) -> Node:
+        """The Node that the machine would be here, with its DaemonSets' pods."""
+        labels = {**kind_of(machine).labels_of(machine.id), HOSTNAME_LABEL: machine.id}
+        has = machine.allocatable
+        node = Node(machine.id, labels, has, dict(has), machine.taints, self._now())
+        for daemon in self._daemons_of(node):
+            node.use(daemon, 1)
+        return node
 
     def die(self, node: str) -> None:
         """The machine is no more: what ran on it is lost, its Node stays and says so."""
@@ -168,6 +189,8 @@ class Cluster:
         for pod in self.pods_on(node):
             self._lose(pod)
         if self.nodes.pop(node, None) is not None:
+            for daemon in self._daemon_pods.pop(node, ()):
+                self.controller.forget(daemon)
             self._node_left.pop(node, asyncio.Event()).set()
             self._changed.set()
 
@@ -176,8 +199,12 @@ class Cluster:
         if node in self.nodes:
             await self._node_left.setdefault(node, asyncio.Event()).wait()
 
-    def _unbound_of(self, workload: Workload) -> int:
-        return sum(1 for p in self.unbound() if p.workload.name == workload.name)
+    def _daemons_of(self, node: Node) -> list[Pod]:
+        pods = (Pod(f"{d.name}-{node.name}", d, self._now(), node.name) for d in self.daemons)
+        return [pod for pod in pods if runs_on(pod.workload, node)]
+
+    def _pods_of(self, name: str) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.workload.name == name]
 
     def _lose(self, pod: Pod) -> None:
         self._remove(pod)
@@ -191,50 +218,14 @@ class Cluster:
     def _fill(self, workload: Workload) -> None:
         have = Counter(pod.workload.name for pod in self.pods.values())[workload.name]
         for _ in range(workload.replicas - have):
-            pod = Pod(f"{workload.name}-{next(self._numbers)}", workload)
+            pod = Pod(f"{workload.name}-{next(self._numbers)}", workload, self._now())
             self.pods[pod.name] = pod
-            self._request(pod)
+            self.controller.see(pod)
         self._changed.set()
 
     def _remove(self, pod: Pod) -> None:
         del self.pods[pod.name]
         if pod.node:
             self.nodes[pod.node].use(pod, -1)
-        self.ledger.remove(Key(NAMESPACE, pod.name))
-        self._withdraw_additional(pod.name)
+        self.controller.forget(pod)
         self._changed.set()
-
-    def _withdraw_additional(self, pod: str) -> None:
-        for number in range(1, self._unschedulable.forget(pod) + 1):
-            self.ledger.remove(Key(NAMESPACE, additional_name(pod, number)))
-
-    def _outlook(self, pod: str) -> Outlook:
-        """Nothing is known here of short needs and of machines on their way: so only those pods ask
-        which companions hold where they are.
-        """
-        return Outlook(patient=not self._home(self.pods[pod].workload))
-
-    def _home(self, workload: Workload) -> str | None:
-        """The domain where the workload's gang runs, "" where none of it does; None for no gang."""
-        if not workload.same_key:
-            return None
-        mine = (p.node for p in self.pods.values() if p.workload.name == workload.name and p.node)
-        beside = next(mine, None)
-        return self.nodes[beside].labels[workload.same_key] if beside else ""
-
-    def _ask(self, ask: Ask[str]) -> None:
-        workload = self.pods[ask.pod].workload
-        home = self._home(workload)
-        here = {"key": workload.same_key, "operator": "In", "values": [home]}
-        spec = additional_request(msgspec.json.decode(workload.request), [here] if home else [])
-        body, name = msgspec.Raw(msgspec.json.encode(spec)), additional_name(ask.pod, ask.number)
-        self.ledger.put(CapacityRequest(Metadata(name, NAMESPACE), body))
-
-    def _request(self, pod: Pod) -> None:
-        if pod.node and not self._request_bound_pods:
-            self.ledger.remove(Key(NAMESPACE, pod.name))
-            return
-        members = pod.workload.gang_members
-        said = {GANG_MEMBERS: str(members)} if members else None
-        metadata = Metadata(pod.name, NAMESPACE, annotations=said)
-        self.ledger.put(CapacityRequest(metadata, msgspec.Raw(pod.workload.request)))

@@ -4,97 +4,98 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.machine import CapacityType, Machine, MachineState
-from bigfleet.model.need import Spread
+from bigfleet.model.need import Taint
 from bigfleet.services.provider.settings import Latencies, Latency
+from bigfleet.simulation.draw_workloads import (
+    RACK,
+    TEAM,
+    Event,
+    daemons,
+    growing_tenants,
+    tenants,
+)
 from bigfleet.simulation.faults import Delays, Faults
-from bigfleet.simulation.workload import Workload
 from bigfleet.simulation.world import Plan
 
-RACK, ZONE = "topology.bigfleet/rack", "topology.kubernetes.io/zone"
-TYPE = "node.kubernetes.io/instance-type"
 GPU = "nvidia.com/gpu"
 
 _GIB = 2**20  # in units of model.resources
-_PRIORITIES = (0, 100, 1000, 1_000_000)
-_PENALTIES = ("0", "0.4", "32", "4096", "100000000")
-
-
-@dataclass(frozen=True)
-class Event:
-    """At `at_seconds` after the start `what` happens to `subject`, for `seconds` where it lasts."""
-
-    at_seconds: float
-    what: str
-    subject: str = ""
-    workload: Workload | None = None
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Trial:
     """All that a seed stands for. `events` are in order of time; after `fault_seconds` it heals.
 
-    In a `tidy` world no two workloads of a cluster can use the same machines, so that a pod which
-    waits though its need is covered has no excuse.
+    In a `calm` world nothing ever fails, and in one that only `grows` nobody ever wants less.
     """
 
     plan: Plan
     faults: Faults
     events: Sequence[Event]
     fault_seconds: float
-    tidy: bool
+    calm: bool
+    grows: bool
 
 
 def trial(seed: int) -> Trial:
     """The world of a seed: small and crowded, so that everything happens."""
     draw = random.Random(seed)
-    machines = _fleet(draw)
+    calm = draw.random() < 0.4
+    grows = calm and draw.random() < 0.5
+    machines = _fleet(draw, roomy=calm and draw.random() < 0.5)
     clusters = [f"cluster-{n}" for n in range(draw.randint(1, 3))]
-    fault_seconds = draw.uniform(40.0, 160.0)
+    fault_seconds = draw.uniform(40.0, 160.0) * (3 if calm else 1)
     plan = Plan(
         machines=machines,
         clusters=clusters,
         seed=seed,
-        engine=_engine(draw),
+        engine=EngineSettings() if calm and draw.random() < 0.5 else _engine(draw),
         cycle_seconds=draw.choice((2.0, 5.0)),
         latencies=Latencies(*(_latency(draw, most) for most in (30.0, 10.0, 5.0, 5.0))),
         delays=Delays((0.0, 0.1), (0.0, 5.0), (0.0, 3.0), (0.0, 0.3)),
-        spot_hours_per_second=draw.choice((0.0, 0.0, 0.02, 0.1)),
+        spot_hours_per_second=0.0 if calm else draw.choice((0.0, 0.0, 0.02, 0.1)),
+        daemons=daemons(draw),
+        scheduler_looks_ahead=draw.random() < 0.3,
     )
-    tidy = draw.random() < 0.3
+    types = sorted({machine.instance_type for machine in machines})
+    wanted = growing_tenants if grows else tenants
     events = [
-        *_tenants(draw, machines, clusters, fault_seconds, tidy),
-        *_outages(draw, plan, fault_seconds),
+        *wanted(draw, types, clusters, fault_seconds),
+        *([] if calm else _outages(draw, plan, fault_seconds)),
     ]
     events.sort(key=lambda event: event.at_seconds)
-    return Trial(plan, _faults(draw), events, fault_seconds, tidy)
+    faults = Faults() if calm else _faults(draw)
+    return Trial(plan, faults, events, fault_seconds, calm, grows)
 
 
-def _fleet(draw: random.Random) -> list[Machine]:
-    kinds = [_kind(draw, n) for n in range(draw.randint(1, 4))]
+def _fleet(draw: random.Random, *, roomy: bool) -> list[Machine]:
+    kinds = [_kind(draw, n) for n in range(draw.randint(1, 5))]
     racks = draw.randint(1, 4)
-    return [
-        _machine(draw, f"m-{n:03}", draw.choice(kinds), racks) for n in range(draw.randint(8, 60))
-    ]
+    count = draw.randint(60, 120) if roomy else draw.randint(8, 60)
+    return [_machine(draw, f"m-{n:03}", draw.choice(kinds), racks) for n in range(count)]
 
 
 def _kind(draw: random.Random, number: int) -> Mapping[str, object]:
-    cpu, capacity_type = draw.choice((4, 8, 16)), draw.choice([*CapacityType])
-    amounts = {"cpu": cpu * 1000, "memory": cpu * 4 * _GIB, "pods": 110_000}
+    """Of one type: from 2 CPU to 64, with 2 to 8 GiB for each; some are set apart by a taint."""
+    cpu, capacity_type = draw.choice((2, 4, 8, 16, 64)), draw.choice([*CapacityType])
+    memory = cpu * draw.choice((2, 4, 8)) * _GIB
+    resources = {"cpu": cpu * 1000, "memory": memory, "pods": 110_000}
     if draw.random() < 0.2:
-        amounts[GPU] = 8000
+        resources[GPU] = 8000
     spot = capacity_type is CapacityType.SPOT
+    taints = (Taint(TEAM, "own", "NoSchedule"),) if draw.random() < 0.2 else ()
     return {
         "instance_type": f"type-{number}",
         "capacity_type": capacity_type,
         "price_per_hour": cpu * draw.choice((0.0, 0.02, 0.05)) * (0.3 if spot else 1.0),
         "interruption_probability": draw.choice((0.05, 0.3)) if spot else 0.0,
-        "resources": amounts,
-        "allocatable": amounts,
+        "resources": resources,
+        "allocatable": {**resources, "cpu": cpu * 1000 - 80, "memory": memory - memory // 20},
+        "taints": taints,
     }
 
 
@@ -141,56 +142,6 @@ def _faults(draw: random.Random) -> Faults:
         reclaim_unanswered=chance(0.3),
         rollup_stale=chance(0.3),
         rollup_empty=chance(0.2),
-    )
-
-
-def _tenants(
-    draw: random.Random,
-    machines: Sequence[Machine],
-    clusters: Sequence[str],
-    seconds: float,
-    tidy: bool,
-) -> list[Event]:
-    types = sorted({machine.instance_type for machine in machines})
-    events = []
-    for cluster in clusters:
-        for number in range(len(types) if tidy else draw.randint(1, 7)):
-            workload = _workload(draw, f"w-{number}", types)
-            if tidy:
-                own = {TYPE: (types[number],)}
-                workload = replace(workload, selector={**workload.selector, **own}, spread=())
-            at_seconds = draw.choice((0.0, draw.uniform(0, seconds)))
-            events.append(Event(at_seconds, "apply", cluster, workload))
-            for _ in range(draw.randint(0, 3)):
-                later = draw.uniform(at_seconds, seconds)
-                replicas = draw.choice((0, 1, workload.replicas // 2, workload.replicas * 2))
-                events.append(Event(later, "apply", cluster, workload.of(replicas)))
-    return events
-
-
-def _workload(draw: random.Random, name: str, types: Sequence[str]) -> Workload:
-    selector = {}
-    if draw.random() < 0.6:
-        selector[TYPE] = tuple(sorted(draw.sample(types, draw.randint(1, len(types)))))
-    if draw.random() < 0.3:
-        selector[ZONE] = tuple(sorted(draw.sample("abc", draw.randint(1, 2))))
-    cpu = draw.choice((500, 1000, 2000, 4000, 7000))
-    requests = {"cpu": f"{cpu}m", "memory": f"{cpu * draw.choice((1, 4)) // 1000 + 1}Gi"}
-    if draw.random() < 0.1:
-        requests[GPU] = "1"
-    gang = draw.random() < 0.4
-    spread = () if gang or draw.random() < 0.7 else (Spread(ZONE, draw.randint(1, 2), True),)
-    return Workload(
-        name=name,
-        replicas=draw.choice((1, 2, 3, 4, 8, 12)) if gang else draw.randint(1, 30),
-        requests=requests,
-        selector=selector,
-        priority=draw.choice(_PRIORITIES),
-        same_key=draw.choice((RACK, ZONE)) if gang else "",
-        spread=spread,
-        interruption_penalty=draw.choice(_PENALTIES),
-        reclamation_penalty=draw.choice(_PENALTIES),
-        max_unavailable=draw.choice((None, None, 1, 3)),
     )
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from bigfleet.simulation.draw import Event, Trial, trial
+from bigfleet.simulation.cluster import Cluster
+from bigfleet.simulation.draw import Trial, trial
+from bigfleet.simulation.draw_workloads import Event
 from bigfleet.simulation.loop import run
 from bigfleet.simulation.rest import unrest
+from bigfleet.simulation.steadiness import Steadiness
+from bigfleet.simulation.workload import Workload
 from bigfleet.simulation.world import World, worlds
 
-# Longer than every hold that a drawn world has.
-QUIET_SECONDS = 100.0
+# Longer than every hold that a drawn world has; with pods that wait, longer than they take to ask
+# for the last of their additional machines.
+QUIET_SECONDS, QUIET_SECONDS_WITH_WAITING_PODS = 100.0, 300.0
 # Most worlds rest within 300 s; ten minutes of grace, one after the other, take longer.
 REST_WITHIN_SECONDS = 6000.0
 
@@ -37,10 +42,15 @@ async def _play(seed: int, given: Trial) -> Outcome:
     async with worlds(given.plan) as world:
         for name, value in vars(given.faults).items():
             setattr(world.faults, name, value)
+        if given.calm:
+            world.safety.steadiness = Steadiness(world.clusters, grows=given.grows)
         await _faulty_time(world, given)
         await world.heal()
         rests = await world.comes_to_rest(QUIET_SECONDS, REST_WITHIN_SECONDS)
-        problems = [*world.safety.violations, *unrest(world, rests, given.tidy)]
+        if rests and any(cluster.unbound() for cluster in world.clusters.values()):
+            quiet_seconds = QUIET_SECONDS_WITH_WAITING_PODS
+            rests = await world.comes_to_rest(quiet_seconds, REST_WITHIN_SECONDS)
+        problems = [*world.safety.violations, *unrest(world, rests)]
         return Outcome(
             seed,
             len(world.cycles),
@@ -63,7 +73,7 @@ async def _faulty_time(world: World, given: Trial) -> None:
 
 async def _happen(world: World, event: Event) -> None:
     if event.workload is not None:
-        world.clusters[event.subject].apply(event.workload)
+        _change(world.clusters[event.subject], event.what, event.workload, event.pods)
     elif event.what == "shard dies" and world.shard is not None:
         await world.kill_shard()
         await asyncio.sleep(event.seconds)
@@ -76,6 +86,15 @@ async def _happen(world: World, event: Event) -> None:
         await _away(world, event)
     elif event.what == "stream breaks":
         world.operators[event.subject].hang_up()
+
+
+def _change(cluster: Cluster, what: str, workload: Workload, pods: int) -> None:
+    if what == "apply":
+        cluster.apply(workload)
+    elif what == "delete":
+        cluster.delete(workload.name, pods)
+    else:
+        cluster.complete(workload.name, pods)
 
 
 async def _away(world: World, event: Event) -> None:

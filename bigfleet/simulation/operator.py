@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, cast
 
+import msgspec
+
+from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.overhead_codec import overheads_to_wire
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
+from bigfleet.controllers.operator.daemonsets import summed
+from bigfleet.controllers.operator.disruptions import SPARE, UNKNOWN_ROOM, chosen
 from bigfleet.controllers.operator.passage import Removal, passage
+from bigfleet.controllers.operator.reclaim import objection
 from bigfleet.controllers.operator.rollup import Rollups
+from bigfleet.controllers.operator.short_conditions import ShortConditions
+from bigfleet.controllers.pod_controller.disruption import Verdict
+from bigfleet.controllers.pod_controller.nodes import RawUpcomingNode
 from bigfleet.model.machine import MachineState
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.session import Session
@@ -21,6 +32,7 @@ from bigfleet.tasks import until_one_ends
 ROLLUP_SECONDS, DEBOUNCE_SECONDS = 10.0, 0.1
 RECONNECT_SECONDS = 0.5
 EVICT_AGAIN_SECONDS = 2.0
+CONDITIONS_PER_SECOND = 50.0
 
 
 class SimulatedOperator:
@@ -31,25 +43,34 @@ class SimulatedOperator:
     ) -> None:
         self.online = True
         self._cluster, self._fate, self._clock, self._connect = cluster, fate, clock, connect
+        taken = summed(d.overhead for d in cluster.daemons if d.overhead is not None)
         self._rollups = Rollups(
             cluster.name,
-            cluster.ledger,
+            cluster.requests.ledger,
             ROLLUP_SECONDS,
             DEBOUNCE_SECONDS,
             lambda *_: None,
             clock.unix_seconds,
+            lambda: overheads_to_wire(taken),
         )
+        writer = cast(KubeClient, cluster.requests)  # as far as conditions are concerned
+        ledger, now = cluster.requests.ledger, clock.unix_seconds
+        self._short = ShortConditions(writer, ledger, CONDITIONS_PER_SECOND, now)
         self._last_sent = capacity_pb2.ClusterCapacityNeeds()
         self._sessions: Sessions | None = None
         self._session: Session | None = None
         self._answers: dict[str, asyncio.Future[shard_pb2.Acknowledgement]] = {}
         self._deadlines: dict[Node, float] = {}
         self._phases: dict[str, str] = {}
+        self._described: dict[str, dict[str, Any]] = {}
         self._joining: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Dial again and again, until cancelled."""
+        await until_one_ends(self._dial(), self._short.run())
+
+    async def _dial(self) -> None:
         while True:
             sessions = self._connect() if self.online else None
             if sessions is not None:
@@ -108,15 +129,16 @@ class SimulatedOperator:
         elif kind == "reclaim_instruction":
             self._reclaim(message.reclaim_instruction)
         elif kind == "disruption_inquiry":
-            self._say(disruption_report=self._disruptions(message.disruption_inquiry))
+            self._say(disruption_report=self._report(message.disruption_inquiry))
+        elif kind == "demand_status":
+            self._short.offer(message.demand_status)
         elif kind == "node_state_update":
-            update = message.node_state_update
-            self._hear_of(update.machine_id, MachineState(update.state))
+            self._hear_of(message.node_state_update)
 
     def _blob(self, request: shard_pb2.BootstrapRequest) -> shard_pb2.BootstrapBlobResponse:
         self._joining.add(request.machine_id)
         leftover = self._cluster.nodes.get(request.machine_id)
-        if leftover is not None and leftover.cordoned:
+        if leftover is not None and leftover.leaving:
             self._cluster.leave(leftover.name)
         if self._fate.strikes("bootstrap_refused"):
             return shard_pb2.BootstrapBlobResponse(
@@ -126,36 +148,59 @@ class SimulatedOperator:
         return shard_pb2.BootstrapBlobResponse(request_id=request.request_id, user_data=blob)
 
     def _reclaim(self, instruction: shard_pb2.ReclaimInstruction) -> None:
-        """Cordon and begin to empty; the answer may get lost all the same."""
-        deadline = self._clock.unix_seconds() + instruction.grace_period_seconds
+        """Cordon and begin to empty, unless it costs too much; the answer may get lost."""
+        nodes = [self._cluster.nodes[n] for n in instruction.nodes if n in self._cluster.nodes]
+        ack = shard_pb2.ReclaimAck(instruction_id=instruction.instruction_id)
         if instruction.HasField("most_cost"):
-            disturbed = sum(len(self._cluster.pods_on(name)) for name in instruction.nodes)
-            if disturbed > instruction.most_cost:
-                refused = f"{disturbed} pods run there"
-                ack = shard_pb2.ReclaimAck(
-                    instruction_id=instruction.instruction_id, refused=refused
-                )
-                self._say(reclaim_ack=ack)
-                return
-        for name in instruction.nodes:
-            node = self._cluster.nodes.get(name)
-            if node is not None:
-                node.cordoned = True
+            names = [node.name for node in nodes if not node.leaving]
+            ack.refused = self._too_dear(names, instruction.most_cost)
+        if not ack.refused:
+            ack.nodes_started = len(instruction.nodes)
+            deadline = self._clock.unix_seconds() + instruction.grace_period_seconds
+            for node in nodes:
+                node.cordoned = node.leaving = True
                 self._begin_emptying(node, deadline)
         if not self._fate.strikes("reclaim_unanswered"):
-            ack = shard_pb2.ReclaimAck(
-                instruction_id=instruction.instruction_id, nodes_started=len(instruction.nodes)
-            )
             self._say(reclaim_ack=ack)
 
-    def _disruptions(self, inquiry: shard_pb2.DisruptionInquiry) -> shard_pb2.DisruptionReport:
-        machines = []
-        for name in self._cluster.releasable(inquiry.most):
-            pods = len(self._cluster.pods_on(name))
-            machines.append(
-                shard_pb2.MachineDisruption(machine_id=name, pods=pods, cost=float(pods))
-            )
+    def _too_dear(self, names: Sequence[str], most_cost: float) -> str:
+        """Why these Nodes must not be emptied at that price; then they are as before."""
+        ours = [name for name in names if not self._cluster.nodes[name].cordoned]
+        for name in ours:
+            self._cluster.cordon(name)
+        reviewed = self._cluster.controller.review(len(names), names) if names else ()
+        known = {verdict.node: verdict for verdict in reviewed}
+        unknown = (Verdict(name, 0, 0.0, fits=False, why=UNKNOWN_ROOM) for name in names)
+        why = objection([self._judge(known.get(v.node, v)) for v in unknown], most_cost)
+        for name in ours if why else ():
+            self._cluster.cordon(name, cordoned=False)
+        return why
+
+    def _report(self, inquiry: shard_pb2.DisruptionInquiry) -> shard_pb2.DisruptionReport:
+        asked = list(dict.fromkeys(inquiry.machine_ids))
+        verdicts = self._cluster.controller.review(inquiry.most + SPARE, preferred=asked)
+        found = [self._judge(verdict) for verdict in verdicts]
+        machines = chosen(found, set(asked), inquiry.most)
         return shard_pb2.DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
+
+    def _judge(self, verdict: Verdict) -> shard_pb2.MachineDisruption:
+        """What the pod controller says of a Node, and what only budgets know."""
+        pods = self._cluster.pods_on(verdict.node)
+        counts = Counter(pod.workload.name for pod in pods)
+        forbidden = (
+            f"the budget of {name} allows {allowed}"
+            for name, count in counts.items()
+            for workload in [next(p.workload for p in pods if p.workload.name == name)]
+            if (allowed := self._cluster.disruptions_allowed(workload)) is not None
+            and allowed < count
+        )
+        return shard_pb2.MachineDisruption(
+            machine_id=verdict.node,
+            pods=len(pods),
+            batch_pods=sum(pod.workload.kind == "Job" for pod in pods),
+            cost=verdict.cost,
+            blocked=verdict.why or next(forbidden, ""),
+        )
 
     def _begin_emptying(self, node: Node, deadline: float) -> None:
         under_way = node in self._deadlines
@@ -177,19 +222,38 @@ class SimulatedOperator:
             await asyncio.sleep(EVICT_AGAIN_SECONDS)
         del self._deadlines[node]
 
-    def _hear_of(self, machine_id: str, state: MachineState) -> None:
-        """Keep or remove the machine's Node, by production's own rules."""
+    def _hear_of(self, update: shard_pb2.NodeStateUpdate) -> None:
+        """Keep or remove the machine's Node and UpcomingNode, by production's own rules."""
+        machine_id, state = update.machine_id, MachineState(update.state)
         if state is not MachineState.IDLE:
             self._joining.discard(machine_id)
         joining = machine_id in self._joining
         step = passage(self._phases.pop(machine_id, None), state, joining=joining)
         if step.phase is not None:
             self._phases[machine_id] = step.phase
+        self._expect(update, step.phase)
         node = self._cluster.nodes.get(machine_id)
         if node is None or step.removal is Removal.NONE:
             return
-        if node.cordoned or step.removal is Removal.ANY:
+        if node.leaving or step.removal is Removal.ANY:
             self._cluster.leave(machine_id)
+
+    def _expect(self, update: shard_pb2.NodeStateUpdate, phase: str | None) -> None:
+        """Let the pod controller know which machines are on their way."""
+        described = {
+            "resources": dict(update.resources.resources),
+            "labels": dict(update.labels),
+            "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in update.taints],
+        }
+        if described["resources"]:
+            self._described[update.machine_id] = described
+        upcoming = {
+            "metadata": {"name": update.machine_id},
+            "spec": self._described.get(update.machine_id, described),
+            "status": {"phase": phase or ""},
+        }
+        coming = msgspec.convert(upcoming, RawUpcomingNode).read()
+        self._cluster.controller.occupancy.expect(update.machine_id, coming)
 
     def _say(self, **message: Any) -> None:
         if self._session is not None and self._sessions is not None:

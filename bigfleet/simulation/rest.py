@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
+from bigfleet.api.codec import need_from_wire
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.assembly import Shard
+from bigfleet.services.shard.kinds import kind_of
 from bigfleet.simulation.cluster import Cluster
+from bigfleet.simulation.scheduler import has_place
 from bigfleet.simulation.world import World
 
+_FREE = (MachineState.IDLE, MachineState.SPECULATIVE)
 
-def unrest(world: World, rests: bool, tidy: bool) -> Iterator[str]:
-    """Sentences about what is not in order; `tidy` worlds must also have bound what they can."""
+
+def unrest(world: World, rests: bool) -> Iterator[str]:
+    """Sentences about what is not in order."""
     if not rests:
         newest = [sum(cycled.actions.values()) for cycled in world.cycles[-20:]]
         yield f"no rest though healthy; actions of the last cycles: {newest}"
@@ -24,8 +30,7 @@ def unrest(world: World, rests: bool, tidy: bool) -> Iterator[str]:
     for cluster in world.clusters.values():
         yield from _useless_machines(world, cluster)
         yield from _unheard_demand(shard, cluster)
-        if tidy:
-            yield from _forgotten_pods(shard, cluster)
+        yield from _unserved_pods(world, cluster)
 
 
 def _wrong_beliefs(world: World, shard: Shard) -> Iterator[str]:
@@ -58,15 +63,24 @@ def _unheard_demand(shard: Shard, cluster: Cluster) -> Iterator[str]:
         for need, number in zip(asked.needs, asked.cluster.tolist(), strict=True)
         if shard.needs.cluster_name(number) == cluster.name
     }
-    wanted = {need.key: dict(need.aggregate) for need in cluster.ledger.aggregate.needs()}
-    if name is None or heard != wanted:
+    told = cluster.requests.ledger.aggregate.told(math.inf)
+    needs = [need_from_wire(message, cluster.name) for message in told.needs]
+    if name is None or heard != {need.key: dict(need.aggregate) for need in needs}:
         yield f"at rest, the shard has not heard what {cluster.name} needs"
 
 
-def _forgotten_pods(shard: Shard, cluster: Cluster) -> Iterator[str]:
-    """Pods that wait though no need of their cluster is short."""
-    latest = shard.cycle.latest
-    short = {latest.keys[s.need].cluster for s in latest.decision.shortfalls} if latest else set()
-    if cluster.name not in short and cluster.unbound():
-        names = sorted({pod.workload.name for pod in cluster.unbound()})
-        yield f"at rest, pods of {names} in {cluster.name} wait though nothing is short there"
+def _unserved_pods(world: World, cluster: Cluster) -> Iterator[str]:
+    """Pods that wait though a machine that nobody has would take them. Of a gang that no domain
+    can hold, nobody can tell where the pods that run hold the others.
+    """
+    bound = [pod for pod in cluster.pods.values() if pod.node]
+    free = [m for state in _FREE for m in world.in_state(state)]
+    waiting = {pod.workload.name: pod for pod in cluster.unbound()}
+    for name, pod in sorted(waiting.items()):
+        if pod.workload.same_key and cluster.controller.is_short(pod):
+            continue
+        for machine in {kind_of(machine): machine for machine in free}.values():
+            node = cluster.node_of(machine)
+            if has_place(pod, {**cluster.nodes, machine.id: node}, bound):
+                yield f"at rest, pods of {name} in {cluster.name} wait, and {machine.id} is free"
+                break

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
+import numpy as np
+
+from bigfleet.engine.decide import decide
+from bigfleet.engine.decision import Decision
 from bigfleet.engine.invariants import violations
+from bigfleet.engine.snapshot import NONE, Ints, Settings
 from bigfleet.model.machine import BOUND, Machine, MachineState
+from bigfleet.model.need import Need
 from bigfleet.services.shard.thinking import Thought
 from bigfleet.simulation.cluster import Cluster
+from bigfleet.simulation.steadiness import Steadiness
 from bigfleet.simulation.victims import Victims
 
 # A request that arrives after its shard was replaced is refused, and told, as it should be.
@@ -20,10 +30,14 @@ _MAY_HAVE_NODE = BOUND | {MachineState.FAILED}
 class Safety(logging.Handler):
     """Collects sentences about what was violated; also whatever BigFleet itself logs as an error,
     because a cycle or an order that fails by a bug is caught and logged there.
+
+    Decisions are made under `settings`; `steadiness` looks at them as well, where there is one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
         super().__init__(logging.ERROR)
+        self.steadiness: Steadiness | None = None
+        self._settings = settings
         self.violations: list[str] = []
         self._seen: set[str] = set()
         self._victims = Victims()
@@ -35,10 +49,18 @@ class Safety(logging.Handler):
         cause = f": {record.exc_info[1]!r}" if record.exc_info else ""
         self._note(f"{record.getMessage()}{cause}")
 
+    def look_at_task(self, task: asyncio.Task[None]) -> None:
+        """No part of the world may fail."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._note("".join(traceback.format_exception(error)))
+
     def look_at_decision(self, thought: Thought) -> None:
         """The engine's own invariants, and those that take several decisions to break."""
         self._note_all(violations(thought.fleet, thought.demand, thought.decision))
         self._note_all(self._victims.look_at(thought))
+        self._note_all(_effects_of_impossible_pods(thought, self._settings))
+        if self.steadiness is not None:
+            self._note_all(self.steadiness.look_at(thought))
 
     def look_at_machines(
         self, truth: Mapping[str, Machine], clusters: Iterable[Cluster], expected: int
@@ -59,6 +81,33 @@ class Safety(logging.Handler):
         if sentence not in self._seen:
             self._seen.add(sentence)
             self.violations.append(sentence)
+
+
+def _effects_of_impossible_pods(thought: Thought, settings: Settings) -> Iterator[str]:
+    """Without the pods that nothing can hold, the same must be decided."""
+    impossible = {s.need: s.impossible for s in thought.decision.shortfalls if s.impossible}
+    if not impossible:
+        return
+    kept: list[Need] = []
+    place = np.full(len(thought.demand.needs) + 1, NONE, np.int32)
+    for index, need in enumerate(thought.demand.needs):
+        sizes = tuple(size for size in need.sizes if size not in impossible.get(index, ()))
+        if sizes:
+            place[index] = len(kept)
+            kept.append(replace(need, sizes=sizes))
+    clusters = thought.demand.cluster[place[:-1] != NONE]
+    demand = replace(thought.demand, needs=kept, cluster=clusters)
+    fleet = replace(thought.fleet, wanted_by=place[thought.fleet.wanted_by])
+    without = decide(fleet, demand, thought.view.carry, settings, thought.view.now_seconds)
+    if _moves(thought.decision, place) != _moves(without, np.arange(len(place), dtype=np.int32)):
+        yield f"pods that nothing can hold change what is decided: {sorted(impossible)}"
+
+
+def _moves(decision: Decision, place: Ints) -> list[tuple[str, int, int, int]]:
+    return [
+        (a.kind.value, a.row, NONE if a.need == NONE else int(place[a.need]), a.grace_seconds)
+        for a in decision.actions
+    ]
 
 
 def _strangers(cluster: Cluster, truth: Mapping[str, Machine]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bigfleet.engine.matching import accepts, tolerates
 from bigfleet.model.need import Profile, Spread, Taint
@@ -17,7 +17,8 @@ _SPREAD_WEIGHT = 2
 @dataclass(eq=False)
 class Node:
     """A machine that has joined; `free` is what its pods leave of its `allocatable`, in units of
-    `model.resources`. A `dead` one has no machine behind it any more.
+    `model.resources`. `created` is in seconds since 1970. A `leaving` one is being emptied, a
+    `dead` one has no machine behind it any more.
     """
 
     name: str
@@ -25,7 +26,9 @@ class Node:
     allocatable: Mapping[str, int]
     free: dict[str, int]
     taints: Sequence[Taint] = ()
+    created: float = 0.0
     cordoned: bool = False
+    leaving: bool = False
     dead: bool = False
 
     @property
@@ -45,10 +48,11 @@ class Node:
 
 @dataclass(eq=False)
 class Pod:
-    """One pod; `node` is "" until it is bound."""
+    """One pod, `created` in seconds since 1970; `node` is "" until it is bound."""
 
     name: str
     workload: Workload
+    created: float = 0.0
     node: str = field(default="")
 
 
@@ -80,20 +84,15 @@ def schedule(
             yield pod
 
 
-def displaceable(nodes: Sequence[Node], bound: Sequence[Pod], most: int) -> list[str]:
-    """The first `most` of `nodes` whose pods find room on the nodes that stay, one after the other.
+def has_place(pod: Pod, nodes: Mapping[str, Node], bound: Iterable[Pod]) -> bool:
+    """Whether a pod could be bound now without evicting anybody."""
+    return _Board(nodes, bound, looks_ahead=False).place(pod) is not None
 
-    What is bound stays as it is.
-    """
-    copies = {node.name: replace(node, free=dict(node.free)) for node in nodes}
-    board = _Board(copies, [replace(p) for p in bound if p.node in copies], looks_ahead=False)
-    going: list[str] = []
-    for node in copies.values():
-        if len(going) >= most:
-            break
-        if board.empty(node):
-            going.append(node.name)
-    return going
+
+def runs_on(workload: Workload, node: Node) -> bool:
+    """Whether the node is one that the workload's pods select and tolerate."""
+    profile = workload.demand.profile
+    return _selects(profile, node) and tolerates(profile.tolerations, node.taints)
 
 
 class _Board:
@@ -104,8 +103,8 @@ class _Board:
         self._by_domain: dict[tuple[str, str], Counter[str]] = {}
         self._by_node: dict[str, list[Pod]] = defaultdict(list)
         self._eligible: dict[str, list[Node]] = {}
-        # A workload that found no place finds none for its next pod either.
-        self._hopeless: set[str] = set()
+        # A workload that found no place finds none for its next pod either, by app and name.
+        self._hopeless: set[tuple[str, str]] = set()
         for pod in bound:
             self._by_node[pod.node].append(pod)
             self._count(pod, nodes[pod.node])
@@ -113,11 +112,12 @@ class _Board:
     def place(self, pod: Pod) -> Node | None:
         """The node for a pod; None where there is no room."""
         workload = pod.workload
-        if workload.name in self._hopeless:
+        itself = workload.companions, workload.name
+        if itself in self._hopeless:
             return None
         fitting = [n for n in self._allowed(workload) if n.has_room(pod)]
         if not fitting:
-            self._hopeless.add(workload.name)
+            self._hopeless.add(itself)
             return None
         if self._looks_ahead and self._begins(workload):
             fitting = self._home(workload, fitting)
@@ -144,6 +144,8 @@ class _Board:
         node.use(pod, 1)
         self._by_node[node.name].append(pod)
         self._count(pod, node)
+        app = pod.workload.companions
+        self._hopeless = {each for each in self._hopeless if each[0] != app}
 
     def remove(self, pod: Pod) -> None:
         """The pod runs nowhere any more, as far as is known here."""
@@ -151,31 +153,6 @@ class _Board:
         self._by_node[node.name].remove(pod)
         self._count(pod, node, -1)
         self._hopeless.clear()
-
-    def empty(self, node: Node) -> bool:
-        """Move all pods of a node to others and close it; if that cannot be, nothing changes."""
-        node.cordoned = True
-        moved: list[Pod] = []
-        for pod in [*self._by_node[node.name]]:
-            self._unbind(pod, node)
-            place = self.place(pod)
-            if place is None:
-                self.bind(pod, node)
-                break
-            self.bind(pod, place)
-            moved.append(pod)
-        else:
-            return True
-        for pod in moved:
-            self._unbind(pod, self._nodes[pod.node])
-            self.bind(pod, node)
-        node.cordoned = False
-        return False
-
-    def _unbind(self, pod: Pod, node: Node) -> None:
-        self.remove(pod)
-        node.use(pod, -1)
-        pod.node = ""
 
     def _victims(self, pod: Pod, node: Node) -> Sequence[Pod]:
         """The pods of lower priority without which there is room, lowest and newest first."""
@@ -198,7 +175,8 @@ class _Board:
                 del domains[domain]
 
     def _domains(self, workload: Workload, key: str) -> Counter[str]:
-        return self._by_domain.setdefault((workload.name, key), Counter())
+        """How many of the workload's companions run in which domain."""
+        return self._by_domain.setdefault((workload.companions, key), Counter())
 
     def _begins(self, workload: Workload) -> bool:
         return bool(workload.same_key) and not self._domains(workload, workload.same_key)

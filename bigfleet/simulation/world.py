@@ -27,14 +27,15 @@ from bigfleet.simulation.operator import SimulatedOperator
 from bigfleet.simulation.provider import SimulatedHosts, SimulatedProvider
 from bigfleet.simulation.safety import Safety
 from bigfleet.simulation.story import Story
+from bigfleet.simulation.workload import Workload
 from bigfleet.tasks import end
 
 
 @dataclass(frozen=True)
 class Plan:
     """What a world is made of. `spot_hours_per_second` is the spot market's pace, 0 for no losses.
-    `scheduler_looks_ahead` when it begins a gang. `request_bound_pods` and `request_additional`
-    False are wrong ways to report demand, there to show why.
+    `scheduler_looks_ahead` when it begins a gang. `daemons` run on every Node. `request_additional`
+    False is a wrong way to report demand, there to show why.
     """
 
     machines: Sequence[Machine]
@@ -46,7 +47,7 @@ class Plan:
     delays: Delays = field(default_factory=Delays)
     spot_hours_per_second: float = 0.0
     scheduler_looks_ahead: bool = True
-    request_bound_pods: bool = True
+    daemons: Sequence[Workload] = ()
     request_additional: bool = True
 
 
@@ -73,7 +74,7 @@ class World:
                 name,
                 self.clock.unix_seconds,
                 looks_ahead=plan.scheduler_looks_ahead,
-                request_bound_pods=plan.request_bound_pods,
+                daemons=plan.daemons,
                 request_additional=plan.request_additional,
             )
             for name in plan.clusters
@@ -86,7 +87,7 @@ class World:
         }
         self.shard: Shard | None = None
         self.cycles: list[Cycled] = []
-        self.safety = Safety()
+        self.safety = Safety(plan.engine)
         self._directory = directory
         self._epoch = 0
         self._healed = False
@@ -97,10 +98,12 @@ class World:
         """Everything begins at once."""
         self.start_provider()
         self.start_shard()
-        for cluster in self.clusters.values():
-            self._tasks.append(asyncio.create_task(cluster.run()))
-        for operator in self.operators.values():
-            self._tasks.append(asyncio.create_task(operator.run()))
+        runs = [cluster.run() for cluster in self.clusters.values()]
+        runs += [operator.run() for operator in self.operators.values()]
+        for run in runs:
+            task = asyncio.create_task(run)
+            task.add_done_callback(self.safety.look_at_task)
+            self._tasks.append(task)
 
     async def stop(self) -> None:
         """Everything ends."""

@@ -30,11 +30,9 @@ class Ahead:
         self._ahead = {}
         for size, need in self._gangs:
             cluster = self._cycle.cluster_of(need)
-            unused = [
-                slot.machine
-                for slot in cluster.slots
-                if not slot.pods and slot.machine.state is S.CONFIGURED and not slot.machine.is_gone
-            ]
+            empty = [s.machine for s in cluster.slots if not s.pods and not s.machine.is_gone]
+            unused = [machine for machine in empty if machine.ahead]
+            unused += [m for m in empty if m.state is S.CONFIGURED and not m.ahead]
             for machine in [*cluster.reserve, *unused]:
                 if not self._has_room(size, need) and self._holds(size, need, machine):
                     self._ahead.setdefault(need.cluster, []).append(machine)

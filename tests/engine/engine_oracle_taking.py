@@ -159,6 +159,8 @@ class Taking:
         holder = cycle.needs[index] if index != NONE else None
         if self._is_own(need, machine) or not self._is_open(need, machine, holder):
             return None
+        if works and holder is None and math.isinf(machine.release_cost):
+            return None
         served = holder.priority if holder else machine.last_priority
         gap = 0 if drains and holder is None else max(need.priority - served, 0)
         kind, score = _EXCESS, 0.0

@@ -10,8 +10,10 @@ import pytest
 
 from bigfleet.simulation.explorer import explore
 
-# The first few that are short, and those that once showed bugs.
-SEEDS = (2, 3, 4, 5, 6, 7, 8, 15, 93, 1039)
+# The first few that are short, and those that once showed bugs: 7 of additional requests whose end
+# passed for a fall of demand, 41 of excess machines that were taken with pods on them, 47 of a
+# machine ahead that was bought again and again.
+SEEDS = (2, 3, 4, 5, 6, 7, 15, 41, 47)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -39,7 +41,7 @@ def test_a_world_that_breaks_fails_the_command() -> None:
         "from bigfleet.services.shard.evictions import Evictions\n"
         "Evictions.unattended = lambda *_: iter(())\n"
         "from bigfleet.simulation.__main__ import main\n"
-        "sys.exit(main(['replay', '15']))\n"
+        "sys.exit(main(['replay', '11']))\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", planted], capture_output=True, text=True, check=False

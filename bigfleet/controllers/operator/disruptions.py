@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 _REVIEWS = f"{GROUP_VERSION}/disruptionreviews"
 _REVIEW_SECONDS = 5.0
 # Some of those that have room elsewhere turn out to be forbidden by a budget.
-_SPARE = 8
+SPARE = 8
 _MOST = 100
 _LISTS_AT_ONCE = 8
 _STALE_SECONDS, _SWEEP_SECONDS = 300.0, 60.0
@@ -99,7 +99,7 @@ class Disruptions:
         """The machines that are best given back; ApiError or no answer when it cannot be known."""
         most = min(max(1, inquiry.most), _MOST)
         asked = list(dict.fromkeys(inquiry.machine_ids))
-        spec = {"most": most + _SPARE, "preferred": asked[:_MOST]}
+        spec = {"most": most + SPARE, "preferred": asked[:_MOST]}
         verdicts = await self._review(spec)
         source = "pod-controller" if verdicts is not None else "nobody"
         metrics.operator_disruption_reports.labels(source).inc()

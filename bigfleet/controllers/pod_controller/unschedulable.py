@@ -13,7 +13,9 @@ This closes the loop by what is seen.
 | waits all the same, 60 s later; and 180 s after that    | for a second, and for a third      |
 | has asked three times                                   | no more: it lacks something else   |
 | is of a gang that runs nowhere yet                      | only if it is the oldest of them,  |
-|                                                         | as the others must follow it       |
+|                                                         | as the others must follow it, and  |
+|                                                         | 30 s later: so long an operator    |
+|                                                         | waits for the rest of a gang       |
 | cannot be helped by any machine, as the caller says     | not for a minute; others of its    |
 |                                                         | group take its place               |
 
@@ -38,6 +40,8 @@ from typing import Generic, NamedTuple, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 HOLD_SECONDS = 15.0
+# For this time after its last pod a gang that is not whole is not reported to the shard.
+GATHERING_SECONDS = 30.0
 AGAIN_SECONDS = (60.0, 180.0)
 MOST_TIMES = 1 + len(AGAIN_SECONDS)
 MOST_OF_A_GROUP = 5
@@ -178,7 +182,8 @@ class Unschedulable(Generic[K]):
         for place, each in enumerate([*its.asking.values(), *its.next]):
             seen = outlook(each.pod)
             each.pass_time(now, patient=seen.patient or (seen.gang_unplaced and place > 0))
-            if each.is_due(self._hold_seconds):
+            gathering_seconds = GATHERING_SECONDS if seen.gang_unplaced else 0.0
+            if each.is_due(self._hold_seconds + gathering_seconds):
                 yield each
 
     def _line_up(self, its: _Group[K], now: float) -> None:

@@ -14,6 +14,7 @@ from bigfleet.ports.provider import CapacityProvider
 from bigfleet.ports.store import EvictionStore
 from bigfleet.services.shard import updates
 from bigfleet.services.shard.actuation import Actuation
+from bigfleet.services.shard.arrivals import Arrivals
 from bigfleet.services.shard.coordination.estate import Estate
 from bigfleet.services.shard.coordination.parts import Coordination, Ties, coordinate
 from bigfleet.services.shard.coordination.reporter import Reporter
@@ -70,6 +71,7 @@ class _Books:
     needs: NeedsTable
     hints: Hints
     statuses: Statuses
+    arrivals: Arrivals
     disruptions: Disruptions
     orders: Orders
     evictions: Evictions
@@ -93,8 +95,7 @@ def assemble(
     """All parts of a shard that is in its `epoch`; without `ties` everything is its own."""
     woken = asyncio.Event()
     books = _books(settings, evicting, ties)
-    rollups = RollUps(books.needs, journal, clock, woken.set)
-    sessions = _sessions(epoch, books, rollups, clock)
+    sessions = _sessions(epoch, books, RollUps(books.needs, journal, clock, woken.set), clock)
     execution = _execution(settings, provider, clock, journal, epoch, books, sessions)
     actuation = _actuation(settings, execution, books.failures, clock, woken)
     cycle = Cycle(
@@ -113,6 +114,7 @@ def assemble(
         evictions=books.evictions,
         disruptions=books.disruptions,
         statuses=books.statuses,
+        arrivals=books.arrivals,
         failures=books.failures,
         suspensions=Suspensions(sessions, books.failures, settings.cluster_absence_seconds),
         woken=woken,
@@ -170,6 +172,7 @@ def _books(settings: Settings, evicting: EvictionStore, ties: Ties | None) -> _B
         needs=NeedsTable(clusters),
         hints=Hints(),
         statuses=Statuses(),
+        arrivals=Arrivals(),
         disruptions=Disruptions(settings.engine.reclaim_hold_seconds, settings.batch_wait_seconds),
         orders=Orders(),
         evictions=evictions,
@@ -191,6 +194,7 @@ def _sessions(epoch: int, books: _Books, rollups: RollUps, clock: Clock) -> Sess
         books.needs.forget_held(cluster)
         books.hints.forget(cluster)
         books.statuses.forget(cluster)
+        books.arrivals.forget(cluster)
         books.disruptions.forget(cluster)
 
     def take_disruptions(cluster: str, report: DisruptionReport) -> None:

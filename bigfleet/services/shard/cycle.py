@@ -18,6 +18,7 @@ from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.holdings import QuotaKey
 from bigfleet.services.shard.actuation import Actuation
+from bigfleet.services.shard.arrivals import Arrivals
 from bigfleet.services.shard.disruptions import Disruptions
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.failures import Failures
@@ -86,6 +87,7 @@ class Cycle:
     evictions: Evictions
     disruptions: Disruptions
     statuses: Statuses
+    arrivals: Arrivals
     failures: Failures
     suspensions: Suspensions
     woken: asyncio.Event
@@ -230,6 +232,8 @@ class Cycle:
             self.sessions.tell(cluster, message, message.available_capacity.supersedes_key)
         for cluster, message in self.statuses.news(thought.statuses, listening):
             self.sessions.tell(cluster, message, "demand-status")
+        for cluster, message in self.arrivals.news(thought, self.inventory, listening):
+            self.sessions.tell(cluster, message, message.node_state_update.supersedes_key)
 
     def _ask_about(self, thought: Thought, now_seconds: float) -> None:
         """Ask operators of clusters that may have machines to spare what a reclaim disturbs."""

@@ -113,11 +113,9 @@ class Disruptions:
         """What the cluster's operator said holds no more."""
         self._reports = {m: r for m, r in self._reports.items() if r.cluster != cluster}
 
-    def refused(self, machine_id: str) -> None:
-        """The operator would not give the machine back after all: what it said is out of date."""
-        report = self._reports.get(machine_id)
-        if report is not None:
-            self._reports[machine_id] = _Report(report.cluster, report.at_seconds, math.inf)
+    def refused(self, machine_id: str, cluster: str, now_seconds: float) -> None:
+        """The operator would not give the machine back: it must stay as long as an answer holds."""
+        self._reports[machine_id] = _Report(cluster, now_seconds, math.inf)
 
     def cost_of(self, machine_id: str) -> float | None:
         """What giving the machine back would cost; None where that is not known."""

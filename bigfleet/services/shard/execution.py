@@ -153,7 +153,7 @@ class Execution:
             )
         except ReclaimRefused:
             self.evictions.cancel(order.machine_id)
-            self.disruptions.refused(order.machine_id)
+            self.disruptions.refused(order.machine_id, order.cluster, order.decided_seconds)
             raise
         self._note(order, "reclaim-acknowledged", f"nodes started: {started}")
         # The Node is being emptied now: a machine left CONFIGURED would pass for supply.

@@ -27,7 +27,7 @@ MAX_NEED_BYTES = 2**18
 
 _log = logging.getLogger(__name__)
 
-_Order = tuple[int, float, str, tuple[str, str]]
+_Order = tuple[int, float, str, bool, tuple[str, str]]
 
 
 @dataclass(slots=True, eq=False)
@@ -118,7 +118,9 @@ class NeedsTable:
         self._guard.forget(cluster)
 
     def demand(self) -> Demand:
-        """All needs: priority descending, arrival ascending, cluster, then need key."""
+        """All needs: priority descending, arrival ascending, cluster, additional ones last, then
+        need key.
+        """
         if self._demand is None:
             self._arrange()
             self._demand = Demand(
@@ -200,7 +202,8 @@ class NeedsTable:
         self._demand = None
 
     def _new_row(self, cluster: str, need: Need, wire_bytes: bytes, now_seconds: float) -> _Row:
-        order = (-need.profile.priority, now_seconds, cluster, need.key)
+        # Whoever asks for further machines waits for what the others of its cluster get first.
+        order = (-need.profile.priority, now_seconds, cluster, need.is_additional, need.key)
         row = _Row(need, wire_bytes, self._clusters.number(cluster), order)
         self._added.append(row)
         return row

@@ -99,8 +99,12 @@ def _grace_seconds(action: Action, thought: Thought) -> int:
 
 
 def _most_cost(action: Action, thought: Thought) -> float | None:
-    """A machine that nobody waits for goes only if that disturbs no more than was said."""
-    if action.kind is not ActionKind.RECLAIM or action.need != NONE:
+    """A machine on which nothing is counted goes only if that disturbs no more than was said, and
+    for somebody who waits for it nothing at all where nothing was said.
+    """
+    if action.kind is not ActionKind.RECLAIM:
         return None
     cost = float(thought.fleet.release_cost[action.row])
-    return cost if math.isfinite(cost) else None
+    if math.isfinite(cost):
+        return cost
+    return None if action.need == NONE else 0.0

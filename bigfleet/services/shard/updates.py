@@ -46,12 +46,14 @@ def of_asked(
     told of anyway. None while that is open: for a machine that is unknown here, and for one of
     which something is being ordered.
 
-    One that is at work elsewhere, or being made, has left as surely as a given-back one.
+    One that is at work elsewhere, or being made for somebody else, has left as surely as a
+    given-back one.
     """
     view = inventory.view(machine_id)
     if view is None or orders.of(machine_id) is not None:
         return None
-    if view.cluster == cluster:
+    made_for_it = view.state is MachineState.CREATING and view.need and view.need.cluster == cluster
+    if view.cluster == cluster or made_for_it:
         return ()
     if view.cluster or view.state is MachineState.CREATING:
         view = replace(view, state=MachineState.SPECULATIVE)

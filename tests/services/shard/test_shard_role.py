@@ -100,6 +100,18 @@ async def test_what_nobody_needs_is_drained_and_given_back(tmp_path: Path) -> No
     assert states(provider.orders) == [("CONFIGURE", "m-1"), ("DRAIN", "m-1"), ("DELETE", "m-1")]
 
 
+async def test_a_cluster_hears_of_a_machine_that_is_being_made_for_it(tmp_path: Path) -> None:
+    """Its record names no cluster yet. When nobody wants it any more, it is heard of as gone."""
+    elastic = machine("m-1", _S.SPECULATIVE)
+    async with shard(MemoryProvider([elastic]), tmp_path) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need())
+        coming = await operator.hears_state("m-1", _S.CREATING)
+        assert dict(coming.resources.resources)
+        await operator.roll_up()
+        await operator.hears_state("m-1", _S.SPECULATIVE)
+
+
 async def test_nothing_is_drained_without_the_operators_word(tmp_path: Path) -> None:
     """A reclaim that the operator has not acknowledged never reaches the provider."""
     bound = machine("m-1", _S.CONFIGURED, "east")

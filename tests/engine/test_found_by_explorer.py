@@ -1,0 +1,37 @@
+"""Defects of the engine that worlds drawn by the explorer have shown."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from engine_rig import RACK, configured, demand_of, fleet_of, idle, need_of, same
+from engine_story import Story
+
+from bigfleet.engine.normalise import normalise
+from bigfleet.engine.snapshot import Settings
+
+
+def test_the_machine_ahead_is_not_acquired_again_because_somebody_else_lacks_one() -> None:
+    """A pod of six CPU lacks a place, and the machine ahead of the gangs, still joining, is offered
+    to it first; as it is too small, it stays the machine ahead.
+    """
+    specs = [
+        *(idle(f"m{n}", labels={RACK: "a"}) for n in range(5)),
+        configured("large", "west", cpu=8, labels={RACK: "a"}, release_cost=math.nan),
+    ]
+    gangs = [("east", need_of(2, same(), unit=1, group=f"[{n}]")) for n in range(2)]
+    needs = [*gangs, ("east", need_of(6, unit=6)), ("west", need_of(8, unit=8))]
+    folded = normalise(fleet_of(specs), demand_of(fleet_of(specs), needs))
+    names = [fleet_of(specs).clusters[number] for number in folded.cluster.tolist()]
+    story = Story(specs, *zip(names, folded.needs, strict=True))
+    assert story.cycle() == ["Bootstrap m0", "Bootstrap m1"]
+    assert [story.cycle() for _ in range(3)] == [[]] * 3
+
+
+@pytest.mark.parametrize(("cost", "taken"), [(0.0, ["Reclaim x"]), (math.inf, [])])
+def test_what_an_operator_refuses_to_give_back_is_no_excess(cost: float, taken: list[str]) -> None:
+    """Pods run there whatever is counted, maybe more important ones than those that want it."""
+    specs = [configured("x", last_priority=10, release_cost=cost)]
+    story = Story(specs, ("west", need_of(4, priority=50)), settings=Settings())
+    assert story.cycle() == taken

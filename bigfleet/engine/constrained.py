@@ -104,7 +104,10 @@ def count_constrained(state: State, index: int, entered: Domains = frozenset()) 
             machines, classes, terms, state.left, order, priority, book.gathering, log, length
         )
 
-    book.write(order, kernel)
+    before = -1
+    while before != (before := int(state.left[its].sum())):
+        # Small pods may raise the least of a term, so that large ones find places they had not.
+        book.write(order, kernel)
 
 
 def acquire_constrained(state: State, market: Market, index: int) -> None:

@@ -95,25 +95,18 @@ def pack_constrained(
     log: Log,
     length: int,
 ) -> int:
-    """Place what is `left` [C] of one need's classes `order`, pod by pod; as `packing.pack`.
-
-    Small pods may raise the least of a term, so that large ones find places that they had not.
-    """
+    """Place what is `left` [C] of one need's classes `order`, pod by pod; as `packing.pack`."""
     got = np.zeros(machines.flavour.shape[0], np.int64)
-    helped = True
-    while helped:
-        helped = False
-        for klass in order:
-            while left[klass] > 0:
-                at = _next_machine(machines, classes, terms, klass, priority, manner)
-                if at < 0:
-                    break
-                helped = True
-                machines.free[at] -= classes.sizes[klass]
-                machines.opened[at] = True
-                for term in range(terms.domain.shape[0]):
-                    terms.pods[term, terms.domain[term, at]] += 1
-                left[klass] -= 1
-                got[at] += 1
-            length = note(log, length, klass, got)
+    for klass in order:
+        while left[klass] > 0:
+            at = _next_machine(machines, classes, terms, klass, priority, manner)
+            if at < 0:
+                break
+            machines.free[at] -= classes.sizes[klass]
+            machines.opened[at] = True
+            for term in range(terms.domain.shape[0]):
+                terms.pods[term, terms.domain[term, at]] += 1
+            left[klass] -= 1
+            got[at] += 1
+        length = note(log, length, klass, got)
     return length

@@ -138,7 +138,9 @@ class Life:
         if way == "comes" or not asked:
             self._next_group += 1
             need = random_need(self._draw, self._next_group)
-            asked.append((int(self._draw.integers(len(CLUSTERS))), need))
+            cluster = int(self._draw.integers(len(CLUSTERS)))
+            asked = [(c, n) for c, n in asked if (c, n.key) != (cluster, need.key)]
+            asked.append((cluster, need))
             rose[asked[-1][0]] = self.now
         elif way == "goes":
             fell[asked.pop(int(self._draw.integers(len(asked))))[0]] = self.now

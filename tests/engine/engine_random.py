@@ -105,7 +105,9 @@ def random_world(seed: int, machines: int = 40, needs: int = 8) -> tuple[Fleet, 
 def _random_demand(draw: np.random.Generator, needs: Sequence[Need]) -> Demand:
     """Needs of random clusters in the order in which they are served."""
     clusters = draw.integers(len(CLUSTERS), size=len(needs))
-    order = sorted(range(len(needs)), key=lambda at: -needs[at].profile.priority)
+    # Of two needs of a cluster with one key, which no roll-up has, the last one counts.
+    last = {(int(clusters[at]), needs[at].key): at for at in range(len(needs))}
+    order = sorted(last.values(), key=lambda at: -needs[at].profile.priority)
     everyone = range(len(CLUSTERS))
     return Demand(
         needs=[needs[at] for at in order],

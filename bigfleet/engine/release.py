@@ -32,6 +32,8 @@ from bigfleet.engine.state import State
 from bigfleet.model.machine import MachineState
 
 _LONGEST_FACTOR = 32
+# Each is a new count of all pods of a cluster.
+_MOST_TRIALS = 24
 
 
 class Release:
@@ -145,17 +147,29 @@ class Release:
         return min(spare, memory.spare) if held_seconds >= hold_seconds else 0
 
     def _to_spare(self, cluster: int) -> Rows:
-        """Machines that can hold nothing, and the longest beginning of the cluster's candidates
-        without which its pods have places.
+        """Machines that can hold nothing, and those of the cluster's candidates without which its
+        pods have places, all together.
         """
         useless = self._useless(cluster)
         rows = self._candidates(cluster)
         rows = rows[~np.isin(rows, useless)]
-        number = len(rows)
-        # All of them, else half, and so on: a beginning that works is taken, not the longest.
-        while number and not self._can_do_without(cluster, rows[:number]):
-            number //= 2
-        return np.concatenate((useless, rows[:number]))
+        return np.concatenate((useless, self._dispensable(cluster, rows)))
+
+    def _dispensable(self, cluster: int, rows: Rows) -> Rows:
+        """All of them, else as many as are found by halving what fails: one machine that must stay,
+        such as one with a part of a gang, keeps no others.
+        """
+        chosen, parts = rows[:0], [rows]
+        for _ in range(_MOST_TRIALS):
+            if not parts:
+                break
+            part = parts.pop()
+            if self._can_do_without(cluster, np.concatenate((chosen, part))):
+                chosen = np.concatenate((chosen, part))
+            elif len(part) > 1:
+                half = (len(part) + 1) // 2
+                parts += [part[half:], part[:half]]
+        return chosen
 
     def _useless(self, cluster: int) -> Rows:
         """Empty machines whose Nodes take no new pods: without them nothing changes, whatever
@@ -175,7 +189,8 @@ class Release:
         rows = book.rows[self._may_go(book)]
         cost = fleet.release_cost[rows]
         allowed = np.isfinite(cost)
-        allowed &= np.where(cost > 0, self._has_fallen(cluster), self._stands_still(cluster))
+        has_fallen = self._has_fallen(cluster)
+        allowed &= has_fallen | ((cost == 0) & self._stands_still(cluster))
         rows = release_order(fleet, state.columns.price, rows[allowed])
         counted = np.isin(rows, book.rows[book.opened])
         return rows[np.lexsort((counted, fleet.release_cost[rows]))]

@@ -64,13 +64,26 @@ class Giving:
         useless = [slot for slot in its if _is_useless(slot)]
         its = [slot for slot in its if slot not in useless and self._may_go(cluster, slot)]
         its.sort(key=lambda slot: (slot.machine.release_cost, bool(slot.pods)))
-        while its and not self._can_do_without(cluster, its):
-            its = its[: len(its) // 2]
-        its = [*useless, *its]
+        its = [*useless, *self._dispensable(cluster, its)]
         self._spare[cluster.number] = len(its)
         for slot in its[: self._due(cluster, len(its))]:
             if self._evacuate(cluster, slot):
                 self.going.append(slot.machine)
+
+    def _dispensable(self, cluster: Cluster, its: Sequence[Slot]) -> list[Slot]:
+        """At most 24 trials; what fails is tried again in halves, the first half first."""
+        chosen: list[Slot] = []
+        parts = [list(its)]
+        for _ in range(24):
+            if not parts:
+                break
+            part = parts.pop()
+            if self._can_do_without(cluster, [*chosen, *part]):
+                chosen += part
+            elif len(part) > 1:
+                half = (len(part) + 1) // 2
+                parts += [part[half:], part[:half]]
+        return chosen
 
     def _may_go(self, cluster: Cluster, slot: Slot) -> bool:
         demand, number, machine = self._cycle.demand, cluster.number, slot.machine
@@ -78,16 +91,14 @@ class Giving:
             return False
         if not math.isfinite(machine.release_cost):
             return False
-        if machine.release_cost == 0:
-            rose = demand.rose_seconds.get(number, -math.inf)
-            return self._cycle.now - rose >= self._cycle.settings.reclaim_hold_seconds
-        fell, acquired = (
-            demand.fell_seconds.get(number),
-            self._cycle.memory_of(number).acquired_seconds,
-        )
-        if fell is None or number in self._acquiring:
-            return False
-        return acquired is None or fell >= acquired
+        fell = demand.fell_seconds.get(number)
+        acquired = self._cycle.memory_of(number).acquired_seconds
+        since = -math.inf if acquired is None else acquired
+        if fell is not None and number not in self._acquiring and fell >= since:
+            return True
+        rose = demand.rose_seconds.get(number, -math.inf)
+        stands_still = self._cycle.now - rose >= self._cycle.settings.reclaim_hold_seconds
+        return machine.release_cost == 0 and stands_still
 
     def _can_do_without(self, cluster: Cluster, going: Sequence[Slot]) -> bool:
         cycle = self._cycle

@@ -130,6 +130,8 @@ class Assignment:
             state.reserve[cluster] = rows[~useful]
             found, fleet = rows[useful], state.fleet
             state.books[cluster].add(found, fleet.flavour[found], fleet.wanted_by[found])
+            if candidacy.is_constrained:  # their domains have been there all the time
+                state.books[cluster].clear_need(state.classes.of(index))
 
     def _awaits_others(self, index: int) -> bool:
         """Whether pods that want a machine beyond those there may yet find room on one that their

@@ -232,7 +232,8 @@ def _worthwhile(
     present = {int(code) for code in np.flatnonzero(terms.counts[0])}
     its, classes = state.classes.of(index), state.classes
     pods = int(classes.count[its][~classes.impossible[its]].sum())
-    chosen = {code for code, room in rooms.items() if room > 0 or code in present}
+    # One in which nothing has room is waited for all the same.
+    chosen = present | {code for code, room in rooms.items() if room > 0}
     best = chosen
     while _placeable(rooms, chosen, term.max_skew, term.min_domains) < pods:
         optional = sorted(chosen - present, key=lambda code: (rooms[code], code))

@@ -125,7 +125,7 @@ def _worth_entering(cycle: Cycle, need: View, offers: Sequence[Offer]) -> set[Do
         least = min(rooms, default=0) if len(rooms) >= term.min_domains else 0
         return sum(min(each, least + (term.max_skew or 0)) for each in rooms)
 
-    chosen = {domain for domain in room if room[domain] > 0 or domain in there}
+    chosen = there | {domain for domain in room if room[domain] > 0}
     best = chosen
     while holds(chosen) < pods and chosen - there:
         smallest = min(chosen - there, key=lambda domain: (room[domain], domain))

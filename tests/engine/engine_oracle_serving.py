@@ -34,11 +34,7 @@ def serve(cycle: Cycle, need: View) -> None:
     """What one need lacks it counts on what others have left, and acquires."""
     if not need.lacks:
         return
-    cluster = cycle.cluster_of(need)
-    if need.kind != "additional":
-        for machine in [m for m in cluster.reserve if need.accepts(m.flavour)]:
-            cluster.reserve.remove(machine)
-            cycle.add(cluster, machine)
+    _use_reserve(cycle, need)
     if need.kind == "gang":
         serve_gang(cycle, need)
         return
@@ -49,6 +45,20 @@ def serve(cycle: Cycle, need: View) -> None:
         acquire_constrained(cycle, need)
     elif need.kind == "plain" or not _is_coming(cycle, need):
         acquire(cycle, need, plain_order(cycle, need.cluster, need.priority))
+
+
+def _use_reserve(cycle: Cycle, need: View) -> None:
+    """What was ahead of gangs is for those who lack places; its domains have been there always, so
+    pods that depend on them are counted anew.
+    """
+    cluster = cycle.cluster_of(need)
+    useful = [machine for machine in cluster.reserve if need.accepts(machine.flavour)]
+    if useful and need.kind != "additional":
+        cluster.reserve = [machine for machine in cluster.reserve if machine not in useful]
+        for machine in useful:
+            cycle.add(cluster, machine)
+        for slot in cluster.slots if need.terms or need.apart else ():
+            slot.clear([size for size in slot.pods if size.need == need.index])
 
 
 def count_again(cycle: Cycle, need: View) -> None:

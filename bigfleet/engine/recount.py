@@ -8,7 +8,7 @@ import numpy as np
 
 from bigfleet.engine.assign import Assignment
 from bigfleet.engine.book import Book
-from bigfleet.engine.constrained import count_constrained
+from bigfleet.engine.constrained import count_constrained, label_keys
 from bigfleet.engine.gangs import first_fit, same_key
 from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
 from bigfleet.engine.state import State
@@ -33,7 +33,7 @@ class Recount:
 
     def succeeds(self) -> bool:
         """Whether everything finds a place."""
-        if not self._keep_placed():
+        if not self._keep_domains() or not self._keep_placed():
             return False
         self._ask_for_more()
         for priority, constrained, order in self._levels:
@@ -46,6 +46,21 @@ class Recount:
                 self._book.count(order, priority)
             if self._left.any():
                 return False
+        return True
+
+    def _keep_domains(self) -> bool:
+        """Whether pods that spread stay in as many zones as before. Without its last machine a zone
+        is no domain any more, so that one of them could hold them all.
+        """
+        state, before = self._state, self._before
+        stay = ~self._gone & (before.rows != NONE)
+        for index in [index for _, constrained, _ in self._levels for index in constrained]:
+            machines = {machine for machine, _, _ in before.entries_of(state.classes.of(index))}
+            its = np.array(sorted(machines), np.intp)
+            for key in label_keys(state.candidacy(index)):
+                codes = state.columns.label(key).codes[before.flavour]
+                if not np.isin(codes[its], codes[stay]).all():
+                    return False
         return True
 
     def _keep_placed(self) -> bool:

@@ -11,12 +11,16 @@ from engine_pods import pods
 from engine_random import random_case
 from engine_rig import (
     DONE,
+    EVENLY_BY_ZONE,
     NOW,
+    RACK,
+    ZONE,
     Spec,
     carried_out,
     checked,
     configured,
     idle,
+    same,
 )
 from engine_story import Story
 
@@ -228,3 +232,23 @@ def _grown(demand: Demand, draw: np.random.Generator) -> Demand:
         for need in demand.needs
     ]
     return replace(demand, needs=more)
+
+
+def test_a_machine_that_must_stay_keeps_no_others() -> None:
+    """The first candidate holds a gang that has no other place in its rack; those behind it go."""
+    gang = pods((4, 1), requirements=(same(),))
+    specs = [configured("gang", price=9, labels={RACK: "r"})]
+    specs += [configured(name, labels={RACK: "s"}) for name in "abc"]
+    story = Story(specs, ("east", gang), settings=Settings(reclaim_hold_seconds=0.0))
+    assert story.settle() == ["Reclaim a", "Reclaim b", "Reclaim c"]
+
+
+def test_pods_that_spread_stay_in_their_zones() -> None:
+    """Without the machine of a zone that zone is no domain, and one machine could hold them all."""
+    specs = [configured(zone, cpu=9, labels={ZONE: zone}) for zone in "ab"]
+    story = Story(
+        specs,
+        ("east", pods((4, 1), spread=EVENLY_BY_ZONE)),
+        settings=Settings(reclaim_hold_seconds=0.0),
+    )
+    assert story.settle() == []

@@ -16,6 +16,7 @@ import numpy as np
 from bigfleet.engine.acquire import Market, acquire
 from bigfleet.engine.constrained import acquire_constrained, count_constrained
 from bigfleet.engine.gangs import begin_gang, count_at_home, first_fit, serve_gang
+from bigfleet.engine.normalise import is_folded
 from bigfleet.engine.pods import Kind
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state import State
@@ -50,15 +51,22 @@ class Assignment:
         state = self._state
         if not state.lacks(index):
             return
-        self._use_reserve(index)
-        kind = state.classes.kind[index]
-        if kind == Kind.GANG:
+        is_gang = state.classes.kind[index] == Kind.GANG
+        if is_gang or is_folded(state.demand.needs[index]):
+            self._use_reserve(index)
+        if is_gang:
             serve_gang(state, self.market, index)
-            return
-        self.count_again(index)
+        else:
+            self.count_again(index)
+            self._acquire(index)
+        if state.lacks(index) and self._use_reserve(index):
+            self.count_again(index)
+
+    def _acquire(self, index: int) -> None:
+        state = self._state
         if not state.lacks(index) or index in state.expired or self._awaits_others(index):
             return
-        if kind == Kind.CONSTRAINED:
+        if state.classes.kind[index] == Kind.CONSTRAINED:
             acquire_constrained(state, self.market, index)
         else:
             acquire(state, self.market, index, self._order_of(index))
@@ -120,18 +128,22 @@ class Assignment:
             fetched = state.fleet.wanted_by[book.rows] == index
             first_fit(state, index, np.flatnonzero(fetched & accepted[book.flavour]).tolist())
 
-    def _use_reserve(self, index: int) -> None:
-        """What was kept ahead of gangs is there for whoever lacks machines."""
+    def _use_reserve(self, index: int) -> bool:
+        """Count on what was kept ahead of gangs: it is there for them, and for whoever lacks places
+        when there is nothing to acquire. Whether that adds any machine.
+        """
         state = self._state
         cluster, candidacy = state.cluster_of(index), state.candidacy(index)
         rows = state.reserve[cluster]
         useful = candidacy.accepted[state.fleet.flavour[rows]]
-        if useful.any() and state.classes.kind[index] != Kind.ADDITIONAL:
+        helps = bool(useful.any()) and state.classes.kind[index] != Kind.ADDITIONAL
+        if helps:
             state.reserve[cluster] = rows[~useful]
             found, fleet = rows[useful], state.fleet
             state.books[cluster].add(found, fleet.flavour[found], fleet.wanted_by[found])
             if candidacy.is_constrained:  # their domains have been there all the time
                 state.books[cluster].clear_need(state.classes.of(index))
+        return helps
 
     def _awaits_others(self, index: int) -> bool:
         """Whether pods that want a machine beyond those there may yet find room on one that their

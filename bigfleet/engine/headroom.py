@@ -5,8 +5,9 @@ scheduler binds a gang's pods one by one, the first to any node with room for th
 that has no room for all of them together, the others then wait at a rack in which nothing may be
 left, while their need counts as met. So each cluster with such gangs keeps one machine more than
 its pods count on that holds the largest of them, or acquires one once everybody else was served.
-Nothing is taken from anybody for it, whoever lacks machines may use it, and whoever outranks the
-gangs may take it.
+Nothing is taken from anybody for it; who lacks machines and can acquire none may use it, and who
+outranks the gangs may take it. Were it there for everybody, each pod that comes would have the next
+one bought, and so a cluster would grow by machines as small as a gang.
 """
 
 from __future__ import annotations

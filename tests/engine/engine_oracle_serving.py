@@ -34,20 +34,22 @@ def serve(cycle: Cycle, need: View) -> None:
     """What one need lacks it counts on what others have left, and acquires."""
     if not need.lacks:
         return
-    _use_reserve(cycle, need)
+    if need.kind == "gang" or need.is_folded:
+        _use_reserve(cycle, need)
     if need.kind == "gang":
         serve_gang(cycle, need)
-        return
-    count_again(cycle, need)
-    if not need.lacks or need.index in cycle.expired:
-        return
-    if need.kind == "constrained":
-        acquire_constrained(cycle, need)
-    elif need.kind == "plain" or not _is_coming(cycle, need):
-        acquire(cycle, need, plain_order(cycle, need.cluster, need.priority))
+    else:
+        count_again(cycle, need)
+    if need.kind != "gang" and need.lacks and need.index not in cycle.expired:
+        if need.kind == "constrained":
+            acquire_constrained(cycle, need)
+        elif need.kind == "plain" or not _is_coming(cycle, need):
+            acquire(cycle, need, plain_order(cycle, need.cluster, need.priority))
+    if need.lacks and _use_reserve(cycle, need):
+        count_again(cycle, need)
 
 
-def _use_reserve(cycle: Cycle, need: View) -> None:
+def _use_reserve(cycle: Cycle, need: View) -> bool:
     """What was ahead of gangs is for those who lack places; its domains have been there always, so
     pods that depend on them are counted anew.
     """
@@ -59,6 +61,7 @@ def _use_reserve(cycle: Cycle, need: View) -> None:
             cycle.add(cluster, machine)
         for slot in cluster.slots if need.terms or need.apart else ():
             slot.clear([size for size in slot.pods if size.need == need.index])
+    return bool(useful) and need.kind != "additional"
 
 
 def count_again(cycle: Cycle, need: View) -> None:

@@ -167,6 +167,11 @@ def choose_from(
     left = state.left.copy()
     classes = _pending(state, index, others, left, pods_at_most)
     own = int((state.classes.need[classes] == index).sum())
+    more = np.zeros(len(classes), np.int64)
+    if machines_at_most == NO_LIMIT:
+        more = np.floor(state.classes.count[classes] * state.settings.growth + 1e-9).astype(
+            np.int64
+        )
     weights = _weights(state.classes.sizes[classes], left[classes])
     parts: list[Basket] = []
     used: list[Offer] = []
@@ -175,7 +180,7 @@ def choose_from(
             break
         offer = eligible[0]
         used.append(offer)
-        pending = Pending(classes, own, weights, _pods_by_domain(state, index, offer, keys))
+        pending = Pending(classes, own, weights, _pods_by_domain(state, index, offer, keys), more)
         for bought, count in _purchases(state, index, eligible, left, pending, machines_at_most):
             costs = offer.costs[bought.group[:count]]
             source = np.full(count, number, np.int32)

@@ -51,10 +51,10 @@ class Assignment:
         state = self._state
         if not state.lacks(index):
             return
-        is_gang = state.classes.kind[index] == Kind.GANG
-        if is_gang or is_folded(state.demand.needs[index]):
+        kind = state.classes.kind[index]
+        if kind != Kind.PLAIN or is_folded(state.demand.needs[index]):
             self._use_reserve(index)
-        if is_gang:
+        if kind == Kind.GANG:
             serve_gang(state, self.market, index)
         else:
             self.count_again(index)
@@ -129,8 +129,9 @@ class Assignment:
             first_fit(state, index, np.flatnonzero(fetched & accepted[book.flavour]).tolist())
 
     def _use_reserve(self, index: int) -> bool:
-        """Count on what was kept ahead of gangs: it is there for them, and for whoever lacks places
-        when there is nothing to acquire. Whether that adds any machine.
+        """Count on what was kept ahead of gangs: it is there for them, for needs that look at the
+        domains of all machines, and for others when there is nothing to acquire. Whether that adds
+        any machine.
         """
         state = self._state
         cluster, candidacy = state.cluster_of(index), state.candidacy(index)

@@ -49,14 +49,16 @@ class Stock(NamedTuple):
 
 class Pending(NamedTuple):
     """Classes [P] that lack places, of which the first `own` are those of the need that acquires,
-    in descending order of size; what a pod of each is worth; and how many of the need's pods each
-    domain of the offer has.
+    in descending order of size; what a pod of each is worth; how many of the need's pods each
+    domain of the offer has; and how many `more` [P] pods of each are to be expected. These are no
+    reason to take a machine, only to take a larger one.
     """
 
     classes: Longs
     own: int
     weights: Floats
     domain_pods: Longs
+    more: Longs
 
 
 class Bought(NamedTuple):
@@ -131,6 +133,7 @@ def _choose(
     use, rate = np.zeros(groups), np.full(groups, np.inf)
     pods = np.zeros(pending.classes.shape[0], np.int64)
     lowest = np.inf
+    left[pending.classes] += pending.more
     for group in range(groups):
         if heads[group] >= 0 and fitting(offer.capacity[group], classes.sizes[lead]) > 0:
             flavour = stock.flavour[offer.rows[heads[group]]]
@@ -138,6 +141,7 @@ def _choose(
             use[group] = worth(pods, pending.weights)
             rate[group] = offer.costs[group] / use[group]
             lowest = min(lowest, rate[group])
+    left[pending.classes] -= pending.more
     best = -1
     for group in range(groups):
         is_cheap = rate[group] < np.inf and rate[group] <= lowest * (1 + tolerance)

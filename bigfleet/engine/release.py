@@ -33,7 +33,7 @@ from bigfleet.model.machine import MachineState
 
 _LONGEST_FACTOR = 32
 # Each is a new count of all pods of a cluster.
-_MOST_TRIALS = 24
+_MOST_TRIALS = 12
 
 
 class Release:

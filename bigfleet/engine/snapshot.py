@@ -159,7 +159,8 @@ class Settings:
     voluntary_grace_seconds: the drain grace of a reclaim that nobody waits for.
     reservation_seconds: for how long machines are kept for a need that does not have all of them
     yet. arrival_grace_seconds: for how long after a machine's arrival nothing is acquired for
-    additional needs of its cluster.
+    additional needs of its cluster. growth: by which part of its pods each size is expected to grow
+    while machines are acquired, so that these are large enough.
     """
 
     reclaim_cap_fraction: float = 0.05
@@ -174,10 +175,11 @@ class Settings:
     victim_weights: VictimWeights = VictimWeights()
     reservation_seconds: float = 900.0
     arrival_grace_seconds: float = 10.0
+    growth: float = 0.05
 
     def __post_init__(self) -> None:
         """InvalidInput for a value with which nothing sensible could be decided."""
-        for name in ("reclaim_cap_fraction", "reclaim_reserve", "price_tolerance"):
+        for name in ("reclaim_cap_fraction", "reclaim_reserve", "price_tolerance", "growth"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput(name, getattr(self, name), "is not in 0..1")
         spans = {

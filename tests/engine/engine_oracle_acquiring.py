@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -103,7 +104,7 @@ def preferred_keys(need: View) -> tuple[str, ...]:
 @dataclass
 class Wanted:
     """What machines are chosen for: pods of the need (`own`), then of others; `left` are without a
-    machine as yet; what a pod of each size is worth.
+    machine as yet; what a pod of each size is worth; how many `more` pods are expected.
     """
 
     own: list[PodSize]
@@ -111,6 +112,7 @@ class Wanted:
     left: dict[PodSize, int]
     worth: dict[PodSize, float]
     in_domain: dict[Domain, int]
+    more: dict[PodSize, int]
 
 
 def choose(
@@ -125,6 +127,9 @@ def choose(
 ) -> list[Chosen]:
     """Choose machines, one offer after the other, until the need's pods have places."""
     wanted = _wanted(cycle, need, others, pods_at_most, keys)
+    if not one_machine:
+        growth = cycle.settings.growth
+        wanted.more = {size: math.floor(size.pods * growth + 1e-9) for size in wanted.sizes}
     chosen: list[Chosen] = []
     for source, offer in enumerate(offers):
         while any(wanted.left[size] for size in wanted.own) and not (chosen and one_machine):
@@ -173,7 +178,7 @@ def _wanted(
     for key in keys:
         counted = pods_by_domain(cycle, need, key)
         in_domain = {(str(d) if d is not None else None,): n for d, n in counted.items()}
-    return Wanted(own, sizes, left, worth, in_domain)
+    return Wanted(own, sizes, left, worth, in_domain, dict.fromkeys(sizes, 0))
 
 
 def _best(cycle: Cycle, need: View, offer: Offer, wanted: Wanted) -> tuple[Kind, Chosen] | None:
@@ -194,7 +199,7 @@ def _best(cycle: Cycle, need: View, offer: Offer, wanted: Wanted) -> tuple[Kind,
             one = Chosen(machine, 0, kind.cost, kind.room)
             use = 0.0
             for size in wanted.sizes:
-                pods = min(one.takes(cycle, size), wanted.left[size])
+                pods = min(one.takes(cycle, size), wanted.left[size] + wanted.more[size])
                 if pods:
                     one.pods[size] = pods
                     use += pods * wanted.worth[size]
@@ -210,6 +215,10 @@ def _best(cycle: Cycle, need: View, offer: Offer, wanted: Wanted) -> tuple[Kind,
             each[2],
         ),
     )
+    one.pods = {}
+    for size in wanted.sizes:
+        if pods := min(one.takes(cycle, size), wanted.left[size]):
+            one.pods[size] = pods
     return kind, one
 
 

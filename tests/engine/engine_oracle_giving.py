@@ -71,10 +71,10 @@ class Giving:
                 self.going.append(slot.machine)
 
     def _dispensable(self, cluster: Cluster, its: Sequence[Slot]) -> list[Slot]:
-        """At most 24 trials; what fails is tried again in halves, the first half first."""
+        """At most 12 trials; what fails is tried again in halves, the first half first."""
         chosen: list[Slot] = []
         parts = [list(its)]
-        for _ in range(24):
+        for _ in range(12):
             if not parts:
                 break
             part = parts.pop()

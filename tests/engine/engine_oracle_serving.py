@@ -34,7 +34,7 @@ def serve(cycle: Cycle, need: View) -> None:
     """What one need lacks it counts on what others have left, and acquires."""
     if not need.lacks:
         return
-    if need.kind == "gang" or need.is_folded:
+    if need.kind != "plain" or need.is_folded:
         _use_reserve(cycle, need)
     if need.kind == "gang":
         serve_gang(cycle, need)

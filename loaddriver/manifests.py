@@ -108,6 +108,12 @@ def workload_body(workload: Workload, catalog: Catalog) -> dict[str, Any]:
     }
 
 
+_PENALTY_FIELDS = {
+    "interruptionPenalty": INTERRUPTION_PENALTY,
+    "reclamationPenalty": RECLAMATION_PENALTY,
+}
+
+
 def capacity_request_body(workload: Workload, catalog: Catalog, name: str) -> dict[str, Any]:
     """What one pod of `workload` needs, written by hand: the request that its pod controller would
     write for it, without a pod to own it.
@@ -115,14 +121,14 @@ def capacity_request_body(workload: Workload, catalog: Catalog, name: str) -> di
     archetype = catalog.archetype(workload.archetype)
     size = archetype.sizes[workload.size]
     affinity = _affinity(workload, archetype, size)
-    [node_term] = affinity["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
+    nodes = affinity.get("nodeAffinity", {}).get(_REQUIRED, {"nodeSelectorTerms": [{}]})
+    [node_term] = nodes["nodeSelectorTerms"]
     penalties = _penalties(archetype)
     spec: dict[str, Any] = {
         "resources": {**quantities_of(size), "pods": "1"},
         "priority": workload.priority,
-        "requirements": node_term["matchExpressions"],
-        "interruptionPenalty": penalties[INTERRUPTION_PENALTY],
-        "reclamationPenalty": penalties[RECLAMATION_PENALTY],
+        "requirements": node_term.get("matchExpressions", []),
+        **{field: penalties[key] for field, key in _PENALTY_FIELDS.items() if key in penalties},
     }
     if "podAffinity" in affinity:
         [spec["coLocation"]] = affinity["podAffinity"][_REQUIRED]

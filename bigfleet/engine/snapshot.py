@@ -167,7 +167,7 @@ class Settings:
     reclaim_hold_seconds: float = 30.0
     rebuy_seconds: float = 600.0
     reclaim_reserve: float = 0.05
-    price_tolerance: float = 0.05
+    price_tolerance: float = 0.3
     idle_hold_seconds: Mapping[CapacityType, float] = field(
         default_factory=lambda: {CapacityType.ON_DEMAND: 600.0, CapacityType.SPOT: 60.0}
     )
@@ -175,7 +175,7 @@ class Settings:
     victim_weights: VictimWeights = VictimWeights()
     reservation_seconds: float = 900.0
     arrival_grace_seconds: float = 10.0
-    growth: float = 0.05
+    growth: float = 0.1
 
     def __post_init__(self) -> None:
         """InvalidInput for a value with which nothing sensible could be decided."""

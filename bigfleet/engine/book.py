@@ -117,12 +117,6 @@ class Book:
         other.wanted_by, other.orderer = self.wanted_by[stay], self.orderer[stay]
         return other
 
-    def place_of(self, rows: Rows) -> Rows:
-        """Where machines are in this book; each must be there."""
-        order = np.argsort(self.rows, kind="stable")
-        found: Rows = order[np.searchsorted(self.rows[order], rows)]
-        return found
-
     def count(self, order: Longs, priority: int) -> None:
         """Give places to what is left of the classes `order`, of `priority`, best first.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 
 import numpy as np
 
@@ -18,69 +19,117 @@ _MOST_ASKED = 16
 
 
 class Recount:
-    """The cluster's pods packed anew, onto its machines but for those `gone`."""
+    """Packs a cluster's pods anew onto a part of its machines, as often as it is asked. Meanwhile
+    nothing may be counted or acquired there.
+    """
 
-    def __init__(self, state: State, assignment: Assignment, cluster: int, gone: Flags) -> None:
-        self._state, self._cluster = state, cluster
-        self._levels = assignment.levels(cluster)
-        self._before, self._gone = state.books[cluster], gone
+    def __init__(self, state: State, assignment: Assignment, cluster: int) -> None:
+        self._state, self._book = state, state.books[cluster]
+        self._assignment, self._cluster = assignment, cluster
+
+    def can_do_without(self, rows: Rows) -> bool:
+        """Whether all pods that have places, and a few more, have them without these machines."""
+        gone = np.isin(self._book.rows, rows)
+        if not is_conceivable(self._book, gone) or not self._domains_stay(gone):
+            return False
+        trial = _Trial(self._state, self._book, self._cluster, gone)
+        return trial.keeps(self._fixed) and trial.places(self._levels, self._wanted)
+
+    @cached_property
+    def _levels(self) -> list[tuple[int, list[int], Longs | None]]:
+        return self._assignment.levels(self._cluster)
+
+    @cached_property
+    def _placed(self) -> Longs:
+        """How many pods of each class have places."""
+        placed: Longs = np.zeros_like(self._state.left)
+        _, klasses, numbers = self._book.entries()
+        np.add.at(placed, klasses, numbers)
+        return placed
+
+    @cached_property
+    def _wanted(self) -> Longs:
+        """Those, and of plain pods as many more as the reserve says, spread over all sizes."""
+        wanted = self._placed.copy()
+        orders = [order for _, _, order in self._levels if order is not None]
+        if orders:
+            order = np.concatenate(orders)
+            before = self._placed[order].cumsum()
+            reserve = np.floor(before * self._state.settings.reclaim_reserve + 1e-9)
+            wanted[order] += np.diff(reserve, prepend=0.0).astype(np.int64)
+        return wanted
+
+    @cached_property
+    def _fixed(self) -> list[tuple[int, int, int]]:
+        """Machine, class and number of the pods of gangs and of additional ones."""
+        state, needs = self._state, self._state.demand.needs
+        fixed = np.array([n.profile.same_key is not None or n.is_additional for n in needs], bool)
+        machines, klasses, numbers = self._book.entries()
+        its = fixed[state.classes.need[klasses]]
+        columns = machines[its].tolist(), klasses[its].tolist(), numbers[its].tolist()
+        return list(zip(*columns, strict=True))
+
+    @cached_property
+    def _domains(self) -> list[tuple[Longs, Longs]]:
+        """For each pair of a need whose pods spread and a label of theirs: the label's codes of all
+        machines, and those that the need's pods are in.
+        """
+        state, book = self._state, self._book
+        machines, klasses, _ = book.entries()
+        need_of = state.classes.need[klasses]
+        found = []
+        for index in [index for _, constrained, _ in self._levels for index in constrained]:
+            its = machines[need_of == index]
+            for key in label_keys(state.candidacy(index)):
+                codes = state.columns.label(key).codes[book.flavour].astype(np.int64)
+                found.append((codes, np.unique(codes[its])))
+        return found
+
+    def _domains_stay(self, gone: Flags) -> bool:
+        """Whether pods that spread stay in as many zones as before. Without its last machine a zone
+        is no domain any more, so that one of them could hold them all.
+        """
+        stay = ~gone & (self._book.rows != NONE)
+        return all(np.isin(used, codes[stay]).all() for codes, used in self._domains)
+
+
+class _Trial:
+    """One packing, onto the machines but for those `gone`."""
+
+    def __init__(self, state: State, before: Book, cluster: int, gone: Flags) -> None:
+        self._state, self._gone = state, gone
         self._left = np.zeros_like(state.left)
-        stay = ~gone & (self._before.rows != NONE)
+        stay = ~gone & (before.rows != NONE)
         self._place = np.cumsum(stay) - 1
-        self._book = self._before.emptied(stay, self._left)
+        self._book = before.emptied(stay, self._left)
         self._trial = copy.copy(state)
         self._trial.books, self._trial.left = {cluster: self._book}, self._left
 
-    def succeeds(self) -> bool:
-        """Whether everything finds a place."""
-        if not self._keep_domains() or not self._keep_placed():
-            return False
-        self._ask_for_more()
-        for priority, constrained, order in self._levels:
+    def keeps(self, fixed: list[tuple[int, int, int]]) -> bool:
+        """Leave gangs and additional pods where they are; whether those that lose their machine fit
+        into the same domain.
+        """
+        lost = []
+        for machine, klass, pods in fixed:
+            if self._gone[machine]:
+                lost.append((int(self._state.classes.need[klass]), klass, pods))
+            else:
+                self._book.put(int(self._place[machine]), klass, pods)
+        return all(self._finds_place(*each) for each in sorted(lost))
+
+    def places(self, levels: list[tuple[int, list[int], Longs | None]], wanted: Longs) -> bool:
+        """Whether `wanted` pods of all other needs find places."""
+        for priority, constrained, order in levels:
             for index in constrained:
                 its = self._state.classes.of(index)
-                self._left[its] = self._placed[its]
+                self._left[its] = wanted[its]
                 count_constrained(self._trial, index)
             if order is not None:
-                self._left[order] = self._wanted[order]
+                self._left[order] = wanted[order]
                 self._book.count(order, priority)
             if self._left.any():
                 return False
         return True
-
-    def _keep_domains(self) -> bool:
-        """Whether pods that spread stay in as many zones as before. Without its last machine a zone
-        is no domain any more, so that one of them could hold them all.
-        """
-        state, before = self._state, self._before
-        stay = ~self._gone & (before.rows != NONE)
-        for index in [index for _, constrained, _ in self._levels for index in constrained]:
-            machines = {machine for machine, _, _ in before.entries_of(state.classes.of(index))}
-            its = np.array(sorted(machines), np.intp)
-            for key in label_keys(state.candidacy(index)):
-                codes = state.columns.label(key).codes[before.flavour]
-                if not np.isin(codes[its], codes[stay]).all():
-                    return False
-        return True
-
-    def _keep_placed(self) -> bool:
-        """Gangs and additional pods stay where they are; those that lose their machine must fit
-        into the same domain.
-        """
-        state, needs = self._state, self._state.demand.needs
-        self._placed: Longs = np.zeros_like(state.left)
-        machines, klasses, numbers = self._before.entries()
-        np.add.at(self._placed, klasses, numbers)
-        lost = []
-        entries = zip(machines.tolist(), klasses.tolist(), numbers.tolist(), strict=True)
-        for machine, klass, pods in entries:
-            index = int(state.classes.need[klass])
-            gang = needs[index].profile.same_key is not None
-            if (gang or needs[index].is_additional) and self._gone[machine]:
-                lost.append((index, klass, pods))
-            elif gang or needs[index].is_additional:
-                self._book.put(int(self._place[machine]), klass, pods)
-        return all(self._finds_place(*each) for each in sorted(lost))
 
     def _finds_place(self, index: int, klass: int, pods: int) -> bool:
         state, book = self._state, self._book
@@ -92,16 +141,6 @@ class Recount:
         self._left[klass] = pods
         first_fit(self._trial, index, np.flatnonzero(inside).tolist())
         return not self._left[klass]
-
-    def _ask_for_more(self) -> None:
-        """Of plain pods so many more as the reserve says, spread over all sizes."""
-        self._wanted = self._placed.copy()
-        orders = [order for _, _, order in self._levels if order is not None]
-        if orders:
-            order = np.concatenate(orders)
-            before = self._placed[order].cumsum()
-            reserve = np.floor(before * self._state.settings.reclaim_reserve + 1e-9)
-            self._wanted[order] += np.diff(reserve, prepend=0.0).astype(np.int64)
 
 
 def is_conceivable(book: Book, gone: Flags) -> bool:

@@ -26,7 +26,7 @@ from bigfleet.engine.carry import ClusterMemory
 from bigfleet.engine.gangs import same_key
 from bigfleet.engine.pods import Kind
 from bigfleet.engine.rails import reclaim_cap
-from bigfleet.engine.recount import Recount, is_conceivable
+from bigfleet.engine.recount import Recount
 from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints, Rows
 from bigfleet.engine.state import State
 from bigfleet.model.machine import MachineState
@@ -159,12 +159,13 @@ class Release:
         """All of them, else as many as are found by halving what fails: one machine that must stay,
         such as one with a part of a gang, keeps no others.
         """
+        recount = Recount(self._state, self._assignment, cluster)
         chosen, parts = rows[:0], [rows]
         for _ in range(_MOST_TRIALS):
             if not parts:
                 break
             part = parts.pop()
-            if self._can_do_without(cluster, np.concatenate((chosen, part))):
+            if recount.can_do_without(np.concatenate((chosen, part))):
                 chosen = np.concatenate((chosen, part))
             elif len(part) > 1:
                 half = (len(part) + 1) // 2
@@ -220,17 +221,6 @@ class Release:
         state = self._state
         rose = state.demand.rose_seconds.get(cluster)
         return rose is None or state.now_seconds - rose >= state.settings.reclaim_hold_seconds
-
-    def _can_do_without(self, cluster: int, rows: Rows) -> bool:
-        """Whether all pods that have places in the cluster, and a few more, have them without these
-        machines, too.
-        """
-        state, book = self._state, self._state.books[cluster]
-        gone = np.isin(book.rows, rows)
-        if not is_conceivable(book, gone):
-            return False
-        trial = Recount(state, self._assignment, cluster, gone)
-        return trial.succeeds()
 
 
 def left_behind(state: State) -> Rows:

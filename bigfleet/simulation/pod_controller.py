@@ -42,7 +42,7 @@ class SimulatedPodController:
                 key, workload.request, workload.wire_request, pod.created, workload.gang_members
             )
         if pod.node:
-            self._settle(key)
+            self._settle(key, bound=True)
 
     def forget(self, pod: Pod) -> None:
         """A pod is gone."""
@@ -84,9 +84,9 @@ class SimulatedPodController:
             self._places[name] = place
             self.occupancy.add(place)
 
-    def _settle(self, key: Key) -> None:
+    def _settle(self, key: Key, *, bound: bool = False) -> None:
         if self._waiting.pop(key, None) is not None:
-            self._rules.forget(key)
+            self._rules.forget(key, bound=bound)
             for each in key.additional():
                 self._requests.remove(each)
 

@@ -96,7 +96,7 @@ class AdditionalRequests:
 
     def settle(self, key: Key, pod: Metadata, node: str = "") -> None:
         """The Pod is bound to `node`, or wants nothing any more: nor does it any additional."""
-        known = self._drop(key)
+        known = self._drop(key, bound=bool(node))
         if not known and not self._existing.any_additional:
             return  # so it is with nearly all Pods
         asked = 0
@@ -113,12 +113,12 @@ class AdditionalRequests:
         for each in key.additional():
             self._writer.forget(each)
 
-    def _drop(self, key: Key) -> bool:
+    def _drop(self, key: Key, *, bound: bool = False) -> bool:
         """Whether the Pod was one that waits."""
         waiting = self._waiting.pop(key, None)
         if waiting is None:
             return False
-        self._rules.forget(key)
+        self._rules.forget(key, bound=bound)
         metrics.pod_controller_unschedulable.set(len(self._rules))
         for reason in (_ASKED, _SHORT):
             self._events.forget(waiting.name, reason)

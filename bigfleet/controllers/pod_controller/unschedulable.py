@@ -23,7 +23,8 @@ This closes the loop by what is seen.
 
 Of pods that are alike (a `group`) at most five ask at a time, the oldest first: what a machine
 takes is known only once kube-scheduler has filled it, and it usually takes many of them. So ten
-thousand pods that nothing helps cost fifteen requests. Of all groups together at most twenty pods
+thousand pods that nothing helps cost fifteen requests. Each one that was helped lets one more of
+its group ask at a time, so that those that machines do help need not wait for each other. Of all groups together at most twenty pods
 ask in one look, again the oldest first.
 
 When a pod is bound, or has gone, it is forgotten, and its requests with it: its machine then serves
@@ -99,6 +100,7 @@ class _Group(Generic[K]):
     others: dict[K, _Waiting[K]] = field(default_factory=dict)
     # Whose turn it is, so that their clocks run.
     next: list[_Waiting[K]] = field(default_factory=list)
+    at_a_time: int = MOST_OF_A_GROUP
 
 
 class Unschedulable(Generic[K]):
@@ -132,12 +134,13 @@ class Unschedulable(Generic[K]):
         its = self._groups.setdefault(group, _Group())
         (its.asking if asked else its.others)[pod] = waiting
 
-    def forget(self, pod: K) -> int:
+    def forget(self, pod: K, *, bound: bool = False) -> int:
         """`pod` is bound, has ended or is gone; how often it had asked."""
         waiting = self._waiting.pop(pod, None)
         if waiting is None:
             return 0
         its = self._groups[waiting.group]
+        its.at_a_time += bound and waiting.asked > 0
         its.asking.pop(pod, None)
         its.others.pop(pod, None)
         its.next = [each for each in its.next if each is not waiting]
@@ -190,7 +193,7 @@ class Unschedulable(Generic[K]):
         """Fill the group's free places with its oldest pods; a clock begins when its pod's turn
         does. Those whose turn it was, but that are older than nobody any more, keep it.
         """
-        free = MOST_OF_A_GROUP - len(its.asking) - len(its.next)
+        free = its.at_a_time - len(its.asking) - len(its.next)
         if free <= 0 or len(its.others) == len(its.next):
             return
         taken = {id(each) for each in its.next}

@@ -7,7 +7,7 @@ Losing them is safe: ages and clocks begin anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bigfleet.model.need import NeedKey
 
@@ -33,27 +33,57 @@ class Shortage:
     since_seconds: float
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Spare:
+    """At least so many machines have been to spare since then."""
+
+    machines: int
+    since_seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterMemory:
     """What happened to a cluster's machines.
 
-    `coming_seconds` is when one was last on its way to it. At least `spare` of them have been to
-    spare since `spare_since_seconds`. `acquired_seconds` and `reclaimed_seconds` are when it last
-    acquired one and last gave back one that it had to spare, None if it has not been seen to;
+    `coming_seconds` is when one was last on its way to it. `spare` is how many it has had to spare
+    for how long: the more, the later; the last is how many it has now. `acquired_seconds`,
+    `grown_seconds` and `reclaimed_seconds` are when it last acquired one, acquired one with nothing
+    to spare, and gave back one that it had to spare, None if it has not been seen to;
     `reclaimed_demand` was its demand then, in largest machines. Each time that it acquired one soon
     after giving one back, for no more demand, `hold_factor`, by which it holds on to spare machines
     longer, has doubled; `factor_seconds` is when that changed.
     """
 
     cluster: str
-    spare: int = 0
-    spare_since_seconds: float = 0.0
+    spare: tuple[Spare, ...] = ()
     acquired_seconds: float | None = None
+    grown_seconds: float | None = None
     reclaimed_seconds: float | None = None
     reclaimed_demand: float = 0.0
     hold_factor: int = 1
     factor_seconds: float = 0.0
     coming_seconds: float | None = None
+
+    @property
+    def spare_now(self) -> int:
+        """How many machines it has to spare."""
+        return self.spare[-1].machines if self.spare else 0
+
+    def held(self, seconds: float, now_seconds: float) -> int:
+        """How many of them it has had to spare for at least so long."""
+        held = (s.machines for s in self.spare if now_seconds - s.since_seconds >= seconds)
+        return max(held, default=0)
+
+    def with_spare(self, machines: int, reclaimed: int, now_seconds: float) -> ClusterMemory:
+        """The same once so many are to spare, beside those that it gives back now."""
+        spare: list[Spare] = []
+        for each in self.spare:
+            still = min(each.machines - reclaimed, machines)
+            if still > (spare[-1].machines if spare else 0):
+                spare.append(Spare(still, each.since_seconds))
+        if machines > (spare[-1].machines if spare else 0):
+            spare.append(Spare(machines, now_seconds))
+        return replace(self, spare=tuple(spare))
 
 
 @dataclass(frozen=True, slots=True)

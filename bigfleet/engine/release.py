@@ -15,6 +15,7 @@ on, until that has long been no use.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -24,7 +25,6 @@ from bigfleet.engine.assign import Assignment
 from bigfleet.engine.book import Book
 from bigfleet.engine.carry import ClusterMemory
 from bigfleet.engine.gangs import same_key
-from bigfleet.engine.pods import Kind
 from bigfleet.engine.rails import reclaim_cap
 from bigfleet.engine.recount import Recount
 from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints, Rows
@@ -59,7 +59,7 @@ class Release:
             if cluster in state.books:
                 rows = self._to_spare(cluster)
                 self._spare[cluster] = len(rows)
-                for row in rows[: self._due(cluster, len(rows))].tolist():
+                for row in self._due(cluster, rows).tolist():
                     going[row] = self._evacuate(cluster, row)
         return going
 
@@ -102,20 +102,13 @@ class Release:
                 yield memory
 
     def _with_spare(self, cluster: int, reclaimed: int) -> ClusterMemory:
-        memory, now = self._state.memory_of(cluster), self._state.now_seconds
         spare = self._spare.get(cluster, 0) - reclaimed
-        if spare <= 0:
-            return replace(memory, spare=0, spare_since_seconds=0.0)
-        if not memory.spare:
-            return replace(memory, spare=spare, spare_since_seconds=now)
-        still = memory.spare - reclaimed  # of those that have been to spare for as long
-        since = memory.spare_since_seconds if still > 0 else now
-        return replace(
-            memory, spare=min(spare, still) if still > 0 else spare, spare_since_seconds=since
-        )
+        memory = self._state.memory_of(cluster)
+        return memory.with_spare(spare, reclaimed, self._state.now_seconds)
 
     def _having_acquired(self, memory: ClusterMemory, demand: float) -> ClusterMemory:
         state = self._state
+        had_spare = state.memory_of(state.fleet.clusters.index(memory.cluster)).spare
         soon = (
             memory.reclaimed_seconds is not None
             and state.now_seconds - memory.reclaimed_seconds < state.settings.rebuy_seconds
@@ -129,22 +122,28 @@ class Release:
                 factor_seconds=state.now_seconds,
                 reclaimed_seconds=None,
             )
+        if not had_spare:
+            memory = replace(memory, grown_seconds=state.now_seconds)
         return replace(memory, acquired_seconds=state.now_seconds)
 
-    def _due(self, cluster: int, spare: int) -> int:
-        """How many machines the cluster gives back now: those that it has had to spare for its
+    def _due(self, cluster: int, rows: Rows) -> Rows:
+        """Which of the spare machines `rows` go now: as many as there have been for the cluster's
         whole hold, within the cap.
         """
         state = self._state
-        memory = state.memory_of(cluster)
         configured = state.fleet.state == MachineState.CONFIGURED
         count = int((configured & (state.fleet.cluster == cluster)).sum())
-        spare = min(spare, reclaim_cap(count, state.settings.reclaim_cap_fraction))
-        hold_seconds = state.settings.reclaim_hold_seconds * memory.hold_factor
-        if not memory.spare:
-            return spare if hold_seconds == 0 else 0
-        held_seconds = state.now_seconds - memory.spare_since_seconds
-        return min(spare, memory.spare) if held_seconds >= hold_seconds else 0
+        most = reclaim_cap(count, state.settings.reclaim_cap_fraction)
+        hold_seconds = self._hold_seconds(cluster)
+        if hold_seconds:
+            held = state.memory_of(cluster).held(hold_seconds, state.now_seconds)
+            most = min(most, held)
+        due = rows[:most]
+        return due if self._is_settled(cluster) else due[state.fleet.release_cost[due] == 0]
+
+    def _hold_seconds(self, cluster: int) -> float:
+        factor = self._state.memory_of(cluster).hold_factor
+        return self._state.settings.reclaim_hold_seconds * factor
 
     def _to_spare(self, cluster: int) -> Rows:
         """Machines that can hold nothing, and those of the cluster's candidates without which its
@@ -187,7 +186,7 @@ class Release:
         """Those that disturb least first; of equals those on which nothing is counted."""
         state, fleet = self._state, self._state.fleet
         book = state.books[cluster]
-        rows = book.rows[self._may_go(book)]
+        rows = book.rows[self._at_work(book)]
         cost = fleet.release_cost[rows]
         allowed = np.isfinite(cost)
         has_fallen = self._has_fallen(cluster)
@@ -196,25 +195,32 @@ class Release:
         counted = np.isin(rows, book.rows[book.opened])
         return rows[np.lexsort((counted, fleet.release_cost[rows]))]
 
-    def _may_go(self, book: Book) -> Flags:
-        """Which machines are at work, and hold no additional pod: such a one waits for just that
-        machine.
-        """
+    def _at_work(self, book: Book) -> Flags:
         state = self._state
         rows = np.where(book.rows == NONE, 0, book.rows)
-        at_work = (state.fleet.state[rows] == MachineState.CONFIGURED) & ~state.unavailable[rows]
-        machine, klass, _ = book.entries()
-        additional = state.classes.kind[state.classes.need[klass]] == Kind.ADDITIONAL
-        may_go: Flags = at_work & (book.rows != NONE)
-        may_go[machine[additional]] = False
-        return may_go
+        at_work: Flags = (state.fleet.state[rows] == MachineState.CONFIGURED) & (book.rows != NONE)
+        return at_work & ~state.unavailable[rows]
 
     def _has_fallen(self, cluster: int) -> bool:
-        """Whether demand has fallen since the cluster last acquired a machine."""
-        fell = self._state.demand.fell_seconds.get(cluster)
-        acquired = self._state.memory_of(cluster).acquired_seconds
-        growing = cluster in self._acquiring
-        return fell is not None and not growing and (acquired is None or fell >= acquired)
+        """Whether demand has fallen since the cluster last grew. What it acquires beside machines
+        that it has to spare is for pods that these cannot hold, and no growth.
+        """
+        memory = self._state.memory_of(cluster)
+        fell, grown = self._state.demand.fell_seconds.get(cluster), memory.grown_seconds
+        grows = cluster in self._acquiring and not memory.spare
+        return fell is not None and not grows and (grown is None or fell >= grown)
+
+    def _is_settled(self, cluster: int) -> bool:
+        """Whether the cluster acquires nothing, and has not for its hold unless demand fell since:
+        pods that wait for a machine may need the room that others are about to take.
+        """
+        state = self._state
+        acquired = state.memory_of(cluster).acquired_seconds
+        if cluster in self._acquiring:
+            return False
+        if acquired is None or state.demand.fell_seconds.get(cluster, -math.inf) >= acquired:
+            return True
+        return state.now_seconds - acquired >= self._hold_seconds(cluster)
 
     def _stands_still(self, cluster: int) -> bool:
         """Whether demand has not grown for as long as a machine is held."""

@@ -26,8 +26,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     `machines` are Nodes, `dollars_per_hour` is the price of all machines paid for, idle ones too.
     `least_machines` and `least_dollars_per_hour` are of any machines of the fleet, `least_of_held`
-    of those that were held. Bounds know sizes, node labels, taints and DaemonSets, and neither
-    racks nor what pods ask of each other. A ratio is null where its bound is 0.
+    and `least_dollars_of_held` of those that were held. Bounds know sizes, node labels, taints and
+    DaemonSets, and neither racks nor what pods ask of each other. A ratio is null where its bound
+    is 0.
     """
 
     machines: int
@@ -35,9 +36,11 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     least_machines: int
     least_of_held: int
     least_dollars_per_hour: float
+    least_dollars_of_held: float
     machines_ratio: float | None
     held_ratio: float | None
     dollars_ratio: float | None
+    held_dollars_ratio: float | None
 
 
 class Holdings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -157,11 +160,14 @@ def _held(
         everyone.update(own)
     offers = offers_for(everyone, fleet.machines.values(), fleet.agents)
     least = sum(least_machines(own, offers) for own in pods.values())
-    of_held = 0
+    of_held, dollars_of_held = 0, 0.0
     for cluster, own in pods.items():
         held = [span.machine for span in there if span.cluster == cluster]
+        all_of_them = sum(machine.price_per_hour for machine in held)
+        offers_held = offers_for(own, held, fleet.agents)
         # Pods that do not fit, as some may still wait, would take more machines than there are.
-        of_held += min(len(held), least_machines(own, offers_for(own, held, fleet.agents)))
+        of_held += min(len(held), least_machines(own, offers_held))
+        dollars_of_held += min(all_of_them, least_dollars_per_hour(own, offers_held))
     least_dollars = least_dollars_per_hour(everyone, offers)
     return Held(
         machines=len(there),
@@ -169,9 +175,11 @@ def _held(
         least_machines=least,
         least_of_held=of_held,
         least_dollars_per_hour=round(least_dollars, 4),
+        least_dollars_of_held=round(dollars_of_held, 4),
         machines_ratio=_ratio(len(there), least),
         held_ratio=_ratio(len(there), of_held),
         dollars_ratio=_ratio(dollars, least_dollars),
+        held_dollars_ratio=_ratio(dollars, dollars_of_held),
     )
 
 

@@ -66,7 +66,7 @@ class Giving:
         its.sort(key=lambda slot: (slot.machine.release_cost, bool(slot.pods)))
         its = [*useless, *self._dispensable(cluster, its)]
         self._spare[cluster.number] = len(its)
-        for slot in its[: self._due(cluster, len(its))]:
+        for slot in self._due(cluster, its):
             if self._evacuate(cluster, slot):
                 self.going.append(slot.machine)
 
@@ -87,14 +87,12 @@ class Giving:
 
     def _may_go(self, cluster: Cluster, slot: Slot) -> bool:
         demand, number, machine = self._cycle.demand, cluster.number, slot.machine
-        if any(self._cycle.needs[size.need].kind == "additional" for size in slot.pods):
-            return False
+        memory = self._cycle.memory_of(number)
         if not math.isfinite(machine.release_cost):
             return False
         fell = demand.fell_seconds.get(number)
-        acquired = self._cycle.memory_of(number).acquired_seconds
-        since = -math.inf if acquired is None else acquired
-        if fell is not None and number not in self._acquiring and fell >= since:
+        grown = -math.inf if memory.grown_seconds is None else memory.grown_seconds
+        if fell is not None and fell >= grown and (memory.spare or number not in self._acquiring):
             return True
         rose = demand.rose_seconds.get(number, -math.inf)
         stands_still = self._cycle.now - rose >= self._cycle.settings.reclaim_hold_seconds
@@ -177,15 +175,21 @@ class Giving:
                     return False
         return True
 
-    def _due(self, cluster: Cluster, spare: int) -> int:
-        """How many go now, of so many that the cluster has to spare."""
+    def _due(self, cluster: Cluster, spare: Sequence[Slot]) -> list[Slot]:
+        """Which go now, of those that the cluster has to spare."""
         cycle, memory = self._cycle, self._cycle.memory_of(cluster.number)
-        spare = min(spare, cap(cycle, cluster.number))
+        due = list(spare[: cap(cycle, cluster.number)])
         hold_seconds = cycle.settings.reclaim_hold_seconds * memory.hold_factor
-        if memory.spare == 0:
-            return spare if hold_seconds == 0 else 0
-        held_seconds = cycle.now - memory.spare_since_seconds
-        return min(spare, memory.spare) if held_seconds >= hold_seconds else 0
+        if hold_seconds:
+            held = [s.machines for s in memory.spare if s.since_seconds + hold_seconds <= cycle.now]
+            due = due[: max(held, default=0)]
+        fell = cycle.demand.fell_seconds.get(cluster.number, -math.inf)
+        acquired = memory.acquired_seconds
+        if cluster.number in self._acquiring or (
+            acquired is not None and fell < acquired and cycle.now - acquired < hold_seconds
+        ):
+            return [slot for slot in due if slot.machine.release_cost == 0]
+        return due
 
     def _evacuate(self, cluster: Cluster, slot: Slot) -> bool:
         """Count its pods on the others, if they have places there."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine_oracle_cycle import Cycle
 
-from bigfleet.engine.carry import ClusterMemory
+from bigfleet.engine.carry import ClusterMemory, Spare
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState as S
 
@@ -49,6 +49,8 @@ class Memories:
                 memory = replace(
                     memory, hold_factor=twice, factor_seconds=now, reclaimed_seconds=None
                 )
+            if not self._cycle.memory_of(number).spare:
+                memory = replace(memory, grown_seconds=now)
             memory = replace(memory, acquired_seconds=now)
         elif now - memory.factor_seconds > settings.rebuy_seconds * memory.hold_factor:
             half = max(1, memory.hold_factor // 2)
@@ -58,14 +60,17 @@ class Memories:
         return memory
 
     def _with_spare(self, number: int, memory: ClusterMemory, reclaimed: int) -> ClusterMemory:
-        spare, since = self._spare.get(number, 0) - reclaimed, memory.spare_since_seconds
-        if spare <= 0:
-            spare, since = 0, 0.0
-        elif memory.spare - reclaimed > 0:  # so many have been to spare all the time
-            spare = min(spare, memory.spare - reclaimed)
-        else:
-            since = self._cycle.now
-        return replace(memory, spare=spare, spare_since_seconds=since)
+        """For each number of machines since when there have been as many; the first moment of each
+        number, and of several numbers with one moment the highest.
+        """
+        now_spare, now = self._spare.get(number, 0) - reclaimed, self._cycle.now
+        since = dict[int, float]()
+        for machines in range(1, now_spare + 1):
+            moments = [s.since_seconds for s in memory.spare if s.machines - reclaimed >= machines]
+            since[machines] = min(moments, default=now)
+        last = {moment: machines for machines, moment in sorted(since.items())}
+        levels = sorted(Spare(machines, moment) for moment, machines in last.items())
+        return replace(memory, spare=tuple(levels))
 
     def _is_coming(self, number: int) -> bool:
         """Whether a machine is on its way to the cluster, not counting those of additional pods."""

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from engine_rig import NOW, RACK, ZONE, same
 
-from bigfleet.engine.carry import Carry, ClusterMemory, Reservation, Shortage
+from bigfleet.engine.carry import Carry, ClusterMemory, Reservation, Shortage, Spare
 from bigfleet.engine.normalise import normalise
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Longs
 from bigfleet.engine.state import key_of
@@ -264,12 +264,22 @@ def random_carry(seed: int, fleet: Fleet, demand: Demand) -> Carry:
 
 
 def _random_memory(draw: np.random.Generator, name: str) -> ClusterMemory:
-    spare, since = pick(draw, ((0, 0.0), (1, NOW - 1_000), (3, NOW - 5), (50, NOW - 1_000)))
+    long_ago, lately = NOW - 1_000, NOW - 5
+    spare = pick(
+        draw,
+        (
+            (),
+            (Spare(1, long_ago),),
+            (Spare(3, lately),),
+            (Spare(1, long_ago), Spare(4, lately)),
+            (Spare(50, long_ago),),
+        ),
+    )
     return ClusterMemory(
         name,
         spare,
-        since,
         acquired_seconds=pick(draw, (None, NOW - 50, NOW - 5_000)),
+        grown_seconds=pick(draw, (None, NOW - 50, NOW - 5_000)),
         reclaimed_seconds=pick(draw, (None, NOW - 300, NOW - 5_000)),
         hold_factor=pick(draw, (1, 2, 32)),
         factor_seconds=pick(draw, (NOW - 100, NOW - 50_000)),

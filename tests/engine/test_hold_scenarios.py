@@ -107,6 +107,53 @@ def test_demand_that_fell_before_the_last_purchase_moves_no_pods() -> None:
     assert story.cycle() == ["Reclaim used"]
 
 
+def test_what_is_bought_beside_machines_to_spare_holds_those_with_pods_for_one_hold_more() -> None:
+    """It is for a pod that they cannot hold, and no sign of growth; but that pod may still wait."""
+    specs = [configured("used", release_cost=1.0), configured("other", release_cost=math.inf)]
+    held = replace(ALL_AT_ONCE, reclaim_hold_seconds=30.0)
+    story = Story([*specs, idle("i", cpu=9)], settings=held)
+    needs(story, pods((2, 1)), fell=NOW)
+    assert story.cycle() == []
+    story.now = NOW + 10
+    needs(story, pods((2, 1), (1, 9)), fell=NOW)
+    assert story.cycle() == ["Bootstrap i"]
+    story.arrive()
+    for now in (NOW + 30, NOW + 39):
+        story.now = now
+        assert story.cycle() == []
+    assert story.cycle() == ["Reclaim used"]
+
+
+def test_each_number_of_spare_machines_has_its_own_hold() -> None:
+    """Those that are found later do not wait for a hold that begins when the first ones go."""
+    held = replace(ALL_AT_ONCE, reclaim_hold_seconds=30.0)
+    story = Story([configured("a"), configured("b")], ("east", pods((4, 1))), settings=held)
+    assert story.cycle() == []
+    story.now = NOW + 20
+    needs(story, pods(group="nothing"))
+    assert story.cycle() == []
+    story.now = NOW + 30
+    assert len(story.cycle()) == 1
+    story.now = NOW + 49
+    assert story.cycle() == []
+    assert len(story.cycle()) == 1
+
+
+def test_of_spare_machines_that_become_fewer_only_those_left_have_been_held() -> None:
+    """Two were to spare, then for a moment only one."""
+    held = replace(ALL_AT_ONCE, reclaim_hold_seconds=30.0)
+    story = Story([configured("a"), configured("b")], settings=held)
+    assert story.cycle() == []
+    story.now = NOW + 10
+    needs(story, pods((4, 1)))
+    assert story.cycle() == []
+    needs(story, pods(group="nothing"))
+    assert story.cycle() == []
+    story.now = NOW + 30
+    assert len(story.cycle()) == 1
+    assert story.cycle() == []
+
+
 def test_an_empty_machine_stays_while_demand_has_just_grown() -> None:
     """The pods that it was bought for are on their way to it."""
     story = Story([configured("c")], settings=replace(ALL_AT_ONCE, reclaim_hold_seconds=30.0))
@@ -239,8 +286,8 @@ def test_a_machine_that_must_stay_keeps_no_others() -> None:
     gang = pods((4, 1), requirements=(same(),))
     specs = [configured("gang", price=9, labels={RACK: "r"})]
     specs += [configured(name, labels={RACK: "s"}) for name in "abc"]
-    story = Story(specs, ("east", gang), settings=Settings(reclaim_hold_seconds=0.0))
-    assert story.settle() == ["Reclaim a", "Reclaim b", "Reclaim c"]
+    story = Story(specs, ("east", gang), settings=ALL_AT_ONCE)
+    assert story.cycle() == ["Reclaim a", "Reclaim b", "Reclaim c"]
 
 
 def test_pods_that_spread_stay_in_their_zones() -> None:

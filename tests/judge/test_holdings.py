@@ -85,11 +85,13 @@ def test_the_fewest_of_those_held_are_told_beside_the_fewest_of_all() -> None:
     end = section.end
     assert (end.machines, end.least_machines, end.least_of_held) == (3, 1, 2)
     assert section.end.held_ratio == 1.5
+    assert section.end.held_dollars_ratio == pytest.approx(1.5, rel=0.01)
 
 
 def test_an_empty_cluster_has_no_ratio() -> None:
     section = held({"m1": (0, None)}, [])
-    assert (section.end.machines_ratio, section.end.held_ratio) == (None, None)
+    end = section.end
+    assert (end.machines_ratio, end.held_ratio, end.held_dollars_ratio) == (None, None, None)
 
 
 def test_a_run_without_a_soak_has_no_means() -> None:

@@ -129,11 +129,6 @@ class Occupancy:
         going = [(s, node, n) for s, nodes in self.going.items() for node, n in nodes.items()]
         return Situation(list(self.nodes.values()), placed, going, dict(self.waiting))
 
-    def clear_pods(self) -> None:
-        """No pod is known any more."""
-        self.placed, self.going, self.waiting = {}, {}, Counter()
-        self._by_label = ByLabel()
-
     def expect(self, name: str, machine: Machine | None) -> None:
         """The machine of that name is on its way; None: it is not, or not any more."""
         if machine is None:

@@ -103,8 +103,3 @@ class ExistingRequest(_Struct):
     metadata: RequestMetadata
     spec: dict[str, Any]
     status: RequestStatus = msgspec.field(default_factory=RequestStatus)
-
-    @property
-    def pod_uid(self) -> str:
-        """The Pod it was written for, or "" if it is somebody else's."""
-        return (self.metadata.labels or {}).get(POD_UID_LABEL, "")

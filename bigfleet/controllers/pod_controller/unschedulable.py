@@ -24,8 +24,8 @@ This closes the loop by what is seen.
 Of pods that are alike (a `group`) at most five ask at a time, the oldest first: what a machine
 takes is known only once kube-scheduler has filled it, and it usually takes many of them. So ten
 thousand pods that nothing helps cost fifteen requests. Each one that was helped lets one more of
-its group ask at a time, so that those that machines do help need not wait for each other. Of all groups together at most twenty pods
-ask in one look, again the oldest first.
+its group ask at a time, so that those that machines do help need not wait for each other. Of all
+groups together at most twenty pods ask in one look, again the oldest first.
 
 When a pod is bound, or has gone, it is forgotten, and its requests with it: its machine then serves
 the cluster like any other.

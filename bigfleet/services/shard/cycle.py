@@ -243,7 +243,7 @@ class Cycle:
             for cluster, rows in thought.decision.ask_about.items()
             if self.sessions.of(names[cluster]) is not None
         }
-        spare = {memory.cluster: memory.spare for memory in thought.decision.carry.clusters}
+        spare = {memory.cluster: memory.spare_now for memory in thought.decision.carry.clusters}
         fell = {names[cluster]: at for cluster, at in thought.demand.fell_seconds.items()}
         for cluster, inquiry in self.disruptions.inquiries(candidates, spare, fell, now_seconds):
             message = ShardMessage(disruption_inquiry=inquiry)

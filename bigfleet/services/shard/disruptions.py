@@ -117,11 +117,6 @@ class Disruptions:
         """The operator would not give the machine back: it must stay as long as an answer holds."""
         self._reports[machine_id] = _Report(cluster, now_seconds, math.inf)
 
-    def cost_of(self, machine_id: str) -> float | None:
-        """What giving the machine back would cost; None where that is not known."""
-        report = self._reports.get(machine_id)
-        return None if report is None else report.cost
-
     def known(self, now_seconds: float) -> dict[str, float]:
         """The cost of each machine of which it is known."""
         oldest = now_seconds - _VALID_PERIODS * self._period_seconds

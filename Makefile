@@ -121,6 +121,7 @@ oracle: setup ## Hold the engine against a plain reading of its rules on SEEDS=1
 .PHONY: explore
 explore: setup ## Look for broken rules: 850 seeds of faults, and a life of 10,000 cycles
 	@$(BIN)/python -m bigfleet.simulation explore
+	@$(BIN)/python -m bigfleet.simulation explore --worlds lasting --seeds 150
 	@$(BIN)/pytest -q -m soak tests/simulation
 
 PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto bigfleet/adapters/coordination/etcdrpc/*.proto)

@@ -10,9 +10,10 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 
-from bigfleet.simulation.explorer import Outcome, explore
+from bigfleet.simulation.explorer import KINDS, Outcome, explore
 
 # Some 140 cycles each: more than 100,000 in all.
 _SEEDS = 850
@@ -29,29 +30,33 @@ def _explore(flags: argparse.Namespace) -> int:
     seeds = range(flags.first, flags.first + flags.seeds)
     began = time.monotonic()
     with ProcessPoolExecutor(flags.jobs, get_context("spawn")) as pool:
-        failed, cycles, actions = _watch(pool.map(explore, seeds, chunksize=1))
+        failed, cycles, actions = _watch(
+            flags.worlds, pool.map(partial(explore, kind=flags.worlds), seeds, chunksize=1)
+        )
     seconds = time.monotonic() - began
+    verdict = f"{failed} seeds FAILED" if failed else "all invariants held"
     print(
-        f"explore: {len(seeds)} seeds from {flags.first}, {cycles} cycles, {actions} actions in "
-        f"{seconds:.0f} s: {f'{failed} seeds FAILED' if failed else 'all invariants held'}"
+        f"explore: {len(seeds)} {flags.worlds} worlds from seed {flags.first}, {cycles} cycles, "
+        f"{actions} actions in {seconds:.0f} s: {verdict}"
     )
     return 1 if failed else 0
 
 
-def _watch(outcomes: Iterable[Outcome]) -> tuple[int, int, int]:
+def _watch(worlds: str, outcomes: Iterable[Outcome]) -> tuple[int, int, int]:
     failed = cycles = actions = 0
     for outcome in outcomes:
         cycles, actions = cycles + outcome.cycles, actions + outcome.actions
         if outcome.problems:
             failed += 1
-            print(f"seed {outcome.seed} ({_REPLAY} {outcome.seed}):", flush=True)
+            replay = f"{_REPLAY} {outcome.seed} --worlds {worlds}"
+            print(f"seed {outcome.seed} ({replay}):", flush=True)
             for problem in outcome.problems:
                 print(f"  {problem}", flush=True)
     return failed, cycles, actions
 
 
 def _replay(flags: argparse.Namespace) -> int:
-    outcome = explore(flags.seed)
+    outcome = explore(flags.seed, flags.worlds)
     for line in outcome.lines:
         print(line)
     for problem in outcome.problems:
@@ -72,6 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     replaying = commands.add_parser("replay", help="play one seed's world and tell its story")
     replaying.add_argument("seed", type=int)
     replaying.set_defaults(do=_replay)
+    for command in (exploring, replaying):
+        command.add_argument("--worlds", choices=KINDS, default=next(iter(KINDS)))
     return parser
 
 

@@ -31,6 +31,8 @@ class Trial:
     """All that a seed stands for. `events` are in order of time; after `fault_seconds` it heals.
 
     In a `calm` world nothing ever fails, and in one that only `grows` nobody ever wants less.
+    Where something is broken for good, the world is watched for `watched_seconds` after that, in
+    which the `late` events happen.
     """
 
     plan: Plan
@@ -39,6 +41,8 @@ class Trial:
     fault_seconds: float
     calm: bool
     grows: bool
+    late: Sequence[Event] = ()
+    watched_seconds: float = 0.0
 
 
 def trial(seed: int) -> Trial:

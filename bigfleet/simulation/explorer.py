@@ -1,18 +1,26 @@
-"""Plays a seed's world: faults first, then health, and then it must come to rest."""
+"""Plays a seed's world: faults first, then health, and then it must come to rest.
+
+Where something stays broken there is no rest: the others must be served all the same.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bigfleet.simulation.cluster import Cluster
 from bigfleet.simulation.draw import Trial, trial
+from bigfleet.simulation.draw_harsh import harsh_trial
+from bigfleet.simulation.draw_lasting import lasting_trial
 from bigfleet.simulation.draw_workloads import Event
 from bigfleet.simulation.loop import run
 from bigfleet.simulation.rest import unrest
+from bigfleet.simulation.served import Attempts, Liveness
 from bigfleet.simulation.steadiness import Steadiness
 from bigfleet.simulation.workload import Workload
 from bigfleet.simulation.world import World, worlds
+from bigfleet.tasks import end
 
 # Longer than every hold that a drawn world has; with pods that wait, longer than they take to ask
 # for the last of their additional machines.
@@ -33,24 +41,30 @@ class Outcome:
     lines: tuple[str, ...]
 
 
-def explore(seed: int) -> Outcome:
+# How a seed becomes a world, by name.
+KINDS: Mapping[str, Callable[[int], Trial]] = {
+    "healing": trial,
+    "lasting": lasting_trial,
+    "harsh": harsh_trial,
+}
+
+
+def explore(seed: int, kind: str = "healing") -> Outcome:
     """Play the world of `seed`; the same seed gives the same Outcome, everywhere."""
-    return run(lambda: _play(seed, trial(seed)))
+    return run(lambda: _play(seed, KINDS[kind](seed)))
 
 
 async def _play(seed: int, given: Trial) -> Outcome:
     async with worlds(given.plan) as world:
         for name, value in vars(given.faults).items():
             setattr(world.faults, name, value)
-        if given.calm:
+        if given.calm and not given.plan.broken.clusters:
             world.safety.steadiness = Steadiness(world.clusters, grows=given.grows)
-        await _faulty_time(world, given)
+        await _happenings(world, given.events, given.fault_seconds)
         await world.heal()
-        rests = await world.comes_to_rest(QUIET_SECONDS, REST_WITHIN_SECONDS)
-        if rests and any(cluster.unbound() for cluster in world.clusters.values()):
-            quiet_seconds = QUIET_SECONDS_WITH_WAITING_PODS
-            rests = await world.comes_to_rest(quiet_seconds, REST_WITHIN_SECONDS)
-        problems = [*world.safety.violations, *unrest(world, rests)]
+        ending = _watched(world, given) if given.watched_seconds else _at_rest(world)
+        found = [*await ending]
+        problems = [*world.safety.violations, *found]
         return Outcome(
             seed,
             len(world.cycles),
@@ -61,14 +75,33 @@ async def _play(seed: int, given: Trial) -> Outcome:
         )
 
 
-async def _faulty_time(world: World, given: Trial) -> None:
+async def _at_rest(world: World) -> Iterable[str]:
+    """What is wrong with a world once nothing moves in it."""
+    rests = await world.comes_to_rest(QUIET_SECONDS, REST_WITHIN_SECONDS)
+    if rests and any(cluster.unbound() for cluster in world.clusters.values()):
+        rests = await world.comes_to_rest(QUIET_SECONDS_WITH_WAITING_PODS, REST_WITHIN_SECONDS)
+    return unrest(world, rests)
+
+
+async def _watched(world: World, given: Trial) -> Iterable[str]:
+    """What is wrong with a world that cannot come to rest, since something stays broken in it."""
+    attempts, liveness = Attempts(world), Liveness(world)
+    watch = asyncio.create_task(liveness.watch())
+    await _happenings(world, given.late, given.watched_seconds)
+    await end(watch)
+    return [*liveness.problems, *attempts.problems(given.watched_seconds)]
+
+
+async def _happenings(world: World, events: Sequence[Event], seconds: float) -> None:
+    """Each event at its time from now on, and at least so many seconds."""
     loop = asyncio.get_running_loop()
+    begin = loop.time()
     async with asyncio.TaskGroup() as lasting:
-        for event in given.events:
-            await asyncio.sleep(max(0.0, event.at_seconds - loop.time()))
+        for event in events:
+            await asyncio.sleep(max(0.0, begin + event.at_seconds - loop.time()))
             world.story.tell(f"-- {event.what} {event.subject}")
             lasting.create_task(_happen(world, event))
-        await asyncio.sleep(max(0.0, given.fault_seconds - loop.time()))
+        await asyncio.sleep(max(0.0, begin + seconds - loop.time()))
 
 
 async def _happen(world: World, event: Event) -> None:
@@ -82,6 +115,14 @@ async def _happen(world: World, event: Event) -> None:
         await world.provider.stop()
         await asyncio.sleep(event.seconds)
         world.start_provider()
+    elif event.what == "power cut":
+        await world.kill_shard()
+        world.files.cut_power()
+        await asyncio.sleep(event.seconds)
+        world.start_shard()
+    elif event.what == "clock jumps":
+        clock = world.shard_clock if event.subject == "shard" else world.provider_clock
+        clock.ahead_seconds += event.seconds
     elif event.what == "operator away":
         await _away(world, event)
     elif event.what == "stream breaks":

@@ -6,7 +6,9 @@ import asyncio
 import random
 from dataclasses import dataclass, fields
 
+from bigfleet.model.machine import Machine
 from bigfleet.ports.host import HostFailure
+from bigfleet.simulation.broken import Broken
 
 
 @dataclass
@@ -17,7 +19,8 @@ class Faults:
     up, the request arrives `LATE_SECONDS` later all the same). Of a machine: `stock_out` when it is
     bought, `boot_failure`, `drain_failure`. Of an operator: `bootstrap_refused`,
     `reclaim_unanswered`. Of a roll-up: `rollup_stale` repeats the one before, `rollup_empty`
-    forgets everything.
+    forgets everything. Of a write to a disk: `disk_full` refuses it, and at a `crash_at_write` its
+    process dies.
     """
 
     request_lost: float = 0.0
@@ -30,6 +33,8 @@ class Faults:
     reclaim_unanswered: float = 0.0
     rollup_stale: float = 0.0
     rollup_empty: float = 0.0
+    disk_full: float = 0.0
+    crash_at_write: float = 0.0
 
     def heal(self) -> None:
         """Nothing goes wrong any more."""
@@ -53,11 +58,12 @@ class Delays:
 class Fate:
     """Draws faults and delays from one seeded source; the order of asking is part of the seed.
 
-    `doomed` holds (fault, machine id): each of these strikes once for certain.
+    `doomed` holds (fault, machine id): each of these strikes once for certain. What is `broken`
+    never works.
     """
 
-    def __init__(self, seed: int, faults: Faults, delays: Delays) -> None:
-        self.faults, self.delays = faults, delays
+    def __init__(self, seed: int, faults: Faults, delays: Delays, broken: Broken) -> None:
+        self.faults, self.delays, self.broken = faults, delays, broken
         self.doomed: set[tuple[str, str]] = set()
         self._random = random.Random(seed)
 
@@ -66,12 +72,14 @@ class Fate:
         chance: float = getattr(self.faults, fault)
         return chance > 0 and self._random.random() < chance
 
-    def fails(self, fault: str, machine_id: str) -> None:
-        """HostFailure when `fault` happens to the machine this time, by chance or by doom."""
-        doomed = (fault, machine_id) in self.doomed
-        self.doomed.discard((fault, machine_id))
-        if doomed or self.strikes(fault):
-            raise HostFailure(f"{fault.replace('_', ' ')} of {machine_id}, as the seed has it")
+    def fails(self, fault: str, machine: Machine) -> None:
+        """HostFailure when `fault` happens to the machine this time, by chance or by doom, and
+        always where it is broken for good.
+        """
+        doomed = (fault, machine.id) in self.doomed
+        self.doomed.discard((fault, machine.id))
+        if self.broken.fails(fault, machine) or doomed or self.strikes(fault):
+            raise HostFailure(f"{fault.replace('_', ' ')} of {machine.id}, as the seed has it")
 
     async def pause(self, what: str) -> None:
         """Let `what`, a field of Delays, take its time."""

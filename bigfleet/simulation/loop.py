@@ -44,11 +44,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """The time of day in the loop that runs; a `ports.clock.Clock`."""
+    """The time of day in the loop that runs; a `ports.clock.Clock`. `ahead_seconds` is how far it
+    is set wrong.
+    """
+
+    def __init__(self) -> None:
+        self.ahead_seconds = 0.0
 
     def unix_seconds(self) -> float:
         """Virtual seconds since 1970-01-01 UTC."""
-        return START_UNIX_SECONDS + asyncio.get_running_loop().time()
+        return START_UNIX_SECONDS + self.ahead_seconds + asyncio.get_running_loop().time()
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -33,6 +33,7 @@ ROLLUP_SECONDS, DEBOUNCE_SECONDS = 10.0, 0.1
 RECONNECT_SECONDS = 0.5
 EVICT_AGAIN_SECONDS = 2.0
 CONDITIONS_PER_SECOND = 50.0
+_QUESTIONS = ("bootstrap_request", "reclaim_instruction", "disruption_inquiry")
 
 
 class SimulatedOperator:
@@ -105,7 +106,12 @@ class SimulatedOperator:
         self._sessions, session = sessions, sessions.open(hello)
         self._session = session
         ours = sorted({*self._cluster.nodes, *self._phases})
-        self._say(inquiry=shard_pb2.Inquiry(machine_ids=ours))
+        now = self._clock.unix_seconds()
+        emptying = [
+            shard_pb2.Emptying(machine_id=node.name, seconds_left=max(0, int(deadline - now)))
+            for node, deadline in self._deadlines.items()
+        ]
+        self._say(inquiry=shard_pb2.Inquiry(machine_ids=ours, emptying=emptying))
         try:
             await until_one_ends(self._hear(session), self._rollups.send_over(self))
         finally:
@@ -116,7 +122,9 @@ class SimulatedOperator:
     async def _hear(self, session: Session) -> None:
         async for message in session.outbox.drain():
             await self._fate.pause("answer")
-            self._handle(message)
+            silent = self._cluster.name == self._fate.broken.silent_operator
+            if not (silent and message.WhichOneof("message") in _QUESTIONS):
+                self._handle(message)
 
     def _handle(self, message: shard_pb2.ShardMessage) -> None:
         kind = message.WhichOneof("message")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from bigfleet.services.provider import handlers
 from bigfleet.services.provider.lifecycle import Order
 from bigfleet.services.provider.machinery import Machinery
 from bigfleet.services.provider.settings import Latencies, Settings
-from bigfleet.services.provider.store import Store
 from bigfleet.simulation.cluster import Cluster
+from bigfleet.simulation.disk import SimulatedStore
 from bigfleet.simulation.faults import LATE_SECONDS, Fate
 
 NAME = "simulated"
@@ -33,19 +33,19 @@ class SimulatedHosts:
 
     async def acquire(self, machine: Machine) -> None:
         """Hardware, unless the seller is out of stock."""
-        self._fate.fails("stock_out", machine.id)
+        self._fate.fails("stock_out", machine)
 
     async def boot(self, boot: Boot, timeout_seconds: float) -> None:
         """After the boot delay the Node is ready."""
         del timeout_seconds
         await self._fate.pause("boot")
-        self._fate.fails("boot_failure", boot.machine.id)
+        self._fate.fails("boot_failure", boot.machine)
         self._clusters[boot.machine.cluster].join(boot.machine)
 
     async def gone(self, machine: Machine) -> None:
         """When the operator has removed the Node."""
         await self._clusters[machine.cluster].left(machine.id)
-        self._fate.fails("drain_failure", machine.id)
+        self._fate.fails("drain_failure", machine)
 
     async def power_off(self, machine: Machine) -> None:
         """The Node is dead, and controllers replace what ran on it."""
@@ -60,11 +60,13 @@ class SimulatedProvider:
 
     It begins down; `start` and `stop` may alternate, as a process is killed and started again.
     `shows` cuts its listings off after so many machines, as if it had lost sight of the others.
+    `crashed` is called when it dies by itself; it is to be stopped then.
     """
 
     def __init__(self, directory: Path, hosts: SimulatedHosts, fate: Fate, clock: Clock) -> None:
         self._directory, self._hosts, self._fate, self._clock = directory, hosts, fate, clock
         self.shows: int | None = None
+        self.crashed: Callable[[], None] = lambda: None
         self._machinery: Machinery | None = None
         self._late: set[asyncio.Task[None]] = set()
 
@@ -83,7 +85,7 @@ class SimulatedProvider:
             spot_market_hours_per_second=spot_hours,
             provider_name=NAME,
         )
-        store = Store(self._directory)
+        store = SimulatedStore(self._directory, self._fate, self.crashed)
         if not len(store):
             store.seed(machines)
         self._machinery = Machinery(settings, store, self._hosts, self._clock)

@@ -70,11 +70,17 @@ def _unheard_demand(shard: Shard, cluster: Cluster) -> Iterator[str]:
 
 
 def _unserved_pods(world: World, cluster: Cluster) -> Iterator[str]:
-    """Pods that wait though a machine that nobody has would take them. Of a gang that no domain
-    can hold, nobody can tell where the pods that run hold the others.
+    for name, machine_id in unserved(world, cluster):
+        yield f"at rest, pods of {name} in {cluster.name} wait, and {machine_id} is free"
+
+
+def unserved(world: World, cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Workloads whose pods wait, each with a sound machine that nobody has and that would take
+    them. Of a gang that no domain can hold, nobody can tell where the pods that run hold the
+    others.
     """
     bound = [pod for pod in cluster.pods.values() if pod.node]
-    free = [m for state in _FREE for m in world.in_state(state)]
+    free = [m for state in _FREE for m in world.in_state(state) if world.plan.broken.spares(m)]
     waiting = {pod.workload.name: pod for pod in cluster.unbound()}
     for name, pod in sorted(waiting.items()):
         if pod.workload.same_key and cluster.controller.is_short(pod):
@@ -82,5 +88,5 @@ def _unserved_pods(world: World, cluster: Cluster) -> Iterator[str]:
         for machine in {kind_of(machine): machine for machine in free}.values():
             node = cluster.node_of(machine)
             if has_place(pod, {**cluster.nodes, machine.id: node}, bound):
-                yield f"at rest, pods of {name} in {cluster.name} wait, and {machine.id} is free"
+                yield name, machine.id
                 break

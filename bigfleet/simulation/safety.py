@@ -19,11 +19,21 @@ from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import Need
 from bigfleet.services.shard.thinking import Thought
 from bigfleet.simulation.cluster import Cluster
+from bigfleet.simulation.disk import Crash
 from bigfleet.simulation.steadiness import Steadiness
 from bigfleet.simulation.victims import Victims
 
 # A request that arrives after its shard was replaced is refused, and told, as it should be.
-_PROVOKED = frozenset({"incident: an order of a replaced shard"})
+_PROVOKED = frozenset(
+    {
+        "incident: an order of a replaced shard",
+        # Of full disks.
+        "%s; tried again every %g s",
+        "an eviction waits to be taken up: %s",
+    }
+)
+# What costs a second decision is looked at in so many decisions that order nothing, once.
+_SELDOM = 10
 _MAY_HAVE_NODE = BOUND | {MachineState.FAILED}
 
 
@@ -41,6 +51,7 @@ class Safety(logging.Handler):
         self.violations: list[str] = []
         self._seen: set[str] = set()
         self._victims = Victims()
+        self._looks = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """An error of BigFleet's own is a violation, but for what the world itself provokes."""
@@ -50,15 +61,20 @@ class Safety(logging.Handler):
         self._note(f"{record.getMessage()}{cause}")
 
     def look_at_task(self, task: asyncio.Task[None]) -> None:
-        """No part of the world may fail."""
-        if not task.cancelled() and (error := task.exception()) is not None:
+        """No part of the world may fail, but for what the world itself made crash."""
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, BaseExceptionGroup):
+            error = error.split(Crash)[1]
+        if error is not None:
             self._note("".join(traceback.format_exception(error)))
 
     def look_at_decision(self, thought: Thought) -> None:
         """The engine's own invariants, and those that take several decisions to break."""
         self._note_all(violations(thought.fleet, thought.demand, thought.decision))
         self._note_all(self._victims.look_at(thought))
-        self._note_all(_effects_of_impossible_pods(thought, self._settings))
+        self._looks += 1
+        if thought.decision.actions or self._looks % _SELDOM == 1:
+            self._note_all(_effects_of_impossible_pods(thought, self._settings))
         if self.steadiness is not None:
             self._note_all(self.steadiness.look_at(thought))
 

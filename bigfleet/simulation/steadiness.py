@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from bigfleet.engine.decision import Action, ActionKind
 from bigfleet.engine.snapshot import NONE
+from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.thinking import Thought
 from bigfleet.simulation.cluster import Cluster
 
@@ -90,6 +91,8 @@ class Steadiness:
     def _given_back(self, thought: Thought, action: Action) -> Iterator[str]:
         name, now = thought.machine_id(action.row), thought.view.now_seconds
         since, cluster = self._acquired.pop(name, (-SOON_SECONDS, ""))
+        if thought.fleet.state[action.row] == MachineState.FAILED:
+            return
         if action.kind is ActionKind.RECLAIM:
             owner = thought.fleet.clusters[int(thought.fleet.cluster[action.row])]
             self._released[owner] = now

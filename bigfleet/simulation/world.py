@@ -6,21 +6,26 @@ import asyncio
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
 from bigfleet.engine.decision import ActionKind
 from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.model.errors import BigFleetError
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineState
 from bigfleet.services.provider.settings import Latencies
 from bigfleet.services.shard.assembly import Shard, assemble
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings as ShardSettings
 from bigfleet.services.shard.thinking import Thought
+from bigfleet.simulation.broken import Broken
 from bigfleet.simulation.cluster import Cluster
+from bigfleet.simulation.disk import Crash, SimulatedFiles
 from bigfleet.simulation.faults import Delays, Fate, Faults
 from bigfleet.simulation.loop import VirtualClock
 from bigfleet.simulation.operator import SimulatedOperator
@@ -30,12 +35,14 @@ from bigfleet.simulation.story import Story
 from bigfleet.simulation.workload import Workload
 from bigfleet.tasks import end
 
+REVIVAL_SECONDS = 3.0
+
 
 @dataclass(frozen=True)
 class Plan:
     """What a world is made of. `spot_hours_per_second` is the spot market's pace, 0 for no losses.
     `scheduler_looks_ahead` when it begins a gang. `daemons` run on every Node. `request_additional`
-    False is a wrong way to report demand, there to show why.
+    False is a wrong way to report demand, there to show why. What is `broken` never works.
     """
 
     machines: Sequence[Machine]
@@ -49,6 +56,7 @@ class Plan:
     scheduler_looks_ahead: bool = True
     daemons: Sequence[Workload] = ()
     request_additional: bool = True
+    broken: Broken = field(default_factory=Broken)
 
 
 @dataclass(frozen=True)
@@ -61,13 +69,15 @@ class Cycled:
 
 
 class World:
-    """A running world; `worlds` opens and closes it."""
+    """A running world; `worlds` opens and closes it. `clock` is right; those of the shard's host
+    and of the provider's may be set wrong.
+    """
 
     def __init__(self, plan: Plan, directory: Path) -> None:
         self.plan = plan
-        self.clock = VirtualClock()
+        self.clock, self.shard_clock, self.provider_clock = (VirtualClock() for _ in range(3))
         self.faults = Faults()
-        self.fate = Fate(plan.seed, self.faults, plan.delays)
+        self.fate = Fate(plan.seed, self.faults, plan.delays, plan.broken)
         self.story = Story(self.clock)
         self.clusters = {
             name: Cluster(
@@ -80,16 +90,20 @@ class World:
             for name in plan.clusters
         }
         hosts = SimulatedHosts(self.clusters, self.fate)
-        self.provider = SimulatedProvider(directory / "provider", hosts, self.fate, self.clock)
+        machines = directory / "provider"
+        self.provider = SimulatedProvider(machines, hosts, self.fate, self.provider_clock)
         self.operators = {
             name: SimulatedOperator(cluster, self.fate, self.clock, self._sessions)
             for name, cluster in self.clusters.items()
         }
+        if plan.broken.absent_operator:
+            self.operators[plan.broken.absent_operator].online = False
         self.shard: Shard | None = None
         self.cycles: list[Cycled] = []
         self.safety = Safety(plan.engine)
+        self.files = SimulatedFiles(self.fate, lambda: self._come_again(self._revive_shard()))
+        self.provider.crashed = lambda: self._come_again(self._revive_provider())
         self._directory = directory
-        self._epoch = 0
         self._healed = False
         self._work: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -115,13 +129,27 @@ class World:
 
     def start_provider(self) -> None:
         """The provider comes up, with what its store remembers."""
+        if self.provider.running:
+            return
         plan = self.plan
         hours = 0.0 if self.healthy else plan.spot_hours_per_second
         self.provider.start(plan.machines, plan.latencies, plan.seed, hours)
 
     def start_shard(self) -> None:
-        """A shard comes up under the next epoch, knowing nothing."""
-        self._epoch += 1
+        """A shard comes up under the next epoch, knowing what its disk does; later, if that is full
+        or the shard dies of it.
+        """
+        if self.shard is not None:
+            return
+        self.files.mount()
+        try:
+            epoch = EpochFile(self._directory, self.files).next_epoch()
+            evicting = EvictionFile(self._directory, self.files)
+        except Crash:
+            return
+        except BigFleetError:
+            self._come_again(self._revive_shard())
+            return
         settings = ShardSettings(
             shard_id="simulated",
             listen_port=0,
@@ -131,12 +159,11 @@ class World:
             cycle_seconds=self.plan.cycle_seconds,
             engine=self.plan.engine,
         )
-        evicting = EvictionFile(self._directory)
-        self.shard = assemble(
-            settings, self.provider, self.clock, self.story, self._epoch, evicting
-        )
+        provider, clock = self.provider, self.shard_clock
+        self.shard = assemble(settings, provider, clock, self.story, epoch, evicting)
         self.shard.cycle.offload = self._offload
         self._work = asyncio.create_task(self.shard.run())
+        self._work.add_done_callback(self.safety.look_at_task)
 
     async def kill_shard(self) -> None:
         """The shard dies on the spot; its operators' streams break."""
@@ -151,15 +178,17 @@ class World:
         return self._healed
 
     async def heal(self) -> None:
-        """From now on nothing goes wrong: what is down comes up, and the spot market rests."""
+        """From now on nothing goes wrong but for what is broken for good: what is down comes up,
+        and the spot market rests.
+        """
         self._healed = True
         self.faults.heal()
         await self.provider.stop()
         self.start_provider()
         if self.shard is None:
             self.start_shard()
-        for operator in self.operators.values():
-            operator.online = True
+        for name, operator in self.operators.items():
+            operator.online = name != self.plan.broken.absent_operator
 
     async def comes_to_rest(self, quiet_seconds: float, within_seconds: float) -> bool:
         """Let time pass until for so long nothing was ordered and nothing has moved, from now on
@@ -182,6 +211,19 @@ class World:
         """The machines that really are in a state, by id."""
         machines = self.provider.machines()
         return [machines[name] for name in sorted(machines) if machines[name].state is state]
+
+    async def _revive_shard(self) -> None:
+        await self.kill_shard()
+        await asyncio.sleep(REVIVAL_SECONDS)
+        self.start_shard()
+
+    async def _revive_provider(self) -> None:
+        await self.provider.stop()
+        await asyncio.sleep(REVIVAL_SECONDS)
+        self.start_provider()
+
+    def _come_again(self, revival: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(revival))
 
     def _under_way(self) -> bool:
         return any(m.state in TRANSITIONAL for m in self.provider.machines().values())

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bigfleet.adapters.store.replacing import replace_durably
+from bigfleet.adapters.store.disk import Disk
 from bigfleet.model.errors import BigFleetError
+from bigfleet.ports.files import Files
 
 
 class EpochFile:
     """`epoch` in `directory`: a decimal number and a newline. One directory serves one shard."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, files: Files | None = None) -> None:
         self._path = directory / "epoch"
+        self._files = files or Disk()
 
     def next_epoch(self, at_least: int = 1) -> int:
         """One more than the file says, and not below `at_least`; on the disk before it returns.
@@ -21,9 +22,8 @@ class EpochFile:
         BigFleetError names the file and the cure when it is damaged or cannot be written.
         """
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
             epoch = max(self.last() + 1, at_least)
-            self._write(epoch)
+            self._files.replace(self._path, b"%d\n" % epoch)
         except OSError as error:
             raise BigFleetError(
                 f"{self._path}: the shard's epoch cannot be kept there ({error.strerror}); "
@@ -34,7 +34,7 @@ class EpochFile:
     def last(self) -> int:
         """See `ports.store.EpochStore`."""
         try:
-            content = self._path.read_bytes()
+            content = self._files.read(self._path)
         except FileNotFoundError:
             return 0
         text = content.removesuffix(b"\n")
@@ -45,6 +45,3 @@ class EpochFile:
                 "it has used"
             )
         return int(text)
-
-    def _write(self, epoch: int) -> None:
-        replace_durably(self._path, b"%d\n" % epoch)

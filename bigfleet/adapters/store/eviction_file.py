@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from bigfleet.adapters.store.disk import Disk
 from bigfleet.model.errors import BigFleetError
+from bigfleet.ports.files import Files
 from bigfleet.ports.store import Eviction
 
 
@@ -26,16 +26,15 @@ _MOST_STALE_LINES = 10_000
 class EvictionFile:
     """`evictions.jsonl` in `directory`, which must not be shared with another shard."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, files: Files | None = None) -> None:
         """Read what is there, and write it anew without what has ended. BigFleetError if the
         directory cannot be used.
         """
-        self._path = directory / "evictions.jsonl"
+        self._path, self._files = directory / "evictions.jsonl", files or Disk()
         self._encoder = msgspec.json.Encoder()
         self._damaged, self._lines = False, 0
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._under_way = {e.machine_id: e for e in _read(self._path)}
+            self._under_way = {e.machine_id: e for e in _under_way(self._content())}
             self._rewrite()
         except OSError as error:
             raise self._unusable(error) from None
@@ -70,19 +69,20 @@ class EvictionFile:
             self._rewrite()
             return
         self._damaged = True
-        with self._path.open("ab", buffering=0) as file:
-            raw = self._encoder.encode(line) + b"\n"
-            if file.write(raw) != len(raw):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._files.append(self._path, self._encoder.encode(line) + b"\n")
         self._damaged = False
         self._lines += 1
 
     def _rewrite(self) -> None:
-        fresh = self._path.with_suffix(".new")
         lines = [_Line(begun=eviction) for eviction in self._under_way.values()]
-        fresh.write_bytes(self._encoder.encode_lines(lines))
-        fresh.replace(self._path)
+        self._files.replace(self._path, self._encoder.encode_lines(lines))
         self._damaged, self._lines = False, len(lines)
+
+    def _content(self) -> bytes:
+        try:
+            return self._files.read(self._path)
+        except FileNotFoundError:
+            return b""
 
     def _unusable(self, error: OSError) -> BigFleetError:
         return BigFleetError(
@@ -91,11 +91,11 @@ class EvictionFile:
         )
 
 
-def _read(path: Path) -> Iterator[Eviction]:
+def _under_way(content: bytes) -> Iterator[Eviction]:
     """What a damaged line said is lost; the last one is cut short where its writer was killed."""
     under_way: dict[str, Eviction] = {}
     decoder = msgspec.json.Decoder(_Line)
-    for raw in path.read_bytes().splitlines() if path.exists() else ():
+    for raw in content.splitlines():
         try:
             line = decoder.decode(raw)
         except msgspec.DecodeError:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from bigfleet.adapters.store.replacing import replace_durably
+from bigfleet.adapters.store.disk import Disk
 from bigfleet.model.domain import Domain
 from bigfleet.model.errors import BigFleetError
+from bigfleet.ports.files import Files
 from bigfleet.ports.holdings import Answered, Holdings, Mark, QuotaKey
 
 
@@ -31,13 +32,14 @@ class _Content(msgspec.Struct, forbid_unknown_fields=True):
 class HoldingsFile:
     """`holdings.json` in `directory`, which must not be shared with another shard."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, files: Files | None = None) -> None:
         self._path = directory / "holdings.json"
+        self._files = files or Disk()
 
     def load(self) -> Holdings:
         """See `ports.holdings.HoldingsStore`."""
         try:
-            raw = self._path.read_bytes()
+            raw = self._files.read(self._path)
         except FileNotFoundError:
             return Holdings()
         except OSError as error:
@@ -53,8 +55,7 @@ class HoldingsFile:
     def save(self, holdings: Holdings) -> None:
         """See `ports.holdings.HoldingsStore`."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            replace_durably(self._path, msgspec.json.encode(_content(holdings)))
+            self._files.replace(self._path, msgspec.json.encode(_content(holdings)))
         except OSError as error:
             raise self._unusable(error) from None
 

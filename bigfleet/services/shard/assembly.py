@@ -173,7 +173,11 @@ def _books(settings: Settings, evicting: EvictionStore, ties: Ties | None) -> _B
         hints=Hints(),
         statuses=Statuses(),
         arrivals=Arrivals(),
-        disruptions=Disruptions(settings.engine.reclaim_hold_seconds, settings.batch_wait_seconds),
+        disruptions=Disruptions(
+            settings.engine.reclaim_hold_seconds,
+            settings.batch_wait_seconds,
+            settings.cycle_seconds,
+        ),
         orders=Orders(),
         evictions=evictions,
         failures=Failures(),

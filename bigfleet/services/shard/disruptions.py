@@ -42,12 +42,16 @@ class _Report:
 class Disruptions:
     """What operators have reported lately; moments are in Unix seconds."""
 
-    def __init__(self, hold_seconds: float, batch_wait_seconds: float) -> None:
+    def __init__(
+        self, hold_seconds: float, batch_wait_seconds: float, cycle_seconds: float
+    ) -> None:
         """A spare machine is held for `hold_seconds`; one with running batch pods stays until these
-        have had `batch_wait_seconds` to end.
+        have had `batch_wait_seconds` to end. Decisions are up to `cycle_seconds` apart: an answer
+        must hold until the next one.
         """
         third = hold_seconds / 3
         self._period_seconds = min(max(third, _SHORTEST_SECONDS), _LONGEST_SECONDS)
+        self._valid_seconds = _VALID_PERIODS * max(self._period_seconds, cycle_seconds)
         self._batch_wait_seconds = batch_wait_seconds
         self._asked: dict[str, _Asked] = {}
         self._reports: dict[str, _Report] = {}
@@ -119,7 +123,7 @@ class Disruptions:
 
     def known(self, now_seconds: float) -> dict[str, float]:
         """The cost of each machine of which it is known."""
-        oldest = now_seconds - _VALID_PERIODS * self._period_seconds
+        oldest = now_seconds - self._valid_seconds
         self._reports = {m: r for m, r in self._reports.items() if r.at_seconds >= oldest}
         if len(self._batch_since) > 100 * MOST_MACHINES:
             self._batch_since = {m: s for m, s in self._batch_since.items() if m in self._reports}

@@ -1,15 +1,18 @@
 """What has failed lately, so that it is not tried again at once.
 
 An offering (instance type, zone and capacity type) that is sold out, or whose machines do not boot,
-would otherwise be asked for in every cycle, since it stays the cheapest; so would an idle machine
+would otherwise be asked for in every cycle, since it stays the cheapest; so would a machine
 that cannot be configured, and a cluster whose machines never become Ready would go on buying. Each
 rests after a failure, for twice as long after each further one, until it succeeds.
+
+What failed in one cluster only may be as good as any: as long as that cluster rests itself, others
+may have it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -46,12 +49,15 @@ class Offering(NamedTuple):
 
 @dataclass(frozen=True)
 class Failure:
-    """So many in a row, the last of them when and why; not tried again before `until_seconds`."""
+    """So many in a row, the last of them when and why; not tried again before `until_seconds`.
+    `clusters` are those that it happened in, none where no cluster had a part in it.
+    """
 
     number: int
     last_seconds: float
     until_seconds: float
     error: str
+    clusters: frozenset[str] = frozenset()
 
 
 class BackOff(Generic[_Key]):
@@ -63,17 +69,21 @@ class BackOff(Generic[_Key]):
         self._least_seconds, self._most_seconds, self._free = least_seconds, most_seconds, free
         self._failures: dict[_Key, Failure] = {}
 
-    def failed(self, key: _Key, error: str, now_seconds: float) -> None:
-        """One more failure of `key`."""
+    def failed(self, key: _Key, error: str, now_seconds: float, cluster: str = "") -> None:
+        """One more failure of `key`, in `cluster` if that had a part in it."""
         before = self._failures.get(key)
+        clusters = (before.clusters if before else frozenset()) | ({cluster} - {""})
         if before is not None and now_seconds < before.until_seconds:
+            self._failures[key] = replace(before, clusters=clusters)
             return
         number = before.number + 1 if before else 1
         rest_seconds = 0.0
         if number > self._free:
             doublings = min(number - self._free - 1, 30)
             rest_seconds = min(self._least_seconds * 2.0**doublings, self._most_seconds)
-        self._failures[key] = Failure(number, now_seconds, now_seconds + rest_seconds, error)
+        self._failures[key] = Failure(
+            number, now_seconds, now_seconds + rest_seconds, error, clusters
+        )
 
     def succeeded(self, key: _Key) -> None:
         """What failed before is forgotten."""
@@ -109,9 +119,10 @@ class Failures:
             self._machines.succeeded(transition.machine_id)
             self._clusters.succeeded(transition.cluster)
         elif before is _S.CONFIGURING and after in (_S.FAILED, _S.IDLE):
-            self._boots.failed(offering, error, now_seconds)
-            self._machines.failed(transition.machine_id, error, now_seconds)
-            self._clusters.failed(transition.former_cluster, error, now_seconds)
+            cluster = transition.former_cluster
+            self._boots.failed(offering, error, now_seconds, cluster)
+            self._machines.failed(transition.machine_id, error, now_seconds, cluster)
+            self._clusters.failed(cluster, error, now_seconds)
 
     def refused(self, cluster: str, error: str, now_seconds: float) -> None:
         """The operator could not give a machine what it needs to join."""
@@ -121,7 +132,8 @@ class Failures:
         self, fleet: Fleet, ids: Callable[[], Sequence[bytes]], now_seconds: float
     ) -> Flags:
         """The machines that nobody should be given now: speculative ones of offerings that rest,
-        and idle ones that rest themselves. `ids` names the fleet's rows.
+        and those that rest themselves, which would be bought only to lie idle until then. `ids`
+        names the fleet's rows.
         """
         flags = np.zeros(len(fleet), np.bool_)
         offerings = self.offerings(now_seconds)
@@ -129,19 +141,28 @@ class Failures:
         if offerings:
             rests = np.array([Offering.of(f) in offerings for f in fleet.flavours], np.bool_)
             flags |= rests[fleet.flavour] & (fleet.state == _S.SPECULATIVE)
-        machines = {machine.encode() for machine in self._machines.resting(now_seconds)}
+        machines = {machine.encode() for machine in self._blamed(self._machines, now_seconds)}
         if machines:
-            idle, names = np.flatnonzero(fleet.state == _S.IDLE).tolist(), ids()
-            flags[[row for row in idle if bytes(names[row]) in machines]] = True
+            free = (fleet.state == _S.IDLE) | (fleet.state == _S.SPECULATIVE)
+            names = ids()
+            resting = [r for r in np.flatnonzero(free).tolist() if bytes(names[r]) in machines]
+            flags[resting] = True
         return flags
 
     def offerings(self, now_seconds: float) -> Mapping[Offering, Failure]:
         """Those of which no machine is bought now."""
-        return {**self._boots.resting(now_seconds), **self._offerings.resting(now_seconds)}
+        boots = self._blamed(self._boots, now_seconds)
+        return {**boots, **self._offerings.resting(now_seconds)}
 
     def clusters(self, now_seconds: float) -> Collection[str]:
         """Those for which nothing is acquired now, since their machines do not become Ready."""
         return self._clusters.resting(now_seconds).keys()
+
+    def _blamed(self, rests: BackOff[_Key], now_seconds: float) -> Mapping[_Key, Failure]:
+        """What rests, but for what failed only in clusters that rest themselves."""
+        excused = set(self.clusters(now_seconds))
+        found = rests.resting(now_seconds).items()
+        return {key: f for key, f in found if not f.clusters or f.clusters - excused}
 
 
 def words(offerings: Mapping[Offering, Failure], now_seconds: float) -> Iterator[str]:

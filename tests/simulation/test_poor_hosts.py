@@ -1,0 +1,95 @@
+"""Hosts whose disks are full, that die at any write, and whose clocks jump."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+from simulation_rig import bound, census, machines, pending, plan, play, pods
+
+from bigfleet.simulation.explorer import explore
+from bigfleet.simulation.faults import Delays
+from bigfleet.simulation.world import World
+
+CYCLE: dict[str, Any] = {"cycle_seconds": 5.0}
+
+
+def crash_at_write(world: World, number: int) -> None:
+    """Of all that shard and provider write from now on, this write is their last."""
+    strikes, count = world.fate.strikes, itertools.count(1)
+
+    def meets(fault: str) -> bool:
+        return next(count) == number if fault == "crash_at_write" else strikes(fault)
+
+    world.fate.strikes = meets  # type: ignore[method-assign]
+
+
+async def until_a_node_leaves(world: World) -> None:
+    """Let time pass until the operator has begun to empty a Node."""
+    nodes = world.clusters["east"].nodes.values()
+    while not any(node.leaving for node in nodes):  # noqa: ASYNC110  virtual time
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("number", range(1, 11))
+def test_a_machine_comes_and_goes_whichever_write_is_a_process_last(number: int) -> None:
+    """Two machines join and one is given back; no crash leaves a machine without its Node."""
+
+    async def scene(world: World) -> None:
+        crash_at_write(world, number)
+        cluster = world.clusters["east"]
+        cluster.apply(pods("web", 8))
+        await asyncio.sleep(100)
+        assert (bound(world), len(cluster.nodes)) == (8, 2)
+        cluster.apply(pods("web", 2))
+        await asyncio.sleep(200)
+        assert census(world) == {"IDLE": 1, "CONFIGURED": 1}
+        assert (bound(world), len(cluster.nodes)) == (2, 1)
+
+    play(plan(machines(2), **CYCLE), scene)
+
+
+def test_what_a_power_cut_takes_back_is_told_by_the_operator() -> None:
+    """The shard forgets an eviction that was not flushed; the operator goes on, and says so."""
+
+    async def scene(world: World) -> None:
+        cluster = world.clusters["east"]
+        cluster.apply(pods("web", 8))
+        await asyncio.sleep(30)
+        cluster.apply(pods("web", 2))
+        await until_a_node_leaves(world)
+        await world.kill_shard()
+        world.files.cut_power()
+        world.start_shard()
+        await asyncio.sleep(200)
+        assert census(world) == {"IDLE": 1, "CONFIGURED": 1}
+        assert (bound(world), len(cluster.nodes)) == (2, 1)
+
+    play(plan(machines(2), delays=Delays(answer=(2.0, 2.0)), **CYCLE), scene)
+
+
+@pytest.mark.parametrize("ahead_seconds", [-3600.0, 3600.0])
+@pytest.mark.parametrize("whose", ["shard_clock", "provider_clock"])
+def test_a_clock_that_jumps_by_an_hour_harms_nobody(whose: str, ahead_seconds: float) -> None:
+    """Who runs is left alone, and who comes ten minutes later is served within five."""
+
+    async def scene(world: World) -> None:
+        cluster = world.clusters["east"]
+        cluster.apply(pods("web", 8))
+        await asyncio.sleep(60)
+        getattr(world, whose).ahead_seconds = ahead_seconds
+        await asyncio.sleep(600)
+        assert (cluster.evicted, bound(world)) == (0, 8)
+        cluster.apply(pods("web", 16))
+        await asyncio.sleep(300)
+        assert (cluster.evicted, pending(world)) == (0, 0)
+
+    play(plan(machines(6), **CYCLE), scene)
+
+
+@pytest.mark.parametrize("seed", [3, 14])
+def test_a_world_on_poor_hosts_comes_to_rest_unharmed(seed: int) -> None:
+    """Full disks, crashes at writes, power cuts and clocks an hour off, then health."""
+    assert explore(seed, "harsh").problems == ()

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bigfleet.adapters.store.eviction_file import EvictionFile
+from bigfleet.adapters.store.removal_file import RemovalFile
 from bigfleet.engine.decision import ActionKind
 from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineState
 from bigfleet.services.provider.settings import Latencies
-from bigfleet.services.shard.assembly import Shard, assemble
+from bigfleet.services.shard.assembly import Kept, Shard, assemble
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings as ShardSettings
 from bigfleet.services.shard.thinking import Thought
@@ -131,10 +132,8 @@ class World:
             cycle_seconds=self.plan.cycle_seconds,
             engine=self.plan.engine,
         )
-        evicting = EvictionFile(self._directory)
-        self.shard = assemble(
-            settings, self.provider, self.clock, self.story, self._epoch, evicting
-        )
+        kept = Kept(EvictionFile(self._directory), RemovalFile(self._directory))
+        self.shard = assemble(settings, self.provider, self.clock, self.story, self._epoch, kept)
         self.shard.cycle.offload = self._offload
         self._work = asyncio.create_task(self.shard.run())
 

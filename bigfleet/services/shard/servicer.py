@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import aclosing
 from typing import Any
 
@@ -29,11 +29,16 @@ _log = logging.getLogger(__name__)
 class SessionServicer(ShardServicer):
     """`Shard` over Sessions. A stream ends with INVALID_ARGUMENT when its operator broke the
     protocol, with ABORTED when a newer session replaced it, with UNAVAILABLE when nobody can tell
-    whose its cluster is, with OK after a redirect and when the shard stops.
+    whose its cluster is or it is being removed, with OK after a redirect and when the shard stops.
     """
 
-    def __init__(self, sessions: Sessions, reception: Reception | None = None) -> None:
-        self._sessions, self._reception = sessions, reception
+    def __init__(
+        self,
+        sessions: Sessions,
+        reception: Reception | None = None,
+        removed: Container[str] = (),
+    ) -> None:
+        self._sessions, self._reception, self._removed = sessions, reception, removed
 
     async def Session(
         self, request_iterator: _Requests, context: Context
@@ -71,6 +76,9 @@ class SessionServicer(ShardServicer):
         return first.hello
 
     async def _elsewhere(self, cluster: str, context: Context) -> shard_pb2.Redirect | None:
+        if cluster in self._removed:
+            why = "is being removed from the fleet; it is served as a new one once that has ended"
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"cluster {cluster} {why}")
         if self._reception is None:
             return None
         try:

@@ -50,6 +50,11 @@ class Estate:
         if cluster not in self.held.clusters:
             self._adopt(replace(self.held, clusters=self.held.clusters | {cluster}))
 
+    def drop_clusters(self, clusters: Collection[str]) -> None:
+        """Serve these no more. BigFleetError when that cannot be kept; then nothing has changed."""
+        if not self.held.clusters.isdisjoint(clusters):
+            self.change(replace(self.held, clusters=self.held.clusters.difference(clusters)))
+
     def is_kept(self, cluster: str) -> bool:
         """Whether the next life of this shard will know that it serves `cluster`."""
         return cluster in self._saved.clusters

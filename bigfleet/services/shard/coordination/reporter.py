@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.domain import region_of
+from bigfleet.model.errors import BigFleetError
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.coordination import report
@@ -18,7 +21,9 @@ from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.settings import Settings
 from bigfleet.services.shard.thinking import Thought
 
+_log = logging.getLogger(__name__)
 _MOST_REGIONS = 100
+_MOST_REMOVALS = 1000
 _NANOS = 1_000_000_000
 
 
@@ -56,6 +61,7 @@ class Reporter:
             seen_sequence=held.newest.sequence,
             guests=guests,
             guests_left_out=guests_left_out,
+            removals=self._removals(),
         )
         metrics.shard_owned_domains.set(len(held.domains))
         thought = self.cycle.latest
@@ -71,6 +77,18 @@ class Reporter:
     def heard(self, told: wire.ShardReport, term: int) -> None:
         """The leader of `term` has this report."""
         self._sightings.told(told.unowned_domains, term, self.clock.unix_seconds())
+        ended = [each.cluster_id for each in told.removals if not each.machines_left]
+        try:
+            self.estate.drop_clusters(ended)
+        except BigFleetError as error:  # the next report says it again
+            _log.error("the end of a removal is not kept", extra={"why": str(error)})
+        else:
+            self.cycle.removals.end(ended)
+
+    def _removals(self) -> Iterator[wire.ClusterRemoval]:
+        left = sorted(self.cycle.removals.left().items(), key=itemgetter(1))
+        for cluster, machines in left[:_MOST_REMOVALS]:
+            yield wire.ClusterRemoval(cluster_id=cluster, machines_left=machines)
 
     async def _shortfalls(self, thought: Thought) -> tuple[list[wire.Shortfall], int]:
         """Worked out once for each decision."""

@@ -33,6 +33,11 @@ class Estate:
         return self._domains
 
     @property
+    def leaving(self) -> Collection[Domain]:
+        """Those that are being given up, once nothing is under way in them."""
+        return self._leaving
+
+    @property
     def clusters(self) -> Collection[str]:
         """Those that this shard serves."""
         return self.held.clusters
@@ -69,5 +74,6 @@ class Estate:
 
     def _adopt(self, held: Holdings) -> None:
         self.held = held
-        self._domains = held.domains - set(held.leaving.values())
+        self._leaving = frozenset(held.leaving.values())
+        self._domains = held.domains - self._leaving
         self.version += 1

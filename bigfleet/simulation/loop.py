@@ -50,6 +50,10 @@ class VirtualClock:
         """Virtual seconds since 1970-01-01 UTC."""
         return START_UNIX_SECONDS + asyncio.get_running_loop().time()
 
+    def steady_seconds(self) -> float:
+        """The same: nobody sets it."""
+        return self.unix_seconds()
+
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """The result of `work` in a loop of its own."""

@@ -221,7 +221,7 @@ def _sessions(epoch: int, books: _Books, rollups: RollUps, clock: Clock) -> Sess
         books.disruptions.forget(cluster)
 
     def take_disruptions(cluster: str, report: DisruptionReport) -> None:
-        books.disruptions.take(cluster, report, clock.unix_seconds())
+        books.disruptions.take(cluster, report, clock.steady_seconds())
 
     def replay(cluster: str) -> Iterator[ShardMessage]:
         return updates.of_cluster(books.inventory, cluster)

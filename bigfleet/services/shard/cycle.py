@@ -153,7 +153,7 @@ class Cycle:
         """Nothing is decided on a view that could not be refreshed."""
         with _phase("reconcile"):
             await self.reconciler.refresh()
-        now_seconds = self.clock.unix_seconds()
+        now_seconds = self.clock.steady_seconds()
         self._release_held(now_seconds)
         with _phase("snapshot"):
             view = self._look(now_seconds)

@@ -45,13 +45,13 @@ class Reporter:
 
     async def compose(self) -> wire.ShardReport:
         """The report as of now, but for answers to instructions."""
-        held, now_seconds = self.estate.held, self.clock.unix_seconds()
+        held, now_seconds = self.estate.held, self.clock.steady_seconds()
         seen = self.inventory.seen_domains()
         guests, guests_left_out = report.guests(self.inventory)
         made = wire.ShardReport(
             shard_id=self.settings.shard_id,
             cycle=self.cycle.count,
-            timestamp_unix_nanos=int(now_seconds * _NANOS),
+            timestamp_unix_nanos=int(self.clock.unix_seconds() * _NANOS),
             shard_epoch=self.epoch,
             shard_address=self.address,
             providers=self._providers(),
@@ -76,7 +76,7 @@ class Reporter:
 
     def heard(self, told: wire.ShardReport, term: int) -> None:
         """The leader of `term` has this report."""
-        self._sightings.told(told.unowned_domains, term, self.clock.unix_seconds())
+        self._sightings.told(told.unowned_domains, term, self.clock.steady_seconds())
         ended = [each.cluster_id for each in told.removals if not each.machines_left]
         try:
             self.estate.drop_clusters(ended)

@@ -24,12 +24,15 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _Requests = AsyncIterator[shard_pb2.OperatorMessage]
 
 _log = logging.getLogger(__name__)
+# Who connects and says nothing is no operator, and is not kept.
+HELLO_SECONDS = 30.0
 
 
 class SessionServicer(ShardServicer):
     """`Shard` over Sessions. A stream ends with INVALID_ARGUMENT when its operator broke the
-    protocol, with ABORTED when a newer session replaced it, with UNAVAILABLE when nobody can tell
-    whose its cluster is or it is being removed, with OK after a redirect and when the shard stops.
+    protocol, with DEADLINE_EXCEEDED when it never greeted, with ABORTED when a newer session
+    replaced it, with UNAVAILABLE when nobody can tell whose its cluster is or it is being removed,
+    with OK after a redirect and when the shard stops.
     """
 
     def __init__(
@@ -65,12 +68,16 @@ class SessionServicer(ShardServicer):
 
     async def _hello(self, requests: _Requests, context: Context) -> shard_pb2.Hello:
         try:
-            first = await anext(requests, shard_pb2.OperatorMessage())
+            async with asyncio.timeout(HELLO_SECONDS):
+                first = await anext(requests, shard_pb2.OperatorMessage())
             if first.WhichOneof("message") != "hello":
                 raise InvalidInput(
                     "session", first.WhichOneof("message") or "nothing", "is no Hello; begin so"
                 )
             check(first.hello)
+        except TimeoutError:
+            why = f"session: no Hello came within {HELLO_SECONDS:.0f} s; begin with it"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, why)
         except InvalidInput as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return first.hello
@@ -92,6 +99,7 @@ class SessionServicer(ShardServicer):
         try:
             async for message in requests:
                 self._sessions.receive(session, message)
+                await session.outbox.has_room()
         except InvalidInput as error:
             ending = one.Ending(False, str(error))
         except grpc.RpcError as error:

@@ -68,6 +68,7 @@ _PROVIDER_READ = Rule(frozenset({"admin", "readonly", "shard"}))
 _SERVICES: Mapping[str, Mapping[str, Rule]] = {
     "Shard": {"Session": Rule(frozenset({"cluster"}), "cluster", _hello)},
     "ShardRead": {"InspectNeeds": _READ, "InspectMachine": _READ},
+    "ShardAdmin": {"RemoveCluster": _ADMIN},
     "CapacityProvider": {
         "Create": _OWN_SHARD,
         "Configure": _OWN_SHARD,

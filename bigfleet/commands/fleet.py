@@ -63,10 +63,35 @@ def _changes(actions: Any) -> None:
         _change,
     )
     remove.add_argument("shard", metavar="SHARD")
+    _removal(actions)
     quota = _action(actions, "set-quota", "how many machines each shard may hold bought", _change)
     quota.add_argument("provider", metavar="PROVIDER")
     quota.add_argument("region", metavar="REGION", help='"" for machines without one')
     quota.add_argument("shares", nargs="*", metavar="SHARD=MACHINES", help="others get none")
+
+
+def _removal(actions: Any) -> None:
+    what = (
+        "take a cluster out that is gone for good: its demand is forgotten, and its machines are "
+        "drained and go back without asking its operator"
+    )
+    gone = actions.add_parser("remove-cluster", help=what, description=what)
+    gone.add_argument("cluster", metavar="CLUSTER")
+    where = gone.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--coordinator", type=addresses, metavar="HOST:PORT,...", help="any or all replicas"
+    )
+    where.add_argument(
+        "--shard", type=addresses, metavar="HOST:PORT", help="of a fleet without a coordinator"
+    )
+    gone.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    gone.add_argument(
+        "--force",
+        action="store_true",
+        help="though its operator is connected, or was heard lately",
+    )
+    identity_flag(gone)
+    gone.set_defaults(build=lambda flags: partial(_remove_cluster, flags))
 
 
 def _replicas(actions: Any) -> None:
@@ -102,6 +127,13 @@ async def _change(flags: argparse.Namespace, stop: asyncio.Event) -> None:
 
     said = await fleet_asking.change(flags.coordinator, identity_of(flags), flags.action, flags)
     print(said)
+
+
+async def _remove_cluster(flags: argparse.Namespace, stop: asyncio.Event) -> None:
+    del stop
+    from bigfleet.commands import cluster_removal
+
+    print(await cluster_removal.remove(flags, identity_of(flags)))
 
 
 async def _save(flags: argparse.Namespace, stop: asyncio.Event) -> None:

@@ -30,7 +30,7 @@ _NEEDED: Mapping[str, Sequence[str]] = {
     "status": ("shards", "reports", "domains", "clusters"),
     "shards": ("shards", "reports", "domains", "clusters"),
     "domains": ("domains",),
-    "clusters": ("clusters",),
+    "clusters": ("clusters", "reports"),
     "quotas": ("quotas",),
     "shortfalls": ("reports",),
     "guests": ("reports",),
@@ -68,6 +68,8 @@ def _text(action: str, client: LeaderClient, found: Mapping[str, Sequence[Any]])
             return views.shard_lines(views.Lists(**found))
         case "shortfalls":
             return views.shortfalls(found["reports"])
+        case "clusters":
+            return views.clusters(found["clusters"], found["reports"])
         case "guests":
             return views.guests(found["reports"])
         case _:

@@ -84,9 +84,22 @@ def guests(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:
     return [*lines, *([f"and {hidden:,} more that did not fit into reports"] * bool(hidden))]
 
 
-def clusters(entries: Sequence[wire.ClusterAssignment]) -> list[str]:
+def clusters(
+    entries: Sequence[wire.ClusterAssignment], reports: Sequence[wire.ShardReportSnapshot]
+) -> list[str]:
     """One line for each cluster."""
-    return table(("CLUSTER", "SHARD"), [(entry.cluster_id, entry.shard_id) for entry in entries])
+    left = {each.cluster_id: each.machines_left for told in reports for each in told.removals}
+    rows = [
+        (
+            entry.cluster_id,
+            entry.shard_id,
+            f"being removed, {count(left[entry.cluster_id], 'machine')} left"
+            if entry.cluster_id in left
+            else "served",
+        )
+        for entry in entries
+    ]
+    return table(("CLUSTER", "SHARD", "STATE"), rows)
 
 
 def quotas(entries: Sequence[wire.QuotaAllocation]) -> list[str]:

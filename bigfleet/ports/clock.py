@@ -1,4 +1,4 @@
-"""The time of day, passed in so that whoever decides never reads a clock."""
+"""Clocks, passed in so that whoever decides never reads one."""
 
 from __future__ import annotations
 
@@ -10,4 +10,10 @@ class Clock(Protocol):
 
     def unix_seconds(self) -> float:
         """Seconds since 1970-01-01 UTC; may step when the host's clock is set."""
+        ...
+
+    def steady_seconds(self) -> float:
+        """`unix_seconds` as it was when the process began, and what has passed since: it never
+        steps. Everything that is held, waited for or aged in memory is measured by it.
+        """
         ...

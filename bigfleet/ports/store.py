@@ -1,8 +1,10 @@
-"""What a shard must not forget: how many times it has been started, and whom it is evicting."""
+"""What a shard must not forget: how many times it has been started, whom it is evicting, and which
+clusters are being removed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -71,4 +73,16 @@ class EvictionStore(Protocol):
         """Forget it; harmless for a machine that has none. What cannot be written down now is
         written with what comes next.
         """
+        ...
+
+
+class RemovalStore(Protocol):
+    """The clusters that are being taken out of the fleet, so that a restart goes on with it."""
+
+    def load(self) -> Collection[str]:
+        """What was saved last. BigFleetError when it is damaged."""
+        ...
+
+    def save(self, clusters: Collection[str]) -> None:
+        """Durable before it returns. BigFleetError when it cannot be made so."""
         ...

@@ -14,12 +14,13 @@ from typing import Any
 
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
+from bigfleet.adapters.store.removal_file import RemovalFile
 from bigfleet.engine.decision import ActionKind
 from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.errors import BigFleetError
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineState
 from bigfleet.services.provider.settings import Latencies
-from bigfleet.services.shard.assembly import Shard, assemble
+from bigfleet.services.shard.assembly import Kept, Shard, assemble
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings as ShardSettings
 from bigfleet.services.shard.thinking import Thought
@@ -144,7 +145,8 @@ class World:
         self.files.mount()
         try:
             epoch = EpochFile(self._directory, self.files).next_epoch()
-            evicting = EvictionFile(self._directory, self.files)
+            evictions = EvictionFile(self._directory, self.files)
+            kept = Kept(evictions, RemovalFile(self._directory, self.files))
         except Crash:
             return
         except BigFleetError:
@@ -160,7 +162,7 @@ class World:
             engine=self.plan.engine,
         )
         provider, clock = self.provider, self.shard_clock
-        self.shard = assemble(settings, provider, clock, self.story, epoch, evicting)
+        self.shard = assemble(settings, provider, clock, self.story, epoch, kept)
         self.shard.cycle.offload = self._offload
         self._work = asyncio.create_task(self.shard.run())
         self._work.add_done_callback(self.safety.look_at_task)

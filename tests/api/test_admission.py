@@ -12,7 +12,13 @@ from identity_rig import create, get, greet, identity, refusal, serving
 
 from bigfleet.api.admission import TABLE, Refused, check_sender
 from bigfleet.api.identity import Name
-from bigfleet.api.v1alpha1 import coordinator_pb2, provider_pb2, shard_pb2, shardread_pb2
+from bigfleet.api.v1alpha1 import (
+    coordinator_pb2,
+    provider_pb2,
+    shard_pb2,
+    shardadmin_pb2,
+    shardread_pb2,
+)
 from bigfleet.observe import metrics
 
 DENIED = grpc.StatusCode.PERMISSION_DENIED
@@ -20,7 +26,7 @@ DENIED = grpc.StatusCode.PERMISSION_DENIED
 
 def test_every_method_of_the_wire_has_a_rule() -> None:
     """A new method is given its callers before it is served; the table knows no others."""
-    files = (coordinator_pb2, provider_pb2, shard_pb2, shardread_pb2)
+    files = (coordinator_pb2, provider_pb2, shard_pb2, shardadmin_pb2, shardread_pb2)
     methods = {
         f"/{service.full_name}/{method.name}"
         for file in files

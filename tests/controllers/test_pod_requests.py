@@ -124,6 +124,18 @@ def test_an_amount_that_cannot_be_carried_is_an_error_that_names_it(
     assert words in str(refused.value)
 
 
+def test_a_refusal_is_counted_without_names_that_people_choose() -> None:
+    """Whoever may create pods could otherwise make as many time series as they like."""
+    kinds = set()
+    for name in ("example.com/one", "example.com/two"):
+        container = {"name": "c", "resources": {"requests": {name: "9E"}}}
+        with pytest.raises(Unsupported) as refused:
+            request_for(_pod({"containers": [container]}))
+        assert refused.value.field == f"request for {name}"
+        kinds.add(refused.value.kind)
+    assert kinds == {"request"}
+
+
 def test_penalties_and_priority_are_carried() -> None:
     annotations = {
         "bigfleet.lucy.sh/interruption-penalty": "0.5",

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """Starts at `start_seconds` and moves only by `advance`."""
+    """Starts at `start_seconds` and moves only by `advance`; `step` sets the time of day."""
 
     def __init__(self, start_seconds: float = 1_000_000.0) -> None:
-        self._now_seconds = start_seconds
+        self._now_seconds, self._stepped_seconds = start_seconds, 0.0
 
     def unix_seconds(self) -> float:
+        """The time it was last moved or set to."""
+        return self._now_seconds + self._stepped_seconds
+
+    def steady_seconds(self) -> float:
         """The time it was last moved to."""
         return self._now_seconds
+
+    def step(self, seconds: float) -> None:
+        """Set the time of day; no time passes."""
+        self._stepped_seconds += seconds
 
     def advance(self, seconds: float) -> None:
         """Let `seconds` pass at once."""

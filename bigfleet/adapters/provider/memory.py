@@ -38,7 +38,7 @@ class MemoryProvider:
         self.reachable = True
         self.orders: list[tuple[str, str, Fence]] = []
         self.blobs: dict[str, bytes] = {}
-        self._finishes_by_itself = finishes_by_itself
+        self.finishes_by_itself = finishes_by_itself
         self._machines: dict[str, Machine] = {}
         self._changed_at: dict[str, int] = {}
         self._operations: dict[str, tuple[str, MachineEvent]] = {}
@@ -94,7 +94,7 @@ class MemoryProvider:
     async def list(self, since_revision: bytes = b"") -> Listing:
         """Machines changed after `since_revision`, in the order of their ids."""
         self._check_reachable()
-        if self._finishes_by_itself:
+        if self.finishes_by_itself:
             self.finish_all()
         since = int(since_revision or b"0")
         changed = [m for i, m in sorted(self._machines.items()) if self._changed_at[i] > since]

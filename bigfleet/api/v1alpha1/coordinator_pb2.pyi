@@ -44,6 +44,7 @@ class ShardReport(_message.Message):
     GUESTS_FIELD_NUMBER: _builtins.int
     GUESTS_LEFT_OUT_FIELD_NUMBER: _builtins.int
     SPLITS_FIELD_NUMBER: _builtins.int
+    REMOVALS_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     cycle: _builtins.int
     timestamp_unix_nanos: _builtins.int
@@ -78,6 +79,10 @@ class ShardReport(_message.Message):
     def splits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SplitTopology]:
         """At most 20."""
 
+    @_builtins.property
+    def removals(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterRemoval]:
+        """Clusters that are being taken out of the fleet; at most 1,000."""
+
     def __init__(
         self,
         *,
@@ -98,14 +103,39 @@ class ShardReport(_message.Message):
         guests: _abc.Iterable[Global___GuestMachine] | None = ...,
         guests_left_out: _builtins.int = ...,
         splits: _abc.Iterable[Global___SplitTopology] | None = ...,
+        removals: _abc.Iterable[Global___ClusterRemoval] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "instruction_acks", b"instruction_acks", "owned_domains", b"owned_domains", "providers", b"providers", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "instruction_acks", b"instruction_acks", "owned_domains", b"owned_domains", "providers", b"providers", "removals", b"removals", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ShardReport: _TypeAlias = ShardReport  # noqa: Y015
+
+@_typing.final
+class ClusterRemoval(_message.Message):
+    """Without machines left the cluster is nobody's any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    MACHINES_LEFT_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    machines_left: _builtins.int
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        machines_left: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "machines_left", b"machines_left"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClusterRemoval: _TypeAlias = ClusterRemoval  # noqa: Y015
 
 @_typing.final
 class SplitTopology(_message.Message):
@@ -1103,6 +1133,7 @@ class ShardReportSnapshot(_message.Message):
     GUESTS_FIELD_NUMBER: _builtins.int
     GUESTS_LEFT_OUT_FIELD_NUMBER: _builtins.int
     SPLITS_FIELD_NUMBER: _builtins.int
+    REMOVALS_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     cycle: _builtins.int
     received_at_unix_ns: _builtins.int
@@ -1117,6 +1148,8 @@ class ShardReportSnapshot(_message.Message):
     def guests(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuestMachine]: ...
     @_builtins.property
     def splits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SplitTopology]: ...
+    @_builtins.property
+    def removals(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterRemoval]: ...
     def __init__(
         self,
         *,
@@ -1130,10 +1163,11 @@ class ShardReportSnapshot(_message.Message):
         guests: _abc.Iterable[Global___GuestMachine] | None = ...,
         guests_left_out: _builtins.int = ...,
         splits: _abc.Iterable[Global___SplitTopology] | None = ...,
+        removals: _abc.Iterable[Global___ClusterRemoval] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "received_at_unix_ns", b"received_at_unix_ns", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "received_at_unix_ns", b"received_at_unix_ns", "removals", b"removals", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

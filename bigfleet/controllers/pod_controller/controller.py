@@ -192,16 +192,18 @@ class PodController:
                 return None  # kube-scheduler waits for its claims, too
             body = requests.request_for(pod, volumes)
         except Unsupported as error:
-            self._tell(key, pod, error.field, f"gets no CapacityRequest: {error}")
+            self._tell(key, pod, error.field, f"gets no CapacityRequest: {error}", error.kind)
             return None
         for field in requests.not_carried(pod):
-            self._tell(key, pod, field, f"has {field}, which its CapacityRequest does not carry")
+            self._tell(
+                key, pod, field, f"has {field}, which its CapacityRequest does not carry", field
+            )
         return self._writer.shared(body)
 
-    def _tell(self, key: Key, pod: Pod, field: str, sentence: str) -> None:
+    def _tell(self, key: Key, pod: Pod, field: str, sentence: str, kind: str) -> None:
         """Count each Pod that is seen anew; say it once for its workload."""
         if key not in self._writer:
-            metrics.pod_controller_not_carried.labels(field).inc()
+            metrics.pod_controller_not_carried.labels(kind).inc()
         if len(self._told) >= _TOLD_LIMIT:
             self._told.clear()
         if (pod.workload, field) not in self._told:

@@ -107,7 +107,8 @@ def _units(quantities: Quantities | None) -> Amounts:
     try:
         return {name: _parse(name, str(q)) for name, q in (quantities or {}).items()}
     except InvalidInput as error:
-        raise Unsupported(f"request for {error.what}", f"{error.value} {error.cure}") from None
+        field, why = f"request for {error.what}", f"{error.value} {error.cure}"
+        raise Unsupported(field, why, kind="request") from None
 
 
 @lru_cache(maxsize=4096)

@@ -12,6 +12,7 @@ MOST_UNOWNED = 1000
 MOST_GUESTS = 100
 MOST_PROVIDERS = 200
 MOST_SPLITS = 20
+MOST_REMOVALS = 1000
 MOST_ACKS = 1000
 # A name is part of a key in the store and of a line on somebody's screen.
 _LONGEST_NAME = 253
@@ -54,6 +55,7 @@ def report(message: wire.ShardReport) -> None:
     _at_most(f"{who}: unowned_domains", len(message.unowned_domains), MOST_UNOWNED)
     _at_most(f"{who}: guests", len(message.guests), MOST_GUESTS)
     _at_most(f"{who}: splits", len(message.splits), MOST_SPLITS)
+    _at_most(f"{who}: removals", len(message.removals), MOST_REMOVALS)
     _at_most(f"{who}: providers", len(message.providers), MOST_PROVIDERS)
     _at_most(f"{who}: instruction_acks", len(message.instruction_acks), MOST_ACKS)
     summary_bytes = message.summary.ByteSize()
@@ -63,6 +65,8 @@ def report(message: wire.ShardReport) -> None:
         domain(seen.topology_key, seen.topology_value)
     for split in message.splits:
         domain(split.topology_key, split.topology_value)
+    for removal in message.removals:
+        name(f"{who}: removal: cluster_id", removal.cluster_id)
     for provider in message.providers:
         name(f"{who}: provider name", provider.name)
         if provider.region:
@@ -78,6 +82,7 @@ def _counts(who: str, message: wire.ShardReport) -> None:
     _not_negative(f"{who}: summary", [summary.total_machines, summary.free_machines])
     _not_negative(f"{who}: summary by type", summary.per_instance_type_counts.values())
     _not_negative(f"{who}: summary by zone", summary.per_zone_counts.values())
+    _not_negative(f"{who}: removals", (each.machines_left for each in message.removals))
     _not_negative(f"{who}: machines", (seen.machines for seen in message.unowned_domains))
 
 

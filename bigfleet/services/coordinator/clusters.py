@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from itertools import islice
 
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import InvalidInput, UnknownObject
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Cluster, RowChanges, put
@@ -45,6 +46,16 @@ def left_behind(registry: Registry, shard: str, limit: int) -> RowChanges:
     """Up to `limit` clusters of a shard that leaves, free for whoever is asked next."""
     held = (c for c in registry.clusters.values() if c.shard == shard)
     return {cluster.key: None for cluster in islice(held, limit)}
+
+
+def gone(registry: Registry, report: wire.ShardReport) -> RowChanges:
+    """Clusters that the reporting shard serves, and has taken out of the fleet to the last machine.
+
+    One that somebody else serves by now has come back as a new one.
+    """
+    ended = (each.cluster_id for each in report.removals if not each.machines_left)
+    rows = (registry.clusters.get(cluster) for cluster in ended)
+    return {row.key: None for row in rows if row is not None and row.shard == report.shard_id}
 
 
 def bound(registry: Registry, row: Cluster) -> RowChanges:

@@ -85,6 +85,7 @@ class Desk:
         registry = reign.registry
         changes = shards.providers_seen(registry, report, _staying(reign))
         changes |= acknowledgements.settled(registry, report, reign.new_order)
+        changes |= clusters.gone(registry, report)
         if self._may_give(reign):
             changes |= domains.give(registry, _staying(reign), _seen(report), reign.new_order)
         return changes

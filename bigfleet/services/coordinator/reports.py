@@ -42,6 +42,7 @@ class Reports:
             guests=report.guests,
             guests_left_out=report.guests_left_out,
             splits=report.splits,
+            removals=report.removals,
         )
         last = self._heard.get(report.shard_id)
         same_start = last is not None and last.snapshot.shard_epoch == report.shard_epoch

@@ -90,7 +90,7 @@ class Actuation:
         kind = order.kind.value
         metrics.shard_action_outcomes.labels(kind, outcome.value).inc()
         if outcome is Outcome.DONE:
-            elapsed_seconds = self._clock.unix_seconds() - order.decided_seconds
+            elapsed_seconds = self._clock.steady_seconds() - order.decided_seconds
             metrics.shard_action_seconds.labels(kind).observe(max(0.0, elapsed_seconds))
             self._done()
 
@@ -121,7 +121,7 @@ class Actuation:
         if outcome is Outcome.UNKNOWN_MACHINE:
             self._doubt()
         if outcome is Outcome.REFUSED_BY_OPERATOR and order.kind is ActionKind.BOOTSTRAP:
-            self._failures.refused(order.cluster, why, self._clock.unix_seconds())
+            self._failures.refused(order.cluster, why, self._clock.steady_seconds())
         if outcome in _UNEXPECTED:
             said = {"machine": order.machine_id, "kind": order.kind.value, "why": why}
             _log.warning("order refused", extra=said)

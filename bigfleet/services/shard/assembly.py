@@ -11,10 +11,11 @@ from bigfleet.engine.decide import decide
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.holdings import QuotaKey
 from bigfleet.ports.provider import CapacityProvider
-from bigfleet.ports.store import EvictionStore
+from bigfleet.ports.store import EvictionStore, RemovalStore
 from bigfleet.services.shard import updates
 from bigfleet.services.shard.actuation import Actuation
 from bigfleet.services.shard.arrivals import Arrivals
+from bigfleet.services.shard.cluster_removal import ClusterRemoval
 from bigfleet.services.shard.coordination.estate import Estate
 from bigfleet.services.shard.coordination.parts import Coordination, Ties, coordinate
 from bigfleet.services.shard.coordination.reporter import Reporter
@@ -33,12 +34,21 @@ from bigfleet.services.shard.needs import NeedsTable
 from bigfleet.services.shard.ordering import Ordering
 from bigfleet.services.shard.orders import Orders
 from bigfleet.services.shard.reconciler import Reconciler
+from bigfleet.services.shard.removals import Removals
 from bigfleet.services.shard.rollups import RollUps
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
 from bigfleet.services.shard.statuses import Statuses
 from bigfleet.services.shard.suspensions import Suspensions
 from bigfleet.services.shard.territory import Territory
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a shard has on its disk, beside its epoch and what a coordinator told it."""
+
+    evictions: EvictionStore
+    removals: RemovalStore
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,13 @@ class Shard:
     actuation: Actuation
     machines: MachineInspection
     coordination: Coordination | None = None
+
+    def removal(self) -> ClusterRemoval:
+        """What takes clusters out of the fleet."""
+        tied = self.coordination
+        if tied is None:
+            return ClusterRemoval(self.cycle, None, lambda _: False)
+        return ClusterRemoval(self.cycle, tied.reception, lambda name: name in tied.estate.clusters)
 
     async def run(self) -> None:
         """Decide and act until cancelled."""
@@ -89,12 +106,12 @@ def assemble(
     clock: Clock,
     journal: Journal,
     epoch: int,
-    evicting: EvictionStore,
+    kept: Kept,
     ties: Ties | None = None,
 ) -> Shard:
     """All parts of a shard that is in its `epoch`; without `ties` everything is its own."""
     woken = asyncio.Event()
-    books = _books(settings, evicting, ties)
+    books = _books(settings, kept.evictions, ties)
     sessions = _sessions(epoch, books, RollUps(books.needs, journal, clock, woken.set), clock)
     execution = _execution(settings, provider, clock, journal, epoch, books, sessions)
     actuation = _actuation(settings, execution, books.failures, clock, woken)
@@ -117,11 +134,17 @@ def assemble(
         arrivals=books.arrivals,
         failures=books.failures,
         suspensions=Suspensions(sessions, books.failures, settings.cluster_absence_seconds),
+        removals=Removals(kept.removals, is_reported=ties is not None),
         woken=woken,
         slices=books.slices,
     )
-    machines = _inspection(books, journal)
-    shard = Shard(epoch, sessions, books.inventory, books.needs, cycle, actuation, machines)
+    return _shard(epoch, books, cycle, ties)
+
+
+def _shard(epoch: int, books: _Books, cycle: Cycle, ties: Ties | None) -> Shard:
+    machines = _inspection(books, cycle.journal)
+    inventory, needs, actuation = books.inventory, books.needs, cycle.actuation
+    shard = Shard(epoch, cycle.sessions, inventory, needs, cycle, actuation, machines)
     return _tied(shard, ties, books.estate) if ties and books.estate else shard
 
 
@@ -202,7 +225,7 @@ def _sessions(epoch: int, books: _Books, rollups: RollUps, clock: Clock) -> Sess
         books.disruptions.forget(cluster)
 
     def take_disruptions(cluster: str, report: DisruptionReport) -> None:
-        books.disruptions.take(cluster, report, clock.unix_seconds())
+        books.disruptions.take(cluster, report, clock.steady_seconds())
 
     def replay(cluster: str) -> Iterator[ShardMessage]:
         return updates.of_cluster(books.inventory, cluster)

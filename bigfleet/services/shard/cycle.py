@@ -30,6 +30,7 @@ from bigfleet.services.shard.ordering import Ordering
 from bigfleet.services.shard.orders import Orders
 from bigfleet.services.shard.quotas import Quotas
 from bigfleet.services.shard.reconciler import Reconciler
+from bigfleet.services.shard.removals import Removals
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
 from bigfleet.services.shard.statuses import Statuses
@@ -90,6 +91,7 @@ class Cycle:
     arrivals: Arrivals
     failures: Failures
     suspensions: Suspensions
+    removals: Removals
     woken: asyncio.Event
     offload: Offload = asyncio.to_thread
     slices: Callable[[], Mapping[QuotaKey, int]] = dict
@@ -151,7 +153,7 @@ class Cycle:
         """Nothing is decided on a view that could not be refreshed."""
         with _phase("reconcile"):
             await self.reconciler.refresh()
-        now_seconds = self.clock.unix_seconds()
+        now_seconds = self.clock.steady_seconds()
         self._release_held(now_seconds)
         with _phase("snapshot"):
             view = self._look(now_seconds)
@@ -191,9 +193,13 @@ class Cycle:
         )
 
     def _machines(self, now_seconds: float) -> tuple[Fleet, Wants]:
+        self.evictions.drop(self.removals)
         self.evictions.settle(self.inventory)
         self.evictions.resume(self.sessions.open_sessions(), self.inventory)
-        unattended = [*self.evictions.unattended(self.inventory, self.orders, now_seconds)]
+        unattended = [
+            *self.evictions.unattended(self.inventory, self.orders, now_seconds),
+            *self.removals.drains(self.inventory, self.orders, now_seconds),
+        ]
         for order in unattended:
             self.ordering.give(order)
         slices, provider = self.slices(), self.inventory.provider_name
@@ -206,6 +212,7 @@ class Cycle:
             unaffordable if slices else None,
             self.disruptions.known(now_seconds),
         )
+        self.removals.count(fleet, wants)
         fleet = self.needs.limits.over(fleet, self.inventory)
         held_back = self.failures.held_back(fleet, lambda: self.inventory.ids, now_seconds)
         return replace(fleet, held_back=held_back), wants

@@ -9,7 +9,7 @@ until the provider shows it elsewhere than at work in that cluster.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from bigfleet.engine.decision import ActionKind
 from bigfleet.model.errors import BigFleetError
@@ -55,6 +55,12 @@ class Evictions:
         """The operator has begun nothing, and said so."""
         if self._under_way.pop(machine_id, None) is not None:
             self._store.ended(machine_id)
+
+    def drop(self, clusters: Container[str]) -> None:
+        """Nobody of these clusters carries out an eviction any more."""
+        for eviction in list(self._under_way.values()):
+            if eviction.cluster in clusters:
+                self.cancel(eviction.machine_id)
 
     def of(self, machine_id: str) -> Eviction | None:
         """The eviction under way for a machine."""

@@ -141,6 +141,8 @@ class Execution:
         )
 
     async def _reclaim(self, order: Order) -> Outcome:
+        if order.unattended:
+            return await self._send(order, "drain-sent", lambda f: self._drain(order, f))
         session = self.sessions.of(order.cluster)
         if session is None:
             return Outcome.NO_SESSION

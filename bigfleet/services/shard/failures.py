@@ -128,6 +128,10 @@ class Failures:
         """The operator could not give a machine what it needs to join."""
         self._clusters.failed(cluster, error, now_seconds)
 
+    def forget(self, cluster: str) -> None:
+        """The cluster is gone; one of the same name begins anew."""
+        self._clusters.succeeded(cluster)
+
     def held_back(
         self, fleet: Fleet, ids: Callable[[], Sequence[bytes]], now_seconds: float
     ) -> Flags:

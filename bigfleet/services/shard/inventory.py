@@ -20,7 +20,7 @@ from bigfleet.services.shard.identities import Identities
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.kinds import INSTANCE_TYPE_LABEL, Kind, kind_of
 from bigfleet.services.shard.orders import Order
-from bigfleet.services.shard.territory import Territory
+from bigfleet.services.shard.territory import Territory, promises
 from bigfleet.services.shard.views import MachineView, Transition
 from bigfleet.services.shard.wants import Wants
 
@@ -206,6 +206,10 @@ class Inventory:
         known = row != NONE and self._columns.state[row]
         return self._domains[self._columns.flavour[row]] if known else None
 
+    def promises_in(self, domain: Domain) -> bool:
+        """Whether a machine there is meant for a need and has not joined its cluster yet."""
+        return promises(self._columns, self._domains, domain)
+
     def seen_domains(self) -> dict[Domain, Counter[str]]:
         """Machines in each domain by instance type, others' included."""
         told = self._columns.flavour[self._columns.state != 0]
@@ -242,7 +246,9 @@ class Inventory:
         columns.state[row] = machine.state
         columns.cluster[row] = self._cluster_number(machine.cluster)
         columns.incarnation[row] = incarnation_of(machine.shard_metadata) if machine.cluster else 0
-        self._remember_error(machine)
+        self._last_errors.pop(machine.id, None)
+        if machine.last_error:
+            self._last_errors[machine.id] = machine.last_error
         if before == machine.state and former == machine.cluster:
             return None
         strayed = before in BOUND and machine.state in BOUND and former != machine.cluster
@@ -262,12 +268,6 @@ class Inventory:
             was_mine or self._row_is_mine(row),
         )
 
-    def _remember_error(self, machine: Machine) -> None:
-        if machine.last_error:
-            self._last_errors[machine.id] = machine.last_error
-        else:
-            self._last_errors.pop(machine.id, None)
-
     def _flavour(self, machine: Machine) -> int:
         number = self._kinds.number(kind_of(machine))
         if number == len(self._flavours):
@@ -277,7 +277,7 @@ class Inventory:
 
     def _row_is_mine(self, row: int) -> bool:
         domain = self._domains[self._columns.flavour[row]]
-        return self._territory.has(domain, self._cluster_name(row))
+        return self._territory.has(self._columns, row, domain, self._cluster_name(row))
 
     def _cluster_number(self, name: str) -> int:
         return self._clusters.number(name) if name else NONE

@@ -117,6 +117,24 @@ class NeedsTable:
         """The cluster's operator is gone: what it last said is in doubt for good."""
         self._guard.forget(cluster)
 
+    def count_of(self, cluster: str) -> int:
+        """How many needs of the cluster are in force."""
+        return len(self._rows.get(cluster, ()))
+
+    def forget(self, cluster: str) -> None:
+        """The cluster is gone: it needs nothing, and has never reported."""
+        self._guard.forget(cluster)
+        for row in self._rows.pop(cluster, {}).values():
+            row.in_force = False
+        self._by_wire_bytes.pop(cluster, None)
+        self._overheads.pop(cluster, None)
+        self.limits.replace(cluster, {})
+        number = self._clusters.number(cluster)
+        self._reported.discard(number)
+        self._rose_seconds.pop(number, None)
+        self._fell_seconds.pop(number, None)
+        self._changed()
+
     def demand(self) -> Demand:
         """All needs: priority descending, arrival ascending, cluster, additional ones last, then
         need key.

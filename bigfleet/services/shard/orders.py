@@ -40,7 +40,7 @@ class Order:
     `need` is what a machine is acquired for. `need_key` says whom a machine is for in the end: that
     need, or the one for which it is taken from `cluster`. `sent` once the provider may have seen
     it. `decided_seconds` is Unix time. A reclaim with `most_cost` is not begun where it would
-    disturb more than that.
+    disturb more than that; one that is `unattended` asks nobody, since its cluster is gone.
     """
 
     kind: ActionKind
@@ -53,6 +53,7 @@ class Order:
     need_key: NeedKey | None = None
     preemptor_priority: int = 0
     most_cost: float | None = None
+    unattended: bool = False
 
     def __post_init__(self) -> None:
         if self.need_key is None and self.need is not None:
@@ -66,7 +67,7 @@ class Order:
     @property
     def asks_operator(self) -> bool:
         """Whether the operator of its cluster has a part in it."""
-        return self.kind in _BY_OPERATOR
+        return self.kind in _BY_OPERATOR and not self.unattended
 
     @property
     def starts_from(self) -> tuple[MachineState, ...]:

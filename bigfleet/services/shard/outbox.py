@@ -7,35 +7,58 @@ from collections.abc import AsyncGenerator
 
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 
+# Answers to one operator that it has not read. Each of its messages causes one at most.
+MOST_UNKEYED = 1000
+
 
 class Outbox:
     """A queue in which news replaces the undelivered older news of the same key, in its place.
 
     So a slow operator gets the newest state of each machine, and what waits for it is bounded by
-    the number of machines.
+    the number of machines, and by `MOST_UNKEYED` where those who cause answers wait for `has_room`.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[object, ShardMessage] = {}
         self._changed = asyncio.Event()
         self._closed = False
+        self._unkeyed = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     def put(self, message: ShardMessage, supersedes_key: str = "") -> None:
         """Queue `message`; without a key it replaces nothing. A closed outbox drops it."""
-        if not self._closed:
-            self._waiting[supersedes_key or object()] = message
-            self._changed.set()
+        if self._closed:
+            return
+        self._waiting[supersedes_key or object()] = message
+        self._changed.set()
+        if not supersedes_key:
+            self._unkeyed += 1
+            if self._unkeyed >= MOST_UNKEYED:
+                self._room.clear()
+
+    async def has_room(self) -> None:
+        """Return once fewer than `MOST_UNKEYED` answers wait, or none is taken any more."""
+        await self._room.wait()
 
     def close(self) -> None:
         """End `drain` after what is queued now."""
         self._closed = True
         self._changed.set()
+        self._room.set()
 
     async def drain(self) -> AsyncGenerator[ShardMessage, None]:
         """Messages as they come, until `close`."""
         while True:
             while self._waiting:
-                yield self._waiting.pop(next(iter(self._waiting)))
+                key = next(iter(self._waiting))
+                if not isinstance(key, str):
+                    self._unkeyed -= 1
+                    self._room.set()
+                yield self._waiting.pop(key)
             if self._closed:
                 return
             self._changed.clear()

@@ -18,8 +18,10 @@ from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
 from bigfleet.adapters.store.holdings_file import HoldingsFile
+from bigfleet.adapters.store.removal_file import RemovalFile
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.shard_pb2_grpc import add_ShardServicer_to_server
+from bigfleet.api.v1alpha1.shardadmin_pb2_grpc import add_ShardAdminServicer_to_server
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import add_ShardReadServicer_to_server
 from bigfleet.engine.precompile import precompile
 from bigfleet.garbage import short_collections
@@ -27,7 +29,8 @@ from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.provider import CapacityProvider
-from bigfleet.services.shard.assembly import Shard, assemble
+from bigfleet.services.shard.admin_servicer import ShardAdminServicer
+from bigfleet.services.shard.assembly import Kept, Shard, assemble
 from bigfleet.services.shard.beginning import begin
 from bigfleet.services.shard.coordination.parts import Ties
 from bigfleet.services.shard.journal import Journal
@@ -114,9 +117,9 @@ async def serving(
         closing.push_async_callback(observed.cleanup)
         store = EpochFile(settings.state_directory)
         epoch = await begin(store, settings.shard_id, provider, coordinator, beginning.waits)
-        evictions = EvictionFile(settings.state_directory)
+        kept = _kept(settings)
         journal.begin(settings.shard_id, epoch)
-        shard = assemble(settings, provider, clock, journal, epoch, evictions, ties)
+        shard = assemble(settings, provider, clock, journal, epoch, kept, ties)
         beginning.not_ready_of = shard.cycle.not_ready
         server, port = _server(settings, shard)
         work = asyncio.create_task(shard.run())
@@ -128,10 +131,17 @@ async def serving(
         yield Serving(port, shard, work)
 
 
+def _kept(settings: Settings) -> Kept:
+    directory = settings.state_directory
+    return Kept(EvictionFile(directory), RemovalFile(directory))
+
+
 def _server(settings: Settings, shard: Shard) -> tuple[grpc.aio.Server, int]:
     server = transport.server(settings.identity)
     reception = shard.coordination.reception if shard.coordination else None
-    add_ShardServicer_to_server(SessionServicer(shard.sessions, reception), server)
+    sessions = SessionServicer(shard.sessions, reception, shard.cycle.removals)
+    add_ShardServicer_to_server(sessions, server)
+    add_ShardAdminServicer_to_server(ShardAdminServicer(shard.removal()), server)
     add_ShardReadServicer_to_server(ShardReadServicer(shard.cycle, shard.machines), server)
     address = f"{settings.listen_host}:{settings.listen_port}"
     port = transport.listen(server, address, settings.identity)

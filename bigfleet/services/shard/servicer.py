@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container
 from contextlib import aclosing
 from typing import Any
 
@@ -24,16 +24,24 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _Requests = AsyncIterator[shard_pb2.OperatorMessage]
 
 _log = logging.getLogger(__name__)
+# Who connects and says nothing is no operator, and is not kept.
+HELLO_SECONDS = 30.0
 
 
 class SessionServicer(ShardServicer):
     """`Shard` over Sessions. A stream ends with INVALID_ARGUMENT when its operator broke the
-    protocol, with ABORTED when a newer session replaced it, with UNAVAILABLE when nobody can tell
-    whose its cluster is, with OK after a redirect and when the shard stops.
+    protocol, with DEADLINE_EXCEEDED when it never greeted, with ABORTED when a newer session
+    replaced it, with UNAVAILABLE when nobody can tell whose its cluster is or it is being removed,
+    with OK after a redirect and when the shard stops.
     """
 
-    def __init__(self, sessions: Sessions, reception: Reception | None = None) -> None:
-        self._sessions, self._reception = sessions, reception
+    def __init__(
+        self,
+        sessions: Sessions,
+        reception: Reception | None = None,
+        removed: Container[str] = (),
+    ) -> None:
+        self._sessions, self._reception, self._removed = sessions, reception, removed
 
     async def Session(
         self, request_iterator: _Requests, context: Context
@@ -60,17 +68,24 @@ class SessionServicer(ShardServicer):
 
     async def _hello(self, requests: _Requests, context: Context) -> shard_pb2.Hello:
         try:
-            first = await anext(requests, shard_pb2.OperatorMessage())
+            async with asyncio.timeout(HELLO_SECONDS):
+                first = await anext(requests, shard_pb2.OperatorMessage())
             if first.WhichOneof("message") != "hello":
                 raise InvalidInput(
                     "session", first.WhichOneof("message") or "nothing", "is no Hello; begin so"
                 )
             check(first.hello)
+        except TimeoutError:
+            why = f"session: no Hello came within {HELLO_SECONDS:.0f} s; begin with it"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, why)
         except InvalidInput as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return first.hello
 
     async def _elsewhere(self, cluster: str, context: Context) -> shard_pb2.Redirect | None:
+        if cluster in self._removed:
+            why = "is being removed from the fleet; it is served as a new one once that has ended"
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"cluster {cluster} {why}")
         if self._reception is None:
             return None
         try:
@@ -84,6 +99,7 @@ class SessionServicer(ShardServicer):
         try:
             async for message in requests:
                 self._sessions.receive(session, message)
+                await session.outbox.has_room()
         except InvalidInput as error:
             ending = one.Ending(False, str(error))
         except grpc.RpcError as error:

@@ -36,10 +36,14 @@ TellOf = Callable[[str, str], Sequence[shard_pb2.ShardMessage] | None]
 
 def check(hello: shard_pb2.Hello) -> str:
     """The cluster that greets; InvalidInput when that is no name."""
-    cluster = hello.cluster_id
+    return check_name("Hello: cluster_id", hello.cluster_id)
+
+
+def check_name(what: str, cluster: str) -> str:
+    """`cluster`; InvalidInput when that is no name."""
     if not 0 < len(cluster) <= MAX_CLUSTER_ID or not cluster.isprintable():
         cure = f"is not a name of 1 to {MAX_CLUSTER_ID} printable characters"
-        raise InvalidInput("Hello: cluster_id", cluster[:80], cure)
+        raise InvalidInput(what, cluster[:80], cure)
     return cluster
 
 

@@ -37,6 +37,12 @@ class Suspensions:
         }
         return frozenset({*absent, *self.silent(), *self._failures.clusters(now_seconds)})
 
+    def away_seconds(self, cluster: str, now_seconds: float) -> float:
+        """For how long the cluster's operator has not been connected, as far as this shard knows:
+        0 for one that it has not looked for yet.
+        """
+        return now_seconds - self._last_seconds.get(cluster, now_seconds)
+
     def silent(self) -> set[str]:
         """Clusters with an operator that is connected and does not answer."""
         sessions = ((name, self._sessions.of(name)) for name in self._sessions.clusters())

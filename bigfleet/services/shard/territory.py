@@ -5,6 +5,9 @@ it is the business of the shard that serves its cluster: nobody else can have it
 nobody else knows whether its pods still need it. So a domain may change hands while machines in it
 are at work: they are counted once, where they are needed, and fall to the new owner one by one as
 they are drained. Every machine has one shard at a time, by what the provider says of it.
+
+A domain that is being given up keeps those of its machines that are meant for a need until
+they have joined its cluster: they would be bought a second time.
 """
 
 from __future__ import annotations
@@ -16,9 +19,12 @@ import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Flags
 from bigfleet.model.domain import Domain
+from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.columns import Columns
 
 _Value = TypeVar("_Value")
+# On the way to the cluster of the need that they are meant for, and not bound to it yet.
+_ON_ITS_WAY = (int(MachineState.CREATING), int(MachineState.IDLE))
 
 
 class Owned(Protocol):
@@ -29,6 +35,8 @@ class Owned(Protocol):
     @property
     def domains(self) -> Collection[Domain]: ...
     @property
+    def leaving(self) -> Collection[Domain]: ...
+    @property
     def clusters(self) -> Collection[str]: ...
 
 
@@ -38,6 +46,7 @@ class Territory:
     def __init__(self, owned: Owned | None = None) -> None:
         self._owned = owned
         self._of_domains = _Lookup[Domain](lambda owned: owned.domains)
+        self._of_leaving = _Lookup[Domain](lambda owned: owned.leaving)
         self._of_clusters = _Lookup[str](lambda owned: owned.clusters)
 
     @property
@@ -53,6 +62,9 @@ class Territory:
         if self._owned is None:
             return np.ones(len(columns.state), np.bool_)
         by_domain = self._of_domains.flags(self._owned, domains)[columns.flavour]
+        leaving = self._of_leaving.flags(self._owned, domains)
+        if leaving.any():
+            by_domain |= leaving[columns.flavour] & _promised(columns)
         by_cluster = self._of_clusters.flags(self._owned, clusters)[columns.cluster]
         mine: Flags = np.where(columns.cluster == NONE, by_domain, by_cluster)
         mine &= columns.state != 0
@@ -66,11 +78,30 @@ class Territory:
         bound: Flags = columns.cluster != NONE
         return bound & ~by_domain & self.mine(columns, domains, clusters)
 
-    def has(self, domain: Domain, cluster: str) -> bool:
-        """Whether a machine of `domain`, bound to `cluster` if that is not "", is this shard's."""
+    def has(self, columns: Columns, row: int, domain: Domain, cluster: str) -> bool:
+        """Whether the machine in `row`, which is in `domain` and bound to `cluster` if that is not
+        "", is this shard's.
+        """
         if self._owned is None:
             return True
-        return cluster in self._owned.clusters if cluster else domain in self._owned.domains
+        if cluster:
+            return cluster in self._owned.clusters
+        promised = columns.state[row] in _ON_ITS_WAY and columns.need[row] != NONE
+        return domain in self._owned.domains or (promised and domain in self._owned.leaving)
+
+
+def promises(columns: Columns, domains: Sequence[Domain], domain: Domain) -> bool:
+    """Whether a machine of `domain` is meant for a need and has not joined its cluster yet.
+
+    `domains` gives the domain of each flavour.
+    """
+    there = np.array([each == domain for each in domains], np.bool_)
+    return bool(len(there)) and bool((there[columns.flavour] & _promised(columns)).any())
+
+
+def _promised(columns: Columns) -> Flags:
+    promised: Flags = np.isin(columns.state, _ON_ITS_WAY) & (columns.need != NONE)
+    return promised
 
 
 class _Lookup(Generic[_Value]):

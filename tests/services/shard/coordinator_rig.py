@@ -48,6 +48,8 @@ class FakeCoordinator:
         # All that a shard ever told of: it does so once, and then every half minute.
         self.seen: dict[str, set[Domain]] = {}
         self.answers: dict[str, wire.InstructAck] = {}
+        # What shards said of clusters that they take out, in order.
+        self.removals: list[wire.ClusterRemoval] = []
         self.pending: dict[str, dict[str, Instruction]] = {}
         self._sequence = itertools.count(1)
 
@@ -59,6 +61,10 @@ class FakeCoordinator:
         domains = self.seen.setdefault(report.shard_id, set())
         domains |= {Domain(d.topology_key, d.topology_value) for d in report.unowned_domains}
         waiting = self.pending.setdefault(report.shard_id, {})
+        for removal in report.removals:
+            self.removals.append(removal)
+            if not removal.machines_left:
+                self.clusters.pop(removal.cluster_id, None)
         for answer in report.instruction_acks:
             self.answers[answer.instruction_id] = answer
             waiting.pop(answer.instruction_id, None)

@@ -4,12 +4,27 @@ shard that ordered them, and goes with their domain.
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections import Counter
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from shard_rig import cycles, eventually, machine, need, shard, states
+import grpc.aio
+from coordinator_rig import FakeCoordinator, rack
+from shard_process import ShardProcess, shard_process
+from shard_process import decides as decides_once
+from shard_rig import SessionClient, cycles, eventually, machine, need, shard, states
 
+from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.adapters.provider.memory import MemoryProvider
+from bigfleet.api import transport
+from bigfleet.api.v1alpha1 import shard_pb2
+from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.machine import MachineState
+from bigfleet.services.provider import Latencies, Settings
+from bigfleet.services.provider.role import host_for, serving
+from bigfleet.services.provider.settings import Latency
 
 _S = MachineState
 
@@ -64,3 +79,117 @@ async def test_a_machine_that_is_created_after_a_restart_is_not_given_to_another
         await eventually(lambda: len(provider.blobs) == 2)
         await cycles(rig, 5)
     assert len(bought(provider)) == 2
+
+
+async def test_a_domain_passes_on_once_what_is_created_there_has_joined(tmp_path: Path) -> None:
+    """It would be bought again by its former owner, and be one too many for the new one."""
+    racks = {f"m-{n}": {"topology.bigfleet/rack": "r-1" if n < 2 else "r-2"} for n in range(4)}
+    provider = MemoryProvider(
+        [machine(name, _S.SPECULATIVE, labels=labels) for name, labels in racks.items()]
+    )
+    decides = FakeCoordinator()
+    async with shard(provider, tmp_path, coordinator=decides) as rig:
+        await eventually(lambda: len(decides.owners) == 2)
+        await eventually(lambda: len(rig.shard.inventory.mine().nonzero()[0]) == 4)
+        operator = await rig.operator()
+        await operator.roll_up(need(1))
+        await eventually(lambda: len(bought(provider)) == 1)
+        (first,) = bought(provider)
+        number = decides.take(rack(racks[first]["topology.bigfleet/rack"]))
+        await cycles(rig, 10)
+        assert bought(provider) == [first]
+        assert not decides.accepted(number)
+        provider.finish(first)
+        await eventually(lambda: first in provider.blobs)
+        await eventually(lambda: decides.accepted(number))
+        await cycles(rig, 5)
+    assert states(provider.orders) == [("CREATE", first), ("CONFIGURE", first)]
+
+
+async def test_a_restart_gives_up_no_domain_before_it_knows_what_is_created_there(
+    tmp_path: Path,
+) -> None:
+    """It was told while a machine was being created, and was killed before it could answer."""
+    provider, decides = shop(1), FakeCoordinator()
+    async with shard(provider, tmp_path, coordinator=decides) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need(1))
+        await eventually(lambda: bought(provider) == ["m-0"])
+        number = decides.take(rack("rack-1"))
+        await eventually(lambda: bool(rig.shard.cycle.inventory.promises_in(rack("rack-1"))))
+        held = (tmp_path / "holdings.json").read_bytes
+        await eventually(lambda: number.encode() in held())
+    async with shard(provider, tmp_path, coordinator=decides) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need(1))
+        await cycles(rig, 5)
+        assert not decides.accepted(number)
+        provider.finish("m-0")
+        await eventually(lambda: decides.accepted(number))
+    assert "m-0" in provider.blobs
+
+
+def _provider(folder: Path) -> Settings:
+    lines = [
+        {
+            "id": f"m-{number}", "state": "SPECULATIVE", "instance_type": "m6i.large", "zone": "a",
+            "capacity_type": "ON_DEMAND", "price_per_hour": 0.1, "interruption_probability": 0,
+            "resources": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+        }
+        for number in range(6)
+    ]  # fmt: skip
+    (folder / "inventory.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return Settings(
+        listen_port=0,
+        observe_port=0,
+        state_directory=folder / "provider",
+        inventory_file=folder / "inventory.jsonl",
+        host_kubeconfigs=None,
+        latencies=Latencies(create=Latency(6.0, 6.0)),
+    )
+
+
+async def _asks(process: ShardProcess, channel: grpc.aio.Channel) -> SessionClient:
+    await decides_once(process)
+    operator = SessionClient(ShardStub(channel).Session(None), "east", helpful=True)
+    await operator.say(hello=shard_pb2.Hello(cluster_id="east"))
+    await operator.roll_up(need(2))
+    return operator
+
+
+async def test_a_shard_killed_between_the_order_and_the_machine_buys_no_other(
+    tmp_path: Path,
+) -> None:
+    """A real process, by SIGKILL while its machines are being created: there are never more."""
+    given, state = _provider(tmp_path), tmp_path / "shard"
+    async with AsyncExitStack() as closing:
+        serves = await closing.enter_async_context(serving(given, host_for(given)))
+        address = f"127.0.0.1:{serves.port}"
+        asks = GrpcProvider(address)
+        closing.push_async_callback(asks.close)
+
+        async def there() -> dict[MachineState, int]:
+            listed = (await asks.list()).machines
+            return Counter(m.state for m in listed if m.state is not _S.SPECULATIVE)
+
+        async with (
+            shard_process(address, state, "--cycle", "0.2") as first,
+            transport.channel(first.address) as channel,
+        ):
+            operator = await _asks(first, channel)
+            async with asyncio.timeout(60):
+                while await there() != {_S.CREATING: 2}:
+                    assert (await there()).keys() <= {_S.CREATING}
+            await first.kill()
+            await operator.leave()
+        async with (
+            shard_process(address, state, "--cycle", "0.2") as second,
+            transport.channel(second.address) as channel,
+        ):
+            operator = await _asks(second, channel)
+            async with asyncio.timeout(60):
+                while (seen := await there()) != {_S.CONFIGURED: 2}:
+                    assert sum(seen.values()) == 2
+            await decides_once(second, 10)
+            assert await there() == {_S.CONFIGURED: 2}
+            await operator.leave()

@@ -10,14 +10,16 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
-from shard_rig import Rig, cycles, eventually, machine, need, shard, states
+from shard_rig import Rig, cycles, eventually, machine, need, rollup, shard, states
 
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.host.instant import InstantHost
 from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import shard_pb2
+from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.engine.decision import Decision
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.observe.metrics import REGISTRY
@@ -25,6 +27,7 @@ from bigfleet.ports.provider import Fence, Listing, Operation
 from bigfleet.services.provider.role import serving as serving_provider
 from bigfleet.services.provider.settings import Settings as ProviderSettings
 from bigfleet.services.shard import cycle
+from bigfleet.services.shard.outbox import MOST_UNKEYED
 from bigfleet.services.shard.servicer import SessionServicer
 from bigfleet.services.shard.sessions import Sessions
 
@@ -357,3 +360,42 @@ async def test_a_lasting_lack_is_told_once_with_its_reason(tmp_path: Path) -> No
     (told,) = [line for line in lines if line["event"] == "need-short"]
     assert told["lacks"] == {"cpu": "4"}
     assert told["note"] == "no machine of the fleet could ever serve it"
+
+
+async def test_a_client_that_never_greets_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hears what was waited for; the operators of others notice nothing."""
+    monkeypatch.setattr("bigfleet.services.shard.servicer.HELLO_SECONDS", 0.2)
+    async with shard(MemoryProvider([machine("m-1")]), tmp_path) as rig:
+        operator = await rig.operator()
+        status, why = await rig.stranger("west").ends()
+        assert status is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert "no Hello came within 0 s" in why
+        await operator.roll_up(need())
+
+
+async def test_an_operator_that_reads_no_answers_fills_no_memory(tmp_path: Path) -> None:
+    """Its flood of roll-ups waits on its own side, once so many answers wait for it."""
+    async with shard(MemoryProvider([machine("m-1")]), tmp_path) as rig:
+        call = ShardStub(rig.channel).Session(None)
+        hello = shard_pb2.Hello(cluster_id="east")
+        await call.write(shard_pb2.OperatorMessage(hello=hello))
+        empty = shard_pb2.OperatorMessage(rollup=rollup("east"))
+        # Long cluster ids make long refusals, which fill the windows of the connection soon.
+        empty.rollup.cluster_id = "w" * 4000
+
+        async def floods() -> None:
+            while True:
+                await call.write(empty)
+
+        flood = asyncio.create_task(floods())
+        await eventually(lambda: rig.shard.sessions.of("east") is not None)
+        session = rig.shard.sessions.of("east")
+        assert session is not None
+        await eventually(lambda: len(session.outbox) >= MOST_UNKEYED)
+        await asyncio.sleep(0.5)
+        assert len(session.outbox) <= MOST_UNKEYED + 10
+        await (await rig.operator("west")).roll_up(need())
+        flood.cancel()
+        call.cancel()

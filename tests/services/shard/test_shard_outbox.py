@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, NodeStateUpdate, ShardMessage
-from bigfleet.services.shard.outbox import Outbox
+from bigfleet.services.shard.outbox import MOST_UNKEYED, Outbox
 
 
 def news(machine_id: str, error: str) -> ShardMessage:
@@ -30,3 +35,20 @@ async def test_messages_without_a_key_all_arrive() -> None:
     outbox.close()
     outbox.put(ShardMessage(ack=Acknowledgement(echo="late")))
     assert [m.ack.echo async for m in outbox.drain()] == ["a", "b"]
+
+
+async def test_who_reads_no_answers_is_not_listened_to_any_more() -> None:
+    """Until it reads again: however much it says, so many answers wait and no more."""
+    outbox = Outbox()
+    for number in range(MOST_UNKEYED):
+        await asyncio.wait_for(outbox.has_room(), 1)
+        outbox.put(ShardMessage(ack=Acknowledgement(echo=str(number))))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(outbox.has_room(), 0.05)
+    outbox.put(news("m-1", "x"), "node:m-1")
+    async with aclosing(outbox.drain()) as reading:
+        assert (await anext(reading)).ack.echo == "0"
+        await asyncio.wait_for(outbox.has_room(), 1)
+    outbox.put(ShardMessage(ack=Acknowledgement(echo="full again")))
+    outbox.close()
+    await asyncio.wait_for(outbox.has_room(), 1)

@@ -33,6 +33,11 @@ class Estate:
         return self._domains
 
     @property
+    def leaving(self) -> Collection[Domain]:
+        """Those that are being given up, once nothing is under way in them."""
+        return self._leaving
+
+    @property
     def clusters(self) -> Collection[str]:
         """Those that this shard serves."""
         return self.held.clusters
@@ -50,6 +55,11 @@ class Estate:
         if cluster not in self.held.clusters:
             self._adopt(replace(self.held, clusters=self.held.clusters | {cluster}))
 
+    def drop_clusters(self, clusters: Collection[str]) -> None:
+        """Serve these no more. BigFleetError when that cannot be kept; then nothing has changed."""
+        if not self.held.clusters.isdisjoint(clusters):
+            self.change(replace(self.held, clusters=self.held.clusters.difference(clusters)))
+
     def is_kept(self, cluster: str) -> bool:
         """Whether the next life of this shard will know that it serves `cluster`."""
         return cluster in self._saved.clusters
@@ -64,5 +74,6 @@ class Estate:
 
     def _adopt(self, held: Holdings) -> None:
         self.held = held
-        self._domains = held.domains - set(held.leaving.values())
+        self._leaving = frozenset(held.leaving.values())
+        self._domains = held.domains - self._leaving
         self.version += 1

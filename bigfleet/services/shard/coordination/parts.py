@@ -43,7 +43,9 @@ def coordinate(
     estate, settings = reporter.estate, reporter.settings
 
     def is_busy(domain: Domain) -> bool:
-        return any(inventory.domain(order.machine_id) == domain for order in orders)
+        """Also while a machine there is still being created, or nobody knows whether one is."""
+        ordered = any(inventory.domain(order.machine_id) == domain for order in orders)
+        return ordered or reporter.cycle.latest is None or inventory.promises_in(domain)
 
     def bar(why: str) -> None:
         """Operators that stayed with it would be served by nobody."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.domain import region_of
+from bigfleet.model.errors import BigFleetError
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.coordination import report
@@ -18,7 +21,9 @@ from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.settings import Settings
 from bigfleet.services.shard.thinking import Thought
 
+_log = logging.getLogger(__name__)
 _MOST_REGIONS = 100
+_MOST_REMOVALS = 1000
 _NANOS = 1_000_000_000
 
 
@@ -40,13 +45,13 @@ class Reporter:
 
     async def compose(self) -> wire.ShardReport:
         """The report as of now, but for answers to instructions."""
-        held, now_seconds = self.estate.held, self.clock.unix_seconds()
+        held, now_seconds = self.estate.held, self.clock.steady_seconds()
         seen = self.inventory.seen_domains()
         guests, guests_left_out = report.guests(self.inventory)
         made = wire.ShardReport(
             shard_id=self.settings.shard_id,
             cycle=self.cycle.count,
-            timestamp_unix_nanos=int(now_seconds * _NANOS),
+            timestamp_unix_nanos=int(self.clock.unix_seconds() * _NANOS),
             shard_epoch=self.epoch,
             shard_address=self.address,
             providers=self._providers(),
@@ -56,6 +61,7 @@ class Reporter:
             seen_sequence=held.newest.sequence,
             guests=guests,
             guests_left_out=guests_left_out,
+            removals=self._removals(),
         )
         metrics.shard_owned_domains.set(len(held.domains))
         thought = self.cycle.latest
@@ -70,7 +76,19 @@ class Reporter:
 
     def heard(self, told: wire.ShardReport, term: int) -> None:
         """The leader of `term` has this report."""
-        self._sightings.told(told.unowned_domains, term, self.clock.unix_seconds())
+        self._sightings.told(told.unowned_domains, term, self.clock.steady_seconds())
+        ended = [each.cluster_id for each in told.removals if not each.machines_left]
+        try:
+            self.estate.drop_clusters(ended)
+        except BigFleetError as error:  # the next report says it again
+            _log.error("the end of a removal is not kept", extra={"why": str(error)})
+        else:
+            self.cycle.removals.end(ended)
+
+    def _removals(self) -> Iterator[wire.ClusterRemoval]:
+        left = sorted(self.cycle.removals.left().items(), key=itemgetter(1))
+        for cluster, machines in left[:_MOST_REMOVALS]:
+            yield wire.ClusterRemoval(cluster_id=cluster, machines_left=machines)
 
     async def _shortfalls(self, thought: Thought) -> tuple[list[wire.Shortfall], int]:
         """Worked out once for each decision."""

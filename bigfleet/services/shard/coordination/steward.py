@@ -18,7 +18,7 @@ _Ack = wire.InstructAck
 
 
 class Steward:
-    """`is_busy` tells whether an order is under way for a machine of a domain.
+    """`is_busy` tells whether anything is under way in a domain.
 
     What is answered is on the disk first, so that a restart can contradict nothing that was said.
     """
@@ -47,7 +47,7 @@ class Steward:
             _report(answer, kinds.get(answer.instruction_id) or "unknown")
 
     def settle(self) -> None:
-        """Give up the domains for which no order is under way any more."""
+        """Give up the domains in which nothing is under way any more."""
         leaving = self._estate.held.leaving.items()
         quiet = [number for number, domain in leaving if not self._is_busy(domain)]
         if quiet:

@@ -1,0 +1,96 @@
+"""`bigfleet fleet remove-cluster`: finds the shard that serves a cluster, and orders it there."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import grpc
+import grpc.aio
+
+from bigfleet.adapters.coordinator.client import LeaderClient
+from bigfleet.api import transport
+from bigfleet.api.identity import Identity
+from bigfleet.api.refusals import explained
+from bigfleet.api.v1alpha1 import coordinator_pb2, shardadmin_pb2
+from bigfleet.api.v1alpha1.shardadmin_pb2_grpc import ShardAdminStub
+from bigfleet.commands.fleet_views import state_of
+from bigfleet.commands.tables import count
+from bigfleet.model.errors import BigFleetError, Unavailable, UnknownObject
+
+_CALL_SECONDS = 30.0
+_ROLE = "shard"
+# Said by the shard itself, about the cluster.
+_REFUSALS = {
+    grpc.StatusCode.NOT_FOUND: UnknownObject,
+    grpc.StatusCode.FAILED_PRECONDITION: BigFleetError,
+    grpc.StatusCode.INVALID_ARGUMENT: BigFleetError,
+    grpc.StatusCode.ABORTED: BigFleetError,
+}
+
+
+async def remove(flags: argparse.Namespace, identity: Identity | None) -> str:
+    """Order it, and say in a sentence what is done or would be.
+
+    BigFleetError in the shard's words if refused, Unavailable when it does not answer.
+    """
+    address = flags.shard[0] if flags.shard else await _serving(flags, identity)
+    request = shardadmin_pb2.RemoveClusterRequest(
+        cluster_id=flags.cluster, force=flags.force, dry_run=flags.dry_run
+    )
+    plan = await _ask(address, identity, request)
+    if plan.served_at:  # a cluster that nobody served was given to another shard than was asked
+        plan = await _ask(plan.served_at, identity, request)
+    if plan.served_by:
+        raise Unavailable(f"cluster {flags.cluster} goes to shard {plan.served_by}; ask again")
+    return _said(flags.cluster, plan, dry_run=flags.dry_run)
+
+
+async def _serving(flags: argparse.Namespace, identity: Identity | None) -> str:
+    """The address of the shard that serves the cluster; of any that lives if none does."""
+    async with LeaderClient(flags.coordinator, identity) as client:
+        clusters = await client.call(
+            "ListClusterAssignments", coordinator_pb2.ListClusterAssignmentsRequest()
+        )
+        listed = await client.call("ListShards", coordinator_pb2.ListShardsRequest())
+    shards: Sequence[coordinator_pb2.ShardRegistryEntry] = listed.shards
+    owner = {row.cluster_id: row.shard_id for row in clusters.assignments}.get(flags.cluster)
+    for shard in shards:
+        fits = shard.shard_id == owner if owner else state_of(shard) == "live"
+        if fits and shard.address:
+            return shard.address
+    if owner:
+        raise Unavailable(f"cluster {flags.cluster}: the address of its shard {owner} is not known")
+    raise Unavailable("no shard has reported lately; `fleet shards` lists them")
+
+
+async def _ask(
+    address: str, identity: Identity | None, request: shardadmin_pb2.RemoveClusterRequest
+) -> shardadmin_pb2.RemoveClusterResponse:
+    async with transport.channel(address, identity, _ROLE) as channel:
+        try:
+            plan: shardadmin_pb2.RemoveClusterResponse = await ShardAdminStub(
+                channel
+            ).RemoveCluster(request, timeout=_CALL_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            if (refusal := _REFUSALS.get(error.code())) is not None:
+                raise refusal(error.details() or "refused without a reason") from None
+            said = await explained(error, address, identity, _ROLE)
+            raise Unavailable(f"shard at {address}: {said}") from None
+    return plan
+
+
+def _said(cluster: str, plan: shardadmin_pb2.RemoveClusterResponse, *, dry_run: bool) -> str:
+    parts = (
+        f"{count(plan.at_work, 'machine')} at work drained without asking its operator, "
+        f"{plan.on_the_way:,} more on the way there or back, {plan.promised:,} promised to it "
+        f"free for others once they are idle, {count(plan.needs, 'need')} forgotten"
+    )
+    if plan.under_way:
+        return f"under way: cluster {cluster} is being removed; left: {parts}"
+    if dry_run:
+        return f"would remove cluster {cluster}: {parts}"
+    return (
+        f"accepted: cluster {cluster} is being removed: {parts}. Order it again to see what is "
+        "left; once nothing is, the cluster is unknown"
+    )

@@ -15,6 +15,7 @@ from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.model import penalty, resources
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import (
+    FOLDED_GROUP,
     MAX_PODS_OF_A_SIZE,
     MAX_SIZES_OF_A_NEED,
     Need,
@@ -47,6 +48,8 @@ def need_from_wire(message: capacity.CapacityNeed, where: str) -> Need:
         sizes = sizes_of_aggregate(aggregate, min_unit)
     if not sizes:
         raise InvalidInput(f"{where}: aggregate_resources", aggregate, "ask for nothing")
+    if message.group.startswith(FOLDED_GROUP):
+        raise InvalidInput(f"{where}: group", message.group[:80], f"begins with {FOLDED_GROUP!r}")
     need = Need(_profile_from_wire(message, where), sizes, message.group)
     if need.is_additional and need.profile.same_key is not None:
         cure = "names its domain with IN, not with SAME"
@@ -86,6 +89,8 @@ def sizes_from_wire(message: capacity.PodSizes, where: str) -> tuple[Size, ...]:
     )
     if not sizes or sum(size.pods for size in sizes) != sum(counts):
         raise InvalidInput(f"{where}.amounts", 0, "are all there is of a size: it asks for nothing")
+    # Equal sizes have been joined.
+    _refuse_outside((size.pods for size in sizes), 1, MAX_PODS_OF_A_SIZE, f"{where}.counts")
     return sizes
 
 

@@ -11,7 +11,7 @@ from bigfleet.api.v1alpha1 import capacity_pb2, provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.commands.pod import PodFacts
 from bigfleet.model import resources
-from bigfleet.model.need import ADDITIONAL_GROUP
+from bigfleet.model.need import ADDITIONAL_GROUP, FOLDED_GROUP
 
 _NANOS = 1_000_000_000
 _NAMED_MACHINES = 3
@@ -63,7 +63,7 @@ def _unit(view: wire.NeedView) -> str:
 
 
 def _shape(view: wire.NeedView) -> Iterator[str]:
-    if view.need.group.startswith("folded:"):
+    if view.need.group.startswith(FOLDED_GROUP):
         yield "  It stands for gangs each of which fits on one machine; a pod is a whole gang here."
     elif view.need.group == ADDITIONAL_GROUP:
         yield "  It is of pods that kube-scheduler cannot place though no machine is missing; only"

@@ -20,6 +20,7 @@ from bigfleet.engine.matching import Matcher
 from bigfleet.engine.snapshot import Bytes, Demand, Flags, Fleet, Longs
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import (
+    FOLDED_GROUP,
     HOSTNAME_LABEL,
     Need,
     Operator,
@@ -29,9 +30,6 @@ from bigfleet.model.need import (
     sizes_of,
     total_of,
 )
-
-# An operator's groups are JSON, "" or "additional": they never look like this.
-_FOLDED_GROUP = "folded:"
 
 # One that is being created was free when it was chosen, and one that drains was chosen or will be
 # free: their gangs must not unfold meanwhile.
@@ -91,13 +89,13 @@ def _tidied(need: Need) -> Need:
 
 def is_folded(need: Need) -> bool:
     """Whether it stands for gangs each of which fits on one machine."""
-    return need.group.startswith(_FOLDED_GROUP)
+    return need.group.startswith(FOLDED_GROUP)
 
 
 def home_key(need: Need) -> str | None:
     """The topology key whose domain a gang's pods share, also if folded; None for others."""
     if is_folded(need):
-        return need.group.removeprefix(_FOLDED_GROUP)
+        return need.group.removeprefix(FOLDED_GROUP)
     return need.profile.same_key
 
 
@@ -124,7 +122,7 @@ class _Folder:
         if kind.fingerprint not in self._profiles:
             self._profiles[kind.fingerprint] = _without_same(kind)
         sizes = sizes_of([(total_of(gang.sizes), 1)])
-        return Need(self._profiles[kind.fingerprint], sizes, f"{_FOLDED_GROUP}{kind.same_key}")
+        return Need(self._profiles[kind.fingerprint], sizes, f"{FOLDED_GROUP}{kind.same_key}")
 
     def fits(self, need: Need, cluster: int) -> bool:
         """Whether it is a gang, and some machine that may serve it could hold all of it."""

@@ -21,6 +21,7 @@ MAX_PODS_OF_A_SIZE = 2**31 - 1
 # The group of pods that kube-scheduler cannot place although their need is met: only a machine
 # beyond those that serve other needs is of use to them. Other groups begin with a bracket.
 ADDITIONAL_GROUP = "additional"
+FOLDED_GROUP = "folded:"  # so begin the groups that a shard makes itself; it takes none in
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 

@@ -156,6 +156,15 @@ def _no_step(n: capacity.CapacityNeed) -> None:
     n.sizes.steps.extend([1, 0])
 
 
+def _equal_sizes_of_too_many_pods(n: capacity.CapacityNeed) -> None:
+    _sizes(n, 5, 1, 5, 1)
+    n.sizes.counts[:] = [2**31 - 1, 1]
+
+
+def _group_of_the_shards_own(n: capacity.CapacityNeed) -> None:
+    n.group = "folded:rack"
+
+
 def _additional_nowhere(n: capacity.CapacityNeed) -> None:
     n.group = ADDITIONAL_GROUP
     n.requirements.add(key="rack", operator=capacity.NodeSelectorRequirement.SAME)
@@ -174,6 +183,7 @@ def _additional_nowhere(n: capacity.CapacityNeed) -> None:
         (_in_without_values, "zone IN"),
         (_two_domains, "SAME"),
         (_additional_nowhere, "group"),
+        (_group_of_the_shards_own, "group"),
         (_greater_than_nothing, "zone GREATER_THAN"),
         (_empty_alternative, "alternatives"),
         (_alternative_domain, "alternatives"),
@@ -182,6 +192,7 @@ def _additional_nowhere(n: capacity.CapacityNeed) -> None:
         (_keyless_anti_affinity, "anti_affinity_keys"),
         (_negative_domains, "min_domains"),
         (_half_a_size, "sizes.amounts"),
+        (_equal_sizes_of_too_many_pods, "sizes.counts"),
         (_no_pods_of_a_size, "sizes.counts"),
         (_size_of_nothing, "sizes.amounts"),
         (_a_step_too_few, "sizes.steps"),

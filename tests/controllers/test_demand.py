@@ -194,6 +194,7 @@ def test_dollars_round_up_to_a_bucket(dollars: str | int, bucket: int) -> None:
         {"tolerations": [{"value": "x"}]},
         {"tolerations": [{"key": "a", "operator": "Lt", "value": "1"}]},
         {"interruptionPenalty": "-1"},
+        {"resources": {"cpu": "1", "": "1"}},
         {"additional": True, "coLocation": {"topologyKey": "rack"}},
     ],
 )

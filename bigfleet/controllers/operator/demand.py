@@ -101,6 +101,8 @@ class Demand:
 
 def demand_of(namespace: str, spec: RequestSpec) -> Demand:
     """The Demand of a request in `namespace`; InvalidInput when it makes no sense."""
+    if "" in spec.resources:
+        raise InvalidInput("resources", spec.resources, "name every resource; one name is empty")
     unit = resources.parse_requests({name: str(q) for name, q in spec.resources.items()})
     if not any(unit.values()):
         raise InvalidInput("resources", spec.resources, "ask for nothing")

@@ -225,7 +225,11 @@ def _sessions(epoch: int, books: _Books, rollups: RollUps, clock: Clock) -> Sess
         books.disruptions.forget(cluster)
 
     def take_disruptions(cluster: str, report: DisruptionReport) -> None:
-        books.disruptions.take(cluster, report, clock.steady_seconds())
+        def is_its(machine_id: str) -> bool:
+            known = books.inventory.view(machine_id)
+            return known is not None and known.cluster == cluster
+
+        books.disruptions.take(cluster, report, clock.steady_seconds(), is_its)
 
     def replay(cluster: str) -> Iterator[ShardMessage]:
         return updates.of_cluster(books.inventory, cluster)

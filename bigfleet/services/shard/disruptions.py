@@ -8,7 +8,7 @@ An operator whose answers lead to nothing is asked less and less often, until de
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bigfleet.api.v1alpha1 import shard_pb2 as wire
@@ -95,11 +95,21 @@ class Disruptions:
             asked.period_seconds = min(asked.period_seconds * 2, longest)
             asked.answered = False
 
-    def take(self, cluster: str, report: wire.DisruptionReport, now_seconds: float) -> None:
-        """An operator's answer replaces what it said before."""
+    def take(
+        self,
+        cluster: str,
+        report: wire.DisruptionReport,
+        now_seconds: float,
+        is_its: Callable[[str], bool],
+    ) -> None:
+        """An operator's answer replaces what it said before; of machines of which `is_its` does not
+        say that they are in its cluster it has nothing to say.
+        """
         self.forget(cluster)
         batch: dict[str, float] = {}
         for machine in report.machines[:MOST_MACHINES]:
+            if not is_its(machine.machine_id):
+                continue
             since = now_seconds
             if machine.batch_pods:
                 since = batch[machine.machine_id] = self._batch_since.get(

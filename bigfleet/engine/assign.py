@@ -179,8 +179,7 @@ def _packing_order(state: State) -> dict[tuple[int, int], Longs]:
     classes = state.classes
     plain = classes.kind[classes.need] == Kind.PLAIN
     its = np.flatnonzero(plain & ~classes.impossible)
-    present = np.unique(state.fleet.flavour)
-    choice = classes.accepted[:, present].sum(axis=1)[classes.candidacy[its]]
+    choice = classes.accepted[:, state.present].sum(axis=1)[classes.candidacy[its]]
     need = classes.need[its]
     cluster, priority = state.demand.cluster[need], state.priorities[need]
     order = np.lexsort((its, -classes.share[its], choice, -priority, cluster))

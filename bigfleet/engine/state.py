@@ -53,8 +53,8 @@ class State:
         self.columns = FlavourColumns(fleet.flavours)
         self.matcher = Matcher(fleet.flavours, self.columns)
         self.capacities = Capacities(self.columns, self.matcher, demand)
-        present = np.unique(fleet.flavour).astype(np.intp)
-        self.classes = PodClasses(demand, self.columns, self.matcher, self.capacities, present)
+        self.present: Rows = np.unique(fleet.flavour).astype(np.intp)
+        self.classes = PodClasses(demand, self.columns, self.matcher, self.capacities, self.present)
         self.left: Longs = np.where(self.classes.impossible, 0, self.classes.count)
         self.priorities: Longs = np.array([n.profile.priority for n in demand.needs], np.int64)
         self.reserved: dict[int, Reservation] = {}

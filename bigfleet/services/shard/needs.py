@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from bigfleet.api.limit_codec import NodeLimit, limits_from_wire
 from bigfleet.api.overhead_codec import overheads_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.engine.snapshot import Demand
+from bigfleet.model.ceiling import Ceiling, Ceilings
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import ADDITIONAL_GROUP, MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
 from bigfleet.observe import metrics
@@ -55,7 +56,8 @@ class NeedsTable:
     """Needs by cluster, profile and group, in the order in which they are served.
 
     A need that stays keeps the time of its arrival. `clusters` is shared with the inventory.
-    `limits` are those of the clusters' machines. `version` is another number after every change.
+    `limits` are those of the clusters' machines. Needs whose cluster has a ceiling for priorities
+    are served by that. `version` is another number after every change.
     """
 
     def __init__(self, clusters: Interned[str]) -> None:
@@ -70,6 +72,7 @@ class NeedsTable:
         self._rose_seconds: dict[int, float] = {}
         self._fell_seconds: dict[int, float] = {}
         self._demand: Demand | None = None
+        self._ceilings = Ceilings()
         self.limits = NodeLimits()
         self.version = 0
 
@@ -133,8 +136,30 @@ class NeedsTable:
                 },
                 rose_seconds=dict(self._rose_seconds),
                 fell_seconds=dict(self._fell_seconds),
+                ceilings=self._bounding(),
             )
         return self._demand
+
+    def bound(self, ceilings: Ceilings) -> None:
+        """These ceilings are in force from now on."""
+        if ceilings == self._ceilings:
+            return
+        self._ceilings = ceilings
+        for cluster, rows in self._rows.items():
+            for row in rows.values():
+                row.need = self._bounded(cluster, row.need)
+                row.order = (-row.need.priority, *row.order[1:])
+        self._ordered.sort(key=attrgetter("order"))
+        self._changed()
+
+    def _bounding(self) -> Mapping[int, Ceiling]:
+        """The ceilings of clusters that have reported anything."""
+        every = {number: self._ceilings.of(self._clusters[number]) for number in self._reported}
+        return {number: ceiling for number, ceiling in every.items() if ceiling != Ceiling()}
+
+    def _bounded(self, cluster: str, need: Need) -> Need:
+        most = self._ceilings.of(cluster).priority
+        return need if need.most_priority == most else replace(need, most_priority=most)
 
     def _report(self, cluster: str) -> None:
         number = self._clusters.number(cluster)
@@ -154,9 +179,10 @@ class NeedsTable:
         for key, (wire_bytes, need) in fresh.items():
             row = rows.get(key)
             if row is None:
-                rows[key] = self._new_row(cluster, need, wire_bytes, now_seconds)
+                bounded = self._bounded(cluster, need)
+                rows[key] = self._new_row(cluster, bounded, wire_bytes, now_seconds)
             elif row.need is not need:
-                row.need, row.wire_bytes = need, wire_bytes
+                row.need, row.wire_bytes = self._bounded(cluster, need), wire_bytes
             else:
                 continue
             changed += 1
@@ -203,7 +229,7 @@ class NeedsTable:
 
     def _new_row(self, cluster: str, need: Need, wire_bytes: bytes, now_seconds: float) -> _Row:
         # Whoever asks for further machines waits for what the others of its cluster get first.
-        order = (-need.profile.priority, now_seconds, cluster, need.is_additional, need.key)
+        order = (-need.priority, now_seconds, cluster, need.is_additional, need.key)
         row = _Row(need, wire_bytes, self._clusters.number(cluster), order)
         self._added.append(row)
         return row

@@ -14,6 +14,7 @@ import grpc.aio
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.adapters.provider.grpc import GrpcProvider
+from bigfleet.adapters.store.ceilings_file import CeilingsFile
 from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
@@ -23,6 +24,7 @@ from bigfleet.api.v1alpha1.shard_pb2_grpc import add_ShardServicer_to_server
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import add_ShardReadServicer_to_server
 from bigfleet.engine.precompile import precompile
 from bigfleet.garbage import short_collections
+from bigfleet.model.ceiling import Ceilings
 from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordinator import Coordinator
@@ -112,11 +114,11 @@ async def serving(
             settings.observe_host, settings.observe_port, beginning.not_ready
         )
         closing.push_async_callback(observed.cleanup)
+        ceilings = CeilingsFile(settings.ceilings).current if settings.ceilings else Ceilings
         store = EpochFile(settings.state_directory)
         epoch = await begin(store, settings.shard_id, provider, coordinator, beginning.waits)
-        evictions = EvictionFile(settings.state_directory)
         journal.begin(settings.shard_id, epoch)
-        shard = assemble(settings, provider, clock, journal, epoch, evictions, ties)
+        shard = _assembled(settings, provider, clock, journal, epoch, ties, ceilings)
         beginning.not_ready_of = shard.cycle.not_ready
         server, port = _server(settings, shard)
         work = asyncio.create_task(shard.run())
@@ -126,6 +128,21 @@ async def serving(
         closing.callback(shard.sessions.close_all)
         _log.info("serving", extra={"shard": settings.shard_id, "epoch": epoch, "port": port})
         yield Serving(port, shard, work)
+
+
+def _assembled(
+    settings: Settings,
+    provider: CapacityProvider,
+    clock: Clock,
+    journal: Journal,
+    epoch: int,
+    ties: Ties | None,
+    ceilings: Callable[[], Ceilings],
+) -> Shard:
+    evictions = EvictionFile(settings.state_directory)
+    shard = assemble(settings, provider, clock, journal, epoch, evictions, ties)
+    shard.cycle.ceilings = ceilings
+    return shard
 
 
 def _server(settings: Settings, shard: Shard) -> tuple[grpc.aio.Server, int]:

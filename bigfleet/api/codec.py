@@ -14,6 +14,7 @@ from bigfleet.api.enums import known
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.model import penalty, resources
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.integers import is_integer
 from bigfleet.model.need import (
     FOLDED_GROUP,
     MAX_PODS_OF_A_SIZE,
@@ -26,7 +27,6 @@ from bigfleet.model.need import (
     Spread,
     Term,
     Toleration,
-    is_integer,
     profile,
     sizes_of,
     sizes_of_aggregate,

@@ -64,6 +64,8 @@ async def install(client: KubeClient, deadline_seconds: float = _DEADLINE_SECOND
                 await until(lambda kind=path.stem: served(client, kind))  # type: ignore[misc]
             waiting_for = "the admission policy of joining machines to be in force"
             await _until_policy_in_force(client)
+            waiting_for = "the admission policy of priorities to be in force"
+            await until(lambda: _false_priority_denied(client))
     except TimeoutError:
         raise Unavailable(
             f"{client.server}: waited {deadline_seconds:g} s in vain for {waiting_for}; "
@@ -168,6 +170,25 @@ async def _denied(machine: KubeClient, name: str) -> bool:
     except ApiError as error:
         if error.status == 403 and "ValidatingAdmissionPolicy" in error.message:
             return True
+        raise
+    return False
+
+
+async def _false_priority_denied(client: KubeClient) -> bool:
+    """Try, without writing anything, to claim another priority than that of a PriorityClass."""
+    false = {"resources": {"pods": 1}, "priority": 1, "priorityClassName": "system-node-critical"}
+    request = {
+        "apiVersion": "bigfleet.lucy.sh/v1alpha1",
+        "kind": "CapacityRequest",
+        "metadata": {"name": "install-probe"},
+        "spec": false,
+    }
+    path = f"{GROUP_VERSION}/namespaces/{SYSTEM_NAMESPACE}/capacityrequests/install-probe"
+    try:
+        await client.patch(path, request, APPLY_PATCH, {**_APPLY, "dryRun": "All"})
+    except ApiError as error:
+        if "bigfleet-request-priority" in error.message:
+            return "is not that of PriorityClass" in error.message
         raise
     return False
 

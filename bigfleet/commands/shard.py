@@ -52,6 +52,7 @@ def _shard(flags: argparse.Namespace) -> Role:
         actuation_paused=flags.actuation_paused,
         batch_wait_seconds=flags.batch_wait,
         cluster_absence_seconds=flags.cluster_absence,
+        ceilings=flags.cluster_ceilings,
         coordinator_addresses=flags.coordinator,
         advertised=advertised_of(flags) if flags.coordinator else "",
         engine=EngineSettings(
@@ -88,6 +89,13 @@ def _flags(role: argparse.ArgumentParser) -> None:
     advertise_flag(role, "operators")
     role.add_argument(
         "--actuation-paused", action="store_true", help="decide and show, but order nothing"
+    )
+    role.add_argument(
+        "--cluster-ceilings",
+        type=Path,
+        metavar="FILE",
+        help="the highest priority, most machines and most dollars an hour of each cluster (YAML); "
+        "read again when it changes",
     )
     _patience_flags(role)
     _decision_flags(role)

@@ -45,13 +45,20 @@ def pod(facts: PodFacts) -> list[str]:
 def need(view: wire.NeedView) -> list[str]:
     """What a need asks for, what could serve it, what it got at what cost, and what it lacks."""
     return [
-        f"Need {view.cluster_id}/{view.profile_fingerprint}, priority {view.need.priority}, asks "
+        f"Need {view.cluster_id}/{view.profile_fingerprint}, {_priority(view)}, asks "
         f"for {_amounts(view.need.aggregate_resources)}{_unit(view)}.",
         *_shape(view),
         *_matched(view),
         *_chosen(view),
         *_missing(view),
     ]
+
+
+def _priority(view: wire.NeedView) -> str:
+    claimed, served = view.need.priority, view.served_priority
+    if not view.HasField("served_priority") or served == claimed:
+        return f"priority {claimed}"
+    return f"priority {claimed} (which counts as {served}, the ceiling of its cluster)"
 
 
 def _unit(view: wire.NeedView) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from bigfleet.model.need import is_integer
+from bigfleet.model.integers import is_integer
 
 
 class RawCondition(Protocol):

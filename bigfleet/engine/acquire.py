@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bigfleet.engine.columns import PODS_COLUMN
+from bigfleet.engine.allowances import WITHHELD
 from bigfleet.engine.cost import TIERS
 from bigfleet.engine.packing import NO_LIMIT
 from bigfleet.engine.pods import Candidacy
-from bigfleet.engine.purchase import Bought, Offer, Pending, purchase, superfluous
+from bigfleet.engine.purchase import (
+    Bought,
+    Offer,
+    Pending,
+    Stock,
+    purchase,
+    room_for,
+    superfluous,
+    weights_of,
+)
 from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs, Rows
 from bigfleet.engine.state import State
 from bigfleet.model.machine import MachineState
@@ -24,7 +33,6 @@ ACQUIRABLE = (MachineState.IDLE, MachineState.SPECULATIVE)  # in this order
 _MACHINES_AT_ONCE = 1024
 # Beyond so many machines, what the last one makes superfluous is a small part of all.
 _MACHINES_LOOKED_AT = 256
-_SLOT_WORTH = 1e-3
 
 
 class Market:
@@ -164,15 +172,11 @@ def choose_from(
     places. Those chosen are no longer available; `state.left` is what it was. Of machines that are
     as good, those come first in whose domain of the labels `keys` the need has fewer pods.
     """
-    left = state.left.copy()
+    left, stock = state.left.copy(), state.stock(index)
     classes = _pending(state, index, others, left, pods_at_most)
     own = int((state.classes.need[classes] == index).sum())
-    more = np.zeros(len(classes), np.int64)
-    if machines_at_most == NO_LIMIT:
-        more = np.floor(state.classes.count[classes] * state.settings.growth + 1e-9).astype(
-            np.int64
-        )
-    weights = _weights(state.classes.sizes[classes], left[classes])
+    more = _expected(state, classes) if machines_at_most == NO_LIMIT else np.zeros_like(classes)
+    weights = weights_of(state.classes.sizes[classes], left[classes])
     parts: list[Basket] = []
     used: list[Offer] = []
     for number, eligible in enumerate(offers):
@@ -181,11 +185,15 @@ def choose_from(
         offer = eligible[0]
         used.append(offer)
         pending = Pending(classes, own, weights, _pods_by_domain(state, index, offer, keys), more)
-        for bought, count in _purchases(state, index, eligible, left, pending, machines_at_most):
+        for bought, count in _purchases(
+            state, stock, index, eligible, left, pending, machines_at_most
+        ):
             costs = offer.costs[bought.group[:count]]
             source = np.full(count, number, np.int32)
             parts.append(Basket(bought.rows[:count], source, bought.pods[:count], costs))
-    basket = _without_superfluous(state, classes, parts)
+    if stock.allowance[WITHHELD] and left[classes[:own]].any():
+        state.at_ceiling.add(index)
+    basket = _without_superfluous(state, stock, classes, parts)
     for offer in used:
         offer.first[:] = offer.starts[:-1]  # what was chosen in vain is there again
     return basket
@@ -193,6 +201,7 @@ def choose_from(
 
 def _purchases(
     state: State,
+    stock: Stock,
     index: int,
     eligible: Eligible,
     left: Longs,
@@ -201,15 +210,23 @@ def _purchases(
 ) -> Iterator[tuple[Bought, int]]:
     """What is chosen from one offer, with how many machines that is."""
     offer, groups = eligible
-    stock, columns = state.stock(), state.classes.columns
+    columns = state.classes.columns
     tolerance = state.settings.price_tolerance
     count = _MACHINES_AT_ONCE
     while count == _MACHINES_AT_ONCE:
         most = min(_MACHINES_AT_ONCE, machines_at_most)
-        bought = _room(most, columns.sizes, len(pending.classes))
+        bought = room_for(most, columns.sizes, len(pending.classes))
         count = purchase(offer, groups, stock, index, columns, left, pending, tolerance, bought)
         if count:
             yield bought, count
+
+
+def _expected(state: State, classes: Longs) -> Longs:
+    """How many more pods of each class are to be expected."""
+    growth: Longs = np.floor(state.classes.count[classes] * state.settings.growth + 1e-9).astype(
+        np.int64
+    )
+    return growth
 
 
 def _pending(state: State, index: int, others: Longs, left: Longs, pods_at_most: int) -> Longs:
@@ -221,15 +238,6 @@ def _pending(state: State, index: int, others: Longs, left: Longs, pods_at_most:
     left[own] = np.diff(np.minimum(left[own].cumsum(), pods_at_most), prepend=0)
     further = others[(left[others] > 0) & (state.classes.need[others] != index)]
     return np.concatenate((own[left[own] > 0], further))
-
-
-def _room(machines: int, sizes: Longs, classes: int) -> Bought:
-    return Bought(
-        rows=np.empty(machines, np.int64),
-        group=np.empty(machines, np.int64),
-        free=np.empty((machines, sizes.shape[1]), np.int64),
-        pods=np.zeros((machines, classes), np.int64),
-    )
 
 
 def order(state: State, index: int, basket: Basket, *, counted: bool = True) -> None:
@@ -249,18 +257,7 @@ def order(state: State, index: int, basket: Basket, *, counted: bool = True) -> 
         state.left[klass] -= pods
     state.unavailable[rows] = True
     state.ordered_by[rows] = index
-
-
-def _weights(sizes: Longs, left: Longs) -> Floats:
-    """What a pod of each class is worth: its parts of all that is asked for of each resource. Pod
-    slots are hardly ever what a machine is bought for.
-    """
-    total = (sizes * left[:, None].astype(np.float64)).sum(axis=0)
-    asked = total > 0
-    parts = sizes[:, asked] / total[asked]
-    parts[:, asked[:PODS_COLUMN].sum() : asked[: PODS_COLUMN + 1].sum()] *= _SLOT_WORTH
-    weights: Floats = parts.sum(axis=1)
-    return weights
+    state.allowances.order(state.cluster_of(index), rows)
 
 
 def _pods_by_domain(state: State, index: int, offer: Offer, keys: tuple[str, ...]) -> Longs:
@@ -275,7 +272,7 @@ def _pods_by_domain(state: State, index: int, offer: Offer, keys: tuple[str, ...
     return pods
 
 
-def _without_superfluous(state: State, classes: Longs, parts: list[Basket]) -> Basket:
+def _without_superfluous(state: State, stock: Stock, classes: Longs, parts: list[Basket]) -> Basket:
     none = Basket(
         np.empty(0, np.int64),
         np.empty(0, np.int32),
@@ -287,7 +284,7 @@ def _without_superfluous(state: State, classes: Longs, parts: list[Basket]) -> B
     pods, costs = (np.concatenate([getattr(p, n) for p in parts]) for n in ("pods", "costs"))
     kept = np.ones(len(rows), np.bool_)
     if 1 < len(rows) <= _MACHINES_LOOKED_AT:
-        columns, stock = state.classes.columns, state.stock()
+        columns = state.classes.columns
         cluster = int(state.demand.cluster[columns.need[classes[0]]])
         capacity = state.capacities.of(cluster)[stock.flavour[rows]]
         free = capacity - pods @ columns.sizes[classes]

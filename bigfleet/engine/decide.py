@@ -47,13 +47,9 @@ def decide(
     given_back = Counter(int(fleet.cluster[a.row]) for a in reclaims if reclaimable[a.row])
     memory = tuple(release.memory(state.acquiring_clusters(), given_back))
     short, shortages = shortfalls(state, carry)
+    deletes = _deletes(state, claimed_by)
     return Decision(
-        actions=[
-            *_acquisitions(state),
-            *_preemptions(state),
-            *reclaims,
-            *_deletes(state, claimed_by),
-        ],
+        actions=[*_acquisitions(state), *_preemptions(state), *reclaims, *deletes],
         shortfalls=short,
         claimed_by=claimed_by,
         placements=placements(state),
@@ -61,6 +57,8 @@ def decide(
         reclaims_capped=capped,
         ask_about=to_ask_about(state),
         carry=Carry(reservations(state, claimed_by), shortages, memory),
+        held=state.allowances.held(),
+        at_ceiling=frozenset(filter(state.lacks, state.at_ceiling)),
     )
 
 

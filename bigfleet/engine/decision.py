@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -74,6 +74,13 @@ class Placements(NamedTuple):
     pods: Longs
 
 
+class Held(NamedTuple):
+    """Machines of a cluster, those that come to it included, and millionths of a dollar an hour."""
+
+    machines: int
+    micros: int
+
+
 @dataclass(frozen=True)
 class Decision:
     """Actions in the order in which they should be carried out: bootstraps and provisions by the
@@ -86,7 +93,9 @@ class Decision:
     are kept or acquired though nobody needs them, to be one machine ahead of small gangs.
     `reclaims_capped` counts reclaims kept back by the cap. `ask_about` are the clusters that may
     have machines to spare, with those of their machines that are used least as far as counting
-    tells: their operators are worth asking what giving some back would disturb.
+    tells: their operators are worth asking what giving some back would disturb. `held` says of
+    clusters whose ceiling bounds that what they hold once everything is carried out, and
+    `at_ceiling` are the needs that lack what such a ceiling withheld.
     """
 
     actions: Sequence[Action]
@@ -97,3 +106,5 @@ class Decision:
     reclaims_capped: int
     ask_about: Mapping[int, Rows]
     carry: Carry
+    held: Mapping[int, Held] = field(default_factory=dict)
+    at_ceiling: frozenset[int] = frozenset()

@@ -12,6 +12,7 @@ from enum import Enum
 import numpy as np
 
 from bigfleet.engine.acquire import ACQUIRABLE
+from bigfleet.engine.allowances import reached
 from bigfleet.engine.capacity import Capacities
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.decision import ActionKind, Decision
@@ -32,6 +33,7 @@ class Reason(Enum):
     TOPOLOGY_UNSATISFIABLE = "there are machines, but not where its topology wants them"
     PREEMPTION_EXHAUSTED = "it takes machines from lower priorities, and they are not enough"
     OFFERINGS_UNAVAILABLE = "what could serve it has just failed; it is tried again after a while"
+    CEILING_REACHED = "its cluster may have no more of the fleet"
     CLUSTER_SUSPENDED = "nothing is acquired for a cluster whose operator takes no machines now"
     PRIORITY_STARVED = "what could serve it serves needs of at least its priority, or is out of use"
 
@@ -69,8 +71,8 @@ class Explanation:
     machine, and of these those that hold its smallest possible pod when they are empty.
     `by_requirement` counts the machines that meet each requirement alone. `free` are usable ones
     that nobody counts, `lower` those that serve lower priorities. `domains` are a gang's best.
-    `short` and `impossible` are the sizes without a place. `reason` is None while nothing is
-    lacking.
+    `short` and `impossible` are the sizes without a place. `reason` is None, and its
+    `words` are empty, while nothing is lacking.
     """
 
     need: int
@@ -85,6 +87,7 @@ class Explanation:
     age_cycles: int
     domains: Sequence[DomainCoverage]
     reason: Reason | None
+    words: str
 
     @property
     def deficit(self) -> Mapping[str, int]:
@@ -107,15 +110,14 @@ class Explainer:
         self._preempting = {
             action.need for action in decision.actions if action.kind is ActionKind.PREEMPT
         }
-        self._priority: Ints = np.array(
-            [*(need.profile.priority for need in demand.needs), 0], np.int64
-        )
+        self._priority: Ints = np.array([*(need.priority for need in demand.needs), 0], np.int64)
 
     def need(self, index: int) -> Explanation:
         """Need number `index` of the demand."""
         shortfall = self._short.get(index)
         usable = np.flatnonzero(self._usable(index)[self._fleet.flavour])
         free = self._free(usable)
+        reason = self._reason(index, usable, free) if shortfall else None
         return Explanation(
             need=index,
             matching=self._by_state(self._classes.of_need[index].accepted),
@@ -128,13 +130,28 @@ class Explainer:
             impossible=shortfall.impossible if shortfall else (),
             age_cycles=shortfall.age_cycles if shortfall else 0,
             domains=self._domains(index, free),
-            reason=self._reason(index, usable, free) if shortfall else None,
+            reason=reason,
+            words=self._words(index, reason) if reason else "",
         )
 
     def reason(self, index: int) -> Reason:
         """Why need `index` is short."""
         usable = np.flatnonzero(self._usable(index)[self._fleet.flavour])
         return self._reason(index, usable, self._free(usable))
+
+    def reason_and_words(self, index: int) -> tuple[Reason, str]:
+        """Why need `index` is short, also for people: of a ceiling also which one."""
+        reason = self.reason(index)
+        return reason, self._words(index, reason)
+
+    def _words(self, index: int, reason: Reason) -> str:
+        if reason is not Reason.CEILING_REACHED:
+            return str(reason.value)
+        need, cluster = self._demand.needs[index], int(self._demand.cluster[index])
+        said = [*reached(self._demand.ceilings.get(cluster), self._decision.held.get(cluster))]
+        if need.priority < need.profile.priority:
+            said.append(f"its priority {need.profile.priority} counts as {need.priority}")
+        return f"{reason.value}, by a ceiling of this cluster: {'; '.join(said)}"
 
     def _usable(self, index: int) -> Flags:
         """Flavours that the need accepts and that hold one of its pods."""
@@ -196,9 +213,19 @@ class Explainer:
 
     def _lower(self, index: int, usable: Rows) -> Rows:
         holder = self._decision.claimed_by[usable]
-        is_lower = self._priority[holder] < self._demand.needs[index].profile.priority
+        is_lower = self._priority[holder] < self._demand.needs[index].priority
         lower: Rows = usable[(holder != NONE) & is_lower]
         return lower
+
+    def _at_ceiling(self, index: int, usable: Rows, free: Rows) -> bool:
+        """Whether there are machines that it lacks because of a ceiling."""
+        need, holder = self._demand.needs[index], self._decision.claimed_by[usable]
+        if index in self._decision.at_ceiling and (len(free) or len(self._lower(index, usable))):
+            return True
+        claimed = self._priority[holder] < need.profile.priority
+        out_of_reach = (holder != NONE) & claimed & (self._priority[holder] >= need.priority)
+        others = self._demand.cluster[holder] != self._demand.cluster[index]
+        return not len(free) and bool((out_of_reach & others).any())
 
     def _counted(self, index: int) -> list[Counted]:
         pods = self._decision.placements
@@ -254,6 +281,8 @@ class Explainer:
             return Reason.NO_MATCHING_SUPPLY
         if int(self._demand.cluster[index]) in self._demand.suspended:
             return Reason.CLUSTER_SUSPENDED
+        if self._at_ceiling(index, usable, free):
+            return Reason.CEILING_REACHED
         held_back = self._fleet.held_back
         if not len(free) and held_back is not None and held_back[usable].any():
             return Reason.OFFERINGS_UNAVAILABLE

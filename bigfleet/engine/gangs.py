@@ -38,9 +38,12 @@ def serve_gang(state: State, market: Market, index: int) -> None:
     """Count and acquire for one gang, in whichever domain is best now.
 
     A gang that gathers in a reserved domain stays there also while machines are missing that are to
-    be taken from others: what it has there must not go to waste, nor may it begin elsewhere.
+    be taken from others: what it has there must not go to waste, nor may it begin elsewhere. If its
+    cluster's ceiling withholds something that it lacks, it acquires nothing.
     """
     withdraw(state, index)
+    if index not in state.expired:
+        state.at_ceiling.discard(index)
     kept = reserved_domain(state, index)
     home = choose_domain(prospects(state, market, index), *pods_of(state, index), kept)
     settle(state, index, home if home.whole or kept == NONE else Home(kept, False))
@@ -48,6 +51,9 @@ def serve_gang(state: State, market: Market, index: int) -> None:
         key = same_key(state, index)
         offers = in_tiers(market.offers(index, (key,)))
         acquire_inside(state, index, [*offers])
+        if state.lacks(index) and index in state.at_ceiling:
+            state.expired.add(index)
+            serve_gang(state, market, index)
 
 
 def settle(state: State, index: int, home: Home) -> None:

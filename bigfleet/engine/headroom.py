@@ -67,6 +67,7 @@ class Headroom:
         rows = basket.rows.astype(np.intp)
         state.unavailable[rows] = True
         state.ordered_by[rows] = index
+        state.allowances.order(state.cluster_of(index), rows)
         state.acquired.setdefault(index, []).extend(rows.tolist())
         return rows
 

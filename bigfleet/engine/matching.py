@@ -8,6 +8,7 @@ import numpy as np
 
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.snapshot import Flags, Flavour
+from bigfleet.model.integers import is_integer
 from bigfleet.model.need import (
     HOSTNAME_LABEL,
     Operator,
@@ -17,7 +18,6 @@ from bigfleet.model.need import (
     Taint,
     Term,
     Toleration,
-    is_integer,
 )
 
 # Preferences and effects unknown to Kubernetes keep no pod away.

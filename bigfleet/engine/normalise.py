@@ -122,7 +122,8 @@ class _Folder:
         if kind.fingerprint not in self._profiles:
             self._profiles[kind.fingerprint] = _without_same(kind)
         sizes = sizes_of([(total_of(gang.sizes), 1)])
-        return Need(self._profiles[kind.fingerprint], sizes, f"{FOLDED_GROUP}{kind.same_key}")
+        group = f"{FOLDED_GROUP}{kind.same_key}"
+        return Need(self._profiles[kind.fingerprint], sizes, group, gang.most_priority)
 
     def fits(self, need: Need, cluster: int) -> bool:
         """Whether it is a gang, and some machine that may serve it could hold all of it."""
@@ -132,14 +133,15 @@ class _Folder:
         amounts = total_of(need.sizes)
         key = cluster, need.profile.fingerprint, tuple(sorted(amounts.items()))
         if key not in self._known:
-            self._known[key] = self._holds(need.profile, amounts, cluster)
+            self._known[key] = self._holds(need, amounts, cluster)
         return self._known[key]
 
-    def _holds(self, kind: Profile, amounts: Mapping[str, int], cluster: int) -> bool:
+    def _holds(self, need: Need, amounts: Mapping[str, int], cluster: int) -> bool:
+        kind = need.profile
         if kind.fingerprint not in self._accepting:
             self._accepting[kind.fingerprint] = self._matcher.accepting(_without_same(kind))
         candidates = self._accepting[kind.fingerprint] & (
-            self._serving_flavours(cluster) | (self._lowest_priority < kind.priority)
+            self._serving_flavours(cluster) | (self._lowest_priority < need.priority)
         )
         capacity = self._capacities.of(cluster)
         for resource, amount in amounts.items():

@@ -13,7 +13,7 @@ from bigfleet.engine.acquire import choose_from, in_tiers, order
 from bigfleet.engine.assign import Assignment
 from bigfleet.engine.candidates import Candidates, PreemptionCandidates, in_ranks
 from bigfleet.engine.constrained import label_keys, take_constrained
-from bigfleet.engine.domains import PREEMPTABLE, SPARE, choose_domain
+from bigfleet.engine.domains import PREEMPTABLE, SPARE, Home, choose_domain
 from bigfleet.engine.gangs import (
     acquire_inside,
     pods_of,
@@ -115,25 +115,30 @@ class _Preemption:
         further += [(each, PREEMPTABLE) for each in in_ranks(state, index, others, keys)]
         found = prospects(state, market, index, further)
         home = choose_domain(found, *pods_of(state, index), reserved_domain(state, index))
-        if not home.whole:
+        if not home.whole or not self._fill(index, home, candidates):
             # What it kept for becoming whole is for others from now on.
             self._stirred |= state.reserved.pop(index, None) is not None
             serve_gang(state, market, index)
-        else:
-            settle(state, index, home)
-            self._fill(index, candidates)
         self._stirred |= not set(had) <= set(state.acquired.get(index, []))
         if self._counted(index) != counted:
             self._candidates.refresh()
 
-    def _fill(self, index: int, candidates: Candidates) -> None:
-        """Acquire and take in its domain what makes the gang whole."""
+    def _fill(self, index: int, home: Home, candidates: Candidates) -> bool:
+        """Acquire and take in its domain what makes the gang whole; whether its ceiling lets it."""
         state, market = self._state, self._assignment.market
         keys = (same_key(state, index),)
+        settle(state, index, home)
+        state.at_ceiling.discard(index)
         acquire_inside(state, index, [*in_tiers(market.offers(index, keys))])
         if state.lacks(index):
             offers = list(in_ranks(state, index, candidates, keys))
-            self._note(index, candidates, take_inside(state, index, offers))
+            rows = take_inside(state, index, offers)
+            if state.lacks(index) and index in state.at_ceiling:
+                state.give_back(index, rows.tolist())
+                state.expired.add(index)
+                return False
+            self._note(index, candidates, rows)
+        return True
 
     def _counted(self, index: int) -> list[tuple[int, int, int]]:
         state = self._state

@@ -12,9 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigfleet.engine.allowances import MACHINES, MICROS, WITHHELD
+from bigfleet.engine.columns import PODS_COLUMN
 from bigfleet.engine.packing import ClassColumns, fill, fitting, open_to, take, worth
 from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs
 from bigfleet.kernels import kernel
+
+_SLOT_WORTH = 1e-3
 
 
 class Offer(NamedTuple):
@@ -38,13 +42,19 @@ class Offer(NamedTuple):
 
 class Stock(NamedTuple):
     """What is known of the fleet's machines: flavour, whether each is taken already, and for which
-    need it is kept, with the priorities of all needs.
+    need it is kept, with the priorities of all needs; to which cluster each belongs (`homes`), the
+    `cluster` that chooses, the `prices` of flavours, and the `allowance` that is left to the
+    cluster, which changes.
     """
 
     flavour: Ints
     unavailable: Flags
     kept_for: Ints
     priorities: Longs
+    homes: Ints
+    cluster: int
+    prices: Longs
+    allowance: Longs
 
 
 class Pending(NamedTuple):
@@ -72,17 +82,58 @@ class Bought(NamedTuple):
     pods: Longs
 
 
+def weights_of(sizes: Longs, left: Longs) -> Floats:
+    """What a pod of each class is worth: its parts of all that is asked for of each resource. Pod
+    slots are hardly ever what a machine is bought for.
+    """
+    total = (sizes * left[:, None].astype(np.float64)).sum(axis=0)
+    asked = total > 0
+    parts = sizes[:, asked] / total[asked]
+    parts[:, asked[:PODS_COLUMN].sum() : asked[: PODS_COLUMN + 1].sum()] *= _SLOT_WORTH
+    weights: Floats = parts.sum(axis=1)
+    return weights
+
+
+def room_for(machines: int, sizes: Longs, classes: int) -> Bought:
+    """Room for so many machines and pending classes."""
+    return Bought(
+        rows=np.empty(machines, np.int64),
+        group=np.empty(machines, np.int64),
+        free=np.empty((machines, sizes.shape[1]), np.int64),
+        pods=np.zeros((machines, classes), np.int64),
+    )
+
+
+@kernel
+def _is_allowed(stock: Stock, row: int) -> bool:
+    """Whether the cluster's ceiling leaves room for the machine; what it has does not count."""
+    if stock.homes[row] == stock.cluster:
+        return True
+    price, left = stock.prices[stock.flavour[row]], stock.allowance
+    if left[MACHINES] >= 1 and left[MICROS] >= price:
+        return True
+    left[WITHHELD] = 1
+    return False
+
+
+@kernel
+def _charge(stock: Stock, row: int) -> None:
+    if stock.homes[row] != stock.cluster:
+        stock.allowance[MACHINES] -= 1
+        stock.allowance[MICROS] -= stock.prices[stock.flavour[row]]
+
+
 @kernel
 def may_have(stock: Stock, row: int, need: int) -> bool:
     """Whether the need may have the machine: it is not taken, nor kept for somebody else of at
-    least its priority.
+    least its priority, nor withheld by a ceiling.
     """
     keeper = stock.kept_for[row]
     if stock.unavailable[row]:
         return False
-    if keeper in (NONE, need):
-        return True
-    return bool(stock.priorities[keeper] < stock.priorities[need])
+    if keeper not in (NONE, need) and stock.priorities[keeper] >= stock.priorities[need]:
+        return False
+    return _is_allowed(stock, row)
 
 
 @kernel
@@ -195,6 +246,7 @@ def purchase(
             if place < pending.own:
                 pending.domain_pods[offer.domain[group]] += pods[place]
         stock.unavailable[row] = True
+        _charge(stock, row)
         bought.rows[count], bought.group[count] = row, group
         count += 1
     return count

@@ -18,22 +18,25 @@ PATIENCE_CYCLES = 5
 
 @dataclass(frozen=True)
 class ReportedShortfall:
-    """The `needs` of one cluster and profile that are short: a plain one, or so many gangs.
+    """The `needs` of one cluster and profile that are short: a plain one, or so many gangs, served
+    by this `priority`.
 
-    `count` is how many pods (whole gangs, where each fits on one machine) they lack together. Age
-    and reason are those of the one that has been short for longest. `escalates` asks for help from
-    outside the shard; a need whose machines must share a domain, or be beyond those that are there,
-    never does, since no other shard has machines in it.
+    `count` is how many pods (whole gangs, where each fits on one machine) they lack together. Age,
+    reason and its words are those of the one that has been short for longest. `escalates` asks for
+    help from outside the shard; a need whose machines must share a domain, or be beyond those that
+    are there, never does, since no other shard has machines in it.
     """
 
     cluster: str
     profile: Profile
+    priority: int
     needs: int
     count: int
     deficit: Mapping[str, int]
     age_cycles: int
     since_seconds: float
     reason: Reason
+    words: str
     escalates: bool
 
 
@@ -57,7 +60,7 @@ def report(fleet: Fleet, demand: Demand, decision: Decision) -> ShortfallReport:
 
     def urgency(shorts: Sequence[Shortfall]) -> tuple[int, int, int]:
         oldest = shorts[0]
-        return -demand.needs[oldest.need].profile.priority, -oldest.age_cycles, oldest.need
+        return -demand.needs[oldest.need].priority, -oldest.age_cycles, oldest.need
 
     urgent = sorted(oldest_first, key=urgency)
     explainer = Explainer(fleet, demand, decision)
@@ -71,17 +74,18 @@ def _row(
 ) -> ReportedShortfall:
     oldest = shorts[0]
     need = demand.needs[oldest.need]
-    reason = explainer.need(oldest.need).reason
-    assert reason is not None, "who is short has a reason"
+    reason, words = explainer.reason_and_words(oldest.need)
     return ReportedShortfall(
         cluster=fleet.clusters[int(demand.cluster[oldest.need])],
         profile=need.profile,
+        priority=need.priority,
         needs=len(shorts),
         count=sum(s.pods for s in shorts),
         deficit=resources.add(s.deficit for s in shorts),
         age_cycles=oldest.age_cycles,
         since_seconds=oldest.since_seconds,
         reason=reason,
+        words=words,
         escalates=oldest.age_cycles > PATIENCE_CYCLES and not _bound_to_domain(need),
     )
 

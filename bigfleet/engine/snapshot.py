@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType
 from bigfleet.model.need import Need, NodeOverhead, Taint
@@ -109,7 +110,8 @@ class Demand:
     For `suspended` clusters nothing is acquired or taken: nobody there would make use of it.
     `overheads` is what each cluster's DaemonSets take of its machines. `rose_seconds` and
     `fell_seconds` are when a cluster's demand last grew and last shrank in any size, on the
-    decision's clock; absent where it has not been seen to.
+    decision's clock; absent where it has not been seen to. `ceilings` bound what is acquired for a
+    cluster; the bound of its priority is in the needs already.
     """
 
     needs: Sequence[Need]
@@ -117,6 +119,7 @@ class Demand:
     reported: frozenset[int]
     unreachable: frozenset[int] = frozenset()
     suspended: frozenset[int] = frozenset()
+    ceilings: Mapping[int, Ceiling] = field(default_factory=dict)
     overheads: Mapping[int, Sequence[NodeOverhead]] = field(default_factory=dict)
     rose_seconds: Mapping[int, float] = field(default_factory=dict)
     fell_seconds: Mapping[int, float] = field(default_factory=dict)

@@ -119,10 +119,10 @@ def _check_demand(fleet: Fleet, demand: Demand) -> None:
     last = _PRIORITIES[-1]
     for number, need in enumerate(demand.needs):
         _check_need(f"need {number} ({need.profile.fingerprint})", need)
-        if need.profile.priority > last:
+        if need.priority > last:
             cure = f"comes after {last}; needs are served by priority, the highest first"
-            raise InvalidInput(f"need {number}: priority", need.profile.priority, cure)
-        last = need.profile.priority
+            raise InvalidInput(f"need {number}: priority", need.priority, cure)
+        last = need.priority
 
 
 def _check_size(name: str, size: Size) -> None:

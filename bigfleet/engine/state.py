@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigfleet.engine.allowances import Allowances
 from bigfleet.engine.book import ALWAYS, Book
 from bigfleet.engine.capacity import Capacities
 from bigfleet.engine.carry import Carry, ClusterMemory, Reservation
@@ -42,7 +43,8 @@ class State:
     drained or kept for, else NONE, and `promised_to` [n] what that was at first. By need:
     `acquired` and `taken` are the machines that it ordered, `homes` the domains of gangs,
     `reserved` the reservations in force. Needs in `expired` acquire and take nothing, so that
-    others can have what was kept for them.
+    others can have what was kept for them. From those in `at_ceiling` their cluster's ceiling has
+    withheld something.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class State:
         self.present: Rows = np.unique(fleet.flavour).astype(np.intp)
         self.classes = PodClasses(demand, self.columns, self.matcher, self.capacities, self.present)
         self.left: Longs = np.where(self.classes.impossible, 0, self.classes.count)
-        self.priorities: Longs = np.array([n.profile.priority for n in demand.needs], np.int64)
+        self.priorities: Longs = np.array([n.priority for n in demand.needs], np.int64)
         self.reserved: dict[int, Reservation] = {}
         passing = np.isin(demand.cluster, sorted(demand.suspended))
         self.expired: set[int] = set(np.flatnonzero(passing).tolist())
@@ -73,6 +75,8 @@ class State:
         self.taken: dict[int, Taken] = {}
         self.homes: dict[int, str] = {}
         self.homes_of_rows = self._homes_of_rows()
+        self.allowances = Allowances(fleet, demand, self.homes_of_rows)
+        self.at_ceiling: set[int] = set()
         self.reserve: dict[int, Rows] = {}
         self.books: dict[int, Book] = self._open_books()
 
@@ -111,9 +115,19 @@ class State:
         allowed: Flags = (keeper == NONE) | (keeper == index) | lower
         return allowed
 
-    def stock(self) -> Stock:
-        """What kernels read of the fleet's machines."""
-        return Stock(self.fleet.flavour, self.unavailable, self.kept_for, self.priorities)
+    def stock(self, index: int) -> Stock:
+        """What kernels read of the fleet's machines when need `index` chooses some."""
+        cluster = self.cluster_of(index)
+        return Stock(
+            self.fleet.flavour,
+            self.unavailable,
+            self.kept_for,
+            self.priorities,
+            self.homes_of_rows,
+            cluster,
+            self.allowances.prices,
+            self.allowances.left(cluster),
+        )
 
     def give_back(self, index: int, rows: Sequence[int]) -> None:
         """Do not order machines after all that a need has ordered; other pods lose their places."""
@@ -125,6 +139,7 @@ class State:
             book.remove_machine(machine)
         self.unavailable[at] = False
         self.ordered_by[at] = NONE
+        self.allowances.give_back(self.cluster_of(index), at)
 
     def demand_of_clusters(self) -> Floats:
         """By cluster, what its pods ask for that some machine could hold: how many times the

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from bigfleet.model import resources
+from bigfleet.model.ceiling import HIGHEST_PRIORITY
 
 # One cluster's roll-up has some hundred; more is a fault at its sender, and makes others wait.
 MAX_NEEDS_OF_A_CLUSTER = 10_000
@@ -101,14 +102,6 @@ class Toleration:
         if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
             return False
         return self.exists or self.value == taint.value
-
-
-def is_integer(value: str) -> bool:
-    """Whether Kubernetes takes a label value for an integer when it compares by Gt or Lt."""
-    try:
-        return -(2**63) <= int(value) < 2**63 and value.strip() == value and "_" not in value
-    except ValueError:
-        return False
 
 
 # A condition on machines is an AND of requirements; a pod's node affinity is an OR of such terms.
@@ -224,12 +217,19 @@ class Need:
     """Pods of one cluster with one profile and one group, by size; `sizes` are distinct and sorted.
 
     `group` is "" for plain pods, ADDITIONAL_GROUP, or a text that is the same for just those pods
-    which must share a domain, or which spread over domains or avoid each other.
+    which must share a domain, or which spread over domains or avoid each other. Whatever priority
+    its pods claim, it counts as having `most_priority` at most.
     """
 
     profile: Profile
     sizes: tuple[Size, ...]
     group: str = ""
+    most_priority: int = HIGHEST_PRIORITY
+
+    @property
+    def priority(self) -> int:
+        """That by which it is served, which may be lower than its pods claim."""
+        return min(self.profile.priority, self.most_priority)
 
     @property
     def is_additional(self) -> bool:

@@ -45,6 +45,18 @@ shard_clusters_suspended = _gauge(
     "bigfleet_shard_clusters_suspended",
     "Clusters for which nothing is acquired: silent, absent, or their machines do not boot",
 )
+shard_needs_at_ceiling = _gauge(
+    "bigfleet_shard_needs_at_ceiling",
+    "Needs that lack machines because their cluster may have no more",
+)
+shard_needs_bounded_priority = _gauge(
+    "bigfleet_shard_needs_bounded_priority",
+    "Needs that are served by a lower priority than they claim, as their cluster has a ceiling",
+)
+shard_ceilings_rejected = _gauge(
+    "bigfleet_shard_ceilings_rejected",
+    "1 while the file of cluster ceilings is bad, so that older ones are in force",
+)
 shard_offerings_resting = _gauge(
     "bigfleet_shard_offerings_resting", "Kinds of machines that failed and are not bought for now"
 )

@@ -14,6 +14,7 @@ from bigfleet.engine.decision import ActionKind, Decision
 from bigfleet.engine.normalise import normalise
 from bigfleet.engine.snapshot import NONE, Demand, Fleet, Floats
 from bigfleet.engine.state import key_of
+from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, NeedKey, Size
 
@@ -94,7 +95,7 @@ class Life:
                     cluster[row], destination[row] = demand.cluster[action.need], NONE
         for row, index in enumerate(decision.claimed_by.tolist()):
             if index != NONE and state[row] == S.CONFIGURED:
-                priority[row] = demand.needs[index].profile.priority
+                priority[row] = demand.needs[index].priority
                 reclamation[row] = demand.needs[index].profile.reclamation_bucket
         headroom = np.isin(np.arange(len(fleet)), [*decision.headroom])
         unused = _unused_since(fleet, decision, self.now)
@@ -139,6 +140,8 @@ class Life:
             self._next_group += 1
             need = random_need(self._draw, self._next_group)
             cluster = int(self._draw.integers(len(CLUSTERS)))
+            ceiling = demand.ceilings.get(cluster, Ceiling())
+            need = replace(need, most_priority=ceiling.priority)
             asked = [(c, n) for c, n in asked if (c, n.key) != (cluster, need.key)]
             asked.append((cluster, need))
             rose[asked[-1][0]] = self.now
@@ -149,7 +152,7 @@ class Life:
             cluster, need = asked[at]
             asked[at] = cluster, _resized(need, 2.0 if way == "grows" else 0.5)
             (rose if way == "grows" else fell)[cluster] = self.now
-        asked.sort(key=lambda pair: -pair[1].profile.priority)
+        asked.sort(key=lambda pair: -pair[1].priority)
         return replace(
             demand,
             needs=[need for _, need in asked],

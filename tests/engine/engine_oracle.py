@@ -7,7 +7,8 @@ reports and reasons, and that snapshots which cannot be are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
 from engine_oracle_ahead import Ahead
 from engine_oracle_cycle import Cycle
@@ -46,6 +47,12 @@ class Oracle:
         self.claimed_by = [cycle.holder(machine) for machine in cycle.machines]
         self.ask_about = self._giving.to_ask_about()
         self.shortfalls, shortages = self._shortfalls()
+        self.at_ceiling = {index for index in cycle.at_ceiling if cycle.needs[index].lacks}
+        self.held = {
+            cluster: _amounts(cycle.held(cluster))
+            for cluster, ceiling in demand.ceilings.items()
+            if min(ceiling.machines, ceiling.dollars_per_hour) < math.inf
+        }
         given_back: dict[int, int] = {}
         for _, row, _, _ in within:
             if cycle.machines[row] in self._giving.going:
@@ -146,3 +153,8 @@ class Oracle:
     def _is_drained_for(self, machine: Machine, index: int) -> bool:
         drained = machine.state in (S.DRAINING, S.CONFIGURED)
         return drained or machine.promised_to == index
+
+
+def _amounts(machines: Sequence[Machine]) -> tuple[int, int]:
+    """How many there are, and what they cost in millionths of a dollar an hour."""
+    return len(machines), sum(round(each.flavour.price_per_hour * 1e6) for each in machines)

@@ -105,6 +105,7 @@ def preferred_keys(need: View) -> tuple[str, ...]:
 class Wanted:
     """What machines are chosen for: pods of the need (`own`), then of others; `left` are without a
     machine as yet; what a pod of each size is worth; how many `more` pods are expected.
+    `withheld`: the cluster's ceiling withheld a machine.
     """
 
     own: list[PodSize]
@@ -113,6 +114,7 @@ class Wanted:
     worth: dict[PodSize, float]
     in_domain: dict[Domain, int]
     more: dict[PodSize, int]
+    withheld: bool = False
 
 
 def choose(
@@ -133,7 +135,7 @@ def choose(
     chosen: list[Chosen] = []
     for source, offer in enumerate(offers):
         while any(wanted.left[size] for size in wanted.own) and not (chosen and one_machine):
-            best = _best(cycle, need, offer, wanted)
+            best = _best(cycle, need, offer, wanted, [one.machine for one in chosen])
             if best is None:
                 break
             kind, one = best
@@ -145,6 +147,8 @@ def choose(
                     its = wanted.in_domain.get(kind.domain, 0)
                     wanted.in_domain[kind.domain] = its + pods
             chosen.append(one)
+    if wanted.withheld and any(wanted.left[size] for size in wanted.own):
+        cycle.at_ceiling.add(need.index)
     return _without_superfluous(cycle, wanted.sizes, chosen)
 
 
@@ -181,12 +185,26 @@ def _wanted(
     return Wanted(own, sizes, left, worth, in_domain, dict.fromkeys(sizes, 0))
 
 
-def _best(cycle: Cycle, need: View, offer: Offer, wanted: Wanted) -> tuple[Kind, Chosen] | None:
+def _head(
+    cycle: Cycle, need: View, kind: Kind, wanted: Wanted, chosen: Sequence[Machine]
+) -> Machine | None:
+    """The first machine of a kind that the need may have, and that its cluster's ceiling leaves."""
+    for machine in kind.machines:
+        if cycle.may_have(need, machine):
+            if cycle.leaves(need, machine, chosen):
+                return machine
+            wanted.withheld = True
+    return None
+
+
+def _best(
+    cycle: Cycle, need: View, offer: Offer, wanted: Wanted, chosen: Sequence[Machine]
+) -> tuple[Kind, Chosen] | None:
     """The machine to take next, filled; None if none is of use."""
     heads = [
         (kind, machine)
         for kind in offer
-        for machine in [next((m for m in kind.machines if cycle.may_have(need, m)), None)]
+        for machine in [_head(cycle, need, kind, wanted, chosen)]
         if machine is not None
     ]
     waiting = [size for size in wanted.own if wanted.left[size]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from engine_oracle_matching import FOLDED, hard_terms, room_of, suits
 from engine_oracle_objects import FREE, Cluster, Machine, PodSize, S, Slot, keep_order, machine_of
@@ -11,6 +11,7 @@ from engine_oracle_objects import FREE, Cluster, Machine, PodSize, S, Slot, keep
 from bigfleet.engine.carry import Carry, ClusterMemory, Reservation
 from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, Settings
 from bigfleet.model import penalty
+from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.need import HOSTNAME_LABEL, Need, NeedKey, Spread
 
 _ORDINARY = ("cpu", "memory", "pods", "ephemeral-storage", "storage")
@@ -23,7 +24,7 @@ class View:
         self._fleet, self._cycle = cycle.fleet, cycle
         self.index, self.need, self.cluster = index, need, cluster
         self.profile = need.profile
-        self.priority = need.profile.priority
+        self.priority = need.priority
         self.terms: tuple[Spread, ...] = hard_terms(need.profile)
         self.apart = need.profile.anti_affinity
         self.one_a_machine = HOSTNAME_LABEL in self.apart
@@ -105,7 +106,8 @@ class View:
 
 class Cycle:
     """One decision under way. `homes` are the domains of gangs, `reserved` the reservations in
-    force; needs in `expired` acquire and take nothing.
+    force; needs in `expired` acquire and take nothing; from needs in `at_ceiling` their cluster's
+    ceiling withheld something when they last tried.
     """
 
     def __init__(
@@ -127,6 +129,7 @@ class Cycle:
             for need in self.needs:
                 if need.key == reservation.need:
                     self._take_up(need.index, reservation)
+        self.at_ceiling: set[int] = set()
         self.homes: dict[int, str] = {}
         self.acquired: dict[int, list[Machine]] = {}
         for machine in self.machines:
@@ -152,6 +155,30 @@ class Cycle:
         keeper = machine.kept_for
         mine = keeper in (NONE, need.index)
         return not machine.is_gone and (mine or self.needs[keeper].priority < need.priority)
+
+    def held(self, cluster: int) -> list[Machine]:
+        """What a cluster has, what comes to it, and what is ordered for it."""
+        return [
+            machine
+            for machine in self.machines
+            if machine.home == cluster
+            or (machine.ordered_by != NONE and self.needs[machine.ordered_by].cluster == cluster)
+        ]
+
+    def leaves(self, need: View, machine: Machine, chosen: Sequence[Machine]) -> bool:
+        """Whether the ceiling of the need's cluster leaves room for a machine beside those that
+        were `chosen` already.
+        """
+        ceiling = self.demand.ceilings.get(need.cluster, Ceiling())
+        held = {id(each): each for each in (*self.held(need.cluster), *chosen)}
+        if machine.home == need.cluster:
+            return True
+        everything = [*held.values(), machine]
+        millionths = sum(round(each.flavour.price_per_hour * 1e6) for each in everything)
+        return len(everything) <= ceiling.machines and (
+            math.isinf(ceiling.dollars_per_hour)
+            or millionths <= round(ceiling.dollars_per_hour * 1e6)
+        )
 
     def slots_for(self, need: View) -> Iterator[Slot]:
         """The machines of its cluster that a need may use."""

@@ -111,13 +111,20 @@ def _begin(cycle: Cycle, need: View) -> bool:
 
 
 def serve_gang(cycle: Cycle, need: View) -> None:
-    """Count and acquire anew, in the domain that is best now."""
+    """Count and acquire anew, in the domain that is best now; nothing is acquired where the
+    ceiling withholds a part.
+    """
     withdraw(cycle, need)
+    if need.index not in cycle.expired:
+        cycle.at_ceiling.discard(need.index)
     kept = reserved_domain(cycle, need)
     home = best_domain(cycle, need, kept=kept)
     settle(cycle, need, home if home.whole or kept is None else Home(kept, False))
     if need.lacks and need.index not in cycle.expired:
         acquire_inside(cycle, need)
+        if need.lacks and need.index in cycle.at_ceiling:
+            cycle.expired.add(need.index)
+            serve_gang(cycle, need)
 
 
 def settle(cycle: Cycle, need: View, home: Home) -> None:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine_oracle_acquiring import Offer, choose, kinds_of, order
+from engine_oracle_acquiring import Offer, choose, give_back, kinds_of, order
 from engine_oracle_cycle import Cycle, View
-from engine_oracle_domains import SPARED, TAKEN, best_domain, label_keys, take_constrained
+from engine_oracle_domains import SPARED, TAKEN, Home, best_domain, label_keys, take_constrained
 from engine_oracle_objects import FREE, Machine, S
 from engine_oracle_serving import (
     acquire_inside,
@@ -105,16 +105,32 @@ class Taking:
             self._dirty.add(need.cluster)
         offers = self._offers(need, found, (str(need.profile.same_key),))
         home = best_domain(cycle, need, offers, reserved_domain(cycle, need))
-        if home.whole:
-            settle(cycle, need, home)
-            acquire_inside(cycle, need)
-            self._note(need, found, take_inside(cycle, need, [offer for _, offer in offers]))
-        else:
+        if not home.whole or not self._make_whole(need, found, home, offers):
             self._stirred = self._stirred or need.index in cycle.reserved
             cycle.reserved.pop(need.index, None)
             serve_gang(cycle, need)
         now = cycle.acquired.get(need.index, [])
         self._stirred = self._stirred or any(machine not in now for machine in had)
+
+    def _make_whole(
+        self,
+        need: View,
+        found: Sequence[Candidate],
+        home: Home,
+        offers: Sequence[tuple[int, Offer]],
+    ) -> bool:
+        """Acquire and take what the gang lacks; whether its cluster's ceiling allows all of it."""
+        cycle = self._cycle
+        settle(cycle, need, home)
+        cycle.at_ceiling.discard(need.index)
+        acquire_inside(cycle, need)
+        taken = take_inside(cycle, need, [offer for _, offer in offers])
+        if need.lacks and need.index in cycle.at_ceiling:
+            give_back(cycle, need, taken)
+            cycle.expired.add(need.index)
+            return False
+        self._note(need, found, taken)
+        return True
 
     def _offers(
         self, need: View, found: Sequence[Candidate], keys: Sequence[str] = ()

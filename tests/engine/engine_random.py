@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -13,6 +15,7 @@ from bigfleet.engine.normalise import normalise
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Longs
 from bigfleet.engine.state import key_of
 from bigfleet.model import penalty
+from bigfleet.model.ceiling import HIGHEST_PRIORITY, Ceiling
 from bigfleet.model.machine import BOUND, CapacityType, MachineState
 from bigfleet.model.need import (
     ADDITIONAL_GROUP,
@@ -109,7 +112,7 @@ def _random_demand(draw: np.random.Generator, needs: Sequence[Need]) -> Demand:
     last = {(int(clusters[at]), needs[at].key): at for at in range(len(needs))}
     order = sorted(last.values(), key=lambda at: -needs[at].profile.priority)
     everyone = range(len(CLUSTERS))
-    return Demand(
+    demand = Demand(
         needs=[needs[at] for at in order],
         cluster=clusters[order].astype(np.int32),
         reported=frozenset(c for c in everyone if draw.random() < 0.8),
@@ -118,6 +121,29 @@ def _random_demand(draw: np.random.Generator, needs: Sequence[Need]) -> Demand:
         overheads={c: _overheads(draw) for c in everyone if draw.random() < 0.5},
         rose_seconds=_times(draw),
         fell_seconds=_times(draw),
+    )
+    return _bounded(demand, {c: _ceiling(draw) for c in everyone if draw.random() < 0.15})
+
+
+def _bounded(demand: Demand, ceilings: Mapping[int, Ceiling]) -> Demand:
+    """The same needs in the order in which they are served with these ceilings."""
+    clusters = demand.cluster.tolist()
+    most = [ceilings.get(cluster, Ceiling()).priority for cluster in clusters]
+    needs = [replace(n, most_priority=m) for n, m in zip(demand.needs, most, strict=True)]
+    order = sorted(range(len(needs)), key=lambda at: -needs[at].priority)
+    return replace(
+        demand,
+        needs=[needs[at] for at in order],
+        cluster=np.array([clusters[at] for at in order], np.int32),
+        ceilings=ceilings,
+    )
+
+
+def _ceiling(draw: np.random.Generator) -> Ceiling:
+    return Ceiling(
+        priority=pick(draw, (*PRIORITIES, HIGHEST_PRIORITY)),
+        machines=pick(draw, (math.inf, 0, 1, 5, 8, 12, 20)),
+        dollars_per_hour=pick(draw, (math.inf, math.inf, 0.1, 1.0, 3.3, 8.0)),
     )
 
 

@@ -43,6 +43,8 @@ def decide_like_the_oracle(case: Case, settings: Settings = SETTINGS, now: float
     assert decision.reclaims_capped == oracle.reclaims_capped
     assert {c: rows.tolist() for c, rows in decision.ask_about.items()} == oracle.ask_about
     assert decision.carry == oracle.carry
+    assert decision.at_ceiling == oracle.at_ceiling
+    assert decision.held == oracle.held
     return decision
 
 

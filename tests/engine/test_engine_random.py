@@ -60,6 +60,8 @@ def _of_case(case: Case) -> set[str]:
         "overheads": any(demand.overheads.values()),
         "unreachable": bool(demand.unreachable),
         "suspended": bool(demand.suspended),
+        "bounded priority": any(n.priority < n.profile.priority for n in demand.needs),
+        "at a ceiling": bool(decision.at_ceiling),
         "held back": fleet.held_back is not None and bool(fleet.held_back.any()),
         "limited": any(flavour.limited for flavour in fleet.flavours),
         "impossible": any(s.impossible for s in decision.shortfalls),
@@ -81,7 +83,7 @@ def test_random_cases_have_all_features() -> None:
     kinds = {f"state {state.name}" for state in MachineState}
     orders = {"Bootstrap", "Provision", "Preempt", "Reclaim", "Reclaim for nobody"}
     assert kinds | orders | {"Delete for nobody", "gang apart", "two hard spreads"} <= {*times}
-    assert len(times) == 19 + len(kinds) + 11 + 6, sorted(times)
+    assert len(times) == 19 + len(kinds) + 13 + 6, sorted(times)
 
 
 @pytest.mark.parametrize("seed", [3, 4])

@@ -123,6 +123,7 @@ class NeedView(_message.Message):
         PREEMPTION_EXHAUSTED: NeedView._UnmetReason.ValueType  # 4
         OFFERINGS_UNAVAILABLE: NeedView._UnmetReason.ValueType  # 5
         CLUSTER_SUSPENDED: NeedView._UnmetReason.ValueType  # 6
+        CEILING_REACHED: NeedView._UnmetReason.ValueType  # 7
 
     class UnmetReason(_UnmetReason, metaclass=_UnmetReasonEnumTypeWrapper): ...
     UNMET_REASON_UNSPECIFIED: NeedView.UnmetReason.ValueType  # 0
@@ -132,6 +133,7 @@ class NeedView(_message.Message):
     PREEMPTION_EXHAUSTED: NeedView.UnmetReason.ValueType  # 4
     OFFERINGS_UNAVAILABLE: NeedView.UnmetReason.ValueType  # 5
     CLUSTER_SUSPENDED: NeedView.UnmetReason.ValueType  # 6
+    CEILING_REACHED: NeedView.UnmetReason.ValueType  # 7
 
     NEED_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
@@ -160,6 +162,7 @@ class NeedView(_message.Message):
     SHORT_SIZES_FIELD_NUMBER: _builtins.int
     IMPOSSIBLE_SIZES_FIELD_NUMBER: _builtins.int
     UNAVAILABLE_OFFERINGS_FIELD_NUMBER: _builtins.int
+    SERVED_PRIORITY_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     arrival_unix_nanos: _builtins.int
     profile_fingerprint: _builtins.str
@@ -178,6 +181,8 @@ class NeedView(_message.Message):
     lower_priority_count: _builtins.int
     unmet_reason_text: _builtins.str
     """unmet_reason in words; empty while nothing is lacking."""
+    served_priority: _builtins.int
+    """By which it is served; lower than it claims where its cluster has a ceiling for priorities."""
     @_builtins.property
     def need(self) -> _capacity_pb2.CapacityNeed: ...
     @_builtins.property
@@ -240,12 +245,15 @@ class NeedView(_message.Message):
         short_sizes: _capacity_pb2.PodSizes | None = ...,
         impossible_sizes: _capacity_pb2.PodSizes | None = ...,
         unavailable_offerings: _abc.Iterable[_builtins.str] | None = ...,
+        served_priority: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["impossible_sizes", b"impossible_sizes", "matching_supply", b"matching_supply", "need", b"need", "preemption", b"preemption", "residual_deficit", b"residual_deficit", "short_sizes", b"short_sizes", "usable_supply", b"usable_supply"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_served_priority", b"_served_priority", "impossible_sizes", b"impossible_sizes", "matching_supply", b"matching_supply", "need", b"need", "preemption", b"preemption", "residual_deficit", b"residual_deficit", "served_priority", b"served_priority", "short_sizes", b"short_sizes", "usable_supply", b"usable_supply"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_parked", b"acquisition_parked", "age_cycles_unmet", b"age_cycles_unmet", "arrival_unix_nanos", b"arrival_unix_nanos", "bootstrap_count", b"bootstrap_count", "by_requirement", b"by_requirement", "claimed_machine_count", b"claimed_machine_count", "cluster_id", b"cluster_id", "counted", b"counted", "free_count", b"free_count", "impossible_sizes", b"impossible_sizes", "lower_priority_count", b"lower_priority_count", "matching_supply", b"matching_supply", "need", b"need", "parked_age_cycles", b"parked_age_cycles", "preemption", b"preemption", "profile_fingerprint", b"profile_fingerprint", "provision_count", b"provision_count", "residual_deficit", b"residual_deficit", "same_candidates", b"same_candidates", "same_domain", b"same_domain", "same_satisfiable", b"same_satisfiable", "satisfied", b"satisfied", "short_sizes", b"short_sizes", "unavailable_offerings", b"unavailable_offerings", "unmet_reason", b"unmet_reason", "unmet_reason_text", b"unmet_reason_text", "usable_supply", b"usable_supply"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_served_priority", b"_served_priority", "acquisition_parked", b"acquisition_parked", "age_cycles_unmet", b"age_cycles_unmet", "arrival_unix_nanos", b"arrival_unix_nanos", "bootstrap_count", b"bootstrap_count", "by_requirement", b"by_requirement", "claimed_machine_count", b"claimed_machine_count", "cluster_id", b"cluster_id", "counted", b"counted", "free_count", b"free_count", "impossible_sizes", b"impossible_sizes", "lower_priority_count", b"lower_priority_count", "matching_supply", b"matching_supply", "need", b"need", "parked_age_cycles", b"parked_age_cycles", "preemption", b"preemption", "profile_fingerprint", b"profile_fingerprint", "provision_count", b"provision_count", "residual_deficit", b"residual_deficit", "same_candidates", b"same_candidates", "same_domain", b"same_domain", "same_satisfiable", b"same_satisfiable", "satisfied", b"satisfied", "served_priority", b"served_priority", "short_sizes", b"short_sizes", "unavailable_offerings", b"unavailable_offerings", "unmet_reason", b"unmet_reason", "unmet_reason_text", b"unmet_reason_text", "usable_supply", b"usable_supply"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__served_priority: _TypeAlias = _typing.Literal["served_priority"]  # noqa: Y015
+    _WhichOneofArgType__served_priority: _TypeAlias = _typing.Literal["_served_priority", b"_served_priority"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__served_priority) -> _WhichOneofReturnType__served_priority | None: ...
 
 Global___NeedView: _TypeAlias = NeedView  # noqa: Y015
 

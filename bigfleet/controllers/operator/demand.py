@@ -18,6 +18,7 @@ from bigfleet.controllers.podspec.objects import (
 )
 from bigfleet.model import penalty, resources
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.integers import is_integer
 from bigfleet.model.need import (
     ADDITIONAL_GROUP,
     HOSTNAME_LABEL,
@@ -27,7 +28,6 @@ from bigfleet.model.need import (
     Spread,
     Term,
     Toleration,
-    is_integer,
     profile,
 )
 

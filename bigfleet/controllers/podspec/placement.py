@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from bigfleet.controllers.podspec.objects import Expression, NodeTerm, PodSpec, PodToleration
 from bigfleet.controllers.podspec.unsupported import Unsupported
-from bigfleet.model.need import HOSTNAME_LABEL, is_integer
+from bigfleet.model.integers import is_integer
+from bigfleet.model.need import HOSTNAME_LABEL
 
 Condition = dict[str, Any]
 # Conditions that must hold together.

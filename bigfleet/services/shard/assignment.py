@@ -32,7 +32,7 @@ class Assignment(NamedTuple):
 def worth(need: Need) -> tuple[int, int, int]:
     """Priority, interruption bucket and reclamation bucket of a machine that serves `need`."""
     kind = need.profile
-    return kind.priority, kind.interruption_bucket, kind.reclamation_bucket
+    return need.priority, kind.interruption_bucket, kind.reclamation_bucket
 
 
 def to_metadata(need: Need) -> dict[str, str]:

@@ -13,6 +13,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 from bigfleet.engine.carry import Carry
 from bigfleet.engine.reporting import PATIENCE_CYCLES
 from bigfleet.engine.snapshot import Demand, Flags, Fleet
+from bigfleet.model.ceiling import Ceilings
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
@@ -67,7 +68,7 @@ def rest_seconds(took_seconds: float, cycle_seconds: float) -> float:
 @dataclass(kw_only=True, eq=False)
 class Cycle:
     """Decides anew every `settings.cycle_seconds`, and soon after `woken` is set. `slices` say how
-    much may be bought where.
+    much may be bought where, `ceilings` what clusters may claim.
 
     `latest` is the last decision with what it was made from, None before the first; `count` is how
     many there have been.
@@ -95,6 +96,7 @@ class Cycle:
     woken: asyncio.Event
     offload: Offload = asyncio.to_thread
     slices: Callable[[], Mapping[QuotaKey, int]] = dict
+    ceilings: Callable[[], Ceilings] = Ceilings
     latest: Thought | None = field(default=None, init=False)
     count: int = field(default=0, init=False)
     _started_seconds: float | None = field(default=None, init=False)
@@ -221,6 +223,7 @@ class Cycle:
         reachable = set(self.sessions.clusters()) - self.suspensions.silent()
         suspended = self.suspensions.clusters(clusters, now_seconds)
         metrics.shard_clusters_suspended.set(len(suspended))
+        self.needs.bound(self.ceilings())
         return replace(
             self.needs.demand(),
             unreachable=_numbers(clusters, lambda name: name not in reachable),
@@ -261,6 +264,9 @@ class Cycle:
         metrics.shard_demand_needs.set(len(self.needs))
         metrics.shard_evictions.set(len(self.evictions))
         metrics.shard_shortfalls.set(len(decision.shortfalls))
+        metrics.shard_needs_at_ceiling.set(len(decision.at_ceiling))
+        bounded = sum(1 for need in thought.demand.needs if need.priority < need.profile.priority)
+        metrics.shard_needs_bounded_priority.set(bounded)
         aged = sum(1 for short in decision.shortfalls if short.age_cycles > PATIENCE_CYCLES)
         metrics.shard_shortfalls_aged.set(aged)
         for complaint in thought.complaints:

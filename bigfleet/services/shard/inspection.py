@@ -46,6 +46,7 @@ def _of_left_out(key: NeedKey, left_out: LeftOut) -> wire.NeedView:
         need=codec.need_to_wire(left_out.need),
         cluster_id=key.cluster,
         profile_fingerprint=key.fingerprint,
+        served_priority=left_out.need.priority,
         residual_deficit=_amounts(left_out.need.aggregate),
         short_sizes=codec.sizes_to_wire(left_out.need.sizes),
         unmet_reason_text=WHY_LEFT_OUT.format(error=left_out.error),
@@ -88,6 +89,7 @@ def _view(thought: Thought, told: Explanation) -> wire.NeedView:
         need=codec.need_to_wire(need),
         cluster_id=key.cluster,
         profile_fingerprint=key.fingerprint,
+        served_priority=need.priority,
         satisfied=not told.deficit,
         residual_deficit=_amounts(told.deficit),
         claimed_machine_count=len(told.counted),
@@ -110,7 +112,7 @@ def _view(thought: Thought, told: Explanation) -> wire.NeedView:
     _tell_domains(view, need.profile.same_key, thought, told)
     if told.reason is not None:
         view.unmet_reason = wire.NeedView.UnmetReason.Value(told.reason.name)
-        view.unmet_reason_text = told.reason.value
+        view.unmet_reason_text = told.words
     return view
 
 

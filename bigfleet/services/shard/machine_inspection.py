@@ -93,7 +93,7 @@ def _reference(key: NeedKey, thought: Thought | None) -> wire.NeedReference:
     )
     if thought is not None and key in thought.keys:
         need = thought.demand.needs[thought.keys.index(key)]
-        reference.priority = need.profile.priority
+        reference.priority = need.priority
     return reference
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -15,12 +15,14 @@ from bigfleet.api.limit_codec import NodeLimit, limits_from_wire
 from bigfleet.api.overhead_codec import overheads_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.engine.snapshot import Demand
+from bigfleet.model.ceiling import Ceiling, Ceilings
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import ADDITIONAL_GROUP, MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
+from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
 from bigfleet.observe import metrics
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.node_limits import NodeLimits
 from bigfleet.services.shard.rollup_guard import RollUpGuard
+from bigfleet.services.shard.trends import Trends
 
 # A thousand label values of the greatest length; the largest real need seen takes some 2 KiB.
 MAX_NEED_BYTES = 2**18
@@ -55,7 +57,8 @@ class NeedsTable:
     """Needs by cluster, profile and group, in the order in which they are served.
 
     A need that stays keeps the time of its arrival. `clusters` is shared with the inventory.
-    `limits` are those of the clusters' machines. `version` is another number after every change.
+    `limits` are those of the clusters' machines. Needs whose cluster has a ceiling for priorities
+    are served by that. `version` is another number after every change.
     """
 
     def __init__(self, clusters: Interned[str]) -> None:
@@ -67,9 +70,9 @@ class NeedsTable:
         self._added: list[_Row] = []
         self._reported: set[int] = set()
         self._overheads: dict[str, tuple[NodeOverhead, ...]] = {}
-        self._rose_seconds: dict[int, float] = {}
-        self._fell_seconds: dict[int, float] = {}
+        self._trends = Trends()
         self._demand: Demand | None = None
+        self._ceilings = Ceilings()
         self.limits = NodeLimits()
         self.version = 0
 
@@ -131,8 +134,7 @@ class NeedsTable:
         self.limits.replace(cluster, {})
         number = self._clusters.number(cluster)
         self._reported.discard(number)
-        self._rose_seconds.pop(number, None)
-        self._fell_seconds.pop(number, None)
+        self._trends.forget(number)
         self._changed()
 
     def demand(self) -> Demand:
@@ -149,10 +151,32 @@ class NeedsTable:
                     self._clusters.number(cluster): overheads
                     for cluster, overheads in self._overheads.items()
                 },
-                rose_seconds=dict(self._rose_seconds),
-                fell_seconds=dict(self._fell_seconds),
+                rose_seconds=dict(self._trends.rose_seconds),
+                fell_seconds=dict(self._trends.fell_seconds),
+                ceilings=self._bounding(),
             )
         return self._demand
+
+    def bound(self, ceilings: Ceilings) -> None:
+        """These ceilings are in force from now on."""
+        if ceilings == self._ceilings:
+            return
+        self._ceilings = ceilings
+        for cluster, rows in self._rows.items():
+            for row in rows.values():
+                row.need = self._bounded(cluster, row.need)
+                row.order = (-row.need.priority, *row.order[1:])
+        self._ordered.sort(key=attrgetter("order"))
+        self._changed()
+
+    def _bounding(self) -> Mapping[int, Ceiling]:
+        """The ceilings of clusters that have reported anything."""
+        every = {number: self._ceilings.of(self._clusters[number]) for number in self._reported}
+        return {number: ceiling for number, ceiling in every.items() if ceiling != Ceiling()}
+
+    def _bounded(self, cluster: str, need: Need) -> Need:
+        most = self._ceilings.of(cluster).priority
+        return need if need.most_priority == most else replace(need, most_priority=most)
 
     def _report(self, cluster: str) -> None:
         number = self._clusters.number(cluster)
@@ -164,7 +188,9 @@ class NeedsTable:
         self, cluster: str, fresh: dict[tuple[str, str], tuple[bytes, Need]], now_seconds: float
     ) -> None:
         rows = self._rows.setdefault(cluster, {})
-        self._note_trend(cluster, rows, fresh, now_seconds)
+        before = {key: row.need for key, row in rows.items()}
+        after = {key: need for key, (_, need) in fresh.items()}
+        self._trends.note(self._clusters.number(cluster), before, after, now_seconds)
         gone = rows.keys() - fresh.keys()
         for key in gone:
             rows.pop(key).in_force = False
@@ -172,39 +198,16 @@ class NeedsTable:
         for key, (wire_bytes, need) in fresh.items():
             row = rows.get(key)
             if row is None:
-                rows[key] = self._new_row(cluster, need, wire_bytes, now_seconds)
+                bounded = self._bounded(cluster, need)
+                rows[key] = self._new_row(cluster, bounded, wire_bytes, now_seconds)
             elif row.need is not need:
-                row.need, row.wire_bytes = need, wire_bytes
+                row.need, row.wire_bytes = self._bounded(cluster, need), wire_bytes
             else:
                 continue
             changed += 1
         if changed:
             self._by_wire_bytes[cluster] = {row.wire_bytes: row for row in rows.values()}
             self._changed()
-
-    def _note_trend(
-        self,
-        cluster: str,
-        rows: dict[tuple[str, str], _Row],
-        fresh: dict[tuple[str, str], tuple[bytes, Need]],
-        now_seconds: float,
-    ) -> None:
-        """Whether any need of the cluster has grown or shrunk. Additional ones come and go with
-        where kube-scheduler happens to put pods.
-        """
-        before_keys = {key for key in rows if key[1] != ADDITIONAL_GROUP}
-        after_keys = {key for key in fresh if key[1] != ADDITIONAL_GROUP}
-        rose, fell = bool(after_keys - before_keys), bool(before_keys - after_keys)
-        for key in before_keys & after_keys:
-            before, after = rows[key].need, fresh[key][1]
-            if before is not after and before.sizes != after.sizes:
-                rose |= _has_grown(before, after)
-                fell |= _has_grown(after, before)
-        number = self._clusters.number(cluster)
-        if rose:
-            self._rose_seconds[number] = now_seconds
-        if fell:
-            self._fell_seconds[number] = now_seconds
 
     def _note_overheads(self, cluster: str, overheads: tuple[NodeOverhead, ...]) -> None:
         if self._overheads.get(cluster, ()) != overheads:
@@ -221,7 +224,7 @@ class NeedsTable:
 
     def _new_row(self, cluster: str, need: Need, wire_bytes: bytes, now_seconds: float) -> _Row:
         # Whoever asks for further machines waits for what the others of its cluster get first.
-        order = (-need.profile.priority, now_seconds, cluster, need.is_additional, need.key)
+        order = (-need.priority, now_seconds, cluster, need.is_additional, need.key)
         row = _Row(need, wire_bytes, self._clusters.number(cluster), order)
         self._added.append(row)
         return row
@@ -241,13 +244,6 @@ def _tell(problems: Sequence[InvalidInput]) -> None:
         _log.warning(
             "node limits left out", extra={"number": len(problems), "why": str(problems[0])}
         )
-
-
-def _has_grown(before: Need, after: Need) -> bool:
-    """In the number of pods, or in what as many of them ask for."""
-    if after.pods != before.pods:
-        return after.pods > before.pods
-    return any(amount > before.aggregate.get(name, 0) for name, amount in after.aggregate.items())
 
 
 def _read(

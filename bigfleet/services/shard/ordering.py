@@ -85,7 +85,7 @@ def _order(action: Action, thought: Thought) -> Order:
         grace_seconds=_grace_seconds(action, thought),
         decided_seconds=thought.view.now_seconds,
         need_key=thought.keys[action.need] if is_wanted else None,
-        preemptor_priority=demand.needs[action.need].profile.priority if is_wanted else 0,
+        preemptor_priority=demand.needs[action.need].priority if is_wanted else 0,
         most_cost=_most_cost(action, thought),
     )
 

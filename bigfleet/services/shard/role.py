@@ -14,6 +14,7 @@ import grpc.aio
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.adapters.provider.grpc import GrpcProvider
+from bigfleet.adapters.store.ceilings_file import CeilingsFile
 from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
@@ -25,6 +26,7 @@ from bigfleet.api.v1alpha1.shardadmin_pb2_grpc import add_ShardAdminServicer_to_
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import add_ShardReadServicer_to_server
 from bigfleet.engine.precompile import precompile
 from bigfleet.garbage import short_collections
+from bigfleet.model.ceiling import Ceilings
 from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordinator import Coordinator
@@ -115,11 +117,13 @@ async def serving(
             settings.observe_host, settings.observe_port, beginning.not_ready
         )
         closing.push_async_callback(observed.cleanup)
+        ceilings = CeilingsFile(settings.ceilings).current if settings.ceilings else Ceilings
         store = EpochFile(settings.state_directory)
         epoch = await begin(store, settings.shard_id, provider, coordinator, beginning.waits)
         kept = _kept(settings)
         journal.begin(settings.shard_id, epoch)
         shard = assemble(settings, provider, clock, journal, epoch, kept, ties)
+        shard.cycle.ceilings = ceilings
         beginning.not_ready_of = shard.cycle.not_ready
         server, port = _server(settings, shard)
         work = asyncio.create_task(shard.run())

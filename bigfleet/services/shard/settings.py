@@ -21,7 +21,8 @@ class Settings:
     machines' stories as JSON lines, in files of `journal_sizes`. `engine` tunes the decisions
     themselves. A machine to spare on which pods of Jobs run stays until these have had
     `batch_wait_seconds` to end. Nothing more is acquired for a cluster whose operator has been away
-    for `cluster_absence_seconds`. While `actuation_paused` all is decided, shown and counted, and
+    for `cluster_absence_seconds`. `ceilings` is the file that bounds what clusters may claim; None
+    for no bounds. While `actuation_paused` all is decided, shown and counted, and
     nothing is ordered.
     `coordinator_addresses` are host:port of the coordinator's replicas; without any the shard owns
     all machines and serves all clusters. It reports every `report_seconds`, and `advertised` is the
@@ -44,6 +45,7 @@ class Settings:
     engine: EngineSettings = field(default_factory=EngineSettings)
     batch_wait_seconds: float = 1800.0
     cluster_absence_seconds: float = 600.0
+    ceilings: Path | None = None
     coordinator_addresses: Sequence[str] = ()
     report_seconds: float = 2.0
     advertised: str = ""

@@ -42,7 +42,7 @@ def statuses_of(
         if served.needs[index].key == need.key:
             status.short.extend(_of_need(need, shortfall, explainer))
         elif _is_short(need, gangs[index]):
-            status.short.append(_status(need, need.sizes, explainer.reason(index)))
+            status.short.append(_status(need, need.sizes, *explainer.reason_and_words(index)))
     return {cluster: status for cluster, status in found.items() if status.short}
 
 
@@ -64,18 +64,18 @@ def _of_need(
     for obstacle, sizes in obstacles.items():
         yield _status(need, sizes, Reason.NO_MATCHING_SUPPLY, obstacle)
     if shortfall.sizes and shortfall.age_cycles >= PATIENCE_CYCLES:
-        yield _status(need, shortfall.sizes, explainer.reason(shortfall.need))
+        yield _status(need, shortfall.sizes, *explainer.reason_and_words(shortfall.need))
 
 
 def _status(
-    need: Need, sizes: Sequence[Size], reason: Reason, message: str = ""
+    need: Need, sizes: Sequence[Size], reason: Reason, message: str
 ) -> shard_pb2.NeedStatus:
     fingerprint, group = need.key
     return shard_pb2.NeedStatus(
         profile_fingerprint=fingerprint,
         group=group,
         reason="".join(word.capitalize() for word in reason.name.split("_")),
-        message=message or reason.value,
+        message=message,
         sizes=sizes_to_wire(sizes),
     )
 

@@ -130,5 +130,5 @@ def _complaints(
         return
     explainer = Explainer(fleet, demand, decision)
     for shortfall in aged:
-        why = explainer.reason(shortfall.need).value
+        _, why = explainer.reason_and_words(shortfall.need)
         yield Complaint(keys[shortfall.need], shortfall.deficit, why)

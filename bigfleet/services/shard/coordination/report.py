@@ -88,13 +88,13 @@ def _shortfall(row: ReportedShortfall) -> wire.Shortfall:
     return wire.Shortfall(
         requirements=codec.requirements_to_wire(row.profile.requirements),
         deficit=provider_pb2.Resources(resources=resources.texts(dict(row.deficit))),
-        priority=row.profile.priority,
+        priority=row.priority,
         age_cycles=row.age_cycles,
         interruption_penalty_bucket=PenaltyBucket.ValueType(row.profile.interruption_bucket),
         cluster_id=row.cluster,
         profile_fingerprint=row.profile.fingerprint,
         needs=row.needs,
-        reason=row.reason.value,
+        reason=row.words,
         same_domain=row.profile.same_key is not None,
         count=min(row.count, MOST_COUNT),
     )

@@ -1,0 +1,167 @@
+"""The ceilings of clusters in a YAML file that an administrator writes, read again when it changes.
+
+    default: {priority: 1000, machines: 50, dollarsPerHour: 100}
+    clusters:
+      prod-1: {priority: unlimited, machines: 500}
+
+What a cluster does not say counts as in the default, and what that does not say is unlimited.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bigfleet.model.ceiling import HIGHEST_PRIORITY, Ceiling, Ceilings
+from bigfleet.model.errors import InvalidInput
+from bigfleet.observe import metrics
+
+UNLIMITED = "unlimited"
+_MOST_CHARACTERS = 2**24
+_MOST_DOLLARS = 1e12
+
+_log = logging.getLogger(__name__)
+
+# Of a file: when it was changed, how long it is, and which one it is. None while there is none.
+_Version = tuple[int, int, int] | None
+
+
+class CeilingsFile:
+    """The last good content of a file. What is wrong with a newer one is logged once."""
+
+    def __init__(self, path: Path) -> None:
+        """InvalidInput when the file cannot be read or makes no sense."""
+        self._path = path
+        self._version = _version(path)
+        self._ceilings = _read(path)
+
+    def current(self) -> Ceilings:
+        """Those in force. A file that has become bad leaves the last good ones in force."""
+        version = _version(self._path)
+        if version != self._version:
+            self._version = version
+            self._read_again()
+        return self._ceilings
+
+    def _read_again(self) -> None:
+        try:
+            self._ceilings = _read(self._path)
+        except InvalidInput as error:
+            metrics.shard_ceilings_rejected.set(1)
+            _log.error("the last good cluster ceilings stay in force: %s", error)
+        else:
+            metrics.shard_ceilings_rejected.set(0)
+            named = len(self._ceilings.clusters)
+            _log.info("cluster ceilings taken over", extra={"clusters": named})
+
+
+def _version(path: Path) -> _Version:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(path: Path) -> Ceilings:
+    def refused(why: str) -> InvalidInput:
+        return InvalidInput("file of cluster ceilings", str(path), why)
+
+    try:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(_MOST_CHARACTERS + 1)
+    except OSError as error:
+        raise refused(f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise refused(f"cannot be read: {error}") from None
+    if len(text) > _MOST_CHARACTERS:
+        raise refused(f"has more than {_MOST_CHARACTERS} characters")
+    try:
+        content = yaml.load(text, _StrictLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise refused(f"is no YAML: {' '.join(str(error).split())}") from None
+    return _ceilings_of(content, f"ceilings {path}")
+
+
+def _ceilings_of(content: object, what: str) -> Ceilings:
+    top = _mapping(content, what, ("default", "clusters"))
+    default = _ceiling(top.get("default", {}), f"{what}: default", Ceiling())
+    clusters = {
+        name: _ceiling(stated, f"{what}: clusters: {name}", default)
+        for name, stated in _mapping(top.get("clusters", {}), f"{what}: clusters").items()
+    }
+    return Ceilings(default, clusters)
+
+
+def _mapping(value: object, what: str, known: Collection[str] | None = None) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidInput(what, value, "is not a mapping of keys to values")
+    for key in value:
+        if not isinstance(key, str) or not key:
+            raise InvalidInput(what, key, "is not a name; put quotes around numbers")
+        if known is not None and key not in known:
+            raise InvalidInput(what, key, f"is no key here; {', '.join(known)} are")
+    return value
+
+
+def _ceiling(stated: object, what: str, default: Ceiling) -> Ceiling:
+    given = _mapping(stated, what, [key for _, key, _ in _FIELDS])
+    said: dict[str, Any] = {
+        field: read(given[key], f"{what}: {key}") for field, key, read in _FIELDS if key in given
+    }
+    return replace(default, **said)
+
+
+def _priority(value: Any, what: str) -> int:
+    if value == UNLIMITED:
+        return HIGHEST_PRIORITY
+    if type(value) is int and -(2**31) <= value <= HIGHEST_PRIORITY:
+        return value
+    raise InvalidInput(what, value, f"is neither a whole number of 32 bits nor {UNLIMITED}")
+
+
+def _machines(value: Any, what: str) -> float:
+    if value == UNLIMITED:
+        return math.inf
+    if type(value) is int and 0 <= value < 2**31:
+        return value
+    raise InvalidInput(what, value, f"is neither a whole number >= 0 nor {UNLIMITED}")
+
+
+def _dollars(value: Any, what: str) -> float:
+    if value == UNLIMITED:
+        return math.inf
+    if type(value) in (int, float) and 0 <= value <= _MOST_DOLLARS:
+        return float(value)
+    raise InvalidInput(what, value, f"is neither an amount >= 0 nor {UNLIMITED}")
+
+
+# What a ceiling says: its field, its key in the file, and how that is read.
+_FIELDS: Sequence[tuple[str, str, Callable[[Any, str], float]]] = (
+    ("priority", "priority", _priority),
+    ("machines", "machines", _machines),
+    ("dollars_per_hour", "dollarsPerHour", _dollars),
+)
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a mapping that says something twice, of which only the last would count."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """As of SafeLoader."""
+        said: set[object] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in said:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key!r} is there twice", key_node.start_mark
+                )
+            said.add(key if isinstance(key, str) else None)
+        return super().construct_mapping(node, deep)

@@ -171,7 +171,7 @@ def _as_one_pod(gang: Need) -> Need:
         tolerations=kind.tolerations,
         never_preempts=kind.never_preempts,
     )
-    return Need(alone, (Size(_whole(gang), 1),), f"{FOLDED}{key}")
+    return Need(alone, (Size(_whole(gang), 1),), f"{FOLDED}{key}", gang.most_priority)
 
 
 def _joined(sizes: Iterable[Size]) -> tuple[Size, ...]:

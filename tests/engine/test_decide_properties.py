@@ -172,7 +172,7 @@ def test_nothing_is_given_back_that_others_lack(seed: int) -> None:
     for short in decision.shortfalls:
         need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
         kind = need.profile
-        passes = (fleet.clusters[cluster], *need.key) in gone or cluster in demand.suspended
+        passes = (fleet.clusters[cluster], *need.key) in gone or may_not_acquire(demand, cluster)
         if need.is_additional or kind.same_key or kind.anti_affinity or hard_spread(kind) or passes:
             continue
         for row in going:
@@ -184,6 +184,12 @@ def test_nothing_is_given_back_that_others_lack(seed: int) -> None:
             )
             other = int(fleet.cluster[row]) != cluster
             assert not (other and holds and suits(kind, flavour)), (row, short)
+
+
+def may_not_acquire(demand: Demand, cluster: int) -> bool:
+    """It is suspended, or has a ceiling that it may have reached."""
+    ceiling = demand.ceilings.get(cluster)
+    return cluster in demand.suspended or (ceiling is not None and ceiling.bounds_acquisition)
 
 
 @hypothesis_settings(max_examples=60)
@@ -199,7 +205,7 @@ def test_nothing_free_stands_by_while_a_plain_need_lacks_it(seed: int) -> None:
     for short in decision.shortfalls:
         need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
         kind = need.profile
-        passes = (fleet.clusters[cluster], *need.key) in gone or cluster in demand.suspended
+        passes = (fleet.clusters[cluster], *need.key) in gone or may_not_acquire(demand, cluster)
         if need.is_additional or kind.same_key or kind.anti_affinity or hard_spread(kind) or passes:
             continue
         for row in np.flatnonzero(free).tolist():

@@ -113,16 +113,14 @@ async def serving(
             ties = Ties(coordinator, HoldingsFile(settings.state_directory))
         journal = Journal(settings.journal, clock, settings.journal_sizes)
         closing.callback(journal.close)
-        observed = await health.serve(
-            settings.observe_host, settings.observe_port, beginning.not_ready
-        )
+        host, observe_port = settings.observe_host, settings.observe_port
+        observed = await health.serve(host, observe_port, beginning.not_ready)
         closing.push_async_callback(observed.cleanup)
-        ceilings = CeilingsFile(settings.ceilings).current if settings.ceilings else Ceilings
+        ceilings = _ceilings(settings)
         store = EpochFile(settings.state_directory)
         epoch = await begin(store, settings.shard_id, provider, coordinator, beginning.waits)
-        kept = _kept(settings)
         journal.begin(settings.shard_id, epoch)
-        shard = assemble(settings, provider, clock, journal, epoch, kept, ties)
+        shard = assemble(settings, provider, clock, journal, epoch, _kept(settings), ties)
         shard.cycle.ceilings = ceilings
         beginning.not_ready_of = shard.cycle.not_ready
         server, port = _server(settings, shard)
@@ -133,6 +131,10 @@ async def serving(
         closing.callback(shard.sessions.close_all)
         _log.info("serving", extra={"shard": settings.shard_id, "epoch": epoch, "port": port})
         yield Serving(port, shard, work)
+
+
+def _ceilings(settings: Settings) -> Callable[[], Ceilings]:
+    return CeilingsFile(settings.ceilings).current if settings.ceilings else Ceilings
 
 
 def _kept(settings: Settings) -> Kept:

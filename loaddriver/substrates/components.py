@@ -82,7 +82,8 @@ class ControlPlaneSettings:
     """What a run may choose of its control planes, wherever they run.
 
     `gc_percent` is Go's GOGC: more memory for less CPU time. `node_monitor_grace_seconds` is how
-    long a Node may be silent before it counts as lost (Kubernetes' default is 50). With
+    long a Node may be silent before it counts as lost (Kubernetes' default is 50).
+    `node_ready_seconds` is how long a Node takes until it is Ready, on the local substrate. With
     `resource_metrics` there are HPAs, and a metrics-server that tells them what Pods use.
     `more_controllers` run beside those that every run has. `before_controllers` is done as an
     administrator once the API server answers: the garbage collector takes half a minute to notice
@@ -91,6 +92,7 @@ class ControlPlaneSettings:
 
     gc_percent: int = 200
     node_monitor_grace_seconds: int = 50
+    node_ready_seconds: float = 0.0
     resource_metrics: bool = False
     more_controllers: tuple[str, ...] = ()
     before_controllers: Callable[[KubeClient], Awaitable[None]] | None = None
@@ -132,6 +134,10 @@ class Layout:
     @property
     def scheduler_configuration(self) -> Path:
         return self.data / "scheduler.yaml"
+
+    @property
+    def kwok_stages(self) -> Path:
+        return self.data / KWOK_STAGES.name
 
 
 def etcd(binaries: Binaries, layout: Layout) -> list[str]:
@@ -214,9 +220,9 @@ def kube_scheduler(binaries: Binaries, layout: Layout, credentials: Credentials)
     ]
 
 
-def kwok(binaries: Binaries, credentials: Credentials) -> list[str]:
+def kwok(binaries: Binaries, layout: Layout, credentials: Credentials) -> list[str]:
     """Plays the kubelet of annotated Nodes; serves nothing, so it needs no port."""
-    return [str(binaries.kwok), *kwok_flags(credentials.kubeconfigs["kwok"], KWOK_STAGES)]
+    return [str(binaries.kwok), *kwok_flags(credentials.kubeconfigs["kwok"], layout.kwok_stages)]
 
 
 def api_server_flags(token_file: Path, audit_policy: Path, audit_log: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bigfleet.api.kube.client import KubeClient
-from loaddriver.substrates import components, metrics, proof
+from loaddriver.substrates import components, metrics, proof, stages
 from loaddriver.substrates.apiserver import ApiServer, Ground, named_failures
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.credentials import Credentials
@@ -44,7 +44,8 @@ class ControlPlane:
         )
         manager = components.kube_controller_manager(binaries, layout, credentials, settings)
         scheduler = components.kube_scheduler(binaries, layout, credentials)
-        kwok = components.kwok(binaries, credentials)
+        stages.write(layout.kwok_stages, settings.node_ready_seconds)
+        kwok = components.kwok(binaries, layout, credentials)
         if settings.resource_metrics:
             kwok += metrics.kwok_flags(layout)
         return (

@@ -145,6 +145,35 @@ async def test_a_pod_whose_claim_must_be_bound_first_asks_for_nothing_until_then
         await client.delete(f"{_VOLUMES}/pv-bound-first")
 
 
+async def test_a_claim_of_a_class_without_provisioner_goes_where_free_volumes_are(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """As soon as there is one more, its zone is allowed, too."""
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "without-provisioner") as where,
+        _storage_class(
+            client,
+            "zonal",
+            provisioner="kubernetes.io/no-provisioner",
+            volumeBindingMode="WaitForFirstConsumer",
+        ) as zonal,
+        _controller(kubeconfig),
+    ):
+        claims = f"/api/v1/namespaces/{where}/persistentvolumeclaims"
+        pods = f"/api/v1/namespaces/{where}/pods"
+        await client.create(claims, _claim("data", zonal))
+        await client.create(pods, _with_claim("db", "data"))
+        await _until_zones(client, where, "db", [], "a request: a new machine may bring a volume")
+        for name, zones in (("c", ["c"]), ("a", ["a", "c"])):
+            volume = _volume(f"pv-free-{name}", where, "", name)
+            volume["spec"] |= {"storageClassName": zonal, "claimRef": None}
+            await client.create(_VOLUMES, volume)
+            await _until_zones(client, where, "db", zones, f"a request for {zones}")
+        for name in ("c", "a"):
+            await client.delete(f"{_VOLUMES}/pv-free-{name}")
+
+
 async def test_a_restart_leaves_the_request_of_a_pod_with_claims_alone(
     kubeconfig: dict[str, Path],
 ) -> None:

@@ -13,10 +13,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
 from controlplane.request import Binaries
@@ -32,13 +31,14 @@ from scenarios.playing import play
 from scenarios.resources import Resources, UnknownKind
 from scenarios.story import story
 from scenarios.systems.system import Place, System
-from scenarios.timing import LOOK_SECONDS, RESET_SECONDS
-from scenarios.watching import NODES, PODS, watched
+from scenarios.timing import LIST_SECONDS, LOOK_SECONDS, NODE_READY_SECONDS, RESET_SECONDS
+from scenarios.watching import watched
 
 _CLUSTER = "c"
 # What plain objects need beside the controllers that every load has.
 CONTROL_PLANE = ControlPlaneSettings(
     gc_percent=400,
+    node_ready_seconds=NODE_READY_SECONDS,
     more_controllers=(
         "daemonset-controller",
         "persistentvolume-binder-controller",
@@ -147,7 +147,7 @@ class Lane:
             said = await self._explained(seen) if wrong else ""
             text = story(case, self._system.name, wrong, seen, said) if wrong else ""
             seen.note("reset")
-            left = await self.reset(case)
+            left = await self.reset(case, seen)
             self.usable = not left
             if left and "machines" in self._system.judged:
                 shown = [f"after {RESET_SECONDS:g} s without any pods: {each}" for each in left]
@@ -155,23 +155,27 @@ class Lane:
                 text += story(case, self._system.name, shown, seen, await self._explained(seen))
         return text
 
-    async def reset(self, case: Case) -> list[str]:
-        """Delete what the scenario made; what is not as it was at first when time is up."""
+    async def reset(self, case: Case, seen: History) -> list[str]:
+        """Delete what the scenario made; what is not as it was at first when time is up.
+
+        What the watches say comes first, because all objects are listed in some sixty requests.
+        """
         applied = [body for step in case.scenario.steps for body in step.apply or ()]
         namespaces = [b["metadata"]["name"] for b in applied if b["kind"] == "Namespace"]
         for body in reversed(applied):
             if body["kind"] != "Namespace":
                 await self._delete(objects.reference_of(body))
-        left, ends = ["nobody has looked"], time.monotonic() + RESET_SECONDS
-        await self._until(self._no_pods, ends)
+        ends = time.monotonic() + RESET_SECONDS
+        await self._until(partial(self._no_pods, seen), ends)
         for name in namespaces:
             await self._delete(f"Namespace/{name}")
+        await self._until(partial(self._as_many_nodes, seen), ends)
+        await self._until(self._nothing_held, ends, LIST_SECONDS)
+        left = await self._left()
         while left and time.monotonic() < ends:
-            if await self._until(self._as_many_nodes, ends):
-                left = await self._left()
-            if left:
-                await asyncio.sleep(LOOK_SECONDS)
-        return await self._left() if left else []
+            await asyncio.sleep(LIST_SECONDS)
+            left = await self._left()
+        return left
 
     async def _left(self) -> list[str]:
         now = await self._resources.everything()
@@ -183,30 +187,30 @@ class Lane:
         held = [f"machine {machine} is held" for machine in await self._system.held()]
         return [*more, *fewer, *held][:_LEFT_SHOWN]
 
-    async def _until(self, holds: Callable[[], Awaitable[bool]], ends: float) -> bool:
+    async def _until(
+        self, holds: Callable[[], Awaitable[bool]], ends: float, every: float = LOOK_SECONDS
+    ) -> bool:
         while time.monotonic() < ends:
             if await holds():
                 return True
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(every)
         return False
 
-    async def _no_pods(self) -> bool:
+    async def _no_pods(self, seen: History) -> bool:
         """Pods of a Node that is gone are removed: Kubernetes would take a minute for it."""
-        pods = await self._items(PODS)
-        nodes = {node["metadata"]["name"] for node in await self._items(NODES)}
+        pods = [pod for pod in seen.pods.values() if pod.gone_at is None]
+        nodes = {node.name for node in seen.present()}
         for pod in pods:
-            if pod["spec"].get("nodeName", "") not in ("", *nodes):
-                path = self._resources.path("Pod", pod["metadata"]["namespace"])
-                await self._remove(f"{path}/{pod['metadata']['name']}", _AT_ONCE)
+            if pod.node not in ("", *nodes):
+                path = self._resources.path("Pod", pod.namespace)
+                await self._remove(f"{path}/{pod.name}", _AT_ONCE)
         return not pods
 
-    async def _as_many_nodes(self) -> bool:
-        there = len(await self._items(NODES))
-        return there == sum(name.startswith("Node/") for name in self._at_first)
+    async def _as_many_nodes(self, seen: History) -> bool:
+        return len(seen.present()) == sum(name.startswith("Node/") for name in self._at_first)
 
-    async def _items(self, path: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = msgspec.json.decode(await self._client.get(path))["items"]
-        return found
+    async def _nothing_held(self) -> bool:
+        return not await self._system.held()
 
     async def _delete(self, reference: str) -> None:
         with suppress(UnknownKind):  # nor was any made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
@@ -15,11 +16,13 @@ from loop_thread import LoopThread
 import scenarios.lane
 from bigfleet.api.kube.client import KubeClient
 from controlplane.request import Binaries
+from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 from loaddriver.substrates.runscope import RunScope
 from scenarios.files import Case, load
 from scenarios.lane import Frame, Lane, Outcome
 from scenarios.systems.standing import Standing
 from scenarios.systems.system import WHOLE, Place
+from scenarios.timing import NODE_READY_SECONDS
 
 pytestmark = pytest.mark.cluster
 
@@ -142,6 +145,34 @@ def test_a_scenario_that_holds_has_no_story_and_leaves_the_lane_usable(stage: St
     assert stage.play().story == ""
     assert stage.play().story == ""
     assert stage.usable
+
+
+def test_a_node_is_ready_only_after_the_controllers_have_had_time_for_its_daemon_sets(
+    stage: Stage,
+) -> None:
+    """Real ones wait for their network agent, which is a DaemonSet's pod."""
+
+    async def seconds_until_ready(client: KubeClient) -> float:
+        metadata = {
+            "name": "late",
+            "labels": {"a": "b"},
+            "annotations": dict([FAKE_NODE_ANNOTATION]),
+        }
+        await client.create("/api/v1/nodes", {"metadata": metadata})
+        began = time.monotonic()
+        while not is_ready(msgspec.json.decode(await client.get("/api/v1/nodes/late"))):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        took = time.monotonic() - began
+        await client.delete("/api/v1/nodes/late")
+        return took
+
+    assert stage.run(seconds_until_ready(stage.system.place.client)) > NODE_READY_SECONDS * 0.9
+
+
+def is_ready(node: dict[str, Any]) -> bool:
+    """As kube-scheduler needs it."""
+    conditions = node["status"].get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 async def evict(client: KubeClient) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from bigfleet.controllers.pod_controller.pods import Pod
-from bigfleet.controllers.podspec.objects import NodeTerms
+from bigfleet.controllers.podspec.objects import LabelSelector, NodeTerms, Quantities, Resources
 from bigfleet.controllers.podspec.placement import Condition, Term, conditions_of
 from bigfleet.controllers.podspec.unsupported import Unsupported
 
@@ -35,11 +35,16 @@ class _Metadata(_Struct):
     namespace: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    deletion_timestamp: str = ""
 
 
 class _ClaimSpec(_Struct):
     volume_name: str = ""
     storage_class_name: str = ""
+    volume_mode: str = ""
+    access_modes: list[str] | None = None
+    selector: LabelSelector | None = None
+    resources: Resources = msgspec.field(default_factory=Resources)
 
 
 class Claim(_Struct):
@@ -67,6 +72,14 @@ class _ClaimRef(_Struct):
 class _VolumeSpec(_Struct):
     node_affinity: _VolumeAffinity | None = None
     claim_ref: _ClaimRef = msgspec.field(default_factory=_ClaimRef)
+    storage_class_name: str = ""
+    volume_mode: str = ""
+    access_modes: list[str] | None = None
+    capacity: Quantities | None = None
+
+
+class _VolumeStatus(_Struct):
+    phase: str = ""
 
 
 class Volume(_Struct):
@@ -74,6 +87,7 @@ class Volume(_Struct):
 
     metadata: _Metadata
     spec: _VolumeSpec
+    status: _VolumeStatus = msgspec.field(default_factory=_VolumeStatus)
 
 
 class _LabelValues(_Struct):
@@ -89,6 +103,7 @@ class StorageClass(_Struct):
     """A StorageClass."""
 
     metadata: _Metadata
+    provisioner: str = ""
     volume_binding_mode: str = ""
     allowed_topologies: list[_Topology] | None = None
 

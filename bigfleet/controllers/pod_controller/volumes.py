@@ -1,8 +1,9 @@
 """What the claims of Pods come to: claims, volumes and classes, watched once a Pod has a claim.
 
 A claim that is bound holds its Pods to where its volume can be reached. One that is still to be
-bound, by a class that waits for its first Pod, leaves all places where that class may put a volume.
-With any other unbound claim kube-scheduler does not even look at the Pod.
+bound, by a class that waits for its first Pod, leaves all places where that class may put a volume;
+where the class makes none, all where a free volume is that the claim may take. With any other
+unbound claim kube-scheduler does not even look at the Pod.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Generic, TypeVar
 
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.kube.watch import Listed, Watch
+from bigfleet.controllers.pod_controller.free_volumes import free_choices, makes_none
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.storage import (
     Choices,
@@ -47,6 +49,9 @@ class _Known(Generic[K]):
 
     def get(self, name: str, namespace: str = "") -> K | None:
         return self._objects.get((namespace, name))
+
+    def all(self) -> Iterable[K]:
+        return self._objects.values()
 
     async def follow(self, changed: Callable[[K | None], None]) -> None:
         """Calls `changed` with each object that changed, with None after a list."""
@@ -156,7 +161,8 @@ class Volumes:
         storage_class = self._classes.get(claim.storage_class)
         if storage_class is None or storage_class.volume_binding_mode != _FIRST_CONSUMER:
             return None
-        return class_choices(storage_class)
+        free = free_choices(claim, self._volumes.all()) if makes_none(storage_class) else None
+        return class_choices(storage_class) if free is None else free
 
     def _claim_changed(self, claim: Claim | None) -> None:
         self._look_again(set(self._pods) if claim is None else self._users.get(_key_of(claim), ()))
@@ -167,6 +173,21 @@ class Volumes:
         else:
             owner = volume.spec.claim_ref
             self._look_again(self._users.get((owner.namespace, owner.name), ()))
+            self._look_again(self._waiting_for(volume.spec.storage_class_name))
+
+    def _waiting_for(self, class_name: str) -> list[str]:
+        """Pods with claims that may take any volume of this class."""
+        storage_class = self._classes.get(class_name)
+        if storage_class is None or not makes_none(storage_class):
+            return []
+        return [
+            uid
+            for (namespace, name), users in self._users.items()
+            if (claim := self._claims.get(name, namespace)) is not None
+            and claim.storage_class == class_name
+            and not claim.spec.volume_name
+            for uid in users
+        ]
 
     def _look_again(self, uids: Iterable[str]) -> None:
         if self.not_ready():

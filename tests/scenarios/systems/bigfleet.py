@@ -104,6 +104,8 @@ class BigFleet:
     own_kinds = frozenset({"AvailableCapacity"})
     left_out: Mapping[str, str] = MappingProxyType(
         {
+            "all-on-one-node": "one machine ahead is kept for the next gang that fits on one, so "
+            "that kube-scheduler does not tear it",
             "beside-a-cache-on-its-node": "which pods share a Node with others is not known to "
             "the shard; a full Node cannot be made larger",
         }

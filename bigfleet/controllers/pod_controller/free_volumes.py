@@ -1,0 +1,113 @@
+"""Where the volumes are that a claim may take, of a class that makes none. Pure.
+
+With a provisioner a claim that waits for its pod gets a volume of its own. Without one it gets a
+volume that is there already, so its pod can run only where one is that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+
+from bigfleet.controllers.pod_controller.storage import (
+    Choices,
+    Claim,
+    StorageClass,
+    Volume,
+    volume_choices,
+)
+from bigfleet.controllers.podspec.objects import Quantities
+from bigfleet.controllers.podspec.placement import Condition, Term
+from bigfleet.controllers.podspec.selectors import selects
+from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.model import resources
+from bigfleet.model.errors import InvalidInput
+
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_STORAGE = "storage"
+_FILESYSTEM = "Filesystem"
+# More than any volume has, and less than where numbers end.
+_MOST_KIBIBYTES = 2**62
+
+
+def makes_none(storage_class: StorageClass) -> bool:
+    """Whether claims of the class get volumes that are there already only."""
+    return storage_class.provisioner == _NO_PROVISIONER
+
+
+def free_choices(claim: Claim, volumes: Iterable[Volume]) -> Choices | None:
+    """Where one of `volumes` is that the claim may take; None where that says nothing.
+
+    It does not while there is none, nor where volumes of the class are within Nodes: whoever makes
+    those will make some on a new Node, too.
+    """
+    of_class = [each for each in volumes if each.spec.storage_class_name == claim.storage_class]
+    terms: list[Term] = []
+    for volume in of_class:
+        try:
+            reachable = _terms(volume)
+        except Unsupported:
+            return None
+        terms += reachable if _fits(claim, volume) else ()
+    if [] in terms:
+        return []
+    return [_merged(terms)] if terms else None
+
+
+def _fits(claim: Claim, volume: Volume) -> bool:
+    spec, wanted = volume.spec, claim.spec
+    if not _is_free(volume, claim):
+        return False
+    if (spec.volume_mode or _FILESYSTEM) != (wanted.volume_mode or _FILESYSTEM):
+        return False
+    if not set(wanted.access_modes or ()) <= set(spec.access_modes or ()):
+        return False
+    if wanted.selector and not selects(wanted.selector, volume.metadata.labels or {}):
+        return False
+    return _kibibytes(spec.capacity) >= _kibibytes(wanted.resources.requests)
+
+
+def _is_free(volume: Volume, claim: Claim) -> bool:
+    if volume.metadata.deletion_timestamp or volume.status.phase in ("Released", "Failed"):
+        return False
+    owner = volume.spec.claim_ref
+    own = (claim.metadata.namespace, claim.metadata.name)
+    return not owner.name or (owner.namespace, owner.name) == own
+
+
+def _kibibytes(quantities: Quantities | None) -> int:
+    amount = str((quantities or {}).get(_STORAGE, 0))
+    try:
+        return resources.parse(_STORAGE, amount, round_up=True, limit=_MOST_KIBIBYTES)
+    except InvalidInput:
+        return _MOST_KIBIBYTES
+
+
+def _terms(volume: Volume) -> list[Term]:
+    """What of a machine lets it reach the volume, of which one is enough."""
+    return [
+        [condition for term in terms for condition in term]
+        for terms in product(*volume_choices(volume))
+    ]
+
+
+def _merged(terms: list[Term]) -> list[Term]:
+    """The same with fewer terms: the many volumes of a few zones are one list of zones."""
+    others: list[Term] = []
+    values: dict[str, set[str]] = {}
+    for term in terms:
+        if (alone := _only_in(term)) is not None:
+            values.setdefault(alone["key"], set()).update(alone["values"])
+        elif term not in others:
+            others.append(term)
+    lists: list[Term] = [
+        [{"key": key, "operator": "In", "values": sorted(found)}]
+        for key, found in sorted(values.items())
+    ]
+    return [*lists, *others]
+
+
+def _only_in(term: Term) -> Condition | None:
+    if len(term) == 1 and term[0]["operator"] == "In":
+        return term[0]
+    return None

@@ -70,9 +70,11 @@ def test_no_right_is_given_wholesale() -> None:
         assert not everything & {"secrets", "escalate", "bind", "impersonate"}, name
 
 
-def test_a_machine_that_cannot_be_judged_is_refused() -> None:
-    [policy] = _named("ValidatingAdmissionPolicy")
-    assert policy["spec"]["failurePolicy"] == "Fail"
-    [binding] = _named("ValidatingAdmissionPolicyBinding")
-    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
-    assert binding["spec"]["validationActions"] == ["Deny"]
+def test_what_a_policy_cannot_judge_is_refused() -> None:
+    """Each policy is bound, and denies also where it fails."""
+    policies = _named("ValidatingAdmissionPolicy")
+    assert {policy["spec"]["failurePolicy"] for policy in policies} == {"Fail"}
+    bindings = _named("ValidatingAdmissionPolicyBinding")
+    bound = {binding["spec"]["policyName"] for binding in bindings}
+    assert bound == {policy["metadata"]["name"] for policy in policies}
+    assert all(binding["spec"]["validationActions"] == ["Deny"] for binding in bindings)

@@ -67,7 +67,7 @@ persistentvolumeclaims list watch
 persistentvolumes list watch
 storageclasses.storage.k8s.io list watch
 events create patch
-capacityrequests.{_OURS} list watch create patch delete
+capacityrequests.{_OURS} list watch create patch delete claim-any-priority
 capacityrequests/status.{_OURS} patch
 upcomingnodes.{_OURS} list watch
 disruptionreviews.{_OURS} list watch

@@ -57,7 +57,7 @@ _GATHERED = 0.1
 def gathering(cpu: float, memory: float) -> Manner:
     """Gather the pods of a cluster that asks for such parts of its machines' CPU and memory."""
     most = max(cpu, memory)
-    return Manner(memory / most, cpu / most, _GATHERED) if most > 0 else Manner(1, 1, _GATHERED)
+    return Manner(memory / most, cpu / most, _GATHERED) if most > 0 else Manner(1.0, 1.0, _GATHERED)
 
 
 class ClassColumns(NamedTuple):

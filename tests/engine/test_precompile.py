@@ -9,11 +9,14 @@ from pathlib import Path
 
 _DECIDES = """
 import sys
+from dataclasses import replace
 sys.path.insert(0, {here!r})
 from engine_random import random_case, random_carry
 from bigfleet.engine import constraints, domains, packing, precompile, purchase
 from bigfleet.engine.decide import decide
+from bigfleet.engine.carry import Carry
 from bigfleet.engine.snapshot import Settings
+from bigfleet.model.need import sizes_of
 
 def versions():
     return {{
@@ -28,6 +31,10 @@ before = versions()
 for seed in range(60):
     fleet, demand = random_case(seed)
     decide(fleet, demand, random_carry(seed, fleet, demand), Settings(), 10_000.0)
+    # Pods that ask for nothing take places only.
+    places = sizes_of([({{"pods": 1}}, 3)])
+    needs = [replace(each, sizes=places) for each in demand.needs]
+    decide(fleet, replace(demand, needs=needs), Carry(), Settings(), 10_000.0)
 print(sum(before.values()) > 0, versions() == before)
 """
 

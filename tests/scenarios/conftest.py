@@ -20,7 +20,7 @@ from scenarios.systems.choice import system_of
 _SYSTEM, _LANES = "SCENARIO_SYSTEM", "SCENARIO_LANES"
 _SUITE = "scenarios/test_scenarios.py::"
 # As many as two cores can bear; most of a scenario is waiting.
-_USUAL_LANES = 4
+_USUAL_LANES = 5
 
 
 @pytest.fixture(scope="session")

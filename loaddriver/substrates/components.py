@@ -22,6 +22,8 @@ KWOK_STAGES = Path(__file__).with_name("manifests") / "kwok-stages.yaml"
 # asks for annotations itself, and drops the very event that tells it to let go.
 FAKE_NODE_ANNOTATION = ("kwok.x-k8s.io/node", "fake")
 HEARTBEAT_STOPPED_LABEL = ("bigfleet.lucy.sh/heartbeat", "stopped")
+# The condition by which network agents say that a Node has its network, by saying "False".
+NO_NETWORK = "NetworkUnavailable"
 
 # Those that a workload of Deployments, StatefulSets and Jobs, and a cluster's own DaemonSets, on
 # Nodes that come and go need.
@@ -83,7 +85,8 @@ class ControlPlaneSettings:
 
     `gc_percent` is Go's GOGC: more memory for less CPU time. `node_monitor_grace_seconds` is how
     long a Node may be silent before it counts as lost (Kubernetes' default is 50).
-    `node_ready_seconds` is how long a Node takes until it is Ready, on the local substrate. With
+    With `network_agents` somebody says of each Node when it has its network, by the condition
+    NetworkUnavailable, and only then is it Ready (on the local substrate). With
     `resource_metrics` there are HPAs, and a metrics-server that tells them what Pods use.
     `more_controllers` run beside those that every run has. `before_controllers` is done as an
     administrator once the API server answers: the garbage collector takes half a minute to notice
@@ -92,7 +95,7 @@ class ControlPlaneSettings:
 
     gc_percent: int = 200
     node_monitor_grace_seconds: int = 50
-    node_ready_seconds: float = 0.0
+    network_agents: bool = False
     resource_metrics: bool = False
     more_controllers: tuple[str, ...] = ()
     before_controllers: Callable[[KubeClient], Awaitable[None]] | None = None

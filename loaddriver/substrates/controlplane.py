@@ -44,7 +44,7 @@ class ControlPlane:
         )
         manager = components.kube_controller_manager(binaries, layout, credentials, settings)
         scheduler = components.kube_scheduler(binaries, layout, credentials)
-        stages.write(layout.kwok_stages, settings.node_ready_seconds)
+        stages.write(layout.kwok_stages, settings.network_agents)
         kwok = components.kwok(binaries, layout, credentials)
         if settings.resource_metrics:
             kwok += metrics.kwok_flags(layout)

@@ -10,7 +10,7 @@ import yaml
 
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
 from loaddriver.substrates.applying import apply
-from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
+from loaddriver.substrates.components import FAKE_NODE_ANNOTATION, NO_NETWORK
 
 _HARNESS_RBAC = Path(__file__).with_name("manifests") / "harness-rbac.yaml"
 _NODE = "substrate-check"
@@ -56,7 +56,8 @@ async def add_check_node(client: KubeClient) -> None:
         "labels": {"kubernetes.io/hostname": _NODE},
         "annotations": {key: value},
     }
-    await client.create("/api/v1/nodes", {"kind": "Node", "metadata": metadata})
+    status = {"conditions": [{"type": NO_NETWORK, "status": "False"}]}
+    await client.create("/api/v1/nodes", {"kind": "Node", "metadata": metadata, "status": status})
 
 
 async def check_node_is_usable(client: KubeClient) -> bool:

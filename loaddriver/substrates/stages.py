@@ -1,4 +1,4 @@
-"""What kwok plays, with the time that a Node takes until it is Ready."""
+"""What kwok plays, and whether a Node waits for its network before it is Ready."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ from pathlib import Path
 
 import yaml
 
-from loaddriver.substrates.components import KWOK_STAGES
+from loaddriver.substrates.components import KWOK_STAGES, NO_NETWORK
 
 _NODE_READY = "node-ready"
+_HAS_NETWORK = {
+    "jq": {
+        "key": f'.status.conditions.[] | select(.type == "{NO_NETWORK}") | .status',
+        "operator": "In",
+        "values": ["False"],
+    }
+}
 
 
-def write(path: Path, node_ready_seconds: float) -> None:
-    """Write kwok's configuration, in which a Node is Ready so long after it has been registered."""
+def write(path: Path, network_agents: bool) -> None:
+    """Write kwok's configuration; with `network_agents` only Nodes with a network become Ready."""
     documents = list(yaml.safe_load_all(KWOK_STAGES.read_text()))
     (stage,) = (each for each in documents if each.get("metadata") == {"name": _NODE_READY})
-    if node_ready_seconds:
-        stage["spec"]["delay"] = {"durationMilliseconds": round(node_ready_seconds * 1000)}
+    if network_agents:
+        stage["spec"]["selector"]["matchExpressions"].append(_HAS_NETWORK)
     path.write_text(yaml.safe_dump_all(documents, sort_keys=False))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.tasks import end
 from controlplane.request import Binaries
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.components import ControlPlaneSettings
@@ -27,18 +28,19 @@ from scenarios.deletions import Deletions
 from scenarios.files import Case
 from scenarios.history import History
 from scenarios.kubectl import Kubectl
+from scenarios.network import NetworkAgents
 from scenarios.playing import play
 from scenarios.resources import Resources, UnknownKind
 from scenarios.story import story
 from scenarios.systems.system import Place, System
-from scenarios.timing import LIST_SECONDS, LOOK_SECONDS, NODE_READY_SECONDS, RESET_SECONDS
+from scenarios.timing import LIST_SECONDS, LOOK_SECONDS, RESET_SECONDS
 from scenarios.watching import watched
 
 _CLUSTER = "c"
 # What plain objects need beside the controllers that every load has.
 CONTROL_PLANE = ControlPlaneSettings(
     gc_percent=400,
-    node_ready_seconds=NODE_READY_SECONDS,
+    network_agents=True,
     more_controllers=(
         "daemonset-controller",
         "persistentvolume-binder-controller",
@@ -101,6 +103,8 @@ class Lane:
         cluster = self._cluster
         self._client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"])
         self._undo.push_async_callback(self._client.close)
+        self._agents = asyncio.create_task(NetworkAgents(self._client).run())
+        self._undo.push_async_callback(end, self._agents)
         await self._system.start(Place(self._substrate, cluster, self._client, self._data))
         self._resources = await Resources.of(self._client)
         await self._make_namespace()
@@ -124,12 +128,15 @@ class Lane:
         death = asyncio.create_task(self._substrate.first_death())
         playing = asyncio.create_task(self._play(case, seen))
         try:
-            await asyncio.wait((death, playing), return_when=asyncio.FIRST_COMPLETED)
+            first = (death, playing, self._agents)
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             if death.done():
                 self.usable = False
                 wrong = [f"{death.result().sentence}\n" + "\n".join(death.result().last_lines)]
                 text = story(case, self._system.name, wrong, seen, "")
             else:
+                if self._agents.done():
+                    self._agents.result()
                 text = playing.result()
         finally:
             for task in (death, playing):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from loop_thread import LoopThread
 
 import scenarios.lane
 from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.kube.watch import Listed, Watch
 from controlplane.request import Binaries
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 from loaddriver.substrates.runscope import RunScope
@@ -22,7 +22,6 @@ from scenarios.files import Case, load
 from scenarios.lane import Frame, Lane, Outcome
 from scenarios.systems.standing import Standing
 from scenarios.systems.system import WHOLE, Place
-from scenarios.timing import NODE_READY_SECONDS
 
 pytestmark = pytest.mark.cluster
 
@@ -147,32 +146,44 @@ def test_a_scenario_that_holds_has_no_story_and_leaves_the_lane_usable(stage: St
     assert stage.usable
 
 
-def test_a_node_is_ready_only_after_the_controllers_have_had_time_for_its_daemon_sets(
-    stage: Stage,
-) -> None:
-    """Real ones wait for their network agent, which is a DaemonSet's pod."""
+DAEMON_SETS = "/apis/apps/v1/namespaces/scenario/daemonsets"
 
-    async def seconds_until_ready(client: KubeClient) -> float:
-        metadata = {
-            "name": "late",
-            "labels": {"a": "b"},
-            "annotations": dict([FAKE_NODE_ANNOTATION]),
-        }
+
+def test_a_node_is_ready_only_once_the_pods_of_its_daemon_sets_exist(stage: Stage) -> None:
+    """So kube-scheduler cannot fill it before."""
+    template = {
+        "metadata": {"labels": {"app": "agent"}},
+        "spec": {"containers": [{"name": "agent", "image": "example.com/agent"}]},
+    }
+    spec = {"selector": {"matchLabels": {"app": "agent"}}, "template": template}
+    metadata = {"name": "late", "labels": {"a": "b"}, "annotations": dict([FAKE_NODE_ANNOTATION])}
+
+    async def targets_of_pods_once_ready(client: KubeClient) -> list[str]:
+        await client.create(DAEMON_SETS, {"metadata": {"name": "agent"}, "spec": spec})
         await client.create("/api/v1/nodes", {"metadata": metadata})
-        began = time.monotonic()
-        while not is_ready(msgspec.json.decode(await client.get("/api/v1/nodes/late"))):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        took = time.monotonic() - began
+        async for change in Watch(client, "/api/v1/nodes", dict).follow():
+            if not isinstance(change, Listed) and is_ready(change.item, "late"):
+                break
+        pods = msgspec.json.decode(await client.get(PODS))["items"]
+        return [str(pod["spec"]["affinity"]) for pod in pods]
+
+    async def restore(client: KubeClient) -> None:
+        await client.delete(f"{DAEMON_SETS}/agent", {"propagationPolicy": "Background"})
+        while msgspec.json.decode(await client.get(PODS))["items"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
         await client.delete("/api/v1/nodes/late")
-        return took
 
-    assert stage.run(seconds_until_ready(stage.system.place.client)) > NODE_READY_SECONDS * 0.9
+    client = stage.system.place.client
+    targets = stage.run(targets_of_pods_once_ready(client))
+    stage.run(restore(client))
+    assert any("'late'" in target for target in targets)
 
 
-def is_ready(node: dict[str, Any]) -> bool:
+def is_ready(node: dict[str, Any], name: str) -> bool:
     """As kube-scheduler needs it."""
     conditions = node["status"].get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return ready and node["metadata"]["name"] == name
 
 
 async def evict(client: KubeClient) -> None:

@@ -9,10 +9,8 @@ from __future__ import annotations
 # What the provider takes to create, configure, drain or delete a machine.
 PROVIDER_SECONDS = 1.0
 
-# What a Node takes from its registration until it is Ready. Real ones wait for their network agent,
-# which is a DaemonSet's pod; without any wait kube-scheduler fills a Node before the DaemonSets'
-# controller has made its pods for it.
-NODE_READY_SECONDS = 1.0
+# So long at most a Node waits for the pods of its DaemonSets before it is Ready.
+NETWORK_SECONDS = 15.0
 
 # By then whoever is going to do something about what it saw has visibly begun: a Node has come or
 # been cordoned, a pod has been evicted. Every system must be set up so that its own periods and

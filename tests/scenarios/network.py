@@ -1,0 +1,128 @@
+"""Plays the network agents of a cluster: a Node has its network once its DaemonSets' pods exist.
+
+Real Nodes are Ready only then, because a network agent is itself a DaemonSet's pod. Where a Node is
+Ready at once, kube-scheduler can fill it before the DaemonSets' controller, which may be seconds
+late, has made its pods; then no autoscaler could have made room for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, STRATEGIC_PATCH, ApiError, KubeClient
+from bigfleet.api.kube.watch import Listed, Watch
+from loaddriver.substrates.components import NO_NETWORK
+from scenarios.timing import LOOK_SECONDS, NETWORK_SECONDS
+from scenarios.watching import NODES, PODS
+
+Object = Mapping[str, Any]
+_DAEMON_SETS = "/apis/apps/v1/daemonsets"
+_CONDITION = {
+    "type": NO_NETWORK,
+    "status": "False",
+    "reason": "AgentIsUp",
+    "message": "the pods of its DaemonSets exist",
+}
+
+
+class NetworkAgents:
+    """`run` it for as long as the cluster is there."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._known: dict[str, dict[str, Object]] = {
+            path: {} for path in (NODES, _DAEMON_SETS, PODS)
+        }
+        self._waiting_since: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Give every Node its network when it is due, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for path in self._known:
+                tasks.create_task(self._follow(path))
+            tasks.create_task(self._give())
+
+    async def _follow(self, path: str) -> None:
+        known = self._known[path]
+        async for change in Watch(self._client, path, dict).follow():
+            if isinstance(change, Listed):
+                known.clear()
+                known.update((each["metadata"]["uid"], each) for each in change.items)
+            elif change.deleted:
+                known.pop(change.item["metadata"]["uid"], None)
+            else:
+                known[change.item["metadata"]["uid"]] = change.item
+
+    async def _give(self) -> None:
+        while True:
+            nodes, daemon_sets, pods = (each.values() for each in self._known.values())
+            waiting = [node for node in nodes if not has_network(node)]
+            names = [node["metadata"]["name"] for node in waiting]
+            now = time.monotonic()
+            self._waiting_since = {name: self._waiting_since.get(name, now) for name in names}
+            for name, node in zip(names, waiting, strict=True):
+                late = now - self._waiting_since[name] > NETWORK_SECONDS
+                if late or is_due(node, daemon_sets, pods):
+                    await self._give_to(name)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _give_to(self, name: str) -> None:
+        patch = {"status": {"conditions": [_CONDITION]}}
+        try:
+            await self._client.patch(f"{NODES}/{name}/status", patch, STRATEGIC_PATCH)
+        except NO_ANSWER:
+            pass  # the next look is soon
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+
+
+def has_network(node: Object) -> bool:
+    """Whether its network agent has said so."""
+    conditions = node.get("status", {}).get("conditions") or ()
+    return any(each["type"] == NO_NETWORK and each["status"] == "False" for each in conditions)
+
+
+def is_due(node: Object, daemon_sets: Iterable[Object], pods: Iterable[Object]) -> bool:
+    """Whether all DaemonSets that belong on the Node have a pod for it."""
+    wanted = {each["metadata"]["uid"] for each in daemon_sets if _belongs(each, node)}
+    name = node["metadata"]["name"]
+    return wanted <= {owner for pod in pods if _target(pod) == name for owner in _owners(pod)}
+
+
+def _belongs(daemon_set: Object, node: Object) -> bool:
+    spec = daemon_set["spec"]["template"]["spec"]
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+        return False
+    taints = node["spec"].get("taints") or ()
+    # Those of Kubernetes' own are tolerated by every DaemonSet, or pass.
+    own = [taint for taint in taints if not taint["key"].startswith("node.kubernetes.io/")]
+    tolerations = spec.get("tolerations") or ()
+    return all(any(_tolerates(each, taint) for each in tolerations) for taint in own)
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    if toleration.get("effect", taint["effect"]) != taint["effect"]:
+        return False
+    exists = toleration.get("operator") == "Exists"
+    if toleration.get("key", "" if exists else taint["key"]) not in ("", taint["key"]):
+        return False
+    return exists or bool(toleration.get("value", "") == taint.get("value", ""))
+
+
+def _target(pod: Object) -> str:
+    """The Node that a DaemonSet's pod is made for, before it is bound and after."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for field in term.get("matchFields") or ():
+            return str(field["values"][0])
+    return ""
+
+
+def _owners(pod: Object) -> list[str]:
+    return [owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()]

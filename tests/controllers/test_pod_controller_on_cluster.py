@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -171,31 +171,22 @@ _SAME_ZONE = {
 }
 
 
-async def _owned(client: KubeClient, kind: str, path: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """A Pod of a gang, its name that of the object which owns it and is made here."""
+async def _workload(client: KubeClient, path: str, spec: dict[str, Any]) -> None:
+    """An object whose controller makes pods of a gang, named after the collection in `path`."""
     template = pod("t", affinity=_SAME_ZONE, restartPolicy=spec.pop("restartPolicy", "Always"))
-    name = kind.lower()
-    selector = {} if kind == "Job" else {"selector": {"matchLabels": {"app": "x"}}}
-    body = {"metadata": {"name": name}, "spec": {**spec, **selector, "template": template}}
-    made = json.loads(await client.create(path, body))
-    member = pod(name, affinity=_SAME_ZONE)
-    owner: dict[str, Any] = {
-        "apiVersion": path.split("/namespaces")[0].removeprefix("/apis/"),
-        "kind": kind,
-    }
-    owner |= {"name": name, "uid": made["metadata"]["uid"], "controller": True}
-    member["metadata"]["ownerReferences"] = [owner]
-    return member
+    name = path.rsplit("/", 1)[1].removesuffix("s")
+    await client.create(path, {"metadata": {"name": name}, "spec": {**spec, "template": template}})
 
 
-async def _sizes(client: KubeClient, where: str) -> dict[str, str | None]:
-    """What the requests say of their gangs, by the Pods' names."""
-    return {
-        r["metadata"]["ownerReferences"][0]["name"]: (r["metadata"].get("annotations") or {}).get(
-            "bigfleet.lucy.sh/gang-members"
+async def _sizes(client: KubeClient, where: str) -> Counter[tuple[str, str | None]]:
+    """What the requests say of their gangs, by their Pods' names up to the first hyphen."""
+    return Counter(
+        (
+            r["metadata"]["ownerReferences"][0]["name"].split("-")[0],
+            (r["metadata"].get("annotations") or {}).get("bigfleet.lucy.sh/gang-members"),
         )
         for r in await _requests(client, where)
-    }
+    )
 
 
 async def test_a_request_says_how_many_its_gang_will_have_where_its_owner_does(
@@ -204,22 +195,22 @@ async def test_a_request_says_how_many_its_gang_will_have_where_its_owner_does(
     """Not where pods come one after the other: each would wait for all to be there."""
     async with await admin(kubeconfig) as client, namespace(client, "gang-sizes") as where:
         apps, batch = (f"/apis/{group}/namespaces/{where}" for group in ("apps/v1", "batch/v1"))
-        job = {"parallelism": 4, "completions": 3, "suspend": True, "restartPolicy": "Never"}
-        ordered = {"replicas": 0, "serviceName": "s"}
-        members = [
-            await _owned(client, "Job", f"{batch}/jobs", job),
-            await _owned(client, "StatefulSet", f"{apps}/statefulsets", ordered),
-        ]
+        await _workload(
+            client, f"{batch}/jobs", {"parallelism": 4, "completions": 3, "restartPolicy": "Never"}
+        )
+        ordered = {"replicas": 3, "serviceName": "s", "selector": {"matchLabels": {"app": "x"}}}
+        await _workload(client, f"{apps}/statefulsets", ordered)
         own = pod("own", affinity=_SAME_ZONE)
         own["metadata"]["annotations"] = {"bigfleet.lucy.sh/gang-members": "7"}
-        for member in [*members, own, pod("single"), pod("bare", affinity=_SAME_ZONE)]:
+        for member in own, pod("single"), pod("bare", affinity=_SAME_ZONE):
             await client.create(f"/api/v1/namespaces/{where}/pods", member)
         async with _controller(kubeconfig):
-            await _until_count(client, where, 5, "the requests of all five")
+            # Of the ordered StatefulSet there is one pod until that one is ready.
+            await _until_count(client, where, 7, "the requests of all seven")
             assert await _sizes(client, where) == {
-                "job": "3",
-                "statefulset": None,
-                "own": "7",
-                "single": None,
-                "bare": None,
+                ("job", "3"): 3,
+                ("statefulset", None): 1,
+                ("own", "7"): 1,
+                ("single", None): 1,
+                ("bare", None): 1,
             }

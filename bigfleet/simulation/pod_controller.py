@@ -94,15 +94,14 @@ class SimulatedPodController:
         self.occupancy.nodes = {name: _seen(node) for name, node in self._cluster_nodes.items()}
 
     def _outlook(self) -> Callable[[Key], Outlook]:
-        coming: dict[Shape, bool] = {}
+        left = self.occupancy.left_waiting() if len(self._rules) else {}
         unplaced: dict[Shape, bool] = {}
 
         def outlook(key: Key) -> Outlook:
             shape = self._places[key.name].shape
-            if shape not in coming:
-                coming[shape] = self.occupancy.is_coming_for(shape)
+            if shape not in unplaced:
                 unplaced[shape] = self.occupancy.is_unplaced_gang(shape)
-            return Outlook(coming[shape] or self._is_short(key), unplaced[shape])
+            return Outlook(not left.get(shape) or self._is_short(key), unplaced[shape])
 
         return outlook
 

@@ -153,7 +153,7 @@ def test_a_node_is_read_as_kube_scheduler_sees_it() -> None:
         ("Launched", {"cpu": "4", "memory": "8Gi", "pods": 9}, {"zone": "b"}, False),
     ],
 )
-def test_a_machine_on_its_way_counts_for_whom_it_could_hold(
+def test_a_machine_on_its_way_takes_whom_it_could_hold(
     phase: str, resources: dict[str, Any], labels: dict[str, str], could: bool
 ) -> None:
     raw = {
@@ -163,7 +163,9 @@ def test_a_machine_on_its_way_counts_for_whom_it_could_hold(
     }
     state = Occupancy()
     state.expect("m", msgspec.convert(raw, RawUpcomingNode).read())
-    assert state.is_coming_for(shape("2", nodeSelector={"zone": "a"})) is could
+    waits = shape("2", nodeSelector={"zone": "a"})
+    state.add(Place(waits, ""))
+    assert state.left_waiting() == {waits: 0 if could else 1}
 
 
 _ABC = [node("n1", zone="a"), node("n2", zone="b"), node("n3", zone="c")]

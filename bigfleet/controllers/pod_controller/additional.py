@@ -144,16 +144,15 @@ class AdditionalRequests:
 
     def _outlook(self) -> Callable[[Key], Outlook]:
         """What else is known of a Pod, asked once for all that are alike."""
-        coming: dict[Shape, bool] = {}
+        left = self._occupancy.left_waiting() if len(self._rules) else {}
         unplaced: dict[Shape, bool] = {}
 
         def outlook(key: Key) -> Outlook:
             waiting = self._waiting[key]
             shape = waiting.shape
-            if shape not in coming:
-                coming[shape] = self._occupancy.is_coming_for(shape)
+            if shape not in unplaced:
                 unplaced[shape] = self._occupancy.is_unplaced_gang(shape)
-            patient = coming[shape] or waiting.nominated or key not in self._existing
+            patient = not left.get(shape) or waiting.nominated or key not in self._existing
             return Outlook(patient or self._shortage(key) is not None, unplaced[shape])
 
         return outlook

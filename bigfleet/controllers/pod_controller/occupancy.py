@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any, TypeVar
 
+from bigfleet.controllers.pod_controller.coming import left_waiting
 from bigfleet.controllers.pod_controller.nodes import Machine, Node
 from bigfleet.controllers.pod_controller.shapes import Peers, Shape
 from bigfleet.model.need import HOSTNAME_LABEL
@@ -136,9 +137,9 @@ class Occupancy:
         else:
             self.coming[name] = machine
 
-    def is_coming_for(self, shape: Shape) -> bool:
-        """Whether a machine that could hold a pod of that shape is on its way."""
-        return any(machine.could_hold(shape) for machine in self.coming.values())
+    def left_waiting(self) -> dict[Shape, int]:
+        """How many of the pods that wait find no place on the machines on their way, by shape."""
+        return left_waiting(self.coming.values(), self.waiting, self.where)
 
     def where(self, shape: Shape) -> Sequence[Mapping[str, Any]]:
         """Requirements of an additional machine for a pod of `shape`.

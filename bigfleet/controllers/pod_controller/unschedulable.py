@@ -7,7 +7,8 @@ This closes the loop by what is seen.
 | A pod that kube-scheduler calls Unschedulable           | asks                               |
 |---------------------------------------------------------|------------------------------------|
 | has no CapacityRequest yet, or a need known to be short | not: machines are missing (*)      |
-| could go to a machine on its way, or a nominated Node   | not: that is why pods wait (*)     |
+| will find room on a machine on its way, or has a        | not: that is why pods wait (*)     |
+| nominated Node                                          |                                    |
 | has seen none of this for the hold of 15 s, in which    | for a machine                      |
 | kube-scheduler has tried again                          |                                    |
 | waits all the same, 60 s later; and 180 s after that    | for a second, and for a third      |

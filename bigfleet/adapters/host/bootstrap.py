@@ -18,6 +18,12 @@ KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 HEARTBEAT_LABEL, HEARTBEAT_STOPPED = "bigfleet.lucy.sh/heartbeat", "stopped"
 OPERATION_ANNOTATION = "bigfleet.lucy.sh/operation"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+_NOT_READY = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "Booting",
+    "message": "the host has just been switched on",
+}
 
 
 class _Kubelet(msgspec.Struct, rename="camel"):
@@ -79,6 +85,9 @@ def node(boot: Boot, blob: Blob, provider_name: str) -> Mapping[str, Any]:
         "status": {
             "capacity": _amounts(machine.resources, blob),
             "allocatable": _amounts(machine.allocatable, blob),
+            # As a kubelet does: from a Node without a Ready condition Kubernetes takes the
+            # not-ready taint away at once, and kube-scheduler fills it before its DaemonSets' pods.
+            "conditions": [_NOT_READY],
         },
     }
 
@@ -98,16 +107,10 @@ def takeover(registration: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     Node, begins the new life.
     """
     spec = registration["spec"]
-    not_ready = {
-        "type": "Ready",
-        "status": "False",
-        "reason": "Booting",
-        "message": "the host has just been switched on",
-    }
     metadata = registration["metadata"]
     return (
         {"spec": {"providerID": spec["providerID"]}},
-        {"status": {**registration["status"], "conditions": [not_ready]}},
+        {"status": registration["status"]},
         {
             "metadata": {
                 "labels": {**metadata["labels"], HEARTBEAT_LABEL: None},

@@ -93,6 +93,12 @@ def test_the_node_has_the_machines_room() -> None:
     assert node(boot(kubelet={}))["status"]["capacity"]["pods"] == "110"
 
 
+def test_the_node_is_not_ready_when_it_registers() -> None:
+    """Without that word Kubernetes lets pods onto it at once."""
+    [condition] = node(boot())["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("Ready", "False")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

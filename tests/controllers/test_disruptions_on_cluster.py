@@ -37,6 +37,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
 from bigfleet.controllers import operator, pod_controller
 from bigfleet.controllers.operator import disruptions
 from bigfleet.controllers.operator.disruptions import UNKNOWN_ROOM
+from bigfleet.observe import metrics
 
 pytestmark = pytest.mark.cluster
 
@@ -74,11 +75,12 @@ async def _ask(shard: FakeShard, *machines: str, most: int = 3) -> DisruptionRep
         return await shard.reports.get()
 
 
+def _instruction(name: str, **more: Any) -> ReclaimInstruction:
+    return ReclaimInstruction(instruction_id=name, nodes=[name], grace_period_seconds=60, **more)
+
+
 async def _reclaim(shard: FakeShard, name: str, **more: Any) -> ReclaimAck:
-    instruction = ReclaimInstruction(
-        instruction_id="i", nodes=[name], grace_period_seconds=60, **more
-    )
-    shard.order(ShardMessage(reclaim_instruction=instruction))
+    shard.order(ShardMessage(reclaim_instruction=_instruction(name, **more)))
     async with asyncio.timeout(60):
         return await shard.acks.get()
 
@@ -261,6 +263,43 @@ async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
             return await get(client, "/api/v1/nodes/m-dear") is None
 
         await eventually(gone, "the Node to be emptied and deleted")
+
+
+async def test_reclaims_that_come_together_share_their_review(kubeconfig: dict[str, Path]) -> None:
+    """Twenty that waited for a review each would be refused, as the last wait too long; and what
+    each could give back alone they cannot all give back.
+    """
+    leaving, staying = [f"m-leaving-{number:02d}" for number in range(20)], ["m-a", "m-b"]
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, *leaving),
+        ready_nodes(client, *staying, cpu="4"),
+        namespace(client, "together", until_gone=True) as where,
+        _pod_controller(kubeconfig),
+        _operator(kubeconfig) as shard,
+    ):
+        deployments = f"/apis/apps/v1/namespaces/{where}/deployments"
+        for name in leaving:
+            on = _deployment(name, 1, [name, *staying], "500m")
+            on["spec"]["template"]["spec"]["nodeName"] = name
+            await client.create(deployments, on)
+        await _until_bound(client, where, 20)
+        before = _reviews_answered()
+        for name in leaving:
+            shard.order(ShardMessage(reclaim_instruction=_instruction(name, most_cost=9.0)))
+        async with asyncio.timeout(60):
+            acks = [await shard.acks.get() for _ in leaving]
+        assert _reviews_answered() - before <= 5
+        # Sixteen pods of half a CPU fit on two Nodes of four CPUs. The first reclaim is looked at
+        # alone, and the second review may come before its Node is seen to be leaving.
+        started = sum(ack.nodes_started for ack in acks)
+        assert 15 <= started <= 17, [ack.refused for ack in acks if ack.refused]
+        assert all("finds no room elsewhere" in ack.refused for ack in acks if ack.refused)
+
+
+def _reviews_answered() -> float:
+    [family] = metrics.pod_controller_review_seconds.collect()
+    return sum(each.value for each in family.samples if each.name.endswith("_count"))
 
 
 async def test_the_cordon_of_somebody_else_outlives_a_refused_reclaim(

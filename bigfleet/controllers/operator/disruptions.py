@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -81,12 +82,21 @@ class _Budgets(msgspec.Struct):
     items: list[Budget]
 
 
+@dataclass
+class _Round:
+    """Nodes that are looked at in one review, and what it says once it is answered."""
+
+    names: dict[str, None] = field(default_factory=dict)
+    verdicts: dict[str, _Verdict] | None = None
+
+
 class Disruptions:
     """`now` is the time in seconds since 1970."""
 
     def __init__(self, client: KubeClient, now: Callable[[], float]) -> None:
         self._client, self._now = client, now
         self._lists = asyncio.Semaphore(_LISTS_AT_ONCE)
+        self._reviewing, self._next = asyncio.Lock(), _Round()
 
     async def run(self) -> None:
         """Remove reviews that were left behind, until cancelled."""
@@ -110,11 +120,24 @@ class Disruptions:
         return DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
 
     async def of(self, nodes: Sequence[str]) -> Sequence[MachineDisruption]:
-        """What giving back these Nodes would disturb; those that are not there disturb nothing."""
+        """What giving back these Nodes would disturb; those that are not there disturb nothing.
+
+        Whoever asks while a review is under way shares the next one, so that what is given back
+        together finds room together, and twenty reclaims do not wait for twenty reviews.
+        """
         if not nodes:
             return []  # without names, a review is about all Nodes
-        verdicts = await self._review({"most": len(nodes), "nodes": list(nodes)})
-        known = verdicts or {}
+        if len(self._next.names) + len(nodes) > _MOST:
+            self._next = _Round()
+        shared = self._next
+        shared.names.update(dict.fromkeys(nodes))
+        async with self._reviewing:
+            if shared.verdicts is None:
+                if self._next is shared:
+                    self._next = _Round()
+                names = list(shared.names)
+                shared.verdicts = await self._review({"most": len(names), "nodes": names}) or {}
+        known = shared.verdicts
         return await self._judged({name: known.get(name, _UNKNOWN) for name in nodes})
 
     async def _review(self, spec: Mapping[str, Any]) -> dict[str, _Verdict] | None:

@@ -22,9 +22,9 @@ This closes the loop by what is seen.
 
 (*) The hold begins anew, and this time does not count for the 60 and the 180 seconds.
 
-Of pods that are alike (a `group`) at most five ask at a time, the oldest first: what a machine
+Of pods that are alike (a `group`) at most ten ask at a time, the oldest first: what a machine
 takes is known only once kube-scheduler has filled it, and it usually takes many of them. So ten
-thousand pods that nothing helps cost fifteen requests. Each one that was helped lets one more of
+thousand pods that nothing helps cost thirty requests. Each one that was helped lets one more of
 its group ask at a time, so that those that machines do help need not wait for each other. Of all
 groups together at most twenty pods ask in one look, again the oldest first.
 
@@ -46,7 +46,7 @@ HOLD_SECONDS = 15.0
 GATHERING_SECONDS = 30.0
 AGAIN_SECONDS = (60.0, 180.0)
 MOST_TIMES = 1 + len(AGAIN_SECONDS)
-MOST_OF_A_GROUP = 5
+MOST_OF_A_GROUP = 10
 MOST_IN_A_LOOK = 20
 ASIDE_SECONDS = 60.0
 

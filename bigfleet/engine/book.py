@@ -30,6 +30,16 @@ class _Memory(NamedTuple):
     pods: Longs
 
 
+class Domained(NamedTuple):
+    """For K topology keys the domain [K, M] of each machine, and whether it is `known` [K, M]; the
+    numbers are below `domains`.
+    """
+
+    domain: Ints
+    known: Flags
+    domains: int
+
+
 class Book:
     """M machines in keep order: the first are the last to be found superfluous.
 
@@ -57,6 +67,7 @@ class Book:
         self.orderer: Ints = np.empty(0, np.int32)
         self._log = Log(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
         self._length = 0
+        self._domained: dict[tuple[str, ...], tuple[Ints, Domained]] = {}
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -176,9 +187,24 @@ class Book:
 
     def entries_of(self, classes: slice) -> Iterator[tuple[int, int, int]]:
         """What is placed of a need's classes: machine, class and number of pods."""
+        machine, klass, pods = self.placed_of(classes)
+        yield from zip(machine.tolist(), klass.tolist(), pods.tolist(), strict=True)
+
+    def placed_of(self, classes: slice) -> Log:
+        """What is placed of a need's classes."""
         machine, klass, pods = self.entries()
         its = (klass >= classes.start) & (klass < classes.stop)
-        yield from zip(machine[its].tolist(), klass[its].tolist(), pods[its].tolist(), strict=True)
+        return Log(machine[its], klass[its], pods[its])
+
+    def domains_of(
+        self, keys: tuple[str, ...], find: Callable[[tuple[str, ...], Ints], Domained]
+    ) -> Domained:
+        """What `find` says of the machines' flavours, asked once for all needs with these keys."""
+        flavour, found = self._domained.get(keys, (None, None))
+        if found is None or flavour is not self.flavour:
+            found = find(keys, self.flavour)
+            self._domained[keys] = self.flavour, found
+        return found
 
     def clear_machine(self, machine: int) -> list[int]:
         """Take all pods off a machine; the needs that lost any, in order."""

@@ -9,11 +9,12 @@ then place more pods than without it: once it is there, all others have to wait 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from bigfleet.engine.acquire import Eligible, Market, choose_from, in_tiers, order
-from bigfleet.engine.book import Book
+from bigfleet.engine.book import Book, Domained
 from bigfleet.engine.constraints import Terms, least, pack_constrained
 from bigfleet.engine.packing import NO_LIMIT, Log, fitting
 from bigfleet.engine.pods import Candidacy
@@ -42,17 +43,16 @@ def terms_of(state: State, index: int, book: Book, entered: Domains = frozenset(
     """
     candidacy = state.candidacy(index)
     apart, keys = candidacy.profile.anti_affinity, term_keys(candidacy)
-    codes = [_codes(state, key, book) for key in keys]
-    domains = 2 + max(*(int(each.max(initial=-1)) for each in codes), *entered, -1)
-    domain = np.stack([np.where(each < 0, domains - 1, each) for each in codes]).astype(np.int32)
+    domain, known, domains = book.domains_of(keys, partial(_domains_of, state))
     counts = np.zeros((len(keys), domains), np.bool_)
     present = book.present(int(state.priorities[index]))
     for at, nodes in enumerate(_nodes(state, candidacy, book)):
-        counts[at, domain[at, nodes & present & (codes[at] >= 0)]] = True
+        counts[at, domain[at, nodes & present & known[at]]] = True
     counts[0, sorted(entered)] = True
     pods = np.zeros((len(keys), domains), np.int64)
-    for machine, _, number in book.entries_of(state.classes.of(index)):
-        pods[np.arange(len(keys)), domain[:, machine]] += number
+    machines, _, numbers = book.placed_of(state.classes.of(index))
+    for at in range(len(keys)):
+        np.add.at(pods[at], domain[at, machines], numbers)
     skews = [term.max_skew for term in candidacy.terms]
     no_limit = NO_LIMIT // 4
     return Terms(
@@ -65,10 +65,20 @@ def terms_of(state: State, index: int, book: Book, entered: Domains = frozenset(
     )
 
 
-def _codes(state: State, key: str, book: Book) -> Ints:
-    if key == HOSTNAME_LABEL:
-        return np.arange(len(book), dtype=np.int32)
-    return state.columns.label(key).codes[book.flavour]
+def _domains_of(state: State, keys: tuple[str, ...], flavour: Ints) -> Domained:
+    """The domains of machines of these flavours, for each key; those without one share the last."""
+    codes, most = [], 0
+    for key in keys:
+        if key == HOSTNAME_LABEL:
+            codes.append(np.arange(len(flavour), dtype=np.int32))
+            most = max(most, len(flavour))
+        else:
+            label = state.columns.label(key)
+            codes.append(label.codes[flavour])
+            most = max(most, len(label.values))
+    stacked = np.stack(codes)
+    known = stacked >= 0
+    return Domained(np.where(known, stacked, most).astype(np.int32), known, most + 1)
 
 
 def _nodes(state: State, candidacy: Candidacy, book: Book) -> list[Flags]:

@@ -159,7 +159,7 @@ class Release:
         such as one with a part of a gang, keeps no others.
         """
         recount = Recount(self._state, self._assignment, cluster)
-        chosen, parts = rows[:0], [rows]
+        chosen, parts = rows[:0], [rows] if len(rows) else []
         for _ in range(_MOST_TRIALS):
             if not parts:
                 break

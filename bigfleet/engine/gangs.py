@@ -10,9 +10,10 @@ import numpy as np
 from bigfleet.engine.acquire import Eligible, Market, choose_from, in_tiers, order
 from bigfleet.engine.domains import ACQUIRABLE, CLUSTERS, OWN, Home, Prospects, choose_domain
 from bigfleet.engine.packing import fitting
-from bigfleet.engine.purchase import Offer
+from bigfleet.engine.purchase import Offer, Stock
 from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
 from bigfleet.engine.state import State
+from bigfleet.kernels import kernel
 from bigfleet.model.machine import MachineState
 
 
@@ -166,22 +167,42 @@ def prospects(
         offers = [*((each, ACQUIRABLE) for each in found), *offers]
     pods = int(state.left[state.classes.of(index)].sum())
     for (offer, eligible), way in offers:
-        for group in np.flatnonzero(eligible).tolist():
-            rows = offer.rows[offer.starts[group] : offer.starts[group + 1]]
-            free = int((~state.unavailable[rows] & state.may_have(index, rows)).sum())
-            parts.append(_alike(offer, group, way, free, pods))
+        free = _free(offer, eligible, state.stock(index), index)
+        parts.append(_alike(offer, way, free, pods))
     return Prospects(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _alike(offer: Offer, group: int, way: int, free: int, pods: int) -> Prospects:
-    """So many equal machines, of which a gang of `pods` could use no more than it has pods."""
-    number = min(free, pods)
-    stands_for = np.ones(number, np.int64)
-    stands_for[:1] += free - number
+@kernel
+def _free(offer: Offer, eligible: Flags, stock: Stock, index: int) -> Longs:
+    """How many machines of each eligible group of the offer need `index` may still have."""
+    free = np.zeros(eligible.shape[0], np.int64)
+    for group in range(eligible.shape[0]):
+        if not eligible[group]:
+            continue
+        for at in range(offer.starts[group], offer.starts[group + 1]):
+            row = offer.rows[at]
+            keeper = stock.kept_for[row]
+            kept = keeper != NONE and keeper != index
+            if stock.unavailable[row]:
+                continue
+            if not kept or stock.priorities[keeper] < stock.priorities[index]:
+                free[group] += 1
+    return free
+
+
+def _alike(offer: Offer, way: int, free: Longs, pods: int) -> Prospects:
+    """So many equal machines of each group, of which a gang of `pods` could use no more than it
+    has pods: the first of a group stands for those beyond.
+    """
+    number = np.minimum(free, pods)
+    group = np.repeat(np.arange(len(free)), number)
+    stands_for = np.ones(len(group), np.int64)
+    some = number > 0
+    stands_for[(np.cumsum(number) - number)[some]] += (free - number)[some]
     return Prospects(
-        np.full(number, offer.codes[offer.domain[group], 0], np.int32),
-        np.full(number, way, np.uint8),
-        np.repeat(offer.capacity[group][None, :], number, axis=0),
+        offer.codes[offer.domain[group], 0],
+        np.full(len(group), way, np.uint8),
+        offer.capacity[group],
         stands_for,
     )
 

@@ -98,6 +98,9 @@ shard_journal_lines_lost = _counter(
 )
 shard_sessions = _gauge("bigfleet_shard_active_sessions", "Operators connected")
 shard_rollups = _counter("bigfleet_shard_rollups_total", "Roll-ups received", "outcome")
+shard_demand_not_kept = _gauge(
+    "bigfleet_shard_demand_not_kept", "1 while a restart would not know what clusters asked for"
+)
 shard_left_out = _counter(
     "bigfleet_shard_left_out_total", "Needs and node overheads left out of roll-ups as senseless"
 )

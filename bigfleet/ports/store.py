@@ -1,10 +1,10 @@
-"""What a shard must not forget: how many times it has been started, whom it is evicting, and which
-clusters are being removed.
+"""What a shard must not forget: how many times it has been started, whom it is evicting, which
+clusters are being removed, and how much clusters asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,5 +84,21 @@ class RemovalStore(Protocol):
         ...
 
     def save(self, clusters: Collection[str]) -> None:
+        """Durable before it returns. BigFleetError when it cannot be made so."""
+        ...
+
+
+class DemandStore(Protocol):
+    """How many pods each cluster asked for, by which a collapse of its demand is told after a
+    restart. Losing it is no disaster: then its machines say how much it was at least.
+    """
+
+    def load(self) -> Mapping[str, int]:
+        """What was saved last; nothing when that is damaged. BigFleetError when it cannot be
+        read.
+        """
+        ...
+
+    def save(self, pods: Mapping[str, int]) -> None:
         """Durable before it returns. BigFleetError when it cannot be made so."""
         ...

@@ -358,11 +358,14 @@ class Acknowledgement(_message.Message):
     SHARD_EPOCH_FIELD_NUMBER: _builtins.int
     REJECTED_FIELD_NUMBER: _builtins.int
     LEFT_OUT_FIELD_NUMBER: _builtins.int
+    DOUBTED_FIELD_NUMBER: _builtins.int
     echo: _builtins.str
     coordinator_term: _builtins.int
     shard_epoch: _builtins.int
     rejected: _builtins.str
     """Why a roll-up was refused as a whole; the last good one stays in force. Empty when accepted."""
+    doubted: _builtins.str
+    """Why that which the roll-up takes back does not count yet; what it adds is in force."""
     @_builtins.property
     def left_out(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeftOut]:
         """What could not be taken of a roll-up; all the rest of it is in force. A need that was taken in an
@@ -377,10 +380,11 @@ class Acknowledgement(_message.Message):
         shard_epoch: _builtins.int = ...,
         rejected: _builtins.str = ...,
         left_out: _abc.Iterable[Global___LeftOut] | None = ...,
+        doubted: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_term", b"coordinator_term", "echo", b"echo", "left_out", b"left_out", "rejected", b"rejected", "shard_epoch", b"shard_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_term", b"coordinator_term", "doubted", b"doubted", "echo", b"echo", "left_out", b"left_out", "rejected", b"rejected", "shard_epoch", b"shard_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -91,6 +91,8 @@ class Rollups:
             metrics.operator_rollups_rejected.inc()
             _LOG.error("roll-up refused, the last good one stays in force: %s", answer.rejected)
         else:
+            if answer.doubted:
+                _LOG.warning("what the roll-up takes back is in doubt: %s", answer.doubted)
             refused = self._note_left_out(answer, told.rows)
             self._accepted(version, told.gathering | refused)
 

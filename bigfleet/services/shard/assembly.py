@@ -11,7 +11,7 @@ from bigfleet.engine.decide import decide
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.holdings import QuotaKey
 from bigfleet.ports.provider import CapacityProvider
-from bigfleet.ports.store import EvictionStore, RemovalStore
+from bigfleet.ports.store import DemandStore, EvictionStore, RemovalStore
 from bigfleet.services.shard import updates
 from bigfleet.services.shard.actuation import Actuation
 from bigfleet.services.shard.arrivals import Arrivals
@@ -35,6 +35,7 @@ from bigfleet.services.shard.ordering import Ordering
 from bigfleet.services.shard.orders import Orders
 from bigfleet.services.shard.reconciler import Reconciler
 from bigfleet.services.shard.removals import Removals
+from bigfleet.services.shard.rollup_guard import RollUpGuard
 from bigfleet.services.shard.rollups import RollUps
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
@@ -45,10 +46,13 @@ from bigfleet.services.shard.territory import Territory
 
 @dataclass(frozen=True)
 class Kept:
-    """What a shard has on its disk, beside its epoch and what a coordinator told it."""
+    """What a shard has on its disk, beside its epoch and what a coordinator told it. Without
+    `demand` only the machines of a cluster say after a restart how much it asked for.
+    """
 
     evictions: EvictionStore
     removals: RemovalStore
+    demand: DemandStore | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def assemble(
 ) -> Shard:
     """All parts of a shard that is in its `epoch`; without `ties` everything is its own."""
     woken = asyncio.Event()
-    books = _books(settings, kept.evictions, ties)
+    books = _books(settings, kept, ties)
     sessions = _sessions(epoch, books, RollUps(books.needs, journal, clock, woken.set), clock)
     execution = _execution(settings, provider, clock, journal, epoch, books, sessions)
     actuation = _actuation(settings, execution, books.failures, clock, woken)
@@ -185,14 +189,18 @@ def _inspection(books: _Books, journal: Journal) -> MachineInspection:
     return MachineInspection(books.inventory, books.orders, books.evictions, journal, limits)
 
 
-def _books(settings: Settings, evicting: EvictionStore, ties: Ties | None) -> _Books:
+def _books(settings: Settings, kept: Kept, ties: Ties | None) -> _Books:
     clusters: Interned[str] = Interned()
-    evictions = Evictions(evicting)
+    evictions = Evictions(kept.evictions)
     estate = Estate(ties.holdings) if ties else None
     inventory = Inventory(clusters, evictions.need_of, Territory(estate))
+
+    def machines_of(cluster: str) -> int:
+        return len(inventory.bound_to(cluster))
+
     return _Books(
         inventory=inventory,
-        needs=NeedsTable(clusters),
+        needs=NeedsTable(clusters, RollUpGuard(kept.demand, machines_of)),
         hints=Hints(),
         statuses=Statuses(),
         arrivals=Arrivals(),

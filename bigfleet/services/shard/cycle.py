@@ -157,6 +157,7 @@ class Cycle:
             await self.reconciler.refresh()
         now_seconds = self.clock.steady_seconds()
         self._release_held(now_seconds)
+        self.needs.keep()
         with _phase("snapshot"):
             view = self._look(now_seconds)
         with _phase("decide"):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.api import codec
 from bigfleet.api.limit_codec import NodeLimit, limits_from_wire
 from bigfleet.api.overhead_codec import overheads_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
@@ -22,25 +21,10 @@ from bigfleet.observe import metrics
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.node_limits import NodeLimits
 from bigfleet.services.shard.rollup_guard import RollUpGuard
+from bigfleet.services.shard.rollup_rows import Key, Row, Said, added, pods_of, read
 from bigfleet.services.shard.trends import Trends
 
-# A thousand label values of the greatest length; the largest real need seen takes some 2 KiB.
-MAX_NEED_BYTES = 2**18
-
 _log = logging.getLogger(__name__)
-
-_Order = tuple[int, float, str, bool, tuple[str, str]]
-
-
-@dataclass(slots=True, eq=False)
-class _Row:
-    """One need in force; `wire_bytes` is how it was last sent, `order` its place among all."""
-
-    need: Need
-    wire_bytes: bytes
-    cluster_number: int
-    order: _Order
-    in_force: bool = field(default=True)
 
 
 class Taken(NamedTuple):
@@ -61,13 +45,13 @@ class NeedsTable:
     are served by that. `version` is another number after every change.
     """
 
-    def __init__(self, clusters: Interned[str]) -> None:
+    def __init__(self, clusters: Interned[str], guard: RollUpGuard | None = None) -> None:
         self._clusters = clusters
-        self._guard = RollUpGuard()
-        self._rows: dict[str, dict[tuple[str, str], _Row]] = {}
-        self._by_wire_bytes: dict[str, dict[bytes, _Row]] = {}
-        self._ordered: list[_Row] = []
-        self._added: list[_Row] = []
+        self._guard = guard or RollUpGuard()
+        self._rows: dict[str, dict[Key, Row]] = {}
+        self._by_wire_bytes: dict[str, dict[bytes, Row]] = {}
+        self._ordered: list[Row] = []
+        self._added: list[Row] = []
         self._reported: set[int] = set()
         self._overheads: dict[str, tuple[NodeOverhead, ...]] = {}
         self._trends = Trends()
@@ -88,7 +72,7 @@ class NeedsTable:
 
         Of a need that makes no sense any more, what was last taken stays in force. InvalidInput
         when the roll-up as a whole is too large, or none of its needs makes sense; then nothing of
-        it is taken. A held roll-up already counts as the cluster's report.
+        it is taken. Of a held roll-up all is in force that it adds.
         """
         cluster = rollup.cluster_id
         if len(rollup.needs) > MAX_NEEDS_OF_A_CLUSTER:
@@ -98,18 +82,18 @@ class NeedsTable:
         limits, problems = limits_from_wire(rollup.node_limits, f"cluster {cluster}")
         _tell(problems)
         rows = self._rows.get(cluster, {})
-        fresh, faults = _read(rollup, rows, self._by_wire_bytes.get(cluster, {}))
-        self._report(cluster)
-        kept = len(rows.keys() & fresh.keys())
+        fresh, faults = read(rollup, rows, self._by_wire_bytes.get(cluster, {}))
 
         def accept() -> None:
+            self._report(cluster)
             self._take_over(cluster, fresh, now_seconds)
             self._note_overheads(cluster, overheads)
             self._note_limits(cluster, limits)
 
-        held = self._guard.holds(cluster, len(rows), kept, now_seconds, accept)
-        if not held:
-            accept()
+        held = self._guard.holds(cluster, pods_of(fresh), now_seconds, accept)
+        if held:
+            self._take_over(cluster, added(fresh, rows), now_seconds)
+            self._note_overheads(cluster, overheads or self._overheads.get(cluster, ()))
         return Taken(held, faults, odd)
 
     def release_held(self, now_seconds: float) -> list[str]:
@@ -118,7 +102,11 @@ class NeedsTable:
 
     def forget_held(self, cluster: str) -> None:
         """The cluster's operator is gone: what it last said is in doubt for good."""
-        self._guard.forget(cluster)
+        self._guard.drop(cluster)
+
+    def keep(self) -> None:
+        """Put on the disk what is needed to doubt a collapse after a restart."""
+        self._guard.keep()
 
     def count_of(self, cluster: str) -> int:
         """How many needs of the cluster are in force."""
@@ -170,8 +158,9 @@ class NeedsTable:
         self._changed()
 
     def _bounding(self) -> Mapping[int, Ceiling]:
-        """The ceilings of clusters that have reported anything."""
-        every = {number: self._ceilings.of(self._clusters[number]) for number in self._reported}
+        """The ceilings of clusters that have said anything."""
+        spoken = self._reported | {self._clusters.number(cluster) for cluster in self._rows}
+        every = {number: self._ceilings.of(self._clusters[number]) for number in spoken}
         return {number: ceiling for number, ceiling in every.items() if ceiling != Ceiling()}
 
     def _bounded(self, cluster: str, need: Need) -> Need:
@@ -184,9 +173,7 @@ class NeedsTable:
             self._reported.add(number)
             self._changed()
 
-    def _take_over(
-        self, cluster: str, fresh: dict[tuple[str, str], tuple[bytes, Need]], now_seconds: float
-    ) -> None:
+    def _take_over(self, cluster: str, fresh: Said, now_seconds: float) -> None:
         rows = self._rows.setdefault(cluster, {})
         before = {key: row.need for key, row in rows.items()}
         after = {key: need for key, (_, need) in fresh.items()}
@@ -222,10 +209,10 @@ class NeedsTable:
         self.version += 1
         self._demand = None
 
-    def _new_row(self, cluster: str, need: Need, wire_bytes: bytes, now_seconds: float) -> _Row:
+    def _new_row(self, cluster: str, need: Need, wire_bytes: bytes, now_seconds: float) -> Row:
         # Whoever asks for further machines waits for what the others of its cluster get first.
         order = (-need.priority, now_seconds, cluster, need.is_additional, need.key)
-        row = _Row(need, wire_bytes, self._clusters.number(cluster), order)
+        row = Row(need, wire_bytes, self._clusters.number(cluster), order)
         self._added.append(row)
         return row
 
@@ -244,40 +231,3 @@ def _tell(problems: Sequence[InvalidInput]) -> None:
         _log.warning(
             "node limits left out", extra={"number": len(problems), "why": str(problems[0])}
         )
-
-
-def _read(
-    rollup: wire.ClusterCapacityNeeds,
-    rows: Mapping[tuple[str, str], _Row],
-    known: Mapping[bytes, _Row],
-) -> tuple[dict[tuple[str, str], tuple[bytes, Need]], Mapping[int, str]]:
-    """The roll-up's needs by key, and what is wrong with the others by index. Those sent before
-    with the same bytes are not parsed again; `rows` are in force.
-    """
-    fresh: dict[tuple[str, str], tuple[bytes, Need]] = {}
-    faults: dict[int, InvalidInput] = {}
-    for number, raw in enumerate(rollup.needs):
-        wire_bytes = raw.SerializeToString(deterministic=True)
-        row, where = known.get(wire_bytes), f"cluster {rollup.cluster_id}, need {number}"
-        try:
-            need = _parsed(raw, len(wire_bytes), where) if row is None else row.need
-            if need.key in fresh:
-                raise InvalidInput(where, need.key, "repeats the profile and group of another need")
-        except InvalidInput as error:
-            faults[number] = error
-        else:
-            fresh[need.key] = wire_bytes, need
-    if faults and not fresh:
-        raise next(iter(faults.values()))
-    for number in faults:
-        key = codec.key_from_wire(rollup.needs[number])
-        if key is not None and key in rows:
-            fresh.setdefault(key, (rows[key].wire_bytes, rows[key].need))
-    return fresh, {number: str(error) for number, error in faults.items()}
-
-
-def _parsed(raw: wire.CapacityNeed, size: int, where: str) -> Need:
-    if size > MAX_NEED_BYTES:
-        cure = f"bytes are more than {MAX_NEED_BYTES}, the most that one need may take"
-        raise InvalidInput(where, size, cure)
-    return codec.need_from_wire(raw, where)

@@ -15,6 +15,7 @@ from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.adapters.store.ceilings_file import CeilingsFile
+from bigfleet.adapters.store.demand_file import DemandFile
 from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
@@ -139,7 +140,7 @@ def _ceilings(settings: Settings) -> Callable[[], Ceilings]:
 
 def _kept(settings: Settings) -> Kept:
     directory = settings.state_directory
-    return Kept(EvictionFile(directory), RemovalFile(directory))
+    return Kept(EvictionFile(directory), RemovalFile(directory), DemandFile(directory))
 
 
 def _server(settings: Settings, shard: Shard) -> tuple[grpc.aio.Server, int]:

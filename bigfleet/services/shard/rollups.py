@@ -52,7 +52,7 @@ class RollUps:
         metrics.shard_left_out.inc(len(left_out))
         if self._needs.version != before:
             self._accepted()
-        return Acknowledgement(rejected=taken.held, left_out=left_out[:MOST_LEFT_OUT])
+        return Acknowledgement(doubted=taken.held, left_out=left_out[:MOST_LEFT_OUT])
 
     def miss(self, cluster: str, told: RollUpTooLarge) -> str:
         """Note a roll-up that its operator could not send; returns what that means."""

@@ -24,7 +24,7 @@ from bigfleet.controllers.operator.ledger import CapacityRequest, Ledger
 from bigfleet.controllers.operator.rollup import Rollups
 from bigfleet.controllers.operator.session import Dialer, Session
 from bigfleet.observe import metrics
-from bigfleet.services.shard.needs import MAX_NEED_BYTES
+from bigfleet.services.shard.rollup_rows import MAX_NEED_BYTES
 
 MIB = 2**20
 REQUESTS, KINDS = 50_000, 12

@@ -27,7 +27,7 @@ from bigfleet.model.machine import MachineState
 from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER
 from bigfleet.observe.metrics import REGISTRY
 from bigfleet.ports.provider import Fence, Listing, Operation
-from bigfleet.services.shard.needs import MAX_NEED_BYTES
+from bigfleet.services.shard.rollup_rows import MAX_NEED_BYTES
 
 _S = MachineState
 

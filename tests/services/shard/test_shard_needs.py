@@ -160,12 +160,12 @@ def test_additional_needs_that_come_and_go_are_no_change_of_demand() -> None:
 
 
 def test_a_collapse_is_held_until_three_agree() -> None:
-    """A roll-up that keeps less than a tenth of ten or more needs counts from the third on."""
+    """A roll-up that keeps less than a tenth of ten or more pods counts from the third on."""
     needs = table()
     needs.replace(rollup("east", *groups(10)), 1)
     for count in (1, 2):
         held = needs.replace(rollup("east"), 1 + count).held
-        assert "keeps 0 of 10" in held
+        assert "0 pods where 10 were asked for" in held
         assert len(needs) == 10
     assert needs.replace(rollup("east"), 4).held == ""
     assert len(needs) == 0
@@ -183,7 +183,7 @@ def test_a_sound_rollup_ends_the_doubt() -> None:
 
 
 def test_a_held_rollup_counts_as_report() -> None:
-    """The cluster has spoken, even if not all of it is believed yet."""
+    """A cluster that was believed before is still one whose machines may serve others."""
     clusters: Interned[str] = Interned()
     needs = NeedsTable(clusters)
     needs.replace(rollup("east", *groups(10)), 1)
@@ -213,7 +213,7 @@ def test_a_departed_operators_doubt_is_dropped() -> None:
 
 @pytest.mark.parametrize(("before", "kept", "held"), [(9, 0, False), (10, 1, False), (11, 1, True)])
 def test_the_guard_looks_at_large_losses_only(before: int, kept: int, held: bool) -> None:
-    """Fewer than ten needs may go at once, and keeping a tenth is enough."""
+    """Fewer than ten pods may go at once, and keeping a tenth is enough."""
     needs = table()
     needs.replace(rollup("east", *groups(before)), 1)
     assert bool(needs.replace(rollup("east", *groups(kept)), 2).held) is held

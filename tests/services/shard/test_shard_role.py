@@ -21,7 +21,7 @@ from bigfleet.observe import metrics
 from bigfleet.observe.metrics import REGISTRY
 from bigfleet.ports.provider import Fence
 from bigfleet.services.shard import role
-from bigfleet.services.shard.needs import MAX_NEED_BYTES
+from bigfleet.services.shard.rollup_rows import MAX_NEED_BYTES
 from bigfleet.services.shard.settings import Settings
 
 _S = MachineState

@@ -14,3 +14,8 @@ CAPACITY_SHORT = "CapacityShort"
 ADDITIONAL_CAPACITY = "AdditionalCapacityRequested"
 # The reason for being short that no machine of the fleet could ever hold the pod.
 NO_MATCHING_SUPPLY = "NoMatchingSupply"
+# Other reasons, for which no machine was ever asked: its operator can make nothing of the request;
+# all requests of the cluster together are too much for one message, or its shard refuses them.
+INVALID = "Invalid"
+ROLLUP_TOO_LARGE = "RollUpTooLarge"
+ROLLUP_REJECTED = "RollUpRejected"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     ShardMessage,
 )
 from bigfleet.controllers import operator
-from bigfleet.controllers.operator import hints
+from bigfleet.controllers.operator import hints, rollup
 from bigfleet.controllers.operator.hints import hint_name
 
 pytestmark = pytest.mark.cluster
@@ -513,6 +513,89 @@ async def test_a_request_that_the_shard_cannot_take_says_why_and_others_are_ackn
             await client.create(path, request("c"))
             mended = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
             await eventually(lambda: says(odd, **mended), "the condition to be taken back")
+        await client.delete(path)
+
+
+def _told(client: KubeClient, path: str) -> Callable[[str], Coroutine[Any, Any, dict[str, str]]]:
+    """What a request's condition CapacityShort says, and its phase."""
+
+    async def told(name: str) -> dict[str, str]:
+        status = (await get(client, f"{path}/{name}")).get("status", {})
+        said = {each["type"]: each for each in status.get("conditions", [])}
+        return {**said.get("CapacityShort", {}), "phase": status.get("phase", "")}
+
+    return told
+
+
+async def test_a_request_of_which_nothing_can_be_made_says_why_until_it_is_mended(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """The API server admits an amount that no machine and no sum can have; others go on."""
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "senseless") as where,
+        fake_shard() as (shard, address),
+    ):
+        path = requests_path(where)
+        told = _told(client, path)
+        huge = {"cpu": "1000000000000", "pods": "1"}
+        await client.create(path, request("huge", resources=huge))
+        await client.create(path, request("plain"))
+
+        async def says(name: str, **wanted: str) -> bool:
+            return (await told(name)).items() >= wanted.items()
+
+        async with _operator(kubeconfig, address):
+            await _rollup_with(shard, "1")
+            refused = {"status": "True", "reason": "Invalid", "phase": ""}
+            await eventually(lambda: says("huge", **refused), "the condition")
+            assert "cpu" in (await told("huge"))["message"]
+            await eventually(lambda: says("plain", phase="Acknowledged"), "the other's phase")
+            assert "status" not in await told("plain")
+            await client.create(path, request("later", resources=huge))
+            await eventually(lambda: says("later", **refused), "a later one's condition")
+            shard.order(ShardMessage(demand_status=DemandStatus()))
+            sane = {"spec": {"resources": {"cpu": "2"}}}
+            await client.patch(f"{path}/huge", sane)
+            await _rollup_with(shard, "3")
+            mended = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
+            await eventually(lambda: says("huge", **mended), "the condition to be taken back")
+        await client.delete(path)
+
+
+async def test_requests_that_are_too_many_for_a_message_say_so_and_those_in_force_do_not(
+    kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And likewise those of a roll-up that the shard refuses as a whole."""
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "too-many") as where,
+        fake_shard() as (shard, address),
+    ):
+        path = requests_path(where)
+        told = _told(client, path)
+        await client.create(path, request("in-force"))
+
+        async def says(name: str, **wanted: str) -> bool:
+            return (await told(name)).items() >= wanted.items()
+
+        async with _operator(kubeconfig, address):
+            await eventually(lambda: says("in-force", phase="Acknowledged"), "the phase")
+            monkeypatch.setattr(rollup, "MOST_ROLLUP_BYTES", 10)
+            await client.create(path, request("unsent"))
+            unsent = {"status": "True", "reason": "RollUpTooLarge", "phase": ""}
+            await eventually(lambda: says("unsent", **unsent), "the condition")
+            assert "a message holds 10" in (await told("unsent"))["message"]
+            shard.rejected = "12000 needs are more than 10000"
+            monkeypatch.setattr(rollup, "MOST_ROLLUP_BYTES", 10**6)
+            rejected = {"status": "True", "reason": "RollUpRejected"}
+            await eventually(lambda: says("unsent", **rejected), "the other reason")
+            assert (await told("unsent"))["message"] == shard.rejected
+            assert "status" not in await told("in-force")
+            shard.rejected = ""
+            shard.order(ShardMessage(demand_status=DemandStatus()))
+            mended = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
+            await eventually(lambda: says("unsent", **mended), "the condition to be taken back")
         await client.delete(path)
 
 

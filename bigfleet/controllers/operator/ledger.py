@@ -95,7 +95,8 @@ def _demand(namespace: str, spec: bytes) -> Demand:
 
 class Ledger:
     """The requests in force. `changed` is set with every change of their sum. `created` says when
-    each was made, `short` what its condition CapacityShort says where it has one.
+    each was made, `short` what its condition CapacityShort says where it has one, `unusable` why
+    some ask for nothing; `unusable_version` is another number after every change of that.
     """
 
     def __init__(self) -> None:
@@ -105,7 +106,8 @@ class Ledger:
         self.listed, self.changed = asyncio.Event(), asyncio.Event()
         # In order of the aggregate's version that first contained them.
         self._unanswered: dict[Key, int] = {}
-        self._unusable: set[Key] = set()
+        self.unusable: dict[Key, str] = {}
+        self.unusable_version = 0
         self._watched = WatchStats()
 
     def not_ready(self) -> str:
@@ -186,6 +188,13 @@ class Ledger:
             del self._unanswered[key]
         return due
 
+    def newer_than(self, version: int) -> list[Key]:
+        """The requests that `version` of the aggregate did not contain, nor any acknowledged one,
+        newest first.
+        """
+        found = (k for k, contained_in in self._unanswered.items() if contained_in > version)
+        return sorted(found, key=lambda key: -self.created[key])
+
     def __contains__(self, key: Key) -> bool:
         return key in self.aggregate
 
@@ -197,17 +206,22 @@ class Ledger:
             self._unanswered[key] = self.aggregate.version
 
     def _leave_out(self, key: Key, error: Exception) -> None:
-        known = key in self._unusable
-        self.remove(key)
-        self._unusable.add(key)
-        metrics.operator_unusable_requests.set(len(self._unusable))
-        if not known:
+        before = self.aggregate.version
+        self.aggregate.remove(key)
+        self._unanswered.pop(key, None)
+        self._note_change(before)
+        if self.unusable.get(key) != str(error):
+            self.unusable[key] = str(error)
+            self._note_unusable()
             _LOG.warning("capacity request %s/%s is left out: %s", key.namespace, key.name, error)
 
     def _understood(self, key: Key) -> None:
-        if key in self._unusable:
-            self._unusable.remove(key)
-            metrics.operator_unusable_requests.set(len(self._unusable))
+        if self.unusable.pop(key, None) is not None:
+            self._note_unusable()
+
+    def _note_unusable(self) -> None:
+        self.unusable_version += 1
+        metrics.operator_unusable_requests.set(len(self.unusable))
 
     def _note_change(self, before: int) -> None:
         if self.aggregate.version != before:
@@ -215,4 +229,4 @@ class Ledger:
 
     def _keys(self) -> Iterator[Key]:
         yield from self.aggregate.keys()
-        yield from self._unusable
+        yield from self.unusable

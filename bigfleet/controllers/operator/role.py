@@ -100,6 +100,7 @@ class Operator:
             self._daemon_sets.overheads,
             self._short.refuse,
             self._limits.current,
+            self._short.withhold,
         )
         self._bootstrap = Bootstrap(
             client,

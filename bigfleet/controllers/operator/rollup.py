@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Protocol
 
+from bigfleet.api.marks import ROLLUP_REJECTED, ROLLUP_TOO_LARGE
 from bigfleet.api.transport import MOST_ROLLUP_BYTES
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds, NodeLimit, NodeOverhead
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
@@ -31,8 +32,9 @@ class Rollups:
 
     `accepted` is called with the version of the ledger's aggregate that the shard has taken over,
     and the rows that were left out of it; `refused` with those of them that the shard cannot take,
-    and why. `now` is in seconds and never goes back. `overheads` says what DaemonSets take of
-    machines, `limits` which machines serve no new pods.
+    and why; `withheld` with the reason and a sentence why nothing of a roll-up is in force, both ""
+    once it is, and with the version that is. `now` is in seconds and never goes back.
+    `overheads` says what DaemonSets take of machines, `limits` which machines serve no new pods.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class Rollups:
         overheads: Callable[[], Sequence[NodeOverhead]] = tuple,
         refused: Callable[[Mapping[RowKey, str]], None] = lambda _: None,
         limits: Callable[[], Awaitable[Sequence[NodeLimit]]] | None = None,
+        withheld: Callable[[str, str, int], None] = lambda *_: None,
     ) -> None:
+        self._withheld, self._in_force = withheld, -1
         self._overheads, self._refused, self._limits = overheads, refused, limits
         self._limits_now: Sequence[NodeLimit] = ()
         self._cluster_id, self._ledger, self._accepted = cluster_id, ledger, accepted
@@ -90,7 +94,10 @@ class Rollups:
         if answer.rejected:
             metrics.operator_rollups_rejected.inc()
             _LOG.error("roll-up refused, the last good one stays in force: %s", answer.rejected)
+            self._withheld(ROLLUP_REJECTED, answer.rejected, self._in_force)
         else:
+            self._in_force = version
+            self._withheld("", "", version)
             if answer.doubted:
                 _LOG.warning("what the roll-up takes back is in doubt: %s", answer.doubted)
             refused = self._note_left_out(answer, told.rows)
@@ -108,16 +115,16 @@ class Rollups:
         self._refused(refused)
         return refused.keys()
 
-    @staticmethod
-    def _keep_back(shard: Shard, timestamp_unix_nanos: int, size: int) -> None:
+    def _keep_back(self, shard: Shard, timestamp_unix_nanos: int, size: int) -> None:
         """Sent, it would end the session, and each new one again."""
         metrics.operator_rollups_rejected.inc()
-        _LOG.error(
-            "roll-up not sent, the last good one stays in force: it takes %d bytes, and a message "
-            "holds %d; aggregate requests: fewer co-location groups, fewer distinct profiles",
-            size,
-            MOST_ROLLUP_BYTES,
+        why = (
+            f"the roll-up of this cluster is not sent: it takes {size} bytes, and a message holds "
+            f"{MOST_ROLLUP_BYTES}; aggregate requests: fewer co-location groups, fewer distinct "
+            "profiles"
         )
+        _LOG.error("roll-up not sent, the last good one stays in force: %s", why)
+        self._withheld(ROLLUP_TOO_LARGE, why, self._in_force)
         told = RollUpTooLarge(
             timestamp_unix_nanos=timestamp_unix_nanos, bytes=size, most_bytes=MOST_ROLLUP_BYTES
         )

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from bigfleet.api.codec import sizes_from_wire
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import APPLY_PATCH, NOT_FOUND, ApiError, KubeClient
-from bigfleet.api.marks import CAPACITY_SHORT, NO_MATCHING_SUPPLY
+from bigfleet.api.marks import CAPACITY_SHORT, INVALID, NO_MATCHING_SUPPLY
 from bigfleet.api.v1alpha1.shard_pb2 import DemandStatus, NeedStatus
 from bigfleet.controllers.operator.acknowledge import rfc3339
 from bigfleet.controllers.operator.aggregate import RowKey
@@ -35,6 +36,8 @@ NOT_TAKEN = "Rejected"
 _SAY_ANEW_SECONDS = 60.0
 # A person reads a few, and whoever asks for the same thing knows by any of them.
 _MOST_OF_A_NEED = 200
+# Of all requests that make no sense: more at once are one fault, repeated.
+_MOST_UNUSABLE = 1000
 _MOST_MESSAGE = 1024
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _APPLY = {"fieldManager": "bigfleet-operator", "force": "true"}
@@ -57,6 +60,13 @@ class _Saying(NamedTuple):
     message: str
 
 
+class _Withheld(NamedTuple):
+    """What requests are to say that the version `in_force` does not contain."""
+
+    saying: _Saying
+    in_force: int
+
+
 class _Written(NamedTuple):
     """What we wrote, when, and on which request of that name."""
 
@@ -72,8 +82,7 @@ class ShortConditions:
     """Writes at most `per_second` conditions a second, none of them twice.
 
     Until a shard has said what is short, what was written before stands. What it cannot take at all
-    is short, too. `now` is the time in
-    seconds since 1970.
+    is short, too, and so is what it is not told. `now` is the time in seconds since 1970.
     """
 
     def __init__(
@@ -86,11 +95,13 @@ class ShortConditions:
         self._client, self._ledger, self._now = client, ledger, now
         self._short: Sequence[_Short] | None = None
         self._not_taken: Sequence[_Short] = []
+        self._withheld: _Withheld | None = None
         self._wanted: dict[Key, _Saying] = {}
         # What we wrote: ahead of what the ledger's watch has shown.
         self._written: dict[Key, _Written] = {}
         self._news = asyncio.Event()
         self._computed: tuple[int, float] = (-1, 0.0)
+        self._unusable_version = 0
         self._pace = Pace(per_second)
         self._queue: WorkQueue[Key] = WorkQueue(self._write, _CONCURRENCY, self._refused)
 
@@ -99,6 +110,16 @@ class ShortConditions:
         found = [_Short(row, (), NOT_TAKEN, why[:_MOST_MESSAGE]) for row, why in refused.items()]
         if found != self._not_taken:
             self._not_taken = found
+            self._news.set()
+
+    def withhold(self, reason: str, why: str, in_force: int) -> None:
+        """Nothing of the last roll-up is in force, for this reason; "" once one is. That of which
+        the shard knows is the `in_force` version of the aggregate.
+        """
+        said = _Saying("True", reason, why[:_MOST_MESSAGE])
+        found = _Withheld(said, in_force) if reason else None
+        if found != self._withheld:
+            self._withheld = found
             self._news.set()
 
     def offer(self, status: DemandStatus) -> None:
@@ -123,8 +144,7 @@ class ShortConditions:
         while True:
             news = self._news.is_set()
             self._news.clear()
-            known = self._short is not None or self._not_taken
-            if known and (news or self._is_stale()):
+            if news or self._is_stale():
                 self._compute()
             try:
                 async with asyncio.timeout(_LOOK_SECONDS):
@@ -134,16 +154,20 @@ class ShortConditions:
 
     def _is_stale(self) -> bool:
         version, at = self._computed
-        if not self._short and not self._not_taken:
+        if self._ledger.unusable_version != self._unusable_version:
+            return True
+        if not (self._short or self._not_taken or self._withheld or self._ledger.unusable):
             return False
         elapsed = self._now() - at
         return version != self._ledger.aggregate.version or elapsed >= _SAY_ANEW_SECONDS
 
     def _compute(self) -> None:
         self._computed = self._ledger.aggregate.version, self._now()
+        self._unusable_version = self._ledger.unusable_version
         created = self._ledger.created
         self._written = {k: w for k, w in self._written.items() if created.get(k) == w.created}
         wanted = self._sayings([*(self._short or ()), *self._not_taken])
+        wanted.update(self._never_asked())
         for key in self._marked() if self._short is not None else ():
             wanted.setdefault(key, _MET)
         self._wanted = {key: saying for key, saying in wanted.items() if self._is_news(key, saying)}
@@ -159,6 +183,14 @@ class ShortConditions:
                 wanted[key] = saying
         return wanted
 
+    def _never_asked(self) -> Iterator[tuple[Key, _Saying]]:
+        """What requests are to say of which the shard does not know."""
+        if self._withheld is not None:
+            for key in self._ledger.newer_than(self._withheld.in_force)[:_MOST_OF_A_NEED]:
+                yield key, self._withheld.saying
+        for key, why in islice(self._ledger.unusable.items(), _MOST_UNUSABLE):
+            yield key, _Saying("True", INVALID, why[:_MOST_MESSAGE])
+
     def _whom(self, short: _Short) -> Iterable[Key]:
         aggregate = self._ledger.aggregate
         if not short.sizes:
@@ -169,14 +201,19 @@ class ShortConditions:
             keys = aggregate.requests_of(short.row, amounts)
             if keys is None:
                 # It was withdrawn, or is counted with another size by now: the shard will say.
-                yield from (k for k in self._marked() if aggregate.row_of(k) == short.row)
+                yield from (k for k in self._counted() if aggregate.row_of(k) == short.row)
             else:
                 yield from keys[: most if short.reason == NO_MATCHING_SUPPLY else min(most, pods)]
 
     def _marked(self) -> list[Key]:
         """The requests that say that they are short."""
         said = ((key, self._said(key)) for key in {*self._ledger.short, *self._written})
-        return [k for k, c in said if c is not None and c.status == "True" and k in self._ledger]
+        known = self._ledger.created
+        return [k for k, c in said if c is not None and c.status == "True" and k in known]
+
+    def _counted(self) -> Iterator[Key]:
+        """Those of them that ask for something."""
+        return (key for key in self._marked() if key in self._ledger)
 
     def _said(self, key: Key) -> Condition | None:
         written = self._written.get(key)
@@ -195,7 +232,8 @@ class ShortConditions:
     async def _write(self, key: Key) -> None:
         await self._pace.turn()
         saying = self._wanted.get(key)
-        if saying is None or key not in self._ledger or not self._is_news(key, saying):
+        known = key in self._ledger.created
+        if saying is None or not known or not self._is_news(key, saying):
             self._wanted.pop(key, None)
             return
         said = self._said(key)

@@ -11,10 +11,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.marks import CAPACITY_SHORT, NO_MATCHING_SUPPLY
+from bigfleet.api.marks import (
+    CAPACITY_SHORT,
+    INVALID,
+    NO_MATCHING_SUPPLY,
+    ROLLUP_REJECTED,
+    ROLLUP_TOO_LARGE,
+)
 from bigfleet.controllers.pod_controller import requests
 from bigfleet.controllers.pod_controller.pods import ExistingRequest
 from bigfleet.controllers.pod_controller.unschedulable import MOST_TIMES
+
+# Reasons that are about the request itself, not about what its need is given.
+_OF_ITS_EQUALS = (NO_MATCHING_SUPPLY, INVALID, ROLLUP_TOO_LARGE, ROLLUP_REJECTED)
 
 
 class Key(NamedTuple):
@@ -121,8 +130,9 @@ class ExistingRequests:
     def shortage(self, key: Key, spec: Spec) -> Shortage | None:
         """Why the request `key` with this spec waits for machines; None if it is not known to.
 
-        Not each request of a short need says so. One that nothing can hold speaks for its equals
-        only; any other for all that differ from it in nothing but their amounts.
+        Not each request of a short need says so. One that nothing can hold, or that was never asked
+        for, speaks for its equals only; any other for all that differ from it in nothing but their
+        amounts.
         """
         own = self._short.get(key)
         if own is not None:
@@ -133,7 +143,7 @@ class ExistingRequests:
         return None
 
     def _note_short(self, key: Key, body: Mapping[str, Any], shortage: Shortage) -> None:
-        if shortage.reason == NO_MATCHING_SUPPLY:
+        if shortage.reason in _OF_ITS_EQUALS:
             together = digest_of(body)
         else:
             together = _scoped(key.namespace, body, _without_amounts(body))

@@ -124,6 +124,35 @@ async def test_only_label_operators_of_node_selectors_are_accepted(
         ({"resources": {"cpu": "much"}}, "spec.resources.cpu", "should match"),
         ({"resources": {"cpu": "0", "memory": 0}}, "spec.resources", "asks for nothing"),
         ({"resources": {}}, "spec.resources", "at least 1"),
+        ({"resources": {"cpu": "1", "": "1"}}, "spec.resources", "without a name"),
+        (
+            {"requirements": [{"key": "", "operator": "Exists"}]},
+            "spec.requirements[0].key",
+            "at least 1",
+        ),
+        (
+            {"nodeSelectorTerms": [{"matchExpressions": [{"key": "", "operator": "Exists"}]}]},
+            "spec.nodeSelectorTerms[0].matchExpressions[0].key",
+            "at least 1",
+        ),
+        (_spread(topologyKey=""), "spec.topologySpread[0].topologyKey", "at least 1"),
+        (
+            _spread(labelSelector={"matchLabels": {"": "x"}}),
+            "spec.topologySpread[0].labelSelector.matchLabels",
+            "without a name",
+        ),
+        ({"coLocation": {"topologyKey": ""}}, "spec.coLocation.topologyKey", "at least 1"),
+        (
+            {"coLocation": {"topologyKey": "rack", "labelSelector": {"matchLabels": {"": ""}}}},
+            "spec.coLocation.labelSelector.matchLabels",
+            "without a name",
+        ),
+        ({"antiAffinity": {"topologyKeys": [""]}}, "spec.antiAffinity.topologyKeys[0]", "least 1"),
+        (
+            {"antiAffinity": {"topologyKeys": ["a"], "labelSelector": {"matchLabels": {"": ""}}}},
+            "spec.antiAffinity.labelSelector.matchLabels",
+            "without a name",
+        ),
         ({"priority": 2**31}, "spec.priority", "2147483647"),
         ({"coLocation": {}}, "spec.coLocation.topologyKey", "Required"),
         (

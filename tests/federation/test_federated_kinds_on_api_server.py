@@ -140,6 +140,11 @@ async def test_an_autoscalers_refusal_names_the_field(
             "must be of type object",
         ),
         (
+            _deployment(clusters={"selector": {"matchLabels": {"": "x"}}}),
+            "spec.clusters.selector.matchLabels",
+            "without a name",
+        ),
+        (
             {**_deployment(), "metadata": {"name": "d" * 51}},
             "metadata.name",
             "longer than 50",

@@ -97,6 +97,9 @@ shard_journal_lines_lost = _counter(
     "bigfleet_shard_journal_lines_lost_total", "Journal lines that the disk did not take in time"
 )
 shard_sessions = _gauge("bigfleet_shard_active_sessions", "Operators connected")
+shard_deaf_sessions = _counter(
+    "bigfleet_shard_deaf_sessions_total", "Sessions broken off because their operators read nothing"
+)
 shard_rollups = _counter("bigfleet_shard_rollups_total", "Roll-ups received", "outcome")
 shard_demand_not_kept = _gauge(
     "bigfleet_shard_demand_not_kept", "1 while a restart would not know what clusters asked for"

@@ -15,10 +15,12 @@ class Outbox:
     """A queue in which news replaces the undelivered older news of the same key, in its place.
 
     So a slow operator gets the newest state of each machine, and what waits for it is bounded by
-    the number of machines, and by `MOST_UNKEYED` where those who cause answers wait for `has_room`.
+    the number of machines, by the questions that still want an answer, and by `MOST_UNKEYED` where
+    those who cause answers wait for `has_room`.
     """
 
     def __init__(self) -> None:
+        self._handing_over_since: float | None = None
         self._waiting: dict[object, ShardMessage] = {}
         self._changed = asyncio.Event()
         self._closed = False
@@ -40,6 +42,16 @@ class Outbox:
             if self._unkeyed >= MOST_UNKEYED:
                 self._room.clear()
 
+    def withdraw(self, supersedes_key: str) -> None:
+        """What waits under this key is not to be told any more; harmless if it has been."""
+        self._waiting.pop(supersedes_key, None)
+
+    @property
+    def stuck_seconds(self) -> float:
+        """For how long the other side has not taken the message that is being handed over."""
+        since = self._handing_over_since
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
+
     async def has_room(self) -> None:
         """Return once fewer than `MOST_UNKEYED` answers wait, or none is taken any more."""
         await self._room.wait()
@@ -50,6 +62,10 @@ class Outbox:
         self._changed.set()
         self._room.set()
 
+    def drop(self) -> None:
+        """Forget all that waits."""
+        self._waiting.clear()
+
     async def drain(self) -> AsyncGenerator[ShardMessage, None]:
         """Messages as they come, until `close`."""
         while True:
@@ -58,7 +74,10 @@ class Outbox:
                 if not isinstance(key, str):
                     self._unkeyed -= 1
                     self._room.set()
-                yield self._waiting.pop(key)
+                message = self._waiting.pop(key)
+                self._handing_over_since = asyncio.get_running_loop().time()
+                yield message
+                self._handing_over_since = None
             if self._closed:
                 return
             self._changed.clear()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Container
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import grpc
@@ -27,6 +27,10 @@ _Requests = AsyncIterator[shard_pb2.OperatorMessage]
 _log = logging.getLogger(__name__)
 # Who connects and says nothing is no operator, and is not kept.
 HELLO_SECONDS = 30.0
+# Who takes nothing that is told to it for so long reads nothing. Its session ends: an operator that
+# lives dials again and is told everything, and one that does not counts as away.
+DEAF_SECONDS = 120.0
+_LOOKS = 4
 # After each message its session is left alone for so many times as long as it took. So nobody who
 # says roll-ups without end has more than a fifth of the shard; meanwhile its stream is full.
 _RESTS = 4
@@ -36,7 +40,8 @@ class SessionServicer(ShardServicer):
     """`Shard` over Sessions. A stream ends with INVALID_ARGUMENT when its operator broke the
     protocol, with DEADLINE_EXCEEDED when it never greeted, with ABORTED when a newer session
     replaced it, with UNAVAILABLE when nobody can tell whose its cluster is or it is being removed,
-    with OK after a redirect and when the shard stops.
+    with OK after a redirect and when the shard stops. Nobody waits for one that is not read: its
+    session ends, and DEADLINE_EXCEEDED comes after all that had been written.
     """
 
     def __init__(
@@ -58,14 +63,17 @@ class SessionServicer(ShardServicer):
             return
         session = self._sessions.open(hello)
         reading = asyncio.create_task(self._read(session, request_iterator))
+        watching = asyncio.create_task(self._break_off_when_deaf(session, context))
         try:
             async with aclosing(session.outbox.drain()) as news:
                 async for message in news:
                     yield message
         finally:
-            self._sessions.close(session)  # at once: whoever waits may be cancelled a second time
+            if not session.broken_off:
+                self._sessions.close(session)  # at once: who waits may be cancelled a second time
+                watching.cancel()
             await end(reading)
-        if session.ending is not None:
+        if session.ending is not None and not session.broken_off:
             replaced = session.ending.replaced
             code = grpc.StatusCode.ABORTED if replaced else grpc.StatusCode.INVALID_ARGUMENT
             await context.abort(code, session.ending.reason)
@@ -97,6 +105,19 @@ class SessionServicer(ShardServicer):
         except Unavailable as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
 
+    async def _break_off_when_deaf(self, session: one.Session, context: Context) -> None:
+        """End the session once its operator takes nothing; what waited for it is forgotten."""
+        while session.outbox.stuck_seconds < DEAF_SECONDS:  # noqa: ASYNC110  that is no event
+            await asyncio.sleep(DEAF_SECONDS / _LOOKS)
+        why = f"its operator has read nothing for {DEAF_SECONDS:.0f} s"
+        said = {"cluster": session.cluster, "waiting": len(session.outbox)}
+        _log.warning(f"session broken off: {why}", extra=said)
+        metrics.shard_deaf_sessions.inc()
+        session.break_off()
+        self._sessions.close(session)
+        with suppress(grpc.aio.AbortError, grpc.aio.InternalError):
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"session: {why}; dial again")
+
     async def _read(self, session: one.Session, requests: _Requests) -> None:
         """Until the operator is done; then no question to it can be answered any more."""
         ending = None
@@ -108,6 +129,8 @@ class SessionServicer(ShardServicer):
                 await asyncio.sleep(_RESTS * (time.monotonic() - began_seconds))
         except InvalidInput as error:
             ending = one.Ending(False, str(error))
+        except grpc.aio.AbortError:
+            _log.debug("session broken off", extra={"cluster": session.cluster})
         except grpc.RpcError as error:
             _log.info("session broke", extra={"cluster": session.cluster, "error": str(error)})
         except Exception:  # noqa: BLE001  a bug in one session must not pass unseen or end others

@@ -42,6 +42,7 @@ class Session:
         self.cluster = cluster
         self.outbox = Outbox()
         self.ending: Ending | None = None
+        self.broken_off = False
         # Machines that the operator asks about and that nothing could be said of yet.
         self.asked: set[str] = set()
         # Machines whose Nodes are being emptied, and for how many seconds yet.
@@ -132,6 +133,12 @@ class Session:
             if not waiting.done():
                 waiting.set_exception(Unavailable(f"cluster {self.cluster}: its session ended"))
 
+    def break_off(self) -> None:
+        """End it without telling what is queued: nobody reads it."""
+        self.broken_off = True
+        self.end()
+        self.outbox.drop()
+
     def _note_silence(self) -> None:
         """Of several questions that went unanswered at the same time one counts."""
         if not self.is_silent:
@@ -147,7 +154,7 @@ class Session:
     ) -> _Answer:
         answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
         waiting[question_id] = answer
-        self.outbox.put(message)
+        self.outbox.put(message, question_id)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await asyncio.wait([answer])
@@ -159,3 +166,5 @@ class Session:
             return await answer
         finally:
             del waiting[question_id]
+            # Read later, it would have an operator do what nobody wants any more.
+            self.outbox.withdraw(question_id)

@@ -67,7 +67,7 @@ _PROVIDER_READ = Rule(frozenset({"admin", "readonly", "shard"}))
 
 _SERVICES: Mapping[str, Mapping[str, Rule]] = {
     "Shard": {"Session": Rule(frozenset({"cluster"}), "cluster", _hello)},
-    "ShardRead": {"InspectNeeds": _READ, "InspectMachine": _READ},
+    "ShardRead": {"InspectNeeds": _READ, "InspectMachine": _READ, "InspectCeilings": _READ},
     "ShardAdmin": {"RemoveCluster": _ADMIN},
     "CapacityProvider": {
         "Create": _OWN_SHARD,

@@ -16,7 +16,7 @@ from bigfleet.api.identity import Identity
 from bigfleet.api.refusals import explained
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
-from bigfleet.commands import words
+from bigfleet.commands import ceiling_words, words
 from bigfleet.commands.data import as_data
 from bigfleet.commands.pod import PodFacts, read_pod
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
@@ -71,6 +71,16 @@ class Shard:
 
         return await self._answer(read)
 
+    async def ceilings(self, cluster: str) -> list[wire.CeilingView]:
+        """The ceilings of one cluster, of all for ""."""
+
+        async def read() -> list[wire.CeilingView]:
+            request = wire.InspectCeilingsRequest(cluster_id=cluster)
+            stream = self._stub.InspectCeilings(request, timeout=CALL_SECONDS)
+            return [each async for each in stream]
+
+        return await self._answer(read)
+
     async def _answer(self, read: Callable[[], Awaitable[T]]) -> T:
         try:
             return await read()
@@ -99,6 +109,20 @@ def about_machine(machine_id: str) -> Question:
     async def asking(shard: Shard) -> Said:
         view = await shard.machine(machine_id)
         return Said(words.machine(view), {"machine": as_data(view)})
+
+    return asking
+
+
+def about_ceilings(cluster: str) -> Question:
+    """What ceilings hold back from `cluster`, or from any for ""."""
+
+    async def asking(shard: Shard) -> Said:
+        views = await shard.ceilings(cluster)
+        if cluster and not views:
+            why = "has no ceiling there, or has never said what it needs"
+            raise UnknownObject(f"the shard at {shard.address}: cluster {cluster} {why}")
+        lines = ceiling_words.ceilings(views, cluster)
+        return Said(lines, {"ceilings": [as_data(view) for view in views]})
 
     return asking
 

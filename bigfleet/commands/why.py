@@ -1,4 +1,4 @@
-"""`bigfleet why`: asks a live shard about a need, a machine or a pod."""
+"""`bigfleet why`: asks a live shard about a need, a machine, a pod or ceilings."""
 
 from __future__ import annotations
 
@@ -23,9 +23,14 @@ def add(roles: Any) -> None:
         help="PROFILE is a fingerprint or its beginning; without it all needs of the cluster",
     )
     about.add_argument("--machine", metavar="ID")
+    about.add_argument(
+        "--ceilings",
+        action="store_true",
+        help="what ceilings hold back from which cluster; with --cluster all about that one's",
+    )
     about.add_argument("--pod", metavar="NAMESPACE/NAME", help="needs --kubeconfig outside a pod")
     role.add_argument("--kubeconfig", type=Path, help="of the pod's cluster")
-    role.add_argument("--cluster", default="", help="the pod's cluster, where two have such a need")
+    role.add_argument("--cluster", default="", help="the pod's, where two have such a need")
     role.add_argument("--json", action="store_true", help="all that the shard said, for programs")
     role.set_defaults(build=lambda flags: partial(_run, flags))
 
@@ -37,6 +42,8 @@ async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
 
     if flags.machine:
         question = asking.about_machine(flags.machine)
+    elif flags.ceilings:
+        question = asking.about_ceilings(flags.cluster)
     elif flags.need:
         question = asking.about_need(flags.need)
     else:

@@ -579,3 +579,109 @@ class StoryLine(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StoryLine: _TypeAlias = StoryLine  # noqa: Y015
+
+@_typing.final
+class InspectCeilingsRequest(_message.Message):
+    """Without a cluster all are told of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InspectCeilingsRequest: _TypeAlias = InspectCeilingsRequest  # noqa: Y015
+
+@_typing.final
+class CeilingView(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    MOST_PRIORITY_FIELD_NUMBER: _builtins.int
+    MOST_MACHINES_FIELD_NUMBER: _builtins.int
+    MOST_DOLLARS_PER_HOUR_FIELD_NUMBER: _builtins.int
+    MACHINES_FIELD_NUMBER: _builtins.int
+    DOLLARS_PER_HOUR_FIELD_NUMBER: _builtins.int
+    LOWERED_NEEDS_FIELD_NUMBER: _builtins.int
+    WAITING_NEEDS_FIELD_NUMBER: _builtins.int
+    WAITING_PODS_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    most_priority: _builtins.int
+    """Its ceilings; absent where it has none of that kind."""
+    most_machines: _builtins.int
+    most_dollars_per_hour: _builtins.float
+    machines: _builtins.int
+    """What it has and what comes to it, where machines or dollars have a ceiling."""
+    dollars_per_hour: _builtins.float
+    lowered_needs: _builtins.int
+    """How many of its needs claim a higher priority than they are served by."""
+    waiting_needs: _builtins.int
+    """Needs that lack what a ceiling withholds, and their pods without a place; the first 100 of them."""
+    waiting_pods: _builtins.int
+    @_builtins.property
+    def waiting(self) -> _containers.RepeatedCompositeFieldContainer[Global___WaitingNeed]: ...
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        most_priority: _builtins.int | None = ...,
+        most_machines: _builtins.int | None = ...,
+        most_dollars_per_hour: _builtins.float | None = ...,
+        machines: _builtins.int = ...,
+        dollars_per_hour: _builtins.float = ...,
+        lowered_needs: _builtins.int = ...,
+        waiting_needs: _builtins.int = ...,
+        waiting_pods: _builtins.int = ...,
+        waiting: _abc.Iterable[Global___WaitingNeed] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_most_dollars_per_hour", b"_most_dollars_per_hour", "_most_machines", b"_most_machines", "_most_priority", b"_most_priority", "most_dollars_per_hour", b"most_dollars_per_hour", "most_machines", b"most_machines", "most_priority", b"most_priority"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_dollars_per_hour", b"_most_dollars_per_hour", "_most_machines", b"_most_machines", "_most_priority", b"_most_priority", "cluster_id", b"cluster_id", "dollars_per_hour", b"dollars_per_hour", "lowered_needs", b"lowered_needs", "machines", b"machines", "most_dollars_per_hour", b"most_dollars_per_hour", "most_machines", b"most_machines", "most_priority", b"most_priority", "waiting", b"waiting", "waiting_needs", b"waiting_needs", "waiting_pods", b"waiting_pods"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__most_dollars_per_hour: _TypeAlias = _typing.Literal["most_dollars_per_hour"]  # noqa: Y015
+    _WhichOneofArgType__most_dollars_per_hour: _TypeAlias = _typing.Literal["_most_dollars_per_hour", b"_most_dollars_per_hour"]  # noqa: Y015
+    _WhichOneofReturnType__most_machines: _TypeAlias = _typing.Literal["most_machines"]  # noqa: Y015
+    _WhichOneofArgType__most_machines: _TypeAlias = _typing.Literal["_most_machines", b"_most_machines"]  # noqa: Y015
+    _WhichOneofReturnType__most_priority: _TypeAlias = _typing.Literal["most_priority"]  # noqa: Y015
+    _WhichOneofArgType__most_priority: _TypeAlias = _typing.Literal["_most_priority", b"_most_priority"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_dollars_per_hour) -> _WhichOneofReturnType__most_dollars_per_hour | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_machines) -> _WhichOneofReturnType__most_machines | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_priority) -> _WhichOneofReturnType__most_priority | None: ...
+
+Global___CeilingView: _TypeAlias = CeilingView  # noqa: Y015
+
+@_typing.final
+class WaitingNeed(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NEED_FIELD_NUMBER: _builtins.int
+    PODS_FIELD_NUMBER: _builtins.int
+    pods: _builtins.int
+    @_builtins.property
+    def need(self) -> Global___NeedReference: ...
+    def __init__(
+        self,
+        *,
+        need: Global___NeedReference | None = ...,
+        pods: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["need", b"need"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["need", b"need", "pods", b"pods"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitingNeed: _TypeAlias = WaitingNeed  # noqa: Y015

@@ -44,6 +44,11 @@ class ShardReadStub:
                 request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectMachineRequest.SerializeToString,
                 response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.MachineView.FromString,
                 _registered_method=True)
+        self.InspectCeilings = channel.unary_stream(
+                '/bigfleet.v1alpha1.ShardRead/InspectCeilings',
+                request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectCeilingsRequest.SerializeToString,
+                response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CeilingView.FromString,
+                _registered_method=True)
 
 
 class ShardReadServicer:
@@ -63,6 +68,14 @@ class ShardReadServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InspectCeilings(self, request, context):
+        """What ceilings allow clusters, what these have, and what waits. Clusters without any ceiling are
+        not named.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ShardReadServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +88,11 @@ def add_ShardReadServicer_to_server(servicer, server):
                     servicer.InspectMachine,
                     request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectMachineRequest.FromString,
                     response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.MachineView.SerializeToString,
+            ),
+            'InspectCeilings': grpc.unary_stream_rpc_method_handler(
+                    servicer.InspectCeilings,
+                    request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectCeilingsRequest.FromString,
+                    response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CeilingView.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +149,33 @@ class ShardRead:
             '/bigfleet.v1alpha1.ShardRead/InspectMachine',
             bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectMachineRequest.SerializeToString,
             bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.MachineView.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InspectCeilings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/bigfleet.v1alpha1.ShardRead/InspectCeilings',
+            bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectCeilingsRequest.SerializeToString,
+            bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CeilingView.FromString,
             options,
             channel_credentials,
             insecure,

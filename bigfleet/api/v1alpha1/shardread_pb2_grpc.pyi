@@ -35,6 +35,10 @@ class ShardReadStub:
     """The needs as the last cycle served them; small gangs of one size are one need there."""
     InspectMachine: _grpc.UnaryUnaryMultiCallable[_shardread_pb2.InspectMachineRequest, _shardread_pb2.MachineView]
     """One machine, what it is for, and what lately happened to it; NOT_FOUND for an unknown one."""
+    InspectCeilings: _grpc.UnaryStreamMultiCallable[_shardread_pb2.InspectCeilingsRequest, _shardread_pb2.CeilingView]
+    """What ceilings allow clusters, what these have, and what waits. Clusters without any ceiling are
+    not named.
+    """
 
 @_typing.type_check_only
 class ShardReadAsyncStub(ShardReadStub):
@@ -43,6 +47,10 @@ class ShardReadAsyncStub(ShardReadStub):
     """The needs as the last cycle served them; small gangs of one size are one need there."""
     InspectMachine: _aio.UnaryUnaryMultiCallable[_shardread_pb2.InspectMachineRequest, _shardread_pb2.MachineView]  # type: ignore[assignment]
     """One machine, what it is for, and what lately happened to it; NOT_FOUND for an unknown one."""
+    InspectCeilings: _aio.UnaryStreamMultiCallable[_shardread_pb2.InspectCeilingsRequest, _shardread_pb2.CeilingView]  # type: ignore[assignment]
+    """What ceilings allow clusters, what these have, and what waits. Clusters without any ceiling are
+    not named.
+    """
 
 class ShardReadServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -60,5 +68,15 @@ class ShardReadServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_shardread_pb2.MachineView, _abc.Awaitable[_shardread_pb2.MachineView]]:
         """One machine, what it is for, and what lately happened to it; NOT_FOUND for an unknown one."""
+
+    @_abc_1.abstractmethod
+    def InspectCeilings(
+        self,
+        request: _shardread_pb2.InspectCeilingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_shardread_pb2.CeilingView], _abc.AsyncIterator[_shardread_pb2.CeilingView]]:
+        """What ceilings allow clusters, what these have, and what waits. Clusters without any ceiling are
+        not named.
+        """
 
 def add_ShardReadServicer_to_server(servicer: ShardReadServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -12,9 +12,10 @@ import grpc.aio
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadServicer as Servicer
 from bigfleet.model.errors import UnknownObject
-from bigfleet.services.shard import inspection
+from bigfleet.services.shard import ceiling_inspection, inspection
 from bigfleet.services.shard.cycle import Cycle
 from bigfleet.services.shard.machine_inspection import MachineInspection
+from bigfleet.services.shard.thinking import Thought
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _NANOS = 1_000_000_000
@@ -30,9 +31,7 @@ class ShardReadServicer(Servicer):
         self, request: wire.InspectNeedsRequest, context: Context
     ) -> AsyncIterator[wire.InspectNeedsResponse]:
         """A header, then the needs that are asked for, in the order in which they are served."""
-        thought = self._cycle.latest
-        if thought is None:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, self._cycle.not_ready())
+        thought = await self._latest(context)
         header = wire.InspectNeedsHeader(
             cycle=self._cycle.count,
             computed_at_unix_nanos=int(thought.view.now_seconds * _NANOS),
@@ -42,6 +41,21 @@ class ShardReadServicer(Servicer):
         for view in inspection.needs(thought, request):
             yield wire.InspectNeedsResponse(need=view)
             await asyncio.sleep(0)  # an explanation takes a millisecond; sessions go on between two
+
+    async def InspectCeilings(
+        self, request: wire.InspectCeilingsRequest, context: Context
+    ) -> AsyncIterator[wire.CeilingView]:
+        """The clusters that are asked for and have a ceiling, by name."""
+        for view in ceiling_inspection.ceilings(await self._latest(context), request):
+            yield view
+            await asyncio.sleep(0)
+
+    async def _latest(self, context: Context) -> Thought:
+        """The last decision, where there is one."""
+        thought = self._cycle.latest
+        if thought is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, self._cycle.not_ready())
+        return thought
 
     async def InspectMachine(
         self, request: wire.InspectMachineRequest, context: Context

@@ -20,7 +20,7 @@ from shard_rig import (
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1.shard_pb2 import NeedStatus
 from bigfleet.commands import asking
-from bigfleet.model.errors import InvalidInput
+from bigfleet.model.errors import InvalidInput, UnknownObject
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of
 from bigfleet.observe.metrics import REGISTRY
@@ -169,3 +169,58 @@ async def test_a_shard_whose_ceilings_cannot_be_read_does_not_start(
     with pytest.raises(InvalidInput, match=r"nowhere\.yaml.* cannot be read"):
         async with shard(fleet(1), tmp_path, ceilings=tmp_path / "nowhere.yaml"):
             pass
+
+
+async def test_what_ceilings_hold_back_is_listed_by_cluster(tmp_path: Path) -> None:
+    """Which ceiling it is, what there is beneath it and what waits; whom none bounds is only
+    counted, unless somebody asks for that cluster.
+    """
+    path = state(
+        "{default: {machines: 3}, clusters: {lowly: {priority: 5, machines: unlimited},"
+        " free: {machines: unlimited}, dear: {dollarsPerHour: 0.5}}}",
+        tmp_path / "ceilings.yaml",
+    )
+    async with shard(fleet(9), tmp_path, ceilings=path) as rig:
+        names = ("east", "west", "lowly", "free", "dear")
+        operators = {name: await rig.operator(name) for name in names}
+        await operators["free"].roll_up(need(1))
+        await operators["west"].roll_up(need(1))
+        await operators["lowly"].roll_up(need(1, priority=9))
+        await operators["dear"].roll_up(need(3))
+        await operators["east"].roll_up(need(2), need(4, group="[1]"))
+        served = dict(zip(names, (3, 1, 1, 1, 2), strict=True))
+        await eventually(lambda: {name: held(rig, name) for name in names} == served)
+        await cycles(rig, 3)
+        said = await asking.ask(rig.address, asking.about_ceilings(""))
+        assert said.lines == [
+            "Cluster dear:",
+            "  It has 2 of at most 3 machines.",
+            "  It has machines for $0.40 of at most $0.50 an hour.",
+            "  1 need with 1 pod wait for it:",
+            f"    1 pod of need dear/{need().key[0]}, priority 0",
+            "Cluster east:",
+            "  It has 3 of at most 3 machines.",
+            "  1 need with 3 pods wait for it:",
+            f"    3 pods of need east/{need().key[0]}/[1], priority 0",
+            "Cluster lowly:",
+            "  Its priorities count as 5 at most; 1 of its needs ask for more.",
+            "1 other cluster with a ceiling is beneath it.",
+        ]
+        assert [each["cluster_id"] for each in said.data["ceilings"]] == [
+            "dear",
+            "east",
+            "lowly",
+            "west",
+        ]
+        west = await asking.ask(rig.address, asking.about_ceilings("west"))
+        assert west.lines == ["Cluster west:", "  It has 1 of at most 3 machines."]
+        with pytest.raises(UnknownObject, match="cluster free has no ceiling there"):
+            await asking.ask(rig.address, asking.about_ceilings("free"))
+
+
+async def test_where_nobody_has_a_ceiling_that_is_what_is_said(tmp_path: Path) -> None:
+    async with shard(fleet(1), tmp_path) as rig:
+        await (await rig.operator()).roll_up(need(3))
+        await cycles(rig, 3)
+        said = await asking.ask(rig.address, asking.about_ceilings(""))
+        assert said.as_text() == "No cluster that this shard serves has a ceiling."

@@ -1,0 +1,66 @@
+"""What ceilings allow clusters, and what they hold back, for people who ask. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from bigfleet.api.v1alpha1 import shardread_pb2 as wire
+from bigfleet.model.ceiling import HIGHEST_PRIORITY, Ceiling
+from bigfleet.services.shard.thinking import Thought
+
+# A person reads a few; the rest is counted.
+MOST_WITHHELD = 100
+
+
+def ceilings(thought: Thought, request: wire.InspectCeilingsRequest) -> Iterator[wire.CeilingView]:
+    """Each cluster that has a ceiling, by name."""
+    names = thought.view.fleet.clusters
+    for number in sorted(thought.demand.ceilings, key=lambda number: names[number]):
+        if request.cluster_id in ("", names[number]):
+            yield _view(thought, number, thought.demand.ceilings[number])
+
+
+def _view(thought: Thought, number: int, ceiling: Ceiling) -> wire.CeilingView:
+    view = wire.CeilingView(cluster_id=thought.view.fleet.clusters[number])
+    if ceiling.priority < HIGHEST_PRIORITY:
+        view.most_priority = ceiling.priority
+        view.lowered_needs = _lowered(thought, number)
+    if math.isfinite(ceiling.machines):
+        view.most_machines = int(ceiling.machines)
+    if math.isfinite(ceiling.dollars_per_hour):
+        view.most_dollars_per_hour = ceiling.dollars_per_hour
+    if (held := thought.decision.held.get(number)) is not None:
+        view.machines, view.dollars_per_hour = held.machines, held.micros / 1e6
+    _tell_withheld(thought, number, view)
+    return view
+
+
+def _lowered(thought: Thought, number: int) -> int:
+    """How many of the cluster's needs claim more than counts."""
+    pairs = zip(thought.demand.needs, thought.demand.cluster.tolist(), strict=True)
+    return sum(1 for n, at in pairs if at == number and n.priority < n.profile.priority)
+
+
+def _tell_withheld(thought: Thought, number: int, view: wire.CeilingView) -> None:
+    """In the order in which the needs are served."""
+    for short in thought.decision.shortfalls:
+        if short.need not in thought.decision.at_ceiling:
+            continue
+        if thought.demand.cluster[short.need] != number:
+            continue
+        view.waiting_pods += sum(size.pods for size in short.sizes)
+        view.waiting_needs += 1
+        if len(view.waiting) < MOST_WITHHELD:
+            view.waiting.append(_waiting(thought, short.need, short.pods))
+
+
+def _waiting(thought: Thought, index: int, pods: int) -> wire.WaitingNeed:
+    key, need = thought.keys[index], thought.demand.needs[index]
+    reference = wire.NeedReference(
+        cluster_id=key.cluster,
+        profile_fingerprint=key.fingerprint,
+        group=key.group,
+        priority=need.priority,
+    )
+    return wire.WaitingNeed(need=reference, pods=pods)

@@ -31,6 +31,7 @@ from bigfleet.api.codec import need_from_wire
 from bigfleet.api.install import GROUP_VERSION, NODE_NAMESPACE
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.marks import MACHINE_LABEL
+from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.provider_pb2 import MachineState, Resources
 from bigfleet.api.v1alpha1.shard_pb2 import (
@@ -245,6 +246,48 @@ async def test_a_machine_joins_stays_and_leaves(kubeconfig: dict[str, Path]) -> 
         shard.order(_update("m-life", MachineState.IDLE))
         await _until_phase(client, "m-life", None)
         assert await get(client, "/api/v1/nodes/m-life") is None
+
+
+async def test_a_node_gets_the_labels_that_its_first_pods_are_selected_by(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Those that a kubelet may give itself, and none of the marks by which we know Nodes."""
+    given = {
+        "team.example/kind": "ml",
+        "plain": "",
+        "topology.kubernetes.io/zone": "a",
+        "node.kubernetes.io/instance-type": "m6i.large",
+    }
+    withheld = {
+        "node-restriction.kubernetes.io/x": "y",
+        "node-role.kubernetes.io/control-plane": "",
+        "example.k8s.io/x": "y",
+        "bigfleet.lucy.sh/heartbeat": "stopped",
+        MACHINE_LABEL: "another",
+        "no name": "x",
+        "odd-value": "a b",
+    }
+    term = capacity_pb2.NodeSelectorRequirement
+    asked = [
+        *(term(key=k, operator=term.IN, values=[v]) for k, v in (given | withheld).items()),
+        term(key="either", operator=term.IN, values=["a", "b"]),
+        term(key="not", operator=term.NOT_IN, values=["a"]),
+    ]
+    async with (
+        await admin(kubeconfig) as client,
+        fake_shard() as (shard, address),
+        _operator(kubeconfig, address),
+    ):
+        order = BootstrapRequest(
+            request_id="r-1", cluster_id="c", machine_id="m-labels", requirements=asked
+        )
+        shard.order(ShardMessage(bootstrap_request=order))
+        response = await shard.blobs.get()
+        assert response.error == ""
+        labels = msgspec.json.decode(response.user_data)["labels"]
+        assert labels == {**given, MACHINE_LABEL: "m-labels"}
+        await client.create("/api/v1/nodes", node("m-labels", labels=labels))
+        await client.delete("/api/v1/nodes/m-labels")
 
 
 async def test_what_left_while_the_operator_was_away_leaves_nothing(

@@ -486,7 +486,12 @@ class BootstrapRequest(_message.Message):
     machine_id: _builtins.str
     """The machine that will join, so that its credential can be bound to one Node name."""
     @_builtins.property
-    def requirements(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.NodeSelectorRequirement]: ...
+    def requirements(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.NodeSelectorRequirement]:
+        """What must hold of the Node's labels, so that the pods which the machine is for can use it: the
+        machine's own value of each label that their scheduler looks at, as IN with one value. The
+        operator has the Node registered with them, where a kubelet may do so.
+        """
+
     def __init__(
         self,
         *,

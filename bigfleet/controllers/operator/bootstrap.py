@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -18,6 +18,7 @@ from bigfleet.api.kube.client import CONFLICT, NO_ANSWER, NOT_FOUND, ApiError, K
 from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.shard_pb2 import BootstrapBlobResponse, BootstrapRequest
 from bigfleet.controllers.operator.machines import Node, node_path
+from bigfleet.controllers.operator.node_labels import labels_of
 
 _LOG = logging.getLogger(__name__)
 TOKEN_SECONDS = 600
@@ -109,7 +110,8 @@ class Bootstrap:
                 response.error = why
                 _LOG.error("%s", why)
                 return response
-            response.user_data = await self._blob(request.machine_id)
+            labels = labels_of(request.requirements)
+            response.user_data = await self._blob(request.machine_id, labels)
             response.ttl_seconds = TOKEN_SECONDS
         except (ApiError, *NO_ANSWER) as error:
             response.error = f"no credential for {request.machine_id}: {str(error) or repr(error)}"
@@ -133,14 +135,14 @@ class Bootstrap:
                 raise
         return ""
 
-    async def _blob(self, machine_id: str) -> bytes:
+    async def _blob(self, machine_id: str, labels: Mapping[str, str]) -> bytes:
         return msgspec.json.encode(
             {
                 "apiServer": self._api_server,
                 "caPem": self._ca_pem,
                 "token": await self._credentials.issue(machine_id),
                 "nodeName": machine_id,
-                "labels": {MACHINE_LABEL: machine_id},
+                "labels": {**labels, MACHINE_LABEL: machine_id},
                 "taints": [],
                 "kubelet": {},
             }

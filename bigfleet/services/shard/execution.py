@@ -20,6 +20,7 @@ from bigfleet.model.errors import (
 from bigfleet.observe import metrics
 from bigfleet.ports.provider import CapacityProvider, Fence, Operation
 from bigfleet.services.shard.assignment import bought_for, ordered_by, to_metadata
+from bigfleet.services.shard.bootstrap_labels import as_met
 from bigfleet.services.shard.disruptions import Disruptions
 from bigfleet.services.shard.evictions import Evictions
 from bigfleet.services.shard.fences import Fences
@@ -119,7 +120,9 @@ class Execution:
 
     async def _blob(self, session: Session, order: Order) -> bytes:
         assert order.need is not None
-        requirements = codec.requirements_to_wire(order.need.profile.requirements)
+        known = self.inventory.view(order.machine_id)
+        labels = known.kind.labels_of(known.id) if known else {}
+        requirements = codec.requirements_to_wire(as_met(order.need.profile, labels))
         self._note(order, "bootstrap-requested")
         with metrics.shard_bootstrap_seconds.time():
             blob = await session.request_bootstrap(order.machine_id, requirements)

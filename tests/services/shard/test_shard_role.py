@@ -14,9 +14,11 @@ from shard_rig import SessionClient, eventually, machine, need, rollup, shard, s
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import shard_pb2
+from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.engine.decision import ActionKind
 from bigfleet.model.errors import BigFleetError, IllegalTransition, Unavailable
 from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.model.need import Need, Operator, Requirement, Spread, profile
 from bigfleet.observe import metrics
 from bigfleet.observe.metrics import REGISTRY
 from bigfleet.ports.provider import Fence
@@ -59,14 +61,29 @@ async def test_actions_that_never_happened_are_reported_as_none(tmp_path: Path) 
 
 
 async def test_the_bootstrap_request_names_machine_and_requirements(tmp_path: Path) -> None:
-    """The operator learns which machine will join, and for what."""
-    async with shard(MemoryProvider([machine("m-1")]), tmp_path) as rig:
+    """The operator learns which machine will join, and its own value of each label that the need's
+    pods are placed by: which zone of two it is, and which rack they spread over.
+    """
+    rack, zone = "topology.bigfleet/rack", "topology.kubernetes.io/zone"
+    kind = profile(
+        [Requirement(zone, Operator.IN, ("a", "b")), Requirement("gone", Operator.DOES_NOT_EXIST)],
+        [Spread(rack, 1, hard=True)],
+        0,
+        1,
+        1,
+        alternatives=[[Requirement("team", Operator.EXISTS)], [Requirement("x", Operator.EXISTS)]],
+    )
+    wanted = Need(kind, need().sizes, '["spread"]')
+    labels = {rack: "r7", "team": "ml", "other": "y"}
+    async with shard(MemoryProvider([machine("m-1", labels=labels)]), tmp_path) as rig:
         operator = await rig.operator()
-        await operator.roll_up(need())
+        await operator.roll_up(wanted)
         heard = await operator.hears(lambda m: m.bootstrap_request.request_id != "")
     request = heard.bootstrap_request
     assert (request.machine_id, request.cluster_id) == ("m-1", "east")
-    assert [r.key for r in request.requirements] == ["topology.kubernetes.io/zone"]
+    assert {r.operator for r in request.requirements} == {NodeSelectorRequirement.IN}
+    told = {r.key: list(r.values) for r in request.requirements}
+    assert told == {"team": ["ml"], rack: ["r7"], zone: ["a"]}
 
 
 async def test_a_missing_machine_is_bought_then_bound(tmp_path: Path) -> None:

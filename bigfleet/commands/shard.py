@@ -17,6 +17,7 @@ from bigfleet.commands.flags import (
     identity_of,
     server_flags,
 )
+from bigfleet.model.domain import BY_RACK, BY_ZONE
 from bigfleet.model.machine import CapacityType
 
 Role = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -28,8 +29,6 @@ def add(roles: Any) -> None:
 
 
 def _shard(flags: argparse.Namespace) -> Role:
-    from bigfleet.engine.snapshot import Settings as EngineSettings
-    from bigfleet.engine.snapshot import VictimWeights
     from bigfleet.services.shard import role as shard
     from bigfleet.services.shard.journal import Sizes
     from bigfleet.services.shard.settings import Settings as ShardSettings
@@ -54,19 +53,28 @@ def _shard(flags: argparse.Namespace) -> Role:
         cluster_absence_seconds=flags.cluster_absence,
         ceilings=flags.cluster_ceilings,
         coordinator_addresses=flags.coordinator,
+        domain_keys=BY_ZONE if flags.domains == "zone" else BY_RACK,
         advertised=advertised_of(flags) if flags.coordinator else "",
-        engine=EngineSettings(
-            reclaim_cap_fraction=flags.reclaim_cap_fraction,
-            reclaim_hold_seconds=flags.reclaim_hold,
-            reservation_seconds=flags.reservation,
-            victim_weights=VictimWeights(*flags.victim_weights),
-            idle_hold_seconds={
-                CapacityType.ON_DEMAND: flags.on_demand_hold,
-                CapacityType.SPOT: flags.spot_hold,
-            },
-        ),
+        engine=_engine(flags),
     )
     return lambda stop: shard.run(settings, stop)
+
+
+def _engine(flags: argparse.Namespace) -> Any:
+    """How decisions are made."""
+    from bigfleet.engine.snapshot import Settings as EngineSettings
+    from bigfleet.engine.snapshot import VictimWeights
+
+    return EngineSettings(
+        reclaim_cap_fraction=flags.reclaim_cap_fraction,
+        reclaim_hold_seconds=flags.reclaim_hold,
+        reservation_seconds=flags.reservation,
+        victim_weights=VictimWeights(*flags.victim_weights),
+        idle_hold_seconds={
+            CapacityType.ON_DEMAND: flags.on_demand_hold,
+            CapacityType.SPOT: flags.spot_hold,
+        },
+    )
 
 
 def _flags(role: argparse.ArgumentParser) -> None:
@@ -85,6 +93,14 @@ def _flags(role: argparse.ArgumentParser) -> None:
         default=(),
         metavar="HOST:PORT,...",
         help="the coordinator's replicas; without them all machines and clusters are this shard's",
+    )
+    role.add_argument(
+        "--domains",
+        choices=("rack", "zone"),
+        default="rack",
+        help="what shards own as a whole, the same for all shards of a fleet: racks, and zones "
+        "where a machine has no rack; or zones, so that gangs of a whole zone can be served "
+        "(default: rack)",
     )
     advertise_flag(role, "operators")
     role.add_argument(

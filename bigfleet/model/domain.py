@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 RACK_LABEL = "topology.bigfleet/rack"
 ZONE_LABEL = "topology.kubernetes.io/zone"
 REGION_LABEL = "topology.kubernetes.io/region"
+# What shards own as a whole: racks, and zones where a machine has no rack; or zones.
+BY_RACK: Sequence[str] = (RACK_LABEL, ZONE_LABEL)
+BY_ZONE: Sequence[str] = (ZONE_LABEL,)
 
 
 class Domain(NamedTuple):
@@ -20,9 +23,9 @@ class Domain(NamedTuple):
         return f"{self.key}={self.value}" if self.key else "(no domain)"
 
 
-def domain_of(labels: Mapping[str, str]) -> Domain:
-    """The rack where a machine has one, else its zone."""
-    for key in (RACK_LABEL, ZONE_LABEL):
+def domain_of(labels: Mapping[str, str], keys: Sequence[str] = BY_RACK) -> Domain:
+    """By the first of these keys that a machine has."""
+    for key in keys:
         if value := labels.get(key, ""):
             return Domain(key, value)
     return Domain("", "")

@@ -45,6 +45,7 @@ class ShardReport(_message.Message):
     GUESTS_LEFT_OUT_FIELD_NUMBER: _builtins.int
     SPLITS_FIELD_NUMBER: _builtins.int
     REMOVALS_FIELD_NUMBER: _builtins.int
+    DOMAIN_KEYS_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     cycle: _builtins.int
     timestamp_unix_nanos: _builtins.int
@@ -83,6 +84,10 @@ class ShardReport(_message.Message):
     def removals(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterRemoval]:
         """Clusters that are being taken out of the fleet; at most 1,000."""
 
+    @_builtins.property
+    def domain_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """A machine's domain is by the first of these labels that it has. Empty: its rack, else its zone."""
+
     def __init__(
         self,
         *,
@@ -104,10 +109,11 @@ class ShardReport(_message.Message):
         guests_left_out: _builtins.int = ...,
         splits: _abc.Iterable[Global___SplitTopology] | None = ...,
         removals: _abc.Iterable[Global___ClusterRemoval] | None = ...,
+        domain_keys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "instruction_acks", b"instruction_acks", "owned_domains", b"owned_domains", "providers", b"providers", "removals", b"removals", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "domain_keys", b"domain_keys", "guests", b"guests", "guests_left_out", b"guests_left_out", "instruction_acks", b"instruction_acks", "owned_domains", b"owned_domains", "providers", b"providers", "removals", b"removals", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

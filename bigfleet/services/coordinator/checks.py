@@ -13,6 +13,7 @@ MOST_GUESTS = 100
 MOST_PROVIDERS = 200
 MOST_SPLITS = 20
 MOST_REMOVALS = 1000
+MOST_DOMAIN_KEYS = 8
 MOST_ACKS = 1000
 # A name is part of a key in the store and of a line on somebody's screen.
 _LONGEST_NAME = 253
@@ -55,6 +56,7 @@ def report(message: wire.ShardReport) -> None:
     _at_most(f"{who}: unowned_domains", len(message.unowned_domains), MOST_UNOWNED)
     _at_most(f"{who}: guests", len(message.guests), MOST_GUESTS)
     _at_most(f"{who}: splits", len(message.splits), MOST_SPLITS)
+    _at_most(f"{who}: domain_keys", len(message.domain_keys), MOST_DOMAIN_KEYS)
     _at_most(f"{who}: removals", len(message.removals), MOST_REMOVALS)
     _at_most(f"{who}: providers", len(message.providers), MOST_PROVIDERS)
     _at_most(f"{who}: instruction_acks", len(message.instruction_acks), MOST_ACKS)

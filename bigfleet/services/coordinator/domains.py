@@ -63,13 +63,18 @@ def _poorest(loads: Mapping[str, Load], instance_type: str) -> str:
 def move(registry: Registry, name: DomainName, to: str, order: NewOrder) -> RowChanges:
     """Bring a domain to the shard `to`: released by its present shard first.
 
-    UnknownObject for a shard that never reported, InvalidInput for one that is going away.
+    UnknownObject for a shard that never reported, InvalidInput for one that is going away, and for
+    a domain by a label that shards do not own by.
     """
     shard = registry.shards.get(to)
     if shard is None:
         raise UnknownObject(f"no shard {to} has ever reported; `fleet shards` lists those that did")
     if shard.removed or shard.leaving:
         raise InvalidInput("shard_id", to, "is being removed; name a shard that stays")
+    key = name[0]
+    if key and shard.domain_keys and key not in shard.domain_keys:
+        own = " or ".join(shard.domain_keys)
+        raise InvalidInput("topology_key", key, f"is not what shards own machines by: {own}")
     domain = registry.domains.get(name)
     if domain is None:
         return put(_given(Sighting(*name), to, order()))

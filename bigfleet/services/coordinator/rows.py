@@ -34,7 +34,8 @@ class TermBase(msgspec.Struct, frozen=True):
 
 class Shard(msgspec.Struct, frozen=True):
     """A shard that has reported. `leaving`: it gives everything up; `removed`: it never returns.
-    `address` is "" from when it was given a new epoch until it reports with that.
+    `address` is "" from when it was given a new epoch until it reports with that. `domain_keys` are
+    the labels by which it tells domains apart; none where an earlier release wrote the row.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Shard(msgspec.Struct, frozen=True):
     registered_at_unix_ns: int
     leaving: bool = False
     removed: bool = False
+    domain_keys: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

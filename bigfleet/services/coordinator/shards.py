@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.domain import BY_RACK
 from bigfleet.model.errors import Fenced, InvalidInput, UnknownObject
 from bigfleet.ports.provider import EPOCHS_SKIPPED
 from bigfleet.services.coordinator.registry import Registry
@@ -17,20 +18,35 @@ def registered(registry: Registry, report: wire.ShardReport, now_unix_ns: int) -
     """What a report changes of its shard's row: a shard registers itself.
 
     Fenced for a process that has been replaced, or a shard that was removed; InvalidInput when two
-    processes claim to be one start of one shard.
+    processes claim to be one start of one shard, or for one that divides the fleet otherwise than
+    the others.
     """
-    row = registry.shards.get(report.shard_id)
+    row, keys = registry.shards.get(report.shard_id), tuple(report.domain_keys)
     if row is None:
-        fresh = Shard(report.shard_id, report.shard_address, report.shard_epoch, now_unix_ns)
-        return put(fresh)
+        _refuse_other_domains(registry, report.shard_id, keys)
+        return put(
+            Shard(
+                report.shard_id,
+                report.shard_address,
+                report.shard_epoch,
+                now_unix_ns,
+                domain_keys=keys,
+            )
+        )
     _refuse_stale(row, report)
+    if row.domain_keys != keys:
+        _refuse_other_domains(registry, report.shard_id, keys)
     if (row.epoch, row.address) == (report.shard_epoch, report.shard_address):
-        return {}
+        return (
+            {} if row.domain_keys == keys else put(msgspec.structs.replace(row, domain_keys=keys))
+        )
     if row.epoch == report.shard_epoch and row.address:
         what = f"shard {row.id}: shard_address"
         cure = f"is not {row.address}, whence epoch {row.epoch} reported before; do two processes "
         raise InvalidInput(what, report.shard_address, cure + "share one state directory?")
-    fresh = msgspec.structs.replace(row, epoch=report.shard_epoch, address=report.shard_address)
+    fresh = msgspec.structs.replace(
+        row, epoch=report.shard_epoch, address=report.shard_address, domain_keys=keys
+    )
     return put(fresh)
 
 
@@ -62,6 +78,21 @@ def _refuse_stale(row: Shard, report: wire.ShardReport) -> None:
             "has been replaced and must stop. If its state directory is an old copy, start it with "
             "an empty one"
         )
+
+
+def _refuse_other_domains(registry: Registry, shard_id: str, keys: tuple[str, ...]) -> None:
+    """A rack that one shard owns would be in a zone that another one owns, and both would act."""
+    what, told = f"shard {shard_id}: domain_keys", ", ".join(keys or BY_RACK)
+    for other in registry.known_shards():
+        if tuple(other.domain_keys or BY_RACK) == tuple(keys or BY_RACK):
+            continue
+        theirs = ", ".join(other.domain_keys or BY_RACK)
+        if other.id != shard_id:
+            cure = f"are not those of shard {other.id}, {theirs}; start all with the same --domains"
+            raise InvalidInput(what, told, cure)
+        if owned := registry.load(shard_id).domains:
+            cure = f"cannot change while it owns {owned} domains by {theirs}; start it as before"
+            raise InvalidInput(what, told, cure)
 
 
 def providers_seen(registry: Registry, report: wire.ShardReport, live: Iterable[str]) -> RowChanges:

@@ -193,7 +193,7 @@ def _books(settings: Settings, kept: Kept, ties: Ties | None) -> _Books:
     clusters: Interned[str] = Interned()
     evictions = Evictions(kept.evictions)
     estate = Estate(ties.holdings) if ties else None
-    inventory = Inventory(clusters, evictions.need_of, Territory(estate))
+    inventory = Inventory(clusters, evictions.need_of, Territory(estate, settings.domain_keys))
 
     def machines_of(cluster: str) -> int:
         return len(inventory.bound_to(cluster))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints
-from bigfleet.model.domain import Domain, domain_of
+from bigfleet.model.domain import Domain
 from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard import claims, overlay, purpose
@@ -232,7 +232,7 @@ class Inventory:
         """
         rows = np.flatnonzero(self._guest_flags()).tolist()
         views = [self._view(row) for row in rows[:most]]
-        told = [(view.id, view.cluster, domain_of(dict(view.kind.labels))) for view in views]
+        told = [(v.id, v.cluster, self._territory.domain_of(dict(v.kind.labels))) for v in views]
         return told, len(rows) - len(told)
 
     def _guest_flags(self) -> Flags:
@@ -272,7 +272,7 @@ class Inventory:
         number = self._kinds.number(kind_of(machine))
         if number == len(self._flavours):
             self._flavours.append(self._kinds[number].flavour)
-            self._domains.append(domain_of(self._flavours[number].labels))
+            self._domains.append(self._territory.domain_of(self._flavours[number].labels))
         return number
 
     def _row_is_mine(self, row: int) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bigfleet.api.identity import Identity
 from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.model.domain import BY_RACK
 from bigfleet.model.errors import InvalidInput
 from bigfleet.services.shard.journal import Sizes
 
@@ -25,9 +26,10 @@ class Settings:
     for no bounds. While `actuation_paused` all is decided, shown and counted, and
     nothing is ordered.
     `coordinator_addresses` are host:port of the coordinator's replicas; without any the shard owns
-    all machines and serves all clusters. It reports every `report_seconds`, and `advertised` is the
-    address that operators are sent to, by default the one that it listens on. Without an `identity`
-    it serves and dials plaintext.
+    all machines and serves all clusters; with them it owns domains by the first of `domain_keys`
+    that a machine has, as all shards of a fleet must. It reports every `report_seconds`, and
+    `advertised` is the address that operators are sent to, by default the one that it listens on.
+    Without an `identity` it serves and dials plaintext.
     """
 
     shard_id: str
@@ -47,6 +49,7 @@ class Settings:
     cluster_absence_seconds: float = 600.0
     ceilings: Path | None = None
     coordinator_addresses: Sequence[str] = ()
+    domain_keys: Sequence[str] = BY_RACK
     report_seconds: float = 2.0
     advertised: str = ""
     identity: Identity | None = None

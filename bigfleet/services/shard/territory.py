@@ -12,13 +12,13 @@ they have joined its cluster: they would be bought a second time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Flags
-from bigfleet.model.domain import Domain
+from bigfleet.model.domain import BY_RACK, Domain, domain_of
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.columns import Columns
 
@@ -41,10 +41,12 @@ class Owned(Protocol):
 
 
 class Territory:
-    """The border between this shard's machines and the others'. Without `owned` all are its own."""
+    """The border between this shard's machines and the others'. Without `owned` all are its own.
+    `domain_keys` are the labels by which domains are told apart, the same for all shards.
+    """
 
-    def __init__(self, owned: Owned | None = None) -> None:
-        self._owned = owned
+    def __init__(self, owned: Owned | None = None, domain_keys: Sequence[str] = BY_RACK) -> None:
+        self._owned, self._domain_keys = owned, domain_keys
         self._of_domains = _Lookup[Domain](lambda owned: owned.domains)
         self._of_leaving = _Lookup[Domain](lambda owned: owned.leaving)
         self._of_clusters = _Lookup[str](lambda owned: owned.clusters)
@@ -53,6 +55,10 @@ class Territory:
     def is_everything(self) -> bool:
         """Whether there are no others."""
         return self._owned is None
+
+    def domain_of(self, labels: Mapping[str, str]) -> Domain:
+        """Where a machine with these labels stands."""
+        return domain_of(labels, self._domain_keys)
 
     def mine(self, columns: Columns, domains: Sequence[Domain], clusters: Sequence[str]) -> Flags:
         """For each row whether it is this shard's; never one that nobody has told of yet.

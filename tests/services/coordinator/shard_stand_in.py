@@ -27,6 +27,7 @@ class ShardStandIn:
         self.done: dict[str, wire.InstructAck] = {}
         self.refuses = False
         self.shortfalls: Sequence[wire.Shortfall] = ()
+        self.domain_keys: Sequence[str] = ()
         self._acks: list[wire.InstructAck] = []
 
     def report(self) -> wire.ShardReport:
@@ -55,6 +56,7 @@ class ShardStandIn:
             owned_domains=len(self.owns),
             seen_term=self.seen[0],
             seen_sequence=self.seen[1],
+            domain_keys=self.domain_keys,
         )
 
     def obey(self, ack: wire.ReportAck) -> None:

@@ -30,7 +30,7 @@ from bigfleet.services.coordinator import role
 from bigfleet.services.coordinator.settings import Settings
 from controlplane.request import Binaries
 
-RACK = "topology.bigfleet/rack"
+RACK, ZONE = "topology.bigfleet/rack", "topology.kubernetes.io/zone"
 _DEADLINE_SECONDS = 60.0
 
 
@@ -100,6 +100,37 @@ async def test_domains_reach_shards_and_move_between_them(client: LeaderClient) 
         await shard.tell(client)
     assert (await domains_of(client))[value] == ("s2", "owned")
     assert (len(one.owns), len(two.owns)) == (0, 2)
+
+
+async def test_shards_that_divide_the_fleet_otherwise_than_the_others_are_refused(
+    client: LeaderClient,
+) -> None:
+    """A rack of one would be in a zone of the other, and both would order its machines."""
+    by_zone, by_rack = ShardStandIn("s1"), ShardStandIn("s2", port=7781)
+    by_zone.domain_keys, by_zone.sees = (ZONE,), {(ZONE, "a"): 10}
+    by_rack.sees = {(RACK, "r1"): 10}
+    for _ in range(3):
+        await by_zone.tell(client)
+    with pytest.raises(InvalidInput, match=f"not those of shard s1, {ZONE}; start all with the"):
+        await by_rack.tell(client)
+    assert await domains_of(client) == {"a": ("s1", "owned")}
+    whole = wire.AssignDomainRequest(topology_key=RACK, topology_value="r1", shard_id="s1")
+    with pytest.raises(InvalidInput, match=f"not what shards own machines by: {ZONE}"):
+        await client.call("AssignDomain", whole)
+    by_zone.domain_keys, by_zone.epoch = (), 2
+    with pytest.raises(InvalidInput, match="cannot change while it owns 1 domains"):
+        await by_zone.tell(client)
+    by_zone.domain_keys, by_zone.epoch = (ZONE,), 3
+    await by_zone.tell(client)
+    by_rack.domain_keys, by_rack.sees = (ZONE,), {}
+    await by_rack.tell(client)
+    await client.call(
+        "AssignDomain",
+        wire.AssignDomainRequest(topology_key=ZONE, topology_value="a", shard_id="s2"),
+    )
+    for shard in (by_zone, by_zone, by_rack, by_rack):
+        await shard.tell(client)
+    assert await domains_of(client) == {"a": ("s2", "owned")}
 
 
 async def test_nothing_is_given_before_the_expected_shards_are_there(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -30,7 +31,7 @@ def known(*rows: Shard | Cluster | Domain | Quota) -> Registry:
     return registry
 
 
-def shard(name: str, epoch: int = 1, **more: bool) -> Shard:
+def shard(name: str, epoch: int = 1, **more: Any) -> Shard:
     return Shard(name, "127.0.0.1:7780", epoch, 0, **more)
 
 

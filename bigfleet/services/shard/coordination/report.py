@@ -61,12 +61,17 @@ def guests(inventory: Inventory) -> tuple[list[wire.GuestMachine], int]:
     return told, left_out
 
 
-def splits(thought: Thought, inventory: Inventory) -> list[wire.SplitTopology]:
-    """Where needs want one domain, and other shards have machines of that domain, too."""
+def splits(
+    thought: Thought, inventory: Inventory, domain_keys: Sequence[str]
+) -> list[wire.SplitTopology]:
+    """Where needs want one domain, and other shards have machines of that domain, too. A rack is
+    within its zone, and what is owned as a whole is nobody else's.
+    """
+    whole = {RACK_LABEL, domain_keys[0]}
     asked = {need.profile.same_key for need in thought.demand.needs}
     found = [
         wire.SplitTopology(topology_key=key, topology_value=value)
-        for key in sorted(key for key in asked if key and key != RACK_LABEL)
+        for key in sorted(key for key in asked if key and key not in whole)
         for value in sorted(inventory.labels(key, mine=True) & inventory.labels(key, mine=False))
     ]
     return found[:MOST_SPLITS]

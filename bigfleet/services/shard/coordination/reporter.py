@@ -62,6 +62,7 @@ class Reporter:
             guests=guests,
             guests_left_out=guests_left_out,
             removals=self._removals(),
+            domain_keys=self.settings.domain_keys,
         )
         metrics.shard_owned_domains.set(len(held.domains))
         thought = self.cycle.latest
@@ -69,7 +70,7 @@ class Reporter:
             there = sum(counts.total() for counts in seen.values())
             metrics.shard_foreign_machines.set(there - len(thought.view.fleet))
             made.summary.CopyFrom(report.summary(thought.view.fleet))
-            made.splits.extend(report.splits(thought, self.inventory))
+            made.splits.extend(report.splits(thought, self.inventory, self.settings.domain_keys))
             rows, made.shortfalls_left_out = await self._shortfalls(thought)
             made.shortfalls.extend(rows)
         return made

@@ -72,7 +72,9 @@ def test_a_drain_that_fails_holds_up_nobody_else() -> None:
 
 
 def test_what_is_withdrawn_comes_back_and_goes_on_to_the_next() -> None:
-    """Machines that one cluster gives up serve the next; elastic ones go back after their hold."""
+    """Machines that one cluster gives up serve the next, once it is believed; elastic ones go back
+    after their hold.
+    """
     fleet = [
         *machines(4, "own"),
         *machines(
@@ -84,7 +86,7 @@ def test_what_is_withdrawn_comes_back_and_goes_on_to_the_next() -> None:
         world.clusters["east"].apply(pods("web", 24))
         await asyncio.sleep(30)
         world.clusters["east"].withdraw("web")
-        await asyncio.sleep(20)
+        await asyncio.sleep(40)
         world.clusters["west"].apply(pods("web", 8))
         await asyncio.sleep(120)
         assert census(world) == {"SPECULATIVE": 4, "IDLE": 2, "CONFIGURED": 2}

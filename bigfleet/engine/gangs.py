@@ -28,6 +28,7 @@ def begin_gang(state: State, market: Market, index: int) -> bool:
     )
     if home.whole or home.domain == NONE:
         settle(state, index, home)
+        state.forgo(index)
         return home.whole
     label = state.columns.label(same_key(state, index))
     state.homes[index] = label.values[home.domain]
@@ -55,6 +56,7 @@ def serve_gang(state: State, market: Market, index: int) -> None:
         if state.lacks(index) and index in state.at_ceiling:
             state.expired.add(index)
             serve_gang(state, market, index)
+    state.forgo(index)
 
 
 def settle(state: State, index: int, home: Home) -> None:

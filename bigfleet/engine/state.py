@@ -66,6 +66,8 @@ class State:
         self._take_up(carry)
         self.kept_for = self._kept_for()
         self.promised_to = self.kept_for.copy()
+        free = np.isin(fleet.state, [int(state) for state in _KEEPABLE])
+        self._idle_promises = np.flatnonzero(free & (self.kept_for != NONE))
         held_back = fleet.held_back
         self.unavailable: Flags = (
             np.zeros(len(fleet), np.bool_) if held_back is None else held_back.copy()
@@ -114,6 +116,15 @@ class State:
         lower = self.priorities[keeper] < self.priorities[index]
         allowed: Flags = (keeper == NONE) | (keeper == index) | lower
         return allowed
+
+    def forgo(self, index: int) -> None:
+        """What idly waits for a need that has places without it is for others. It may have found
+        them on what is on its way to one of these, which would acquire as much again.
+        """
+        if index in self.reserved and not self.lacks(index):
+            rows = self._idle_promises
+            rows = rows[(self.kept_for[rows] == index) & ~self.unavailable[rows]]
+            self.kept_for[rows] = NONE
 
     def stock(self, index: int) -> Stock:
         """What kernels read of the fleet's machines when need `index` chooses some."""

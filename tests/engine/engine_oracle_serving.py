@@ -8,7 +8,9 @@ from engine_oracle_acquiring import Offer, acquire, choose, free_machines, give_
 from engine_oracle_counting import EVENLY, count_constrained, count_plain, pack, plain_order
 from engine_oracle_cycle import Cycle, View
 from engine_oracle_domains import Home, acquire_constrained, best_domain
-from engine_oracle_objects import Machine, S, Slot
+from engine_oracle_objects import FREE, Machine, S, Slot
+
+from bigfleet.engine.snapshot import NONE
 
 
 def serve_all(cycle: Cycle) -> None:
@@ -107,7 +109,15 @@ def _begin(cycle: Cycle, need: View) -> bool:
     if home.domain is not None:
         cycle.homes[need.index] = home.domain
         count_at_home(cycle, need, in_service=not home.whole)
+    forgo(cycle, need)
     return home.whole
+
+
+def forgo(cycle: Cycle, need: View) -> None:
+    """Idle machines that were kept for a gang which found places without them are for others."""
+    for machine in [] if need.lacks else cycle.machines:
+        if machine.kept_for == need.index and machine.state in FREE and not machine.is_gone:
+            machine.kept_for = NONE
 
 
 def serve_gang(cycle: Cycle, need: View) -> None:
@@ -125,6 +135,7 @@ def serve_gang(cycle: Cycle, need: View) -> None:
         if need.lacks and need.index in cycle.at_ceiling:
             cycle.expired.add(need.index)
             serve_gang(cycle, need)
+    forgo(cycle, need)
 
 
 def settle(cycle: Cycle, need: View, home: Home) -> None:

@@ -16,6 +16,7 @@ from engine_rig import (
     idle,
     need_of,
     same,
+    speculative,
 )
 from engine_story import Story
 
@@ -160,6 +161,25 @@ def test_two_gangs_that_wait_keep_a_rack_each() -> None:
 
 
 # Two gangs in each other's way
+
+
+def test_a_gang_that_counts_on_anothers_machines_leaves_its_own_to_that_one() -> None:
+    """The first, whose machines wait idle, is whole on those that are being made for the second.
+    The idle ones are for the second then, or it would buy as many again, in another rack.
+    """
+    specs = [*rack("a", 8, speculative), *rack("b", 8, speculative)]
+    story = Story(specs, gang("east", 3, "first"))
+    assert story.cycle() == ["Provision a0", "Provision a1", "Provision a2"]
+    needs = [gang("east", 3, "first"), gang("east", 3, "second")]
+    story.demand = demand_of(story.fleet, needs)
+    assert story.cycle() == ["Provision a3", "Provision a4", "Provision a5"]
+    made = story.fleet.state.copy()
+    made[:3] = MachineState.IDLE
+    story.fleet = replace(story.fleet, state=made)
+    assert story.cycle() == ["Bootstrap a0", "Bootstrap a1", "Bootstrap a2"]
+    story.arrive()
+    assert story.settle() == ["Bootstrap a3", "Bootstrap a4", "Bootstrap a5"]
+    assert story.short() == {}
 
 
 def test_two_halves_of_a_rack_become_one_whole_gang() -> None:

@@ -21,6 +21,7 @@ from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 
 _NODES = "/api/v1/nodes"
 _HOSTNAME = "kubernetes.io/hostname"
+_BOOTING = {"type": "Ready", "status": "False", "reason": "Booting"}
 # Kubernetes' own, such as not-ready. A machine's own taints stay for as long as it lives.
 _PASSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _REGISTRATIONS_AT_ONCE = 32
@@ -137,7 +138,11 @@ def node_object(node: ServedNode) -> dict[str, Any]:
             "annotations": {annotation: value},
         },
         "spec": {"taints": msgspec.to_builtins(machine.taints)},
-        "status": {"capacity": machine.resources, "allocatable": machine.resources},
+        "status": {
+            "capacity": machine.resources,
+            "allocatable": machine.resources,
+            "conditions": [_BOOTING],
+        },
     }
 
 

@@ -84,7 +84,8 @@ class ControlPlaneSettings:
     """What a run may choose of its control planes, wherever they run.
 
     `gc_percent` is Go's GOGC: more memory for less CPU time. `node_monitor_grace_seconds` is how
-    long a Node may be silent before it counts as lost (Kubernetes' default is 50).
+    long a Node may be silent before it counts as lost (Kubernetes' default is 50), and every
+    `node_monitor_seconds` somebody looks: only then the taints of one that became Ready go.
     With `network_agents` somebody says of each Node when it has its network, by the condition
     NetworkUnavailable, and only then is it Ready (on the local substrate). With
     `resource_metrics` there are HPAs, and a metrics-server that tells them what Pods use.
@@ -95,6 +96,7 @@ class ControlPlaneSettings:
 
     gc_percent: int = 200
     node_monitor_grace_seconds: int = 50
+    node_monitor_seconds: int = 5
     network_agents: bool = False
     resource_metrics: bool = False
     more_controllers: tuple[str, ...] = ()
@@ -250,6 +252,7 @@ def controller_manager_flags(
         f"--kube-api-qps={_CLIENT_QUERIES_PER_SECOND}",
         f"--kube-api-burst={_CLIENT_BURST}",
         f"--node-monitor-grace-period={settings.node_monitor_grace_seconds}s",
+        f"--node-monitor-period={settings.node_monitor_seconds}s",
     ]
 
 

@@ -64,6 +64,8 @@ def test_a_bare_node_is_the_node_that_its_machine_registered(tmp_path: Path) -> 
     for key in ("capacity", "allocatable"):
         theirs, ours = joined["status"][key], bare["status"][key]
         assert resources.parse_capacity(ours) == resources.parse_capacity(theirs)
+    said = [[(c["type"], c["status"]) for c in n["status"]["conditions"]] for n in (joined, bare)]
+    assert said == [[("Ready", "False")]] * 2
 
 
 def test_a_bare_node_keeps_the_taints_of_its_machine() -> None:

@@ -41,6 +41,7 @@ _CLUSTER = "c"
 CONTROL_PLANE = ControlPlaneSettings(
     gc_percent=400,
     network_agents=True,
+    node_monitor_seconds=1,
     more_controllers=(
         "daemonset-controller",
         "persistentvolume-binder-controller",

@@ -1,8 +1,8 @@
-"""Plays the network agents of a cluster: a Node has its network once its DaemonSets' pods exist.
+"""Plays the network agents of a cluster: a Node has its network once its agents' pods are there.
 
-Real Nodes are Ready only then, because a network agent is itself a DaemonSet's pod. Where a Node is
-Ready at once, kube-scheduler can fill it before the DaemonSets' controller, which may be seconds
-late, has made its pods; then no autoscaler could have made room for them.
+Real Nodes are Ready only then, because a network agent is itself a DaemonSet's pod. It tolerates
+the taint of a Node that is not Ready; pods of DaemonSets that do not are made only when the Node is
+Ready, and then other pods may be bound to it first, which no autoscaler can help.
 """
 
 from __future__ import annotations
@@ -26,6 +26,17 @@ _CONDITION = {
     "reason": "AgentIsUp",
     "message": "the pods of its DaemonSets exist",
 }
+# Every Node has it until it is Ready.
+_NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+# What the DaemonSets' controller adds, as far as it can matter on a Node that is new.
+_OF_EVERY_DAEMON_SET = tuple(
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
+    for key, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
 
 
 class NetworkAgents:
@@ -87,10 +98,11 @@ def has_network(node: Object) -> bool:
 
 
 def is_due(node: Object, daemon_sets: Iterable[Object], pods: Iterable[Object]) -> bool:
-    """Whether all DaemonSets that belong on the Node have a pod for it."""
+    """Whether all DaemonSets whose pods come before the Node is Ready have a pod bound to it."""
     wanted = {each["metadata"]["uid"] for each in daemon_sets if _belongs(each, node)}
     name = node["metadata"]["name"]
-    return wanted <= {owner for pod in pods if _target(pod) == name for owner in _owners(pod)}
+    there = {owner for pod in pods if pod["spec"].get("nodeName") == name for owner in _owners(pod)}
+    return wanted <= there
 
 
 def _belongs(daemon_set: Object, node: Object) -> bool:
@@ -98,11 +110,9 @@ def _belongs(daemon_set: Object, node: Object) -> bool:
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False
-    taints = node["spec"].get("taints") or ()
-    # Those of Kubernetes' own are tolerated by every DaemonSet, or pass.
-    own = [taint for taint in taints if not taint["key"].startswith("node.kubernetes.io/")]
-    tolerations = spec.get("tolerations") or ()
-    return all(any(_tolerates(each, taint) for each in tolerations) for taint in own)
+    taints = [*(node["spec"].get("taints") or ()), _NOT_READY]
+    tolerations = [*(spec.get("tolerations") or ()), *_OF_EVERY_DAEMON_SET]
+    return all(any(_tolerates(each, taint) for each in tolerations) for taint in taints)
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:
@@ -112,16 +122,6 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     if toleration.get("key", "" if exists else taint["key"]) not in ("", taint["key"]):
         return False
     return exists or bool(toleration.get("value", "") == taint.get("value", ""))
-
-
-def _target(pod: Object) -> str:
-    """The Node that a DaemonSet's pod is made for, before it is bound and after."""
-    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    for term in required.get("nodeSelectorTerms") or ():
-        for field in term.get("matchFields") or ():
-            return str(field["values"][0])
-    return ""
 
 
 def _owners(pod: Object) -> list[str]:

@@ -149,23 +149,26 @@ def test_a_scenario_that_holds_has_no_story_and_leaves_the_lane_usable(stage: St
 DAEMON_SETS = "/apis/apps/v1/namespaces/scenario/daemonsets"
 
 
-def test_a_node_is_ready_only_once_the_pods_of_its_daemon_sets_exist(stage: Stage) -> None:
+def test_a_node_is_ready_only_once_the_pods_of_its_agents_are_bound_to_it(stage: Stage) -> None:
     """So kube-scheduler cannot fill it before."""
+    containers = [{"name": "agent", "image": "example.com/agent"}]
     template = {
         "metadata": {"labels": {"app": "agent"}},
-        "spec": {"containers": [{"name": "agent", "image": "example.com/agent"}]},
+        "spec": {"tolerations": [{"operator": "Exists"}], "containers": containers},
     }
     spec = {"selector": {"matchLabels": {"app": "agent"}}, "template": template}
     metadata = {"name": "late", "labels": {"a": "b"}, "annotations": dict([FAKE_NODE_ANNOTATION])}
+    conditions = [{"type": "Ready", "status": "False"}]
+    status = {"allocatable": {"pods": "10"}, "conditions": conditions}
 
-    async def targets_of_pods_once_ready(client: KubeClient) -> list[str]:
+    async def places_of_pods_once_ready(client: KubeClient) -> list[str]:
         await client.create(DAEMON_SETS, {"metadata": {"name": "agent"}, "spec": spec})
-        await client.create("/api/v1/nodes", {"metadata": metadata})
+        await client.create("/api/v1/nodes", {"metadata": metadata, "status": status})
         async for change in Watch(client, "/api/v1/nodes", dict).follow():
             if not isinstance(change, Listed) and is_ready(change.item, "late"):
                 break
         pods = msgspec.json.decode(await client.get(PODS))["items"]
-        return [str(pod["spec"]["affinity"]) for pod in pods]
+        return [pod["spec"].get("nodeName", "") for pod in pods]
 
     async def restore(client: KubeClient) -> None:
         await client.delete(f"{DAEMON_SETS}/agent", {"propagationPolicy": "Background"})
@@ -174,9 +177,9 @@ def test_a_node_is_ready_only_once_the_pods_of_its_daemon_sets_exist(stage: Stag
         await client.delete("/api/v1/nodes/late")
 
     client = stage.system.place.client
-    targets = stage.run(targets_of_pods_once_ready(client))
+    places = stage.run(places_of_pods_once_ready(client))
     stage.run(restore(client))
-    assert any("'late'" in target for target in targets)
+    assert "late" in places
 
 
 def is_ready(node: dict[str, Any], name: str) -> bool:

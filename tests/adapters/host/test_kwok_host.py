@@ -25,10 +25,12 @@ from controlplane.locate import locate
 from controlplane.pins import COMPONENTS
 from controlplane.request import Binaries, request_from
 from loaddriver.substrates.base import Cluster
+from loaddriver.substrates.components import NO_NETWORK, ControlPlaneSettings
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 
 PATIENCE_SECONDS = 90.0
+USUAL = ControlPlaneSettings()
 
 
 @dataclass
@@ -57,6 +59,20 @@ class Ground:
     async def node(self, name: str) -> Any:
         """The Node as the API server has it."""
         return msgspec.json.decode(await self.admin.get(f"/api/v1/nodes/{name}"))
+
+    async def not_ready(self, name: str) -> set[str] | None:
+        """The effects of the taint of a Node that is not Ready; None if there is no such Node."""
+        nodes = msgspec.json.decode(await self.admin.get("/api/v1/nodes"))["items"]
+        for node in nodes:
+            if node["metadata"]["name"] == name:
+                taints = node["spec"].get("taints") or ()
+                return {t["effect"] for t in taints if t["key"] == "node.kubernetes.io/not-ready"}
+        return None
+
+    async def bound(self, pod: str) -> bool:
+        """Whether the pod has a Node."""
+        found = msgspec.json.decode(await self.admin.get(f"{PODS}/{pod}"))
+        return bool(found["spec"].get("nodeName"))
 
     async def heartbeats(self, name: str, within_seconds: float) -> bool:
         """Whether kwok makes the Node Ready again after we have said that it is not."""
@@ -90,13 +106,13 @@ def binaries() -> Binaries:
 
 
 @asynccontextmanager
-async def ground(folder: Path) -> AsyncIterator[Ground]:
+async def ground(folder: Path, settings: ControlPlaneSettings = USUAL) -> AsyncIterator[Ground]:
     """A control plane with BigFleet's policy installed."""
     run_id = f"host-{uuid.uuid4().hex[:8]}"
     real = binaries()
     scope = RunScope.open(run_id, "tests", folder / "logs", folder / "lock")
     substrate = LocalSubstrate(
-        run_id, scope.data_directory, folder / "logs", real, dict(os.environ)
+        run_id, scope.data_directory, folder / "logs", real, dict(os.environ), settings
     )
     try:
         [cluster] = await substrate.start_clusters(["c"])
@@ -155,4 +171,38 @@ async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
             await host.boot(replace(first, operation_id="m-1.4"), PATIENCE_SECONDS)
         with pytest.raises(HostFailure, match=r"no host can join cluster 'z'.*z\.kubeconfig"):
             await host.gone(replace(machine, cluster="z"))
+        await host.close()
+
+
+HAS_NETWORK = {"type": NO_NETWORK, "status": "False"}
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.mark.cluster
+async def test_no_pod_is_bound_to_a_node_that_still_boots(tmp_path: Path) -> None:
+    """First its DaemonSets' pods come. The node controller has looked at the Node once it adds
+    NoExecute; from a Node that says nothing of itself it has taken NoSchedule by then.
+    """
+    machine = replace(MACHINE, host="m-1")
+    pod = {"spec": {"containers": [{"name": "web", "image": "example.com/web"}]}}
+    # Without any that works, the node controller takes the whole cluster for cut off.
+    works = {"conditions": [{"type": "Ready", "status": "True"}, HAS_NETWORK]}
+    async with ground(tmp_path, ControlPlaneSettings(network_agents=True)) as here:
+        await here.admin.create(PODS, {"metadata": {"name": "web"}, **pod})
+        await here.admin.create("/api/v1/nodes", {"metadata": {"name": "other"}, "status": works})
+        host, blob = KwokHost(tmp_path, "kwok"), await here.boot(machine, operation=1)
+        async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
+            booting = tasks.create_task(host.boot(blob, PATIENCE_SECONDS))
+            effects: set[str] | None = None
+            while effects in (None, {"NoSchedule"}):
+                effects = await here.not_ready("m-1")
+                await asyncio.sleep(0.05)
+            assert effects == {"NoSchedule", "NoExecute"}
+            assert not booting.done()
+            assert not await here.bound("web")
+            said = {"status": {"conditions": [HAS_NETWORK]}}
+            await here.admin.patch("/api/v1/nodes/m-1/status", said, STRATEGIC_PATCH)
+            await booting
+            while not await here.bound("web"):  # noqa: ASYNC110  another process's event
+                await asyncio.sleep(0.05)
         await host.close()

@@ -192,7 +192,8 @@ def _one_a_node(selector: str, seen: History) -> Iterator[str]:
         # On a Node that keeps pods away there may be none.
         if counts[node.name] > 1 or (not counts[node.name] and not node.repels):
             yield f"Node {node.name} runs {counts[node.name]} pods {selector}, not one"
-    if waiting := [pod for pod in seen.live(selector) if pod not in bound]:
+    # Kubernetes leaves a pod of a Node that is gone for a minute, and makes no other in its place.
+    if waiting := [pod for pod in seen.live(selector) if not pod.node]:
         yield f"pods {selector} wait: {named(waiting)}; the first: {waiting[0].waits_for}"
 
 

@@ -49,16 +49,20 @@ async def _expect(expect: Expect, system: System, kubectl: Kubectl) -> Sequence[
         return wrong
     if expect.quiet is None:
         return ()
-    if wrong := await _stay_quiet(expect.quiet, expect.settle or 0.0, seen):
-        return wrong
-    unmet = judging.coming(expect, seen, await _facts(expect, system, kubectl))
-    return [*(each.text for each in unmet), *judging.standing(expect, seen)]
+    seen.note(f"all holds; nothing shall happen for {expect.quiet:g} s")
+    latest = seen.now() + (expect.settle or 0.0)
+    while True:
+        if wrong := await _stay_quiet(expect.quiet, latest, seen):
+            return wrong
+        facts = await _facts(expect, system, kubectl)
+        unmet = [each.text for each in judging.coming(expect, seen, facts)]
+        if not unmet or seen.now() > latest:
+            return [*unmet, *judging.standing(expect, seen)]
+        seen.note(f"not yet: {unmet[0]}")  # quiet, but with what still has to go
 
 
-async def _stay_quiet(seconds: float, settle_seconds: float, seen: History) -> Sequence[str]:
-    seen.note(f"all holds; nothing shall happen for {seconds:g} s")
+async def _stay_quiet(seconds: float, latest: float, seen: History) -> Sequence[str]:
     began = seen.now()
-    latest = began + settle_seconds
     while seen.now() - began < seconds:
         if wrong := list(judging.stirred(seen, began)):
             if seen.now() > latest:

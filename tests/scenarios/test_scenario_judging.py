@@ -226,6 +226,10 @@ def test_a_daemon_set_runs_once_on_each_node_that_takes_it(story: Story) -> None
     assert unmet(expect, story) == []
     story.pod("a3", "n2", app="agent")
     assert unmet(expect, story) == ["Node n2 runs 2 pods app=agent, not one"]
+    story.node("n2", gone=True)
+    assert unmet(expect, story) == []
+    story.pod("a4", app="agent")
+    assert any("pods app=agent wait: a4" in text for text in unmet(expect, story))
 
 
 def test_a_named_node_is_gone_or_there(story: Story) -> None:

@@ -24,8 +24,9 @@ WITHIN_SECONDS = 45.0
 # Steps repeat what the API server refuses for the moment, and an eviction that a budget forbids.
 STEP_SECONDS = 45.0
 
-# After a scenario its objects are deleted; by then its machines must be back, too.
-RESET_SECONDS = 45.0
+# After a scenario its objects are deleted; by then its machines must be back, too. On a busy
+# machine three hundred pods alone take half a minute to end.
+RESET_SECONDS = 90.0
 
 # Between two looks at something that must come to hold.
 LOOK_SECONDS = 0.1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
@@ -28,6 +27,7 @@ _LOG = logging.getLogger(__name__)
 _MOST_ROWS = 1000
 # A new leader waits so long for shards that are slower to report before it gives domains away.
 _SETTLING_SECONDS = 5.0
+_NANOS = 1_000_000_000
 
 
 class Desk:
@@ -40,7 +40,8 @@ class Desk:
         """Take a shard's report; the answer carries what it is to do. Fenced for a stale one."""
         checks.report(report)
         reign.require()
-        now, unix_ns = time.monotonic(), time.time_ns()
+        now = reign.clock.steady_seconds()
+        unix_ns = int(reign.clock.unix_seconds() * _NANOS)
         await reign.write(lambda: shards.registered(reign.registry, report, unix_ns))
         heard = reign.reports.take(report, now, unix_ns)
         await reign.write(lambda: self._learnt(reign, report))
@@ -58,7 +59,7 @@ class Desk:
         """
         checks.name("shard_id", shard_id)
         reign.require()
-        now = time.monotonic()
+        now = reign.clock.steady_seconds()
         if shard_id not in reign.registry.shards:
             return 0
         if (ago := reign.reports.alive_seconds_ago(shard_id, now)) <= LIVE_SECONDS:
@@ -95,7 +96,7 @@ class Desk:
         known = {shard.id for shard in reign.registry.known_shards()}
         if len(known) < self._expected_shards or reign.reports.newest_term_seen() > reign.term:
             return False
-        now = time.monotonic()
+        now = reign.clock.steady_seconds()
         settled = now - reign.reports.since_seconds > _SETTLING_SECONDS
         return settled or known <= set(reign.reports.live(now))
 
@@ -151,7 +152,7 @@ class Desk:
         """
         checks.name("shard_id", shard_id)
         reign.require()
-        now = time.monotonic()
+        now = reign.clock.steady_seconds()
         if shard_id in set(reign.reports.live(now)):
             await reign.write(lambda: shards.leaving(reign.registry, shard_id))
             await self._go_on_leaving(reign, shard_id)
@@ -179,7 +180,8 @@ async def drop_orphans(reign: Reign) -> None:
 
 def _staying(reign: Reign) -> list[str]:
     """Live shards that are not about to leave."""
-    rows = (reign.registry.shards.get(s) for s in reign.reports.live(time.monotonic()))
+    live = reign.reports.live(reign.clock.steady_seconds())
+    rows = (reign.registry.shards.get(shard) for shard in live)
     return [row.id for row in rows if row is not None and not (row.leaving or row.removed)]
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
+from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordination import CoordinationStore, Deposed, OutcomeUnknown, Standing
 from bigfleet.services.coordinator.mirror import Mirror
 from bigfleet.services.coordinator.reign import Numbers, Reign
@@ -44,9 +45,10 @@ class Leadership:
         store: CoordinationStore,
         pulse: Callable[[bool], None],
         succeeded: Succession,
+        clock: Clock,
     ) -> None:
         self._replica, self._store, self._pulse = replica, store, pulse
-        self._succeeded = succeeded
+        self._succeeded, self._clock = succeeded, clock
         self.reign: Reign | None = None
         self.standing: Standing | None = None
         self._numbers = Numbers()
@@ -138,7 +140,8 @@ class Leadership:
             self._following.cancel()
         self._last_leader = row
         registry = self._mirror.registry
-        self.reign = Reign(self._store, registry, term, claim_revision, self._numbers)
+        store, numbers = self._store, self._numbers
+        self.reign = Reign(store, registry, term, claim_revision, numbers, self._clock)
         metrics.coordinator_leads.set(1)
         _LOG.info("leading", extra={"term": term, "rows": len(registry.rows)})
         self._succeeded(before, row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
@@ -14,7 +13,7 @@ _NO_REPORT_YET = 0
 
 def shards(reign: Reign) -> Iterator[wire.ShardRegistryEntry]:
     """By id; a heartbeat of 0 means that this leader has not heard of the shard."""
-    now = time.monotonic()
+    now = reign.clock.steady_seconds()
     for row in sorted(reign.registry.known_shards(), key=lambda row: row.id):
         heard = reign.reports.of(row.id)
         yield wire.ShardRegistryEntry(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.observe import metrics
+from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordination import CoordinationStore, Deposed, OutcomeUnknown
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.reports import Reports
@@ -43,7 +43,8 @@ class Numbers:
 class Reign:
     """Leadership in `term`, from a claim in the store until `end`.
 
-    `registry` holds what was committed, `reports` what shards told this leader.
+    `registry` holds what was committed, `reports` what shards told this leader, `clock` is its
+    host's: whatever is aged or waited for is measured by its steady seconds.
     """
 
     def __init__(
@@ -53,13 +54,14 @@ class Reign:
         term: int,
         claim_revision: int,
         numbers: Numbers,
+        clock: Clock,
     ) -> None:
-        self.registry, self.term, self.numbers = registry, term, numbers
-        self.reports = Reports(time.monotonic())
+        self.registry, self.term, self.numbers, self.clock = registry, term, numbers, clock
+        self.reports = Reports(clock.steady_seconds())
         self._store, self.claim_revision = store, claim_revision
         self._writing = asyncio.Lock()
         self._over = asyncio.Event()
-        self._confirmed_seconds = time.monotonic()
+        self._confirmed_seconds = self.clock.steady_seconds()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -69,12 +71,12 @@ class Reign:
 
     def confirm(self) -> None:
         """The member has just said that it still leads in this term."""
-        self._confirmed_seconds = time.monotonic()
+        self._confirmed_seconds = self.clock.steady_seconds()
 
     @property
     def confirmed_lately(self) -> bool:
         """Whether it may still answer. Time in which this process was stopped counts."""
-        return time.monotonic() - self._confirmed_seconds <= LEASE_SECONDS
+        return self.clock.steady_seconds() - self._confirmed_seconds <= LEASE_SECONDS
 
     def end(self, why: str) -> None:
         """Answer nothing more; what is being written is given up."""

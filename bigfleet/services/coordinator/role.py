@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.coordination.etcd_store import EtcdStore
 from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.api import transport
@@ -73,7 +74,7 @@ async def serving(settings: Settings) -> AsyncIterator[Serving]:
         port = transport.listen(server, address, settings.identity)
         replica = Replica(settings.node_id, settings.advertised or f"{settings.listen_host}:{port}")
         succession = Succession(settings.identity)
-        leadership = Leadership(replica, store, keeper.pulse, succession)
+        leadership = Leadership(replica, store, keeper.pulse, succession, SystemClock())
         scheme = "https" if settings.identity else "http"
         membership = Membership(store, settings.node_id, scheme)
         service = CoordinatorService(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
@@ -33,6 +32,7 @@ from bigfleet.services.coordinator.succession import MEMBER_TRAILER
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Answer = TypeVar("Answer")
+_NANOS = 1_000_000_000
 
 _CODES: Mapping[type[BigFleetError], grpc.StatusCode] = {
     Fenced: grpc.StatusCode.FAILED_PRECONDITION,
@@ -173,7 +173,8 @@ class CoordinatorService(CoordinatorServicer):
             # What rows there are is fixed here; a row never changes.
             copy = dict(reign.registry.rows)
             data = await asyncio.to_thread(snapshot.data_of, copy)
-            return snapshot.meta_of(data, reign.term, time.time_ns()), data
+            taken_unix_ns = int(reign.clock.unix_seconds() * _NANOS)
+            return snapshot.meta_of(data, reign.term, taken_unix_ns), data
 
         meta, data = await self._lead(context, taken)
         yield wire.SnapshotSaveChunk(meta_json=msgspec.json.encode(meta))

@@ -8,10 +8,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from bigfleet.adapters.clock.manual import ManualClock
+from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.coordination.memory import MemoryCluster, MemoryStore
+from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordination import LEADER_KEY
 from bigfleet.services.coordinator.leadership import Leadership, Replica
-from bigfleet.services.coordinator.reign import NotLeading, Reign
+from bigfleet.services.coordinator.reign import LEASE_SECONDS, NotLeading, Reign
 from bigfleet.services.coordinator.rows import Cluster, Leader, leader_decoder, put
 
 _DEADLINE_SECONDS = 60.0
@@ -20,12 +23,12 @@ _DEADLINE_SECONDS = 60.0
 class Node:
     """One replica's part in leading."""
 
-    def __init__(self, cluster: MemoryCluster, name: str) -> None:
+    def __init__(self, cluster: MemoryCluster, name: str, clock: Clock) -> None:
         self.store: MemoryStore = cluster.store(name)
         self.pulses = 0
         self.predecessors: list[Leader | None] = []
         replica = Replica(name, f"{name}:1")
-        self.leadership = Leadership(replica, self.store, self._pulse, self._succeeded)
+        self.leadership = Leadership(replica, self.store, self._pulse, self._succeeded, clock)
 
     def _pulse(self, _: bool) -> None:
         self.pulses += 1
@@ -46,9 +49,11 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def nodes(cluster: MemoryCluster, *names: str) -> AsyncIterator[list[Node]]:
+async def nodes(
+    cluster: MemoryCluster, *names: str, clock: Clock | None = None
+) -> AsyncIterator[list[Node]]:
     async with AsyncExitStack() as closing:
-        found = [Node(cluster, name) for name in names]
+        found = [Node(cluster, name, clock or SystemClock()) for name in names]
         for node in found:
             task = asyncio.create_task(node.leadership.run())
             closing.push_async_callback(asyncio.wait, [task])
@@ -111,6 +116,20 @@ async def test_a_leader_whose_member_is_silent_stops_answering() -> None:
         await until(lambda: a.pulses > pulses)  # it is at work all the same
         a.store.silent = False
         assert (await a.reign()).term == reign.term
+
+
+async def test_a_leader_that_was_stopped_for_longer_than_its_lease_answers_nothing() -> None:
+    """Its next word is checked before it has had time to look at its member again."""
+    cluster, clock = MemoryCluster(["a"]), ManualClock()
+    cluster.elect("a")
+    async with nodes(cluster, "a", clock=clock) as [a]:
+        reign = await a.reign()
+        reign.confirm()
+        clock.advance(LEASE_SECONDS - 0.01)
+        reign.require()
+        clock.advance(0.02)
+        with pytest.raises(NotLeading):
+            reign.require()
 
 
 async def test_order_ids_and_sequence_numbers_never_repeat_in_a_term() -> None:

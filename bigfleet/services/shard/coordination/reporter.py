@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
@@ -25,11 +26,14 @@ _log = logging.getLogger(__name__)
 _MOST_REGIONS = 100
 _MOST_REMOVALS = 1000
 _NANOS = 1_000_000_000
+_Shortfalls = tuple[list[wire.Shortfall], int]
 
 
 @dataclass
 class Reporter:
-    """`address` is where operators reach this shard; it is known once the shard listens."""
+    """`address` is where operators reach this shard; it is known once the shard listens. What takes
+    long is done by `offload`, elsewhere than on the event loop.
+    """
 
     settings: Settings
     epoch: int
@@ -38,10 +42,9 @@ class Reporter:
     inventory: Inventory
     cycle: Cycle
     address: str = ""
+    offload: Callable[[Callable[[], _Shortfalls]], Awaitable[_Shortfalls]] = asyncio.to_thread
     _sightings: Sightings = field(default_factory=Sightings, init=False)
-    _told_of: tuple[Thought, tuple[list[wire.Shortfall], int]] | None = field(
-        default=None, init=False
-    )
+    _told_of: tuple[Thought, _Shortfalls] | None = field(default=None, init=False)
 
     async def compose(self) -> wire.ShardReport:
         """The report as of now, but for answers to instructions."""
@@ -91,10 +94,10 @@ class Reporter:
         for cluster, machines in left[:_MOST_REMOVALS]:
             yield wire.ClusterRemoval(cluster_id=cluster, machines_left=machines)
 
-    async def _shortfalls(self, thought: Thought) -> tuple[list[wire.Shortfall], int]:
+    async def _shortfalls(self, thought: Thought) -> _Shortfalls:
         """Worked out once for each decision."""
         if self._told_of is None or self._told_of[0] is not thought:
-            self._told_of = (thought, await asyncio.to_thread(report.shortfalls, thought))
+            self._told_of = (thought, await self.offload(partial(report.shortfalls, thought)))
         return self._told_of[1]
 
     def _providers(self) -> Iterator[wire.ProviderEntry]:

@@ -22,6 +22,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     ShardMessage,
 )
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
+from bigfleet.controllers.operator.route import Route
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
 from bigfleet.tasks import until_one_ends
@@ -118,17 +119,17 @@ class Dialer:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         identity: Identity | None = None,
     ) -> None:
-        self._addresses = list(dict.fromkeys(addresses))
+        self._route = Route(addresses)
         self._cluster_id, self._duties = cluster_id, duties
         self._identity = identity
         self._random, self._sleep = random, sleep
         self._problem = "not dialled yet"
-        self._failures = 0
-        self._address, self._served_at = self._addresses[0], ""
 
     def not_ready(self) -> str:
         """Why there is no session; "" while there is one."""
-        return self._problem and f"no session with the shard at {self._address}: {self._problem}"
+        return (
+            self._problem and f"no session with the shard at {self._route.address}: {self._problem}"
+        )
 
     async def run(self) -> None:
         """Dial, serve, and dial again until cancelled."""
@@ -137,13 +138,13 @@ class Dialer:
                 await self._follow()
                 self._problem = "the shard ended it"
             except grpc.aio.AioRpcError as error:
-                self._problem = await explained(error, self._address, self._identity, _ROLE)
+                address = self._route.address
+                self._problem = await explained(error, address, self._identity, _ROLE)
             except (Unavailable, _Redirected) as error:
                 self._problem = str(error)
-            delay = backoff_seconds(self._failures // len(self._known()), self._random())
-            self._failures += 1
-            _LOG.warning("%s; dialling again in %.1f s", self.not_ready(), delay)
-            self._address = self._after(self._address)
+            problem = self.not_ready()
+            delay = backoff_seconds(self._route.failed(), self._random())
+            _LOG.warning("%s; dialling again in %.1f s", problem, delay)
             await self._sleep(delay)
             metrics.operator_reconnects.inc()
 
@@ -157,23 +158,12 @@ class Dialer:
         except _Redirected as redirected:
             metrics.operator_redirects.inc()
             _LOG.info("%s", redirected)
-            self._address = redirected.address
+            self._route.redirected(redirected.address)
             await self._one_session()
-
-    def _known(self) -> list[str]:
-        """All addresses worth dialling."""
-        others = [self._served_at] if self._served_at not in ("", *self._addresses) else []
-        return [*self._addresses, *others]
-
-    def _after(self, address: str) -> str:
-        """Who is dialled after `address` failed; a stranger to whom we were sent is not kept."""
-        known = self._known()
-        place = known.index(address) + 1 if address in known else 0
-        return known[place % len(known)]
 
     async def _one_session(self) -> None:
         # A channel each: an old one would add its own waiting to ours.
-        async with transport.channel(self._address, self._identity, _ROLE) as channel:
+        async with transport.channel(self._route.address, self._identity, _ROLE) as channel:
             session = Session()
             call = ShardStub(channel).Session(session.messages())
             try:
@@ -183,9 +173,9 @@ class Dialer:
 
     async def _speak(self, session: Session) -> None:
         await session.greet(self._cluster_id)
-        self._problem, self._failures = "", 0
-        self._served_at = self._address
-        _LOG.info("session with the shard at %s is open", self._address)
+        self._problem = ""
+        self._route.served()
+        _LOG.info("session with the shard at %s is open", self._route.address)
         await self._duties.send_rollups(session)
 
     async def _read(

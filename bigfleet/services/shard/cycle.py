@@ -238,7 +238,7 @@ class Cycle:
             self.journal.note("rollup-released", cluster=cluster)
 
     def _publish(self, thought: Thought) -> None:
-        listening = set(self.sessions.clusters())
+        listening = dict.fromkeys(self.sessions.clusters())  # in an order that is always the same
         for cluster, message in self.hints.news(thought.hints, listening):
             self.sessions.tell(cluster, message, message.available_capacity.supersedes_key)
         for cluster, message in self.statuses.news(thought.statuses, listening):

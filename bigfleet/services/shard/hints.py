@@ -50,8 +50,8 @@ class Hints:
                 if self._told.get(key) != content:
                     yield key[0], shard_pb2.ShardMessage(available_capacity=hint)
                 told[key] = content
-        for cluster, fingerprint in self._told.keys() - told.keys():
-            if cluster in listening:
+        for cluster, fingerprint in self._told:
+            if (cluster, fingerprint) not in told and cluster in listening:
                 withdrawn = _Hint(supersedes_key=_key(fingerprint), withdrawn=True)
                 yield cluster, shard_pb2.ShardMessage(available_capacity=withdrawn)
         self._told = told

@@ -93,9 +93,10 @@ class Desk:
 
     def _may_give(self, reign: Reign) -> bool:
         """Whether it is known who is there to be given anything."""
-        known = {shard.id for shard in reign.registry.known_shards()}
-        if len(known) < self._expected_shards or reign.reports.newest_term_seen() > reign.term:
+        registered = len(reign.registry.shards)  # those that have left again did so, too
+        if registered < self._expected_shards or reign.reports.newest_term_seen() > reign.term:
             return False
+        known = {shard.id for shard in reign.registry.known_shards()}
         now = reign.clock.steady_seconds()
         settled = now - reign.reports.since_seconds > _SETTLING_SECONDS
         return settled or known <= set(reign.reports.live(now))

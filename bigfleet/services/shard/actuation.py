@@ -19,6 +19,8 @@ from bigfleet.services.shard.orders import Order, Orders
 # What happens between sound peers now and then is counted and told to the journal only.
 _UNEXPECTED = (Outcome.ILLEGAL, Outcome.UNKNOWN_MACHINE, Outcome.INVALID)
 
+# Nobody knows whether the provider has it, or will.
+_UNANSWERED = (Outcome.UNAVAILABLE, Outcome.TIMED_OUT)
 _log = logging.getLogger(__name__)
 
 
@@ -80,10 +82,13 @@ class Actuation:
                 group.create_task(self._work(await self._queue.get()))
 
     async def _work(self, order: Order) -> None:
+        lost_seconds = None
         try:
             outcome = await self._carry_out(order)
+            if outcome in _UNANSWERED:
+                lost_seconds = self._clock.steady_seconds()
         finally:
-            self._orders.close(order)
+            self._orders.close(order, lost_seconds)
             self._under_way[_lane(order)] -= 1
             self._under_way += Counter()  # drops lanes without orders
             self._measure()

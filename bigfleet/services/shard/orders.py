@@ -7,7 +7,7 @@ such a record is stale and must not undo what the answer said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from bigfleet.engine.decision import ActionKind
@@ -81,6 +81,7 @@ class Orders:
     def __init__(self) -> None:
         self._under_way: dict[str, Order] = {}
         self._answered: dict[str, tuple[tuple[MachineState, ...], int]] = {}
+        self._unanswered: dict[str, float] = {}
         self._listings = 0
 
     def __iter__(self) -> Iterator[Order]:
@@ -108,12 +109,22 @@ class Orders:
         if order is not None and not order.sent:
             del self._under_way[machine_id]
 
-    def close(self, order: Order) -> None:
-        """The order is done with, whichever way."""
+    def close(self, order: Order, lost_seconds: float | None = None) -> None:
+        """The order is done with, whichever way; `lost_seconds` is when its answer was given up."""
         if self.is_current(order):
             del self._under_way[order.machine_id]
         if order.sent:
             self._answered[order.machine_id] = (order.starts_from, self._listings)
+            # What was answered has a newer mark than all before it: these are refused from now on.
+            self._unanswered.pop(order.machine_id, None)
+            if lost_seconds is not None:
+                self._unanswered[order.machine_id] = lost_seconds
+
+    def may_arrive(self, since_seconds: float) -> Collection[str]:
+        """Machines for which an order was sent whose answer was given up since then."""
+        late = self._unanswered.items()
+        self._unanswered = {name: at for name, at in late if at >= since_seconds}
+        return self._unanswered.keys()
 
     def listing_asked(self) -> int:
         """Number the listing that is now asked for."""

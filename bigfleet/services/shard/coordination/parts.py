@@ -13,6 +13,7 @@ from bigfleet.services.shard.coordination.link import Link
 from bigfleet.services.shard.coordination.reception import Reception
 from bigfleet.services.shard.coordination.reporter import Reporter
 from bigfleet.services.shard.coordination.steward import Steward
+from bigfleet.services.shard.execution import EXECUTE_SECONDS
 from bigfleet.services.shard.orders import Orders
 from bigfleet.services.shard.sessions import Sessions
 
@@ -43,9 +44,13 @@ def coordinate(
     estate, settings = reporter.estate, reporter.settings
 
     def is_busy(domain: Domain) -> bool:
-        """Also while a machine there is still being created, or nobody knows whether one is."""
-        ordered = any(inventory.domain(order.machine_id) == domain for order in orders)
-        return ordered or reporter.cycle.latest is None or inventory.promises_in(domain)
+        """Also while a machine there is still being created, or nobody knows whether one is, or
+        whether an order that was not answered is still on its way to the provider.
+        """
+        lost_since = reporter.clock.steady_seconds() - EXECUTE_SECONDS
+        ordered = {*(order.machine_id for order in orders), *orders.may_arrive(lost_since)}
+        there = any(inventory.domain(machine_id) == domain for machine_id in ordered)
+        return there or reporter.cycle.latest is None or inventory.promises_in(domain)
 
     def bar(why: str) -> None:
         """Operators that stayed with it would be served by nobody."""

@@ -120,9 +120,10 @@ oracle: setup ## Hold the engine against a plain reading of its rules on SEEDS=1
 	  $(BIN)/pytest -q -m slow tests/engine/test_engine_oracle.py
 
 .PHONY: explore
-explore: setup ## Look for broken rules: 850 seeds of faults, and a life of 10,000 cycles
+explore: setup ## Look for broken rules: 1,150 seeds of faults, and a life of 10,000 cycles
 	@$(BIN)/python -m bigfleet.simulation explore
 	@$(BIN)/python -m bigfleet.simulation explore --worlds lasting --seeds 150
+	@$(BIN)/python -m bigfleet.simulation explore --worlds shards --seeds 150
 	@$(BIN)/pytest -q -m soak tests/simulation
 
 PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto bigfleet/adapters/coordination/etcdrpc/*.proto)

@@ -26,7 +26,8 @@ class Cluster:
     `now` is the time in seconds since 1970. Its scheduler `looks_ahead` where it begins a gang.
     Each Node has a pod of each of `daemons`. `request_additional` False asks for no further machine
     for pods that cannot be scheduled: a wrong way, there to show why. `evicted` counts pods that
-    were evicted by request, `preempted` those that kube-scheduler evicted for others.
+    were evicted by request, `preempted` those that kube-scheduler evicted for others, and `died`
+    machines that died here.
     `grew_seconds` and `shrank_seconds` are when anybody last wanted more, and less.
     """
 
@@ -44,7 +45,7 @@ class Cluster:
         self.pods: dict[str, Pod] = {}
         self.requests = Requests()
         self.controller = SimulatedPodController(self.requests, self.nodes, now)
-        self.evicted = self.preempted = 0
+        self.evicted = self.preempted = self.died = 0
         self.grew_seconds = self.shrank_seconds = 0.0
         self._now = now
         self._looks_ahead = looks_ahead
@@ -181,6 +182,7 @@ class Cluster:
         """The machine is no more: what ran on it is lost, its Node stays and says so."""
         if node in self.nodes:
             self.nodes[node].dead = True
+            self.died += 1
             for pod in self.pods_on(node):
                 self._lose(pod)
 

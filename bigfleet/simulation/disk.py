@@ -37,6 +37,10 @@ class SimulatedFiles:
         """What was not flushed may be lost: all of it is."""
         self._files = dict(self._flushed)
 
+    def wipe(self) -> None:
+        """The disk is replaced by an empty one."""
+        self._files, self._flushed = {}, {}
+
     def read(self, path: Path) -> bytes:
         """See `ports.files.Files`."""
         try:

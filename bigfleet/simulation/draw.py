@@ -19,7 +19,7 @@ from bigfleet.simulation.draw_workloads import (
     tenants,
 )
 from bigfleet.simulation.faults import Delays, Faults
-from bigfleet.simulation.world import Plan
+from bigfleet.simulation.plan import Plan
 
 GPU = "nvidia.com/gpu"
 

@@ -8,23 +8,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from bigfleet.simulation.cluster import Cluster
 from bigfleet.simulation.draw import Trial, trial
 from bigfleet.simulation.draw_harsh import harsh_trial
 from bigfleet.simulation.draw_lasting import lasting_trial
+from bigfleet.simulation.draw_shards import shards_trial
 from bigfleet.simulation.draw_workloads import Event
+from bigfleet.simulation.happenings import happen
 from bigfleet.simulation.loop import run
-from bigfleet.simulation.rest import unrest
+from bigfleet.simulation.rest import is_wasteful, unrest, whose
 from bigfleet.simulation.served import Attempts, Liveness
 from bigfleet.simulation.steadiness import Steadiness
-from bigfleet.simulation.workload import Workload
 from bigfleet.simulation.world import World, worlds
 from bigfleet.tasks import end
 
 # Longer than every hold that a drawn world has; with pods that wait, longer than they take to ask
 # for the last of their additional machines.
 QUIET_SECONDS, QUIET_SECONDS_WITH_WAITING_PODS = 100.0, 300.0
+# What nobody needs is held for so long at most, also where a cluster has learnt to hold on longer.
+LONGEST_HOLD_SECONDS = 1200.0
 # Most worlds rest within 300 s; ten minutes of grace, one after the other, take longer.
 REST_WITHIN_SECONDS = 6000.0
 
@@ -46,6 +49,7 @@ KINDS: Mapping[str, Callable[[int], Trial]] = {
     "healing": trial,
     "lasting": lasting_trial,
     "harsh": harsh_trial,
+    "shards": shards_trial,
 }
 
 
@@ -59,7 +63,7 @@ async def _play(seed: int, given: Trial) -> Outcome:
         for name, value in vars(given.faults).items():
             setattr(world.faults, name, value)
         if given.calm and not given.plan.broken.clusters:
-            world.safety.steadiness = Steadiness(world.clusters, grows=given.grows)
+            world.safety.steadiness = partial(Steadiness, world.clusters, grows=given.grows)
         await _happenings(world, given.events, given.fault_seconds)
         await world.heal()
         ending = _watched(world, given) if given.watched_seconds else _at_rest(world)
@@ -80,6 +84,9 @@ async def _at_rest(world: World) -> Iterable[str]:
     rests = await world.comes_to_rest(QUIET_SECONDS, REST_WITHIN_SECONDS)
     if rests and any(cluster.unbound() for cluster in world.clusters.values()):
         rests = await world.comes_to_rest(QUIET_SECONDS_WITH_WAITING_PODS, REST_WITHIN_SECONDS)
+    if rests and is_wasteful(world):
+        await asyncio.sleep(LONGEST_HOLD_SECONDS)
+        rests = await world.comes_to_rest(QUIET_SECONDS, REST_WITHIN_SECONDS)
     return unrest(world, rests)
 
 
@@ -89,7 +96,7 @@ async def _watched(world: World, given: Trial) -> Iterable[str]:
     watch = asyncio.create_task(liveness.watch())
     await _happenings(world, given.late, given.watched_seconds)
     await end(watch)
-    return [*liveness.problems, *attempts.problems(given.watched_seconds)]
+    return [*liveness.problems, *attempts.problems(given.watched_seconds), *whose(world)]
 
 
 async def _happenings(world: World, events: Sequence[Event], seconds: float) -> None:
@@ -100,47 +107,5 @@ async def _happenings(world: World, events: Sequence[Event], seconds: float) -> 
         for event in events:
             await asyncio.sleep(max(0.0, begin + event.at_seconds - loop.time()))
             world.story.tell(f"-- {event.what} {event.subject}")
-            lasting.create_task(_happen(world, event))
+            lasting.create_task(happen(world, event))
         await asyncio.sleep(max(0.0, begin + seconds - loop.time()))
-
-
-async def _happen(world: World, event: Event) -> None:
-    if event.workload is not None:
-        _change(world.clusters[event.subject], event.what, event.workload, event.pods)
-    elif event.what == "shard dies" and world.shard is not None:
-        await world.kill_shard()
-        await asyncio.sleep(event.seconds)
-        world.start_shard()
-    elif event.what == "provider dies" and world.provider.running:
-        await world.provider.stop()
-        await asyncio.sleep(event.seconds)
-        world.start_provider()
-    elif event.what == "power cut":
-        await world.kill_shard()
-        world.files.cut_power()
-        await asyncio.sleep(event.seconds)
-        world.start_shard()
-    elif event.what == "clock jumps":
-        clock = world.shard_clock if event.subject == "shard" else world.provider_clock
-        clock.ahead_seconds += event.seconds
-    elif event.what == "operator away":
-        await _away(world, event)
-    elif event.what == "stream breaks":
-        world.operators[event.subject].hang_up()
-
-
-def _change(cluster: Cluster, what: str, workload: Workload, pods: int) -> None:
-    if what == "apply":
-        cluster.apply(workload)
-    elif what == "delete":
-        cluster.delete(workload.name, pods)
-    else:
-        cluster.complete(workload.name, pods)
-
-
-async def _away(world: World, event: Event) -> None:
-    operator = world.operators[event.subject]
-    operator.online = False
-    operator.hang_up()
-    await asyncio.sleep(event.seconds)
-    operator.online = True

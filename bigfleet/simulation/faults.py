@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from dataclasses import dataclass, fields
 
 from bigfleet.model.machine import Machine
@@ -20,7 +21,7 @@ class Faults:
     bought, `boot_failure`, `drain_failure`. Of an operator: `bootstrap_refused`,
     `reclaim_unanswered`. Of a roll-up: `rollup_stale` repeats the one before, `rollup_empty`
     forgets everything. Of a write to a disk: `disk_full` refuses it, and at a `crash_at_write` its
-    process dies.
+    process dies. Of a write of the coordinator's: `commit_unanswered`, done or not.
     """
 
     request_lost: float = 0.0
@@ -35,6 +36,7 @@ class Faults:
     rollup_empty: float = 0.0
     disk_full: float = 0.0
     crash_at_write: float = 0.0
+    commit_unanswered: float = 0.0
 
     def heal(self) -> None:
         """Nothing goes wrong any more."""
@@ -59,18 +61,21 @@ class Fate:
     """Draws faults and delays from one seeded source; the order of asking is part of the seed.
 
     `doomed` holds (fault, machine id): each of these strikes once for certain. What is `broken`
-    never works.
+    never works. `struck` counts what has happened, by fault.
     """
 
     def __init__(self, seed: int, faults: Faults, delays: Delays, broken: Broken) -> None:
         self.faults, self.delays, self.broken = faults, delays, broken
         self.doomed: set[tuple[str, str]] = set()
+        self.struck: Counter[str] = Counter()
         self._random = random.Random(seed)
 
     def strikes(self, fault: str) -> bool:
         """Whether `fault`, a field of Faults, happens this time."""
         chance: float = getattr(self.faults, fault)
-        return chance > 0 and self._random.random() < chance
+        strikes = chance > 0 and self._random.random() < chance
+        self.struck[fault] += strikes
+        return strikes
 
     def fails(self, fault: str, machine: Machine) -> None:
         """HostFailure when `fault` happens to the machine this time, by chance or by doom, and
@@ -78,7 +83,9 @@ class Fate:
         """
         doomed = (fault, machine.id) in self.doomed
         self.doomed.discard((fault, machine.id))
-        if self.broken.fails(fault, machine) or doomed or self.strikes(fault):
+        certain = self.broken.fails(fault, machine) or doomed
+        if certain or self.strikes(fault):
+            self.struck[fault] += certain
             raise HostFailure(f"{fault.replace('_', ' ')} of {machine.id}, as the seed has it")
 
     async def pause(self, what: str) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -13,18 +12,18 @@ from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.overhead_codec import overheads_to_wire
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.controllers.operator.daemonsets import summed
-from bigfleet.controllers.operator.disruptions import SPARE, UNKNOWN_ROOM, chosen
 from bigfleet.controllers.operator.passage import Removal, passage
-from bigfleet.controllers.operator.reclaim import objection
 from bigfleet.controllers.operator.rollup import Rollups
+from bigfleet.controllers.operator.route import Route
 from bigfleet.controllers.operator.short_conditions import ShortConditions
-from bigfleet.controllers.pod_controller.disruption import Verdict
 from bigfleet.controllers.pod_controller.nodes import RawUpcomingNode
+from bigfleet.model.errors import Unavailable
 from bigfleet.model.machine import MachineState
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.session import Session
 from bigfleet.services.shard.sessions import Sessions
 from bigfleet.simulation.cluster import Cluster
+from bigfleet.simulation.disruption import Disruption
 from bigfleet.simulation.faults import Fate
 from bigfleet.simulation.scheduler import Node
 from bigfleet.tasks import until_one_ends
@@ -36,14 +35,21 @@ CONDITIONS_PER_SECOND = 50.0
 _QUESTIONS = ("bootstrap_request", "reclaim_instruction", "disruption_inquiry")
 
 
+# What the shard at an address says to the operator of a cluster that greets it; Unavailable when
+# it says nothing.
+Greet = Callable[[str, str], Awaitable[Sessions | shard_pb2.Redirect]]
+
+
 class SimulatedOperator:
-    """Speaks for `cluster` to whichever shard `connect` gives; None while there is none."""
+    """Speaks for `cluster` to whichever of the shards at `addresses` serves it."""
 
     def __init__(
-        self, cluster: Cluster, fate: Fate, clock: Clock, connect: Callable[[], Sessions | None]
+        self, cluster: Cluster, fate: Fate, clock: Clock, greet: Greet, addresses: Sequence[str]
     ) -> None:
         self.online = True
-        self._cluster, self._fate, self._clock, self._connect = cluster, fate, clock, connect
+        self._cluster, self._fate, self._clock, self._greet = cluster, fate, clock, greet
+        self._route = Route(addresses)
+        self._disruption = Disruption(cluster)
         taken = summed(d.overhead for d in cluster.daemons if d.overhead is not None)
         self._rollups = Rollups(
             cluster.name,
@@ -73,10 +79,25 @@ class SimulatedOperator:
 
     async def _dial(self) -> None:
         while True:
-            sessions = self._connect() if self.online else None
-            if sessions is not None:
-                await self._serve(sessions)
+            if self.online:
+                await self._follow()
+                self._route.failed()
             await asyncio.sleep(RECONNECT_SECONDS)
+
+    async def _follow(self) -> None:
+        """One session, with the shard that another one names if it does not serve us itself; a
+        second redirect in a row is a failure.
+        """
+        try:
+            answer = await self._greet(self._route.address, self._cluster.name)
+            if isinstance(answer, shard_pb2.Redirect):
+                self._route.redirected(answer.address)
+                answer = await self._greet(answer.address, self._cluster.name)
+        except Unavailable:
+            return
+        if isinstance(answer, Sessions) and self.online:
+            self._route.served()
+            await self._serve(answer)
 
     def hang_up(self) -> None:
         """Lose the session, if there is one."""
@@ -137,7 +158,7 @@ class SimulatedOperator:
         elif kind == "reclaim_instruction":
             self._reclaim(message.reclaim_instruction)
         elif kind == "disruption_inquiry":
-            self._say(disruption_report=self._report(message.disruption_inquiry))
+            self._say(disruption_report=self._disruption.report(message.disruption_inquiry))
         elif kind == "demand_status":
             self._short.offer(message.demand_status)
         elif kind == "node_state_update":
@@ -161,7 +182,7 @@ class SimulatedOperator:
         ack = shard_pb2.ReclaimAck(instruction_id=instruction.instruction_id)
         if instruction.HasField("most_cost"):
             names = [node.name for node in nodes if not node.leaving]
-            ack.refused = self._too_dear(names, instruction.most_cost)
+            ack.refused = self._disruption.objection(names, instruction.most_cost)
         if not ack.refused:
             ack.nodes_started = len(instruction.nodes)
             deadline = self._clock.unix_seconds() + instruction.grace_period_seconds
@@ -170,45 +191,6 @@ class SimulatedOperator:
                 self._begin_emptying(node, deadline)
         if not self._fate.strikes("reclaim_unanswered"):
             self._say(reclaim_ack=ack)
-
-    def _too_dear(self, names: Sequence[str], most_cost: float) -> str:
-        """Why these Nodes must not be emptied at that price; then they are as before."""
-        ours = [name for name in names if not self._cluster.nodes[name].cordoned]
-        for name in ours:
-            self._cluster.cordon(name)
-        reviewed = self._cluster.controller.review(len(names), names) if names else ()
-        known = {verdict.node: verdict for verdict in reviewed}
-        unknown = (Verdict(name, 0, 0.0, fits=False, why=UNKNOWN_ROOM) for name in names)
-        why = objection([self._judge(known.get(v.node, v)) for v in unknown], most_cost)
-        for name in ours if why else ():
-            self._cluster.cordon(name, cordoned=False)
-        return why
-
-    def _report(self, inquiry: shard_pb2.DisruptionInquiry) -> shard_pb2.DisruptionReport:
-        asked = list(dict.fromkeys(inquiry.machine_ids))
-        verdicts = self._cluster.controller.review(inquiry.most + SPARE, preferred=asked)
-        found = [self._judge(verdict) for verdict in verdicts]
-        machines = chosen(found, set(asked), inquiry.most)
-        return shard_pb2.DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
-
-    def _judge(self, verdict: Verdict) -> shard_pb2.MachineDisruption:
-        """What the pod controller says of a Node, and what only budgets know."""
-        pods = self._cluster.pods_on(verdict.node)
-        counts = Counter(pod.workload.name for pod in pods)
-        forbidden = (
-            f"the budget of {name} allows {allowed}"
-            for name, count in counts.items()
-            for workload in [next(p.workload for p in pods if p.workload.name == name)]
-            if (allowed := self._cluster.disruptions_allowed(workload)) is not None
-            and allowed < count
-        )
-        return shard_pb2.MachineDisruption(
-            machine_id=verdict.node,
-            pods=len(pods),
-            batch_pods=sum(pod.workload.kind == "Job" for pod in pods),
-            cost=verdict.cost,
-            blocked=verdict.why or next(forbidden, ""),
-        )
 
     def _begin_emptying(self, node: Node, deadline: float) -> None:
         under_way = node in self._deadlines

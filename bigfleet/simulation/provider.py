@@ -15,7 +15,7 @@ from bigfleet.ports.clock import Clock
 from bigfleet.ports.host import Boot
 from bigfleet.ports.provider import Fence, Listing, Operation
 from bigfleet.services.provider import handlers
-from bigfleet.services.provider.lifecycle import Order
+from bigfleet.services.provider.lifecycle import Order, Record
 from bigfleet.services.provider.machinery import Machinery
 from bigfleet.services.provider.settings import Latencies, Settings
 from bigfleet.simulation.cluster import Cluster
@@ -60,13 +60,15 @@ class SimulatedProvider:
 
     It begins down; `start` and `stop` may alternate, as a process is killed and started again.
     `shows` cuts its listings off after so many machines, as if it had lost sight of the others.
-    `crashed` is called when it dies by itself; it is to be stopped then.
+    `crashed` is called when it dies by itself; it is to be stopped then. `obeyed` is told of each
+    order that begins something, with the machine as it was before.
     """
 
     def __init__(self, directory: Path, hosts: SimulatedHosts, fate: Fate, clock: Clock) -> None:
         self._directory, self._hosts, self._fate, self._clock = directory, hosts, fate, clock
         self.shows: int | None = None
         self.crashed: Callable[[], None] = lambda: None
+        self.obeyed: Callable[[Fence, Machine, MachineEvent], None] = lambda *_: None
         self._machinery: Machinery | None = None
         self._late: set[asyncio.Task[None]] = set()
 
@@ -167,16 +169,23 @@ class SimulatedProvider:
             self._arrive_late(machine_id, fence, order)
             raise Unavailable("no answer in time, as the seed has it")
         await self._travel()
-        record = self._serving().obey(machine_id, fence, lambda: order)
+        record = self._take_on(self._serving(), machine_id, fence, order)
         await self._return()
         return Operation(record.operation_id, record.machine)
+
+    def _take_on(self, machinery: Machinery, machine_id: str, fence: Fence, order: Order) -> Record:
+        before = machinery.store.get(machine_id)
+        record = machinery.obey(machine_id, fence, lambda: order)
+        if record.operation_id != before.operation_id:
+            self.obeyed(fence, before.machine, order.event)
+        return record
 
     def _arrive_late(self, machine_id: str, fence: Fence, order: Order) -> None:
         async def arrive() -> None:
             await asyncio.sleep(LATE_SECONDS)
             if self._machinery is not None:
                 with contextlib.suppress(BigFleetError):
-                    self._machinery.obey(machine_id, fence, lambda: order)
+                    self._take_on(self._machinery, machine_id, fence, order)
 
         task = asyncio.create_task(arrive())
         self._late.add(task)

@@ -26,9 +26,12 @@ class _Written(NamedTuple):
 
 
 class Requests:
-    """The operator's `ledger` and the pod controller's `existing`, both kept up to date."""
+    """The operator's `ledger` and the pod controller's `existing`, both kept up to date. `written`
+    counts requests that ever were.
+    """
 
     def __init__(self) -> None:
+        self.written = 0
         self.ledger, self.existing = ledger.Ledger(), ExistingRequests()
         self._written: dict[Key, _Written] = {}
         self.ledger.replace([])
@@ -54,6 +57,7 @@ class Requests:
             annotations={GANG_MEMBERS: str(members)} if members else None,
         )
         request = ledger.CapacityRequest(metadata, body)
+        self.written += 1
         self._written[key] = _Written(spec, request)
         self.ledger.put(request)
         self.existing.wrote(key, spec)

@@ -10,6 +10,7 @@ from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.assembly import Shard
 from bigfleet.services.shard.kinds import kind_of
 from bigfleet.simulation.cluster import Cluster
+from bigfleet.simulation.money import useless
 from bigfleet.simulation.scheduler import has_place
 from bigfleet.simulation.world import World
 
@@ -22,15 +23,35 @@ def unrest(world: World, rests: bool) -> Iterator[str]:
         newest = [sum(cycled.actions.values()) for cycled in world.cycles[-20:]]
         yield f"no rest though healthy; actions of the last cycles: {newest}"
         return
-    shard = world.shard
-    if shard is None or shard.cycle.latest is None:
-        yield "at rest, there is no shard that decides"
-        return
-    yield from _wrong_beliefs(world, shard)
+    removed = world.removed_shards
+    for name, host in world.hosts.items():
+        if name not in removed:
+            if host.shard is None or host.shard.cycle.latest is None:
+                yield f"at rest, shard {name} does not decide"
+                return
+            yield from _wrong_beliefs(world, host.shard)
+            latest = host.shard.cycle.latest
+            for what in useless(latest, world.clusters, world.plan.engine):
+                yield f"at rest, {what}, and nobody needs it"
+    yield from whose(world)
     for cluster in world.clusters.values():
         yield from _useless_machines(world, cluster)
-        yield from _unheard_demand(shard, cluster)
+        yield from _unheard_demand(world.shard_of(cluster.name), cluster)
         yield from _unserved_pods(world, cluster)
+
+
+def whose(world: World) -> Iterator[str]:
+    """Sentences about machines that not exactly one shard has, and about needless purchases."""
+    yield from world.ownership.orphans(world.provider.machines(), world.removed_shards)
+    if world.money.bought > world.money.most():
+        yield f"{world.money.bought} machines were bought, {world.money.most()} would have done"
+
+
+def is_wasteful(world: World) -> bool:
+    """Whether machines are paid for that nobody needs, be it that they are held for a while."""
+    thoughts = [host.shard.cycle.latest for host in world.hosts.values() if host.shard is not None]
+    engine = world.plan.engine
+    return any(any(useless(each, world.clusters, engine)) for each in thoughts if each is not None)
 
 
 def _wrong_beliefs(world: World, shard: Shard) -> Iterator[str]:
@@ -55,9 +76,11 @@ def _useless_machines(world: World, cluster: Cluster) -> Iterator[str]:
         yield f"at rest, {name} in {cluster.name} is a Node for nothing"
 
 
-def _unheard_demand(shard: Shard, cluster: Cluster) -> Iterator[str]:
+def _unheard_demand(shard: Shard | None, cluster: Cluster) -> Iterator[str]:
+    if shard is None:
+        yield f"at rest, no shard serves {cluster.name}"
+        return
     asked = shard.needs.demand()
-    name = shard.sessions.of(cluster.name)
     heard = {
         need.key: dict(need.aggregate)
         for need, number in zip(asked.needs, asked.cluster.tolist(), strict=True)
@@ -65,7 +88,7 @@ def _unheard_demand(shard: Shard, cluster: Cluster) -> Iterator[str]:
     }
     told = cluster.requests.ledger.aggregate.told(math.inf)
     needs = [need_from_wire(message, cluster.name) for message in told.needs]
-    if name is None or heard != {need.key: dict(need.aggregate) for need in needs}:
+    if heard != {need.key: dict(need.aggregate) for need in needs}:
         yield f"at rest, the shard has not heard what {cluster.name} needs"
 
 
@@ -75,12 +98,20 @@ def _unserved_pods(world: World, cluster: Cluster) -> Iterator[str]:
 
 
 def unserved(world: World, cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """Workloads whose pods wait, each with a sound machine that nobody has and that would take
-    them. Of a gang that no domain can hold, nobody can tell where the pods that run hold the
-    others.
+    """Workloads whose pods wait, each with a sound machine of the cluster's shard that nobody has
+    and that would take them. Of a gang that no domain can hold, nobody can tell where the pods that
+    run hold the others.
     """
     bound = [pod for pod in cluster.pods.values() if pod.node]
-    free = [m for state in _FREE for m in world.in_state(state) if world.plan.broken.spares(m)]
+    shard = world.shard_of(cluster.name)
+    if shard is None:
+        return
+    free = [
+        machine
+        for state in _FREE
+        for machine in world.in_state(state)
+        if world.plan.broken.spares(machine) and shard.inventory.is_mine(machine.id)
+    ]
     waiting = {pod.workload.name: pod for pod in cluster.unbound()}
     for name, pod in sorted(waiting.items()):
         if pod.workload.same_key and cluster.controller.is_short(pod):

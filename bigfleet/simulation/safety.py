@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -30,8 +30,13 @@ _PROVOKED = frozenset(
         # Of full disks.
         "%s; tried again every %g s",
         "an eviction waits to be taken up: %s",
+        # Of replicas that have not noticed yet that they lead no more.
+        "incident: a coordinator that was deposed gives instructions",
+        "incident: a coordinator that was deposed still answers",
     }
 )
+# What a shard says that was taken out of the fleet.
+_REMOVED = "was removed from the fleet"
 # What costs a second decision is looked at in so many decisions that order nothing, once.
 _SELDOM = 10
 _MAY_HAVE_NODE = BOUND | {MachineState.FAILED}
@@ -41,21 +46,22 @@ class Safety(logging.Handler):
     """Collects sentences about what was violated; also whatever BigFleet itself logs as an error,
     because a cycle or an order that fails by a bug is caught and logged there.
 
-    Decisions are made under `settings`; `steadiness` looks at them as well, where there is one.
+    Decisions are made under `settings`; `steadiness` makes what looks at those of a shard as well.
     """
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(logging.ERROR)
-        self.steadiness: Steadiness | None = None
+        self.steadiness: Callable[[], Steadiness] | None = None
         self._settings = settings
         self.violations: list[str] = []
         self._seen: set[str] = set()
-        self._victims = Victims()
+        self._victims: defaultdict[str, Victims] = defaultdict(Victims)
+        self._steady: dict[str, Steadiness] = {}
         self._looks = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """An error of BigFleet's own is a violation, but for what the world itself provokes."""
-        if record.msg in _PROVOKED:
+        if record.msg in _PROVOKED or _REMOVED in record.getMessage():
             return
         cause = f": {record.exc_info[1]!r}" if record.exc_info else ""
         self._note(f"{record.getMessage()}{cause}")
@@ -65,18 +71,21 @@ class Safety(logging.Handler):
         error = None if task.cancelled() else task.exception()
         if isinstance(error, BaseExceptionGroup):
             error = error.split(Crash)[1]
+        elif isinstance(error, Crash):
+            error = None
         if error is not None:
             self._note("".join(traceback.format_exception(error)))
 
-    def look_at_decision(self, thought: Thought) -> None:
+    def look_at_decision(self, shard: str, thought: Thought) -> None:
         """The engine's own invariants, and those that take several decisions to break."""
-        self._note_all(violations(thought.fleet, thought.demand, thought.decision))
-        self._note_all(self._victims.look_at(thought))
+        self.note(violations(thought.fleet, thought.demand, thought.decision))
+        self.note(self._victims[shard].look_at(thought))
         self._looks += 1
         if thought.decision.actions or self._looks % _SELDOM == 1:
-            self._note_all(_effects_of_impossible_pods(thought, self._settings))
+            self.note(_effects_of_impossible_pods(thought, self._settings))
         if self.steadiness is not None:
-            self._note_all(self.steadiness.look_at(thought))
+            steady = self._steady.setdefault(shard, self.steadiness())
+            self.note(steady.look_at(thought))
 
     def look_at_machines(
         self, truth: Mapping[str, Machine], clusters: Iterable[Cluster], expected: int
@@ -85,11 +94,12 @@ class Safety(logging.Handler):
         if len(truth) != expected:
             self._note(f"{expected} machines became {len(truth)}")
         homes = Counter(node.name for c in clusters for node in c.nodes.values() if not node.dead)
-        self._note_all(f"{n} has Nodes in {k} clusters" for n, k in homes.items() if k > 1)
+        self.note(f"{n} has Nodes in {k} clusters" for n, k in homes.items() if k > 1)
         for cluster in clusters:
-            self._note_all(_strangers(cluster, truth))
+            self.note(_strangers(cluster, truth))
 
-    def _note_all(self, sentences: Iterable[str]) -> None:
+    def note(self, sentences: Iterable[str]) -> None:
+        """Collect what others have found."""
         for sentence in sentences:
             self._note(sentence)
 

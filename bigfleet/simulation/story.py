@@ -42,9 +42,17 @@ class Story(Journal):
     def note(self, event: str, **fields: object) -> None:
         """Record it for the shard, and tell it."""
         super().note(event, **fields)
+        self.hear(event, fields)
+
+    def hear(self, event: str, fields: Mapping[str, object]) -> None:
+        """A shard has recorded this."""
         if not event.startswith("rollup"):
             self.last_move_seconds = self._now.unix_seconds()
         self.tell(event, **{name: v for name, v in fields.items() if v not in (None, "")})
+
+    def chapter(self, shard: str) -> Journal:
+        """The journal of one shard of several; this story tells which of them recorded what."""
+        return _Chapter(self, shard, self._now)
 
     def tell(self, event: str, **fields: object) -> None:
         """Tell something that is not the shard's."""
@@ -57,3 +65,13 @@ class Story(Journal):
     def digest(self) -> str:
         """16 hexadecimal digits, equal for equal stories."""
         return hashlib.sha256("\n".join(self.lines()).encode()).hexdigest()[:16]
+
+
+class _Chapter(Journal):
+    def __init__(self, story: Story, shard: str, clock: Clock) -> None:
+        super().__init__(None, clock)
+        self._story, self._shard = story, shard
+
+    def note(self, event: str, **fields: object) -> None:
+        super().note(event, **fields)
+        self._story.hear(event, {**fields, "shard": self._shard})

@@ -1,4 +1,4 @@
-"""One shard, one provider, some clusters: wired as in life, on a virtual clock."""
+"""Shards, their coordinator, one provider, some clusters: wired as in life, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -6,58 +6,34 @@ import asyncio
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bigfleet.adapters.store.epoch_file import EpochFile
-from bigfleet.adapters.store.eviction_file import EvictionFile
-from bigfleet.adapters.store.removal_file import RemovalFile
+from bigfleet.api.v1alpha1.shard_pb2 import Redirect
 from bigfleet.engine.decision import ActionKind
-from bigfleet.engine.snapshot import Settings as EngineSettings
-from bigfleet.model.errors import BigFleetError
-from bigfleet.model.machine import TRANSITIONAL, Machine, MachineState
-from bigfleet.services.provider.settings import Latencies
-from bigfleet.services.shard.assembly import Kept, Shard, assemble
+from bigfleet.model.errors import Unavailable
+from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState
+from bigfleet.ports.provider import Fence
+from bigfleet.services.shard.assembly import Shard
 from bigfleet.services.shard.sessions import Sessions
-from bigfleet.services.shard.settings import Settings as ShardSettings
 from bigfleet.services.shard.thinking import Thought
-from bigfleet.simulation.broken import Broken
 from bigfleet.simulation.cluster import Cluster
-from bigfleet.simulation.disk import Crash, SimulatedFiles
-from bigfleet.simulation.faults import Delays, Fate, Faults
+from bigfleet.simulation.coordinators import Coordinators, Line
+from bigfleet.simulation.disk import SimulatedFiles
+from bigfleet.simulation.faults import Fate, Faults
 from bigfleet.simulation.loop import VirtualClock
+from bigfleet.simulation.money import Money
 from bigfleet.simulation.operator import SimulatedOperator
+from bigfleet.simulation.ownership import Ownership
+from bigfleet.simulation.plan import Plan
 from bigfleet.simulation.provider import SimulatedHosts, SimulatedProvider
 from bigfleet.simulation.safety import Safety
+from bigfleet.simulation.shard_host import REVIVAL_SECONDS, Around, ShardHost
 from bigfleet.simulation.story import Story
-from bigfleet.simulation.workload import Workload
-from bigfleet.tasks import end
-
-REVIVAL_SECONDS = 3.0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a world is made of. `spot_hours_per_second` is the spot market's pace, 0 for no losses.
-    `scheduler_looks_ahead` when it begins a gang. `daemons` run on every Node. `request_additional`
-    False is a wrong way to report demand, there to show why. What is `broken` never works.
-    """
-
-    machines: Sequence[Machine]
-    clusters: Sequence[str] = ("east",)
-    seed: int = 0
-    engine: EngineSettings = field(default_factory=EngineSettings)
-    cycle_seconds: float = 1.0
-    latencies: Latencies = field(default_factory=Latencies)
-    delays: Delays = field(default_factory=Delays)
-    spot_hours_per_second: float = 0.0
-    scheduler_looks_ahead: bool = True
-    daemons: Sequence[Workload] = ()
-    request_additional: bool = True
-    broken: Broken = field(default_factory=Broken)
 
 
 @dataclass(frozen=True)
@@ -70,49 +46,86 @@ class Cycled:
 
 
 class World:
-    """A running world; `worlds` opens and closes it. `clock` is right; those of the shard's host
-    and of the provider's may be set wrong.
+    """A running world; `worlds` opens and closes it. `clock` is right; those of the shards' hosts
+    and of the provider's may be set wrong. `shard`, `files` and `shard_clock` are the first's.
     """
 
     def __init__(self, plan: Plan, directory: Path) -> None:
         self.plan = plan
-        self.clock, self.shard_clock, self.provider_clock = (VirtualClock() for _ in range(3))
+        self.clock, self.provider_clock = VirtualClock(), VirtualClock()
         self.faults = Faults()
         self.fate = Fate(plan.seed, self.faults, plan.delays, plan.broken)
         self.story = Story(self.clock)
-        self.clusters = {
-            name: Cluster(
-                name,
-                self.clock.unix_seconds,
-                looks_ahead=plan.scheduler_looks_ahead,
-                daemons=plan.daemons,
-                request_additional=plan.request_additional,
-            )
-            for name in plan.clusters
-        }
+        self.clusters = {name: self._cluster(name) for name in plan.clusters}
         hosts = SimulatedHosts(self.clusters, self.fate)
         machines = directory / "provider"
         self.provider = SimulatedProvider(machines, hosts, self.fate, self.provider_clock)
-        self.operators = {
-            name: SimulatedOperator(cluster, self.fate, self.clock, self._sessions)
-            for name, cluster in self.clusters.items()
-        }
-        if plan.broken.absent_operator:
-            self.operators[plan.broken.absent_operator].online = False
-        self.shard: Shard | None = None
         self.cycles: list[Cycled] = []
         self.safety = Safety(plan.engine)
-        self.files = SimulatedFiles(self.fate, lambda: self._come_again(self._revive_shard()))
-        self.provider.crashed = lambda: self._come_again(self._revive_provider())
-        self._directory = directory
+        self.money = Money(self.clusters, self.fate)
+        self.provider.crashed = lambda: self._spawn(self._revive_provider())
+        self.provider.obeyed = self._obeyed
+        self.coordinators: Coordinators | None = None
+        if plan.coordinators:
+            expected = len(plan.shards) - len(plan.late_shards)
+            self.coordinators = Coordinators(plan.coordinators, self.fate, expected)
+            self.coordinators.ended = self.safety.look_at_task
+        self.lines: dict[str, Line] = {}
+        self.hosts = {name: self._host(name, directory) for name in plan.shards}
+        self.ownership = Ownership(self.hosts)
+        self.operators = {name: self._operator(name) for name in plan.clusters}
+        if plan.broken.absent_operator:
+            self.operators[plan.broken.absent_operator].online = False
         self._healed = False
-        self._work: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _cluster(self, name: str) -> Cluster:
+        plan = self.plan
+        return Cluster(
+            name,
+            self.clock.unix_seconds,
+            looks_ahead=plan.scheduler_looks_ahead,
+            daemons=plan.daemons,
+            request_additional=plan.request_additional,
+        )
+
+    def _host(self, name: str, directory: Path) -> ShardHost:
+        plan = self.plan
+        around = Around(
+            provider=self.provider,
+            fate=self.fate,
+            engine=plan.engine,
+            cycle_seconds=plan.cycle_seconds,
+            spawn=self._spawn,
+            ended=self.safety.look_at_task,
+            thought=partial(self._look_at, name),
+        )
+        if self.coordinators is None:
+            return ShardHost(name, directory, around, self.story)
+        line = self.lines[name] = Line(self.coordinators, self.fate)
+        return ShardHost(name, directory / name, around, self.story.chapter(name), line)
+
+    def _operator(self, cluster: str) -> SimulatedOperator:
+        """Operators are told the shards' addresses in different orders."""
+        addresses = [host.address for host in self.hosts.values()]
+        first = [*self.clusters].index(cluster) % len(addresses)
+        order = [*addresses[first:], *addresses[:first]]
+        return SimulatedOperator(self.clusters[cluster], self.fate, self.clock, self._greet, order)
+
+    async def _greet(self, address: str, cluster: str) -> Sessions | Redirect:
+        for host in self.hosts.values():
+            if host.address == address:
+                return await host.greet(cluster)
+        raise Unavailable(f"nobody is at {address}")
 
     def start(self) -> None:
         """Everything begins at once."""
         self.start_provider()
-        self.start_shard()
+        if self.coordinators is not None:
+            self.coordinators.start_all()
+        for name, host in self.hosts.items():
+            if name not in self.plan.late_shards:
+                host.start()
         runs = [cluster.run() for cluster in self.clusters.values()]
         runs += [operator.run() for operator in self.operators.values()]
         for run in runs:
@@ -125,7 +138,10 @@ class World:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.kill_shard()
+        for host in self.hosts.values():
+            await host.kill()
+        if self.coordinators is not None:
+            await self.coordinators.stop()
         await self.provider.stop()
 
     def start_provider(self) -> None:
@@ -136,43 +152,32 @@ class World:
         hours = 0.0 if self.healthy else plan.spot_hours_per_second
         self.provider.start(plan.machines, plan.latencies, plan.seed, hours)
 
+    @property
+    def shard(self) -> Shard | None:
+        """None while it is down."""
+        return self._first.shard
+
+    @property
+    def files(self) -> SimulatedFiles:
+        """Its disk."""
+        return self._first.files
+
+    @property
+    def shard_clock(self) -> VirtualClock:
+        """Its host's clock."""
+        return self._first.clock
+
     def start_shard(self) -> None:
-        """A shard comes up under the next epoch, knowing what its disk does; later, if that is full
-        or the shard dies of it.
-        """
-        if self.shard is not None:
-            return
-        self.files.mount()
-        try:
-            epoch = EpochFile(self._directory, self.files).next_epoch()
-            evictions = EvictionFile(self._directory, self.files)
-            kept = Kept(evictions, RemovalFile(self._directory, self.files))
-        except Crash:
-            return
-        except BigFleetError:
-            self._come_again(self._revive_shard())
-            return
-        settings = ShardSettings(
-            shard_id="simulated",
-            listen_port=0,
-            observe_port=0,
-            provider_address="in this process",
-            state_directory=self._directory,
-            cycle_seconds=self.plan.cycle_seconds,
-            engine=self.plan.engine,
-        )
-        provider, clock = self.provider, self.shard_clock
-        self.shard = assemble(settings, provider, clock, self.story, epoch, kept)
-        self.shard.cycle.offload = self._offload
-        self._work = asyncio.create_task(self.shard.run())
-        self._work.add_done_callback(self.safety.look_at_task)
+        """The first shard comes up."""
+        self._first.start()
 
     async def kill_shard(self) -> None:
-        """The shard dies on the spot; its operators' streams break."""
-        shard, self.shard = self.shard, None
-        if shard is not None and self._work is not None:
-            await end(self._work)
-            shard.sessions.close_all()
+        """The first shard dies on the spot."""
+        await self._first.kill()
+
+    @property
+    def _first(self) -> ShardHost:
+        return next(iter(self.hosts.values()))
 
     @property
     def healthy(self) -> bool:
@@ -187,8 +192,12 @@ class World:
         self.faults.heal()
         await self.provider.stop()
         self.start_provider()
-        if self.shard is None:
-            self.start_shard()
+        if self.coordinators is not None:
+            self.coordinators.start_all()
+        for line in self.lines.values():
+            line.connected = True
+        for host in self.hosts.values():
+            host.start()
         for name, operator in self.operators.items():
             operator.online = name != self.plan.broken.absent_operator
 
@@ -214,37 +223,47 @@ class World:
         machines = self.provider.machines()
         return [machines[name] for name in sorted(machines) if machines[name].state is state]
 
-    async def _revive_shard(self) -> None:
-        await self.kill_shard()
-        await asyncio.sleep(REVIVAL_SECONDS)
-        self.start_shard()
-
     async def _revive_provider(self) -> None:
         await self.provider.stop()
         await asyncio.sleep(REVIVAL_SECONDS)
         self.start_provider()
 
-    def _come_again(self, revival: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(revival))
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work))
 
     def _under_way(self) -> bool:
         return any(m.state in TRANSITIONAL for m in self.provider.machines().values())
 
-    def _sessions(self) -> Sessions | None:
-        return self.shard.sessions if self.shard is not None else None
+    @property
+    def removed_shards(self) -> Collection[str]:
+        """Those that were taken out of the fleet, as far as the coordinator can tell now."""
+        registry = self.coordinators.registry if self.coordinators is not None else None
+        barred = {row.id for row in registry.shards.values() if row.removed} if registry else set()
+        return barred | {name for name, host in self.hosts.items() if host.removed}
 
-    async def _offload(self, work: Callable[[], Thought]) -> Thought:
-        """Think at once, because threads are not repeatable, and have the thought looked at."""
-        thought = work()
-        self.safety.look_at_decision(thought)
+    def shard_of(self, cluster: str) -> Shard | None:
+        """The shard with which the cluster's operator has a session."""
+        shards = [host.shard for host in self.hosts.values() if host.shard is not None]
+        return next((shard for shard in shards if shard.sessions.of(cluster) is not None), None)
+
+    def _obeyed(self, fence: Fence, machine: Machine, event: MachineEvent) -> None:
+        self.money.obeyed(fence, machine, event, self.clock.unix_seconds())
+        if self.coordinators is not None:
+            self.safety.note(self.ownership.trespass(fence, machine, event))
+
+    def _look_at(self, shard: str, thought: Thought) -> None:
+        self.safety.look_at_decision(shard, thought)
+        if self.coordinators is not None:
+            self.safety.note(self.ownership.conflicts(self.removed_shards))
         if self.provider.running:
             truth = self.provider.machines()
             expected = len(self.plan.machines)
             self.safety.look_at_machines(truth, self.clusters.values(), expected)
+            now_seconds = self.clock.unix_seconds()
+            self.safety.note(self.money.bought_twice(thought, truth, now_seconds))
         counts = Counter(action.kind for action in thought.decision.actions)
         shortfalls = len(thought.decision.shortfalls)
         self.cycles.append(Cycled(thought.view.now_seconds, counts, shortfalls))
-        return thought
 
 
 @asynccontextmanager

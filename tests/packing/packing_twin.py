@@ -17,7 +17,8 @@ from bigfleet.services.provider import inventory
 from bigfleet.services.provider.settings import Latencies, Latency
 from bigfleet.simulation import workload as simulated
 from bigfleet.simulation.faults import Delays
-from bigfleet.simulation.world import Plan, World
+from bigfleet.simulation.plan import Plan
+from bigfleet.simulation.world import World
 from loaddriver.archetypes import Archetype
 from loaddriver.demand import demand
 from loaddriver.inventory import SeedMachine, fleet_inventory, save_inventory

@@ -26,8 +26,9 @@ from bigfleet.services.provider.settings import Latencies, Latency
 from bigfleet.simulation.cluster import Cluster
 from bigfleet.simulation.faults import Delays
 from bigfleet.simulation.loop import run
+from bigfleet.simulation.plan import Plan
 from bigfleet.simulation.workload import Workload
-from bigfleet.simulation.world import Plan, World, worlds
+from bigfleet.simulation.world import World, worlds
 from loaddriver.fit import offers_for, pod_needs
 from loaddriver.inventory import SeedMachine, fleet_inventory
 from loaddriver.lower_bound import least_dollars_per_hour

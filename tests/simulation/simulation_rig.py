@@ -12,8 +12,9 @@ from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model import resources
 from bigfleet.model.machine import HOSTLESS, CapacityType, Machine, MachineState
 from bigfleet.simulation.loop import run
+from bigfleet.simulation.plan import Plan
 from bigfleet.simulation.workload import Workload
-from bigfleet.simulation.world import Plan, World, worlds
+from bigfleet.simulation.world import World, worlds
 
 RACK, ZONE = "topology.bigfleet/rack", "topology.kubernetes.io/zone"
 TYPE = "node.kubernetes.io/instance-type"

@@ -1,0 +1,211 @@
+"""Replicas of production's coordinator, on a store that agrees in memory, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from bigfleet.adapters.coordination.memory import MemoryCluster, MemoryStore
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.errors import BigFleetError, Unavailable
+from bigfleet.ports.coordination import Changes, OutcomeUnknown, Standing
+from bigfleet.services.coordinator.desk import Desk, drop_orphans
+from bigfleet.services.coordinator.leadership import Leadership, Replica
+from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.reign import NotLeading, Reign
+from bigfleet.simulation.faults import Fate
+from bigfleet.simulation.loop import VirtualClock
+from bigfleet.tasks import end, until_one_ends
+
+_T = TypeVar("_T")
+Call = Callable[[Desk, Reign], Awaitable[_T]]
+# As production's replica does what is seen to in passing.
+_CHORES_SECONDS = 1.0
+# How long a member that was cut off may go on believing that it leads: an election timeout.
+_UNAWARE_SECONDS = 0.3
+# How soon the others elect one after a replica has died.
+ELECTION_SECONDS = 0.5
+
+
+class _Store(MemoryStore):
+    """A member whose answers may be lost, and which may hear late that it leads no more."""
+
+    def __init__(self, cluster: MemoryCluster, name: str, fate: Fate) -> None:
+        super().__init__(cluster, cluster.named(name).id)
+        self._fate = fate
+        self._believed: Standing | None = None
+
+    async def standing(self) -> Standing:
+        """See `ports.coordination.CoordinationStore`."""
+        return self._believed or await super().standing()
+
+    async def commit(self, claim_revision: int, changes: Changes) -> None:
+        """See `ports.coordination.CoordinationStore`."""
+        if self._believed is not None:
+            raise OutcomeUnknown("the member is cut off from the others")
+        lost = self._fate.strikes("commit_unanswered")
+        if not lost or self._fate.moment(0.0, 1.0) < 0.5:
+            await super().commit(claim_revision, changes)
+        if lost:
+            raise OutcomeUnknown("no answer to a commit, as the seed has it")
+
+    async def be_unaware(self) -> None:
+        """For a while it believes what it has believed until now."""
+        self._believed = await super().standing()
+        await asyncio.sleep(self._fate.moment(0.0, _UNAWARE_SECONDS))
+        self._believed = None
+
+
+class Coordinators:
+    """The replicas named `names`. Of those that are up one leads, or is about to.
+
+    No domain is given away before `expected_shards` have registered.
+    """
+
+    def __init__(self, names: Sequence[str], fate: Fate, expected_shards: int) -> None:
+        self.clock = VirtualClock()
+        self._cluster, self._fate = MemoryCluster(names), fate
+        self._desk = Desk(expected_shards)
+        self._stores = {name: _Store(self._cluster, name, fate) for name in names}
+        self._leaderships: dict[str, Leadership] = {}
+        self._work: dict[str, asyncio.Task[None]] = {}
+        self.ended: Callable[[asyncio.Task[None]], None] = lambda _: None
+
+    def start(self, name: str) -> None:
+        """A replica comes up; the first one leads."""
+        if name in self._work:
+            return
+        leadership = self._leaderships[name] = Leadership(
+            Replica(name, f"{name}:7790"),
+            self._stores[name],
+            lambda _: None,
+            lambda *_: None,
+            self.clock,
+        )
+        work = self._work[name] = asyncio.create_task(_replica(leadership))
+        work.add_done_callback(self.ended)
+        if self._leader() not in self._work:
+            self._cluster.elect(name)
+
+    def start_all(self) -> None:
+        """All that are down come up."""
+        for name in self._stores:
+            self.start(name)
+
+    async def kill(self, name: str) -> None:
+        """A replica dies, and its member with it; the others elect a leader."""
+        if name not in self._work:
+            return
+        self._leaderships.pop(name)
+        led = self._leader() == name
+        await end(self._work.pop(name))
+        if led and self._work:
+            await asyncio.sleep(ELECTION_SECONDS)
+            self._elect_another(name)
+
+    async def stop(self) -> None:
+        """All of them end."""
+        for name in list(self._work):
+            self._leaderships.pop(name)
+            await end(self._work.pop(name))
+
+    async def depose(self) -> None:
+        """The leader is cut off from the others for a moment, who elect one of them."""
+        leader = self._leader()
+        if leader in self._work and len(self._work) > 1:
+            unaware = asyncio.create_task(self._stores[leader].be_unaware())
+            await asyncio.sleep(0)
+            self._elect_another(leader)
+            await unaware
+
+    @property
+    def leading(self) -> str:
+        """The replica that the store's members have elected."""
+        return self._leader()
+
+    @property
+    def registry(self) -> Registry | None:
+        """What the leader has committed; None while none leads."""
+        reigns = [each.reign for each in self._leaderships.values()]
+        return next((reign.registry for reign in reigns if reign is not None), None)
+
+    async def ask(self, call: Call[_T]) -> _T:
+        """The leader's answer, as production's servicers and clients would get it: Unavailable
+        where none leads.
+        """
+        problem = "no coordinator leads"
+        for leadership in list(self._leaderships.values()):
+            if leadership.reign is not None:
+                try:
+                    return await call(self._desk, leadership.reign)
+                except NotLeading as error:
+                    problem = str(error)
+        raise Unavailable(problem)
+
+    def _leader(self) -> str:
+        members = self._cluster.members
+        return next((m.name for m in members if m.id == self._cluster.leader_id), "")
+
+    def _elect_another(self, than: str) -> None:
+        others = [name for name in self._work if name != than]
+        if others:
+            self._cluster.elect(others[0])
+
+
+class Line:
+    """One shard's connection to the coordinator; a `ports.coordinator.Coordinator`.
+
+    While it is not `connected` nothing gets through.
+    """
+
+    def __init__(self, coordinators: Coordinators, fate: Fate) -> None:
+        self.connected = True
+        self._coordinators, self._fate = coordinators, fate
+
+    async def report(self, report: wire.ShardReport) -> wire.ReportAck:
+        """See `ports.coordinator.Coordinator`."""
+        sent = wire.ShardReport.FromString(report.SerializeToString())
+        return await self._ask(lambda desk, reign: desk.report(reign, sent))
+
+    async def claim_epoch(self, shard_id: str) -> int:
+        """See `ports.coordinator.Coordinator`."""
+        return await self._ask(lambda desk, reign: desk.begin_anew(reign, shard_id))
+
+    async def resolve(self, cluster: str, shard_id: str) -> wire.ResolveClusterResponse:
+        """See `ports.coordinator.Coordinator`."""
+
+        async def resolve(desk: Desk, reign: Reign) -> wire.ResolveClusterResponse:
+            row, address = await desk.resolve(reign, cluster, shard_id)
+            return wire.ResolveClusterResponse(
+                shard_id=row.shard, shard_address=address, coordinator_term=reign.term
+            )
+
+        return await self._ask(resolve)
+
+    async def close(self) -> None:
+        """See `ports.coordinator.Coordinator`."""
+
+    async def _ask(self, call: Call[_T]) -> _T:
+        await self._fate.pause("call")
+        if not self.connected or self._fate.strikes("request_lost"):
+            raise Unavailable("the request to the coordinator was lost")
+        answer = await self._coordinators.ask(call)
+        await self._fate.pause("call")
+        if not self.connected or self._fate.strikes("answer_lost"):
+            raise Unavailable("the coordinator's answer was lost")
+        return answer
+
+
+async def _replica(leadership: Leadership) -> None:
+    await until_one_ends(leadership.run(), _chores(leadership))
+
+
+async def _chores(leadership: Leadership) -> None:
+    while True:
+        await asyncio.sleep(_CHORES_SECONDS)
+        if leadership.reign is not None:
+            try:
+                await drop_orphans(leadership.reign)
+            except BigFleetError:
+                continue  # at the next time

@@ -1,0 +1,199 @@
+"""Several shards, a coordinator that changes, and domains that move, on the virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from simulation_rig import RACK, bound, census, machines, pending, plan, play, pods
+
+from bigfleet.model.domain import Domain
+from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.simulation.draw_workloads import Event
+from bigfleet.simulation.explorer import explore
+from bigfleet.simulation.happenings import happen
+from bigfleet.simulation.plan import Plan
+from bigfleet.simulation.world import World
+
+SHARDS: dict[str, Any] = {"shards": ("s-0", "s-1"), "coordinators": ("c-0", "c-1")}
+SEEDS = (1, 2, 3)
+
+
+def two_racks(each: int, **fields: Any) -> Plan:
+    """Two shards, a rack for each, two clusters."""
+    fleet = [*machines(each, "m", rack="r1", **fields), *machines(each, "n", rack="r2", **fields)]
+    return plan(fleet, "east", "west", **SHARDS)
+
+
+def owner(world: World, rack: str) -> str:
+    """The shard that owns a rack by its own word; "" for none."""
+    domain = Domain(RACK, rack)
+    return next((n for n, host in world.hosts.items() if domain in host.held.domains), "")
+
+
+async def assign(world: World, rack: str, shard: str) -> None:
+    """Tell the coordinator to bring the rack to the shard."""
+    assert world.coordinators is not None
+    await world.coordinators.ask(lambda desk, reign: desk.assign(reign, (RACK, rack), shard))
+
+
+def whole(world: World) -> None:
+    """Each machine is exactly one shard's business."""
+    machines_now = world.provider.machines()
+    assert [*world.ownership.orphans(machines_now, world.removed_shards)] == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_world_of_several_shards_comes_to_rest_unharmed(seed: int) -> None:
+    """However its domains move and its coordinator fails: one master for each machine, nothing
+    bought twice, and in the end everybody served.
+    """
+    assert explore(seed, "shards").problems == ()
+
+
+def test_a_domain_that_moves_disturbs_nobody_who_runs_there() -> None:
+    """Its free machines are the new owner's at once, those at work when they are drained."""
+
+    async def scene(world: World) -> None:
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 8))
+        await asyncio.sleep(60)
+        assert (bound(world, "east"), bound(world, "west")) == (8, 8)
+        first = owner(world, "r1")
+        other = next(name for name in world.hosts if name != first)
+        await assign(world, "r1", other)
+        await asyncio.sleep(60)
+        assert owner(world, "r1") == owner(world, "r2") == other
+        assert [cluster.evicted for cluster in world.clusters.values()] == [0, 0]
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 4))
+        await asyncio.sleep(900)
+        assert census(world) == {"IDLE": 6, "CONFIGURED": 2}
+        whole(world)
+
+    play(two_racks(4), scene)
+
+
+def test_without_any_coordinator_shards_serve_whom_they_know() -> None:
+    """Restarts of shards included: what they own is on their disks."""
+
+    async def scene(world: World) -> None:
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 4))
+        await asyncio.sleep(60)
+        assert world.coordinators is not None
+        await world.coordinators.stop()
+        for host in world.hosts.values():
+            await host.kill()
+            host.start()
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 12))
+        await asyncio.sleep(120)
+        assert (pending(world, "east"), pending(world, "west")) == (0, 0)
+        whole(world)
+
+    play(two_racks(4), scene)
+
+
+def test_a_shard_that_lost_its_disk_gets_back_what_was_its() -> None:
+    """Nobody who runs there notices, and who comes later is served."""
+
+    async def scene(world: World) -> None:
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 4))
+        await asyncio.sleep(60)
+        lost = next(iter(world.hosts.values()))
+        await lost.kill()
+        lost.files.wipe()
+        lost.start()
+        await asyncio.sleep(60)
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 12))
+        await asyncio.sleep(120)
+        assert [cluster.evicted for cluster in world.clusters.values()] == [0, 0]
+        assert (pending(world, "east"), pending(world, "west")) == (0, 0)
+        whole(world)
+
+    play(two_racks(4), scene)
+
+
+def test_what_a_lost_shard_owned_goes_to_those_that_are_left() -> None:
+    """Once somebody has said that it is dead: its machines, and the clusters that it served."""
+
+    async def scene(world: World) -> None:
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 4))
+        await asyncio.sleep(60)
+        event = Event(0.0, "shard lost", next(iter(world.hosts)))
+        await happen(world, event)
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 16))
+        await asyncio.sleep(200)
+        assert (pending(world, "east"), pending(world, "west")) == (0, 0)
+        whole(world)
+
+    play(two_racks(4), scene)
+
+
+def test_an_order_that_is_still_on_its_way_keeps_its_domain() -> None:
+    """Its answer was not awaited, so it may yet arrive: until it cannot, no other shard owns the
+    machine, or it would be ordered by two.
+    """
+
+    async def scene(world: World) -> None:
+        clusters = world.clusters.values()
+        for cluster in clusters:
+            cluster.apply(pods("web", 4))
+        await asyncio.sleep(60)
+        world.faults.request_late = 1.0
+        for cluster in clusters:
+            cluster.apply(pods("web", 8))
+        await asyncio.sleep(3)
+        for cluster in clusters:
+            cluster.apply(pods("web", 4))
+        world.faults.request_late = 0.0
+        for rack in ("r1", "r2"):
+            other = next(name for name in world.hosts if name != owner(world, rack))
+            await assign(world, rack, other)
+        await asyncio.sleep(120)
+        whole(world)
+
+    bought: dict[str, Any] = {"capacity_type": CapacityType.ON_DEMAND}
+    play(two_racks(3, state=MachineState.SPECULATIVE, **bought), scene)
+
+
+def broken(planted: str, seed: int, kind: str) -> str:
+    """What the explorer says of a seed with a bug in it."""
+    lines = ["import sys", planted, "from bigfleet.simulation.__main__ import main"]
+    lines.append(f"sys.exit(main(['replay', '{seed}', '--worlds', '{kind}']))")
+    command = [sys.executable, "-c", "\n".join(lines)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    return run.stdout
+
+
+def test_a_coordinator_that_gives_away_what_is_not_released_is_found_out() -> None:
+    """The explorer can fail: a domain that moves at once has two masters."""
+    planted = (
+        "from bigfleet.services.coordinator import domains as d\n"
+        "from bigfleet.services.coordinator.rows import put\n"
+        "def move(registry, name, to, order):\n"
+        "    return put(d._given(d.Sighting(*name), to, order()))\n"
+        "d.move = move\n"
+    )
+    assert " is owned by s-" in broken(planted, MOVING, "shards")
+
+
+def test_a_shard_that_forgets_what_it_bought_for_whom_is_found_out() -> None:
+    """The explorer can fail: after a restart it buys the same again."""
+    planted = (
+        "from bigfleet.services.shard import purpose\npurpose.from_metadata = lambda *_: None\n"
+    )
+    assert "was bought for" in broken(planted, RESTARTING, "healing")
+
+
+# Worlds in which the planted bugs come to bear.
+MOVING, RESTARTING = 2, 5

@@ -64,7 +64,7 @@ async def _play(seed: int, given: Trial) -> Outcome:
             setattr(world.faults, name, value)
         if given.calm and not given.plan.broken.clusters:
             world.safety.steadiness = partial(Steadiness, world.clusters, grows=given.grows)
-        await _happenings(world, given.events, given.fault_seconds)
+        await happenings(world, given.events, given.fault_seconds)
         await world.heal()
         ending = _watched(world, given) if given.watched_seconds else _at_rest(world)
         found = [*await ending]
@@ -94,12 +94,12 @@ async def _watched(world: World, given: Trial) -> Iterable[str]:
     """What is wrong with a world that cannot come to rest, since something stays broken in it."""
     attempts, liveness = Attempts(world), Liveness(world)
     watch = asyncio.create_task(liveness.watch())
-    await _happenings(world, given.late, given.watched_seconds)
+    await happenings(world, given.late, given.watched_seconds)
     await end(watch)
     return [*liveness.problems, *attempts.problems(given.watched_seconds), *whose(world)]
 
 
-async def _happenings(world: World, events: Sequence[Event], seconds: float) -> None:
+async def happenings(world: World, events: Sequence[Event], seconds: float) -> None:
     """Each event at its time from now on, and at least so many seconds."""
     loop = asyncio.get_running_loop()
     begin = loop.time()

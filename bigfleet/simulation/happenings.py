@@ -105,7 +105,11 @@ async def _leaves(world: World, host: ShardHost, _: Event) -> None:
 
 
 async def _is_lost(world: World, host: ShardHost, _: Event) -> None:
-    """It dies for good, and somebody says so."""
+    """It dies for good, and somebody says so; not while it has a Node emptied, since the simulated
+    operator does not tell of Nodes that are gone, from which the next shard would learn of it.
+    """
+    while host.shard is not None and len(host.shard.cycle.evictions):  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
     host.removed = True
     await host.kill()
     await asyncio.sleep(_SURELY_SILENT_SECONDS)

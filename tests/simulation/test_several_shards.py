@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from simulation_rig import RACK, bound, census, machines, pending, plan, play, pods
 
-from bigfleet.model.domain import Domain
+from bigfleet.model import domain as topology
 from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.services.coordinator import domains
+from bigfleet.services.coordinator.domain_lifecycle import DomainState
+from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.rows import Domain, DomainName, RowChanges, put
 from bigfleet.simulation.draw_workloads import Event
 from bigfleet.simulation.explorer import explore
 from bigfleet.simulation.happenings import happen
+from bigfleet.simulation.loop import run
 from bigfleet.simulation.plan import Plan
-from bigfleet.simulation.world import World
+from bigfleet.simulation.world import World, worlds
 
 SHARDS: dict[str, Any] = {"shards": ("s-0", "s-1"), "coordinators": ("c-0", "c-1")}
 SEEDS = (1, 2, 3)
@@ -30,7 +33,7 @@ def two_racks(each: int, **fields: Any) -> Plan:
 
 def owner(world: World, rack: str) -> str:
     """The shard that owns a rack by its own word; "" for none."""
-    domain = Domain(RACK, rack)
+    domain = topology.Domain(RACK, rack)
     return next((n for n, host in world.hosts.items() if domain in host.held.domains), "")
 
 
@@ -165,35 +168,21 @@ def test_an_order_that_is_still_on_its_way_keeps_its_domain() -> None:
     play(two_racks(3, state=MachineState.SPECULATIVE, **bought), scene)
 
 
-def broken(planted: str, seed: int, kind: str) -> str:
-    """What the explorer says of a seed with a bug in it."""
-    lines = ["import sys", planted, "from bigfleet.simulation.__main__ import main"]
-    lines.append(f"sys.exit(main(['replay', '{seed}', '--worlds', '{kind}']))")
-    command = [sys.executable, "-c", "\n".join(lines)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 1
-    return run.stdout
+def test_a_coordinator_that_gives_away_what_is_not_released_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The watch over who owns what can fail: a domain that moves at once has two masters."""
 
+    def move(_: Registry, name: DomainName, to: str, order: domains.NewOrder) -> RowChanges:
+        return put(Domain(*name, to, DomainState.ASSIGNING, order()))
 
-def test_a_coordinator_that_gives_away_what_is_not_released_is_found_out() -> None:
-    """The explorer can fail: a domain that moves at once has two masters."""
-    planted = (
-        "from bigfleet.services.coordinator import domains as d\n"
-        "from bigfleet.services.coordinator.rows import put\n"
-        "def move(registry, name, to, order):\n"
-        "    return put(d._given(d.Sighting(*name), to, order()))\n"
-        "d.move = move\n"
-    )
-    assert " is owned by s-" in broken(planted, MOVING, "shards")
+    async def scene() -> list[str]:
+        async with worlds(two_racks(2)) as world:
+            await asyncio.sleep(30)
+            first = owner(world, "r1")
+            await assign(world, "r1", next(name for name in world.hosts if name != first))
+            await asyncio.sleep(30)
+            return world.safety.violations
 
-
-def test_a_shard_that_forgets_what_it_bought_for_whom_is_found_out() -> None:
-    """The explorer can fail: after a restart it buys the same again."""
-    planted = (
-        "from bigfleet.services.shard import purpose\npurpose.from_metadata = lambda *_: None\n"
-    )
-    assert "was bought for" in broken(planted, RESTARTING, "healing")
-
-
-# Worlds in which the planted bugs come to bear.
-MOVING, RESTARTING = 2, 5
+    monkeypatch.setattr(domains, "move", move)
+    assert f"{RACK}=r1 is owned by s-0 and s-1" in run(scene)

@@ -152,11 +152,16 @@ async def test_while_a_machine_that_could_hold_it_is_on_its_way_a_pod_does_not_a
     body: dict[str, Any] = {**head, "metadata": {"name": "m-coming"}}
     apply = {"fieldManager": "test", "force": "true"}
     size = {"cpu": "64", "memory": "64Gi", "pods": "110"}
+    # Pods of other tests that still wait would take it.
+    taint = {"key": "kept", "value": "", "effect": "NoSchedule"}
+    spec = {"resources": size, "taints": [taint]}
     async with await admin(kubeconfig) as client, namespace(client, "coming") as where:
-        await client.patch(upcoming, {**body, "spec": {"resources": size}}, APPLY_PATCH, apply)
+        await client.patch(upcoming, {**body, "spec": spec}, APPLY_PATCH, apply)
         status = {**body, "status": {"phase": "Provisioning"}}
         await client.patch(f"{upcoming}/status", status, APPLY_PATCH, apply)
-        await client.create(f"/api/v1/namespaces/{where}/pods", _large("big"))
+        await client.create(
+            f"/api/v1/namespaces/{where}/pods", _large("big", tolerations=[{"key": "kept"}])
+        )
         async with _quick_controller(kubeconfig):
             await asyncio.sleep(3)
             assert await _additional(client, where) == []

@@ -13,10 +13,14 @@ from bigfleet.garbage import short_collections
 
 @pytest.fixture(autouse=True)
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every collection counts as a long one; afterwards nothing is set aside."""
+    """Every collection counts as a long one, and there are none but those of the test; afterwards
+    nothing is set aside.
+    """
     monkeypatch.setattr(garbage, "LONG_SECONDS", -1.0)
+    gc.disable()
     with short_collections():
         yield
+    gc.enable()
 
 
 def test_what_outlived_a_long_collection_is_set_aside() -> None:

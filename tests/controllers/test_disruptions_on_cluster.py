@@ -23,6 +23,7 @@ from cluster_rig import (
     ready_nodes,
     role,
 )
+from yardstick import slowness
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import KubeClient
@@ -154,7 +155,7 @@ async def test_with_two_thousand_pods_the_best_machines_are_known_within_a_secon
             assert {each.machine_id for each in found[:2]} == set(names[22:])
             assert [each.pods > 0 for each in found] == [False, False, True]
             assert not any(each.blocked for each in found)
-            assert min(took) < 1, took
+            assert min(took) < slowness(), took
         assert (await get(client, _REVIEWS))["items"] == []
 
 

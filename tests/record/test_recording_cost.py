@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from record_rig import EPOCH, at, created, labels, line
+from yardstick import slowness
 
 from bigfleet.api.kube import watch
 from loaddriver.record.audit import AuditReader
@@ -83,7 +84,7 @@ def test_reading_the_audit_log_costs_microseconds_a_pod() -> None:
     assert len(lines[0]) > 4 * metadata_size
     cost = micros_per_pod(lambda: AuditReader(Tally()).take(lines))
     print(f"\naudit log: {cost:.1f} us of CPU per pod, {len(lines[0])} bytes a creation")
-    assert cost < MOST_MICROS_PER_POD
+    assert cost < MOST_MICROS_PER_POD * slowness()
 
 
 def test_following_the_watch_costs_microseconds_a_pod() -> None:
@@ -103,4 +104,4 @@ def test_following_the_watch_costs_microseconds_a_pod() -> None:
 
     cost = micros_per_pod(follow)
     print(f"\nwatch: {cost:.1f} us of CPU per pod, {len(lines[0])} bytes an event")
-    assert cost < MOST_MICROS_PER_POD
+    assert cost < MOST_MICROS_PER_POD * slowness()

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from federation_rig import Fleet, fleet
 from hypothesis import HealthCheck, settings
-from loop_thread import LoopThread
 
 from bigfleet.api.install import install
 from bigfleet.api.kube.client import KubeClient
@@ -22,18 +20,27 @@ from controlplane.request import Binaries, request_from
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
+from tests.support.fedhpa_fleet import Fleet, fleet
+from tests.support.loop_thread import LoopThread
 
 # The machine may be busy: how long an example, or the making of one, takes is no property of ours.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 
+# What takes minutes, or an engine of containers: it runs where `-m` asks for it by name.
+OPT_IN = ("containers", "failover", "load", "scenarios", "slow", "soak", "truth")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Truths take minutes and want the machine for themselves: only who asks for them gets them."""
-    if "truth" not in config.getoption("markexpr"):
-        truths = [item for item in items if item.get_closest_marker("truth")]
-        config.hook.pytest_deselected(items=truths)
-        items[:] = [item for item in items if not item.get_closest_marker("truth")]
+    """Leave out what has to be asked for."""
+    unasked = {name for name in OPT_IN if name not in config.getoption("markexpr")}
+    asked, left_out = [], []
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        (left_out if marks & unasked else asked).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = asked
 
 
 @pytest.fixture(scope="session")

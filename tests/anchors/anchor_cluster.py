@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from anchor_rig import UNSCHEDULABLE
 
 from bigfleet.api.kube.client import MERGE_PATCH, KubeClient
 from loaddriver.anchors.objects import usable
@@ -19,6 +17,8 @@ from loaddriver.record.audit_line import AuditLine
 from loaddriver.record.watched import Node, Pod
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
+from tests.anchors.anchor_rig import UNSCHEDULABLE
+from tests.support.waiting import eventually
 
 PODS = "/api/v1/namespaces/default/pods"
 NOBODY = "nobody"
@@ -41,7 +41,7 @@ class Racks:
         """Nodes by name, each with its rack, type and CPUs; returns when kwok made them Ready."""
         for name, (rack, kind, cpus) in nodes.items():
             await self.admin.create("/api/v1/nodes", _node(name, rack, kind, cpus))
-        await until(lambda: self._usable(set(nodes)))
+        await eventually(lambda: self._usable(set(nodes)))
 
     async def _usable(self, names: set[str]) -> bool:
         found = msgspec.json.decode(await self.admin.get("/api/v1/nodes"), type=_Nodes)
@@ -76,7 +76,7 @@ class Racks:
         async def there() -> bool:
             return set(names) <= (await self.nominated()).keys()
 
-        await until(there)
+        await eventually(there)
         return await self.nominated()
 
     async def tried(self, name: str) -> None:
@@ -90,7 +90,7 @@ class Racks:
             pods = msgspec.json.decode(await self.admin.get(PODS), type=_Pods).items
             return set(names) <= {p.metadata.name for p in pods if p.unschedulable}
 
-        await until(tried)
+        await eventually(tried)
 
     async def bound(self) -> dict[str, str]:
         """Node by pod, for those that are bound."""
@@ -101,12 +101,12 @@ class Racks:
         async def there() -> bool:
             return set(names) <= (await self.bound()).keys()
 
-        await until(there)
+        await eventually(there)
 
     async def clear(self) -> None:
         """Delete all pods, and return once they are gone."""
         await self.admin.delete(PODS, {"gracePeriodSeconds": 0})
-        await until(self._empty)
+        await eventually(self._empty)
 
     async def _empty(self) -> bool:
         return not msgspec.json.decode(await self.admin.get(PODS), type=_Pods).items
@@ -120,7 +120,7 @@ class Racks:
         async def logged() -> bool:
             return set(names) <= self._binders().keys()
 
-        await until(logged)
+        await eventually(logged)
         return self._binders()
 
     def _binders(self) -> dict[str, list[str]]:
@@ -166,13 +166,6 @@ class _Nominee(msgspec.Struct):
 
 class _Nominees(msgspec.Struct):
     items: list[_Nominee]
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Poll until it holds: the parts that make it hold set no event of ours."""
-    async with asyncio.timeout(_DEADLINE_SECONDS):
-        while not await condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
 
 
 def gang_pod(

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from anchor_cluster import NOBODY, PODS, Racks, gang_pod, interfering, until
 
 from bigfleet.api.kube.client import KubeClient
 from controlplane.request import Binaries
@@ -24,6 +23,8 @@ from loaddriver.run.anchoring import Anchoring
 from loaddriver.run.watchers import Watchers
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
+from tests.anchors.anchor_cluster import NOBODY, PODS, Racks, gang_pod, interfering
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
@@ -82,7 +83,7 @@ async def until_outcome(anchors: Anchors, group: str, outcome: str) -> GroupOutc
     async def there() -> bool:
         return by_group(anchors)[group].outcome == outcome
 
-    await until(there)
+    await eventually(there)
     return by_group(anchors)[group]
 
 
@@ -90,7 +91,7 @@ async def until_reason(anchors: Anchors, group: str, start: str) -> None:
     async def given() -> bool:
         return by_group(anchors)[group].reason.startswith(start)
 
-    await until(given)
+    await eventually(given)
 
 
 def by_group(anchors: Anchors) -> dict[str, GroupOutcome]:
@@ -193,7 +194,7 @@ async def test_nominations_that_nobody_follows_give_their_room_back(
             async def withdrawn() -> bool:
                 return not await racks.nominated()
 
-            await until(withdrawn)
+            await eventually(withdrawn)
         finally:
             await racks.uncordon("n1", "n2", "n3")
     assert by_group(anchors)["stays"].outcome == "no-room"
@@ -228,7 +229,7 @@ async def test_a_pod_made_anew_under_the_same_name_is_not_nominated_in_its_place
             async def refused() -> bool:
                 return "failed" in by_group(anchors)["again"].reason
 
-            await until(refused)
+            await eventually(refused)
     assert await racks.nominated() == {}
     assert by_group(anchors)["again"].outcome == "no-room"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from anchor_rig import cpus, kube_node, pod, seen
 
 from bigfleet.api.kube.watch import Changed, Listed
 from loaddriver.anchors.census import Census
 from loaddriver.anchors.choose import Anchor, Group, choose
 from loaddriver.anchors.outcomes import GroupOutcome, Ledger
 from loaddriver.record.watched import Pod
+from tests.anchors.anchor_rig import cpus, kube_node, pod, seen
 
 
 class Cluster:

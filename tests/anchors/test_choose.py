@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from anchor_rig import node, shape, unfinished, waiting
 
 from loaddriver.anchors.choose import Group, choose
 from loaddriver.anchors.room import Node
+from tests.anchors.anchor_rig import node, shape, unfinished, waiting
 
 
 def places(groups: list[Group], nodes: list[Node]) -> dict[str, str]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
-from anchor_rig import node, shape, waiting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaddriver.anchors.choose import Anchor, Group, choose
 from loaddriver.anchors.room import Node
 from loaddriver.anchors.shape import Shape
+from tests.anchors.anchor_rig import node, shape, waiting
 
 TYPES = st.sampled_from([("a",), ("b",), ("a", "b")])
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from anchor_rig import kube_node, pod
 
 from bigfleet.model import resources
 from loaddriver.anchors.objects import requests_of, shape_of, usable
@@ -15,6 +14,7 @@ from loaddriver.catalog import load_catalog
 from loaddriver.manifests import INSTANCE_TYPE_KEY, ZONE_KEY, workload_body
 from loaddriver.plan_records import Workload
 from loaddriver.record.watched import Pod
+from tests.anchors.anchor_rig import kube_node, pod
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 LABELS = {"type": "a", "generation": "5", "odd": "x"}

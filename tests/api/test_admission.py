@@ -8,7 +8,6 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import message_factory
-from identity_rig import create, get, greet, identity, refusal, serving
 
 from bigfleet.api.admission import TABLE, Refused, check_sender
 from bigfleet.api.identity import Name
@@ -20,6 +19,7 @@ from bigfleet.api.v1alpha1 import (
     shardread_pb2,
 )
 from bigfleet.observe import metrics
+from tests.api.identity_rig import create, get, greet, identity, refusal, serving
 
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from identity_rig import get, identity, refusal
 
 from bigfleet.api import handshakes
 from bigfleet.api.identity import Identity
 from bigfleet.api.refusals import explained
+from tests.api.identity_rig import get, identity, refusal
 
 EXPIRED = timedelta(minutes=-1)
 # Only a failing test waits this long: machines that run tests may be slow.

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from identity_rig import identity
 
 from bigfleet.api import certificates
 from bigfleet.api.certificates import Authority
 from bigfleet.api.identity import Fresh, Identity, Name
 from bigfleet.model.errors import InvalidInput
+from tests.api.identity_rig import identity
 
 HOUR = timedelta(hours=1)
 

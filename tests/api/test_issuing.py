@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from identity_rig import DAY
 
 from bigfleet.api import issuing
 from bigfleet.api.identity import Identity, Name
 from bigfleet.model.errors import InvalidInput
+from tests.api.identity_rig import DAY
 
 SHARD = Name("shard", "a")
 

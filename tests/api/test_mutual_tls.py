@@ -11,13 +11,13 @@ from typing import Any
 
 import grpc
 import pytest
-from identity_rig import create, get, identity, refusal, serving
 
 from bigfleet.api import transport
 from bigfleet.api.identity import Identity
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
 from bigfleet.model.errors import InvalidInput, Unavailable
+from tests.api.identity_rig import create, get, identity, refusal, serving
 
 EXPIRED = timedelta(minutes=-1)
 

@@ -7,10 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from identity_rig import get, identity, refusal, serving
 
 from bigfleet.api.identity import Identity
 from bigfleet.api.refusals import explained
+from tests.api.identity_rig import get, identity, refusal, serving
 
 EXPIRED = timedelta(minutes=-1)
 

@@ -7,9 +7,10 @@ import time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from watch_rig import FakeApi, Rig, eventually
 
 from bigfleet.model.errors import InvalidInput
+from tests.api.watch_rig import FakeApi, Rig
+from tests.support.waiting import eventually
 
 _NAMES = st.sampled_from("abcde")
 _HARMLESS = st.one_of(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +13,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.kube.watch import Listed, Watch
+from tests.support.waiting import eventually
 
 PATH = "/api/v1/things"
 PAGE = 2
@@ -170,15 +169,6 @@ class Follower:
                 self.copy.pop(name, None)
             else:
                 self.copy[name] = change.item.value
-
-
-async def eventually(condition: Callable[[], bool], deadline_seconds: float = 60) -> None:
-    """Wait until the condition holds; TimeoutError when it does not in time."""
-    ends = time.monotonic() + deadline_seconds
-    while not condition():
-        if time.monotonic() > ends:
-            raise TimeoutError
-        await asyncio.sleep(0.002)
 
 
 @dataclass

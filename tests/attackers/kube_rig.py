@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 import yaml
-from cluster_rig import admin
 
 from bigfleet.api.install import MANIFESTS
 from bigfleet.api.install_federation import KINDS, install_federation, install_member
 from bigfleet.api.kube.client import InlineAccess, KubeClient
+from tests.support.clusters import admin
 
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 # Users, each with a kubeconfig of its own, and ServiceAccounts as namespace/name.

@@ -11,9 +11,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import provider_rig
-import replicas_rig
-import shard_rig
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from google.protobuf import message_factory
@@ -31,6 +28,9 @@ from bigfleet.api.v1alpha1 import (
     shardread_pb2,
 )
 from bigfleet.services.provider.role import serving as provider_serving
+from tests.support import providers as provider_rig
+from tests.support import replicas as replicas_rig
+from tests.support import shards as shard_rig
 
 DAY = timedelta(days=1)
 DENIED = grpc.StatusCode.PERMISSION_DENIED

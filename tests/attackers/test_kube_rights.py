@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_rig import admin, node, request
-from kube_rig import (
+
+from bigfleet.api.kube.client import FORBIDDEN, ApiError, KubeClient
+from tests.attackers.kube_rig import (
     ACCOUNTS,
     JOINING,
     TENANT,
@@ -19,8 +20,7 @@ from kube_rig import (
     rights_in,
     subjects,
 )
-
-from bigfleet.api.kube.client import FORBIDDEN, ApiError, KubeClient
+from tests.support.clusters import admin, node, request
 
 pytestmark = pytest.mark.cluster
 

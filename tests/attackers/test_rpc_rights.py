@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 import pytest
 from cryptography import x509
-from rpc_rig import DAY, DENIED, Method, call, fleet, issue, issue_odd, methods
 
 from bigfleet.api.identity import Identity
 from controlplane.request import Binaries
+from tests.attackers.rpc_rig import DAY, DENIED, Method, call, fleet, issue, issue_odd, methods
 
 pytestmark = pytest.mark.cluster
 

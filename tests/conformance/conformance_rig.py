@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from faults import Parts
-
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.api.v1alpha1.provider_pb2_grpc import (
@@ -16,6 +14,7 @@ from bigfleet.api.v1alpha1.provider_pb2_grpc import (
 )
 from bigfleet.conformance.served_cluster import ServedCluster
 from bigfleet.conformance.subject import Bounds, Subject
+from tests.conformance.faults import Parts
 
 # Bounds of a caller with patience: several providers and their suites share this process, and the
 # machine may be busy.

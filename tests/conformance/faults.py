@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from example import load
-
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from tests.conformance.example import load
 
 example: Any = load()
 

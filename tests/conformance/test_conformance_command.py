@@ -16,11 +16,11 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
-from example import PATH
 
 from bigfleet.api import issuing
 from bigfleet.api.identity import Name
 from bigfleet.conformance.subject import Bounds
+from tests.conformance.example import PATH
 
 DAY = timedelta(days=1)
 

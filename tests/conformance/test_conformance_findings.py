@@ -6,8 +6,6 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
-from conformance_rig import offer, subject
-from faults import SOUND, ForgetsEpochs, NeverDelivers, Parts, SaysAnything, example
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance import report
@@ -15,6 +13,15 @@ from bigfleet.conformance.judging import Check, Outcome, Result
 from bigfleet.conformance.rules import crash, fencing, lifecycle, reading
 from bigfleet.conformance.subject import Bounds, Subject
 from bigfleet.conformance.suite import examine
+from tests.conformance.conformance_rig import offer, subject
+from tests.conformance.faults import (
+    SOUND,
+    ForgetsEpochs,
+    NeverDelivers,
+    Parts,
+    SaysAnything,
+    example,
+)
 
 HASTY = Bounds(answer=3.0, state=0.3, drain=0.3)
 

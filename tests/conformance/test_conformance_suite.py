@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conformance_rig import PATIENT, subject
-from faults import FAULTS, SOUND, Parts
 
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
@@ -18,6 +16,8 @@ from bigfleet.conformance.served_cluster import ServedCluster
 from bigfleet.conformance.subject import Subject
 from bigfleet.conformance.suite import examine
 from bigfleet.model.errors import InvalidInput
+from tests.conformance.conformance_rig import PATIENT, subject
+from tests.conformance.faults import FAULTS, SOUND, Parts
 
 CRASHES = {"crash/orders-survive", "crash/marks-survive"}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +12,6 @@ from typing import Any
 from kind.engine import Engine
 
 ROOT = Path(__file__).parents[2]
-# Rigs of other tests, which drive roles and runs just as well in containers.
-sys.path += [
-    str(ROOT / "tests" / part)
-    for part in ("e2e", "services/provider", "services/shard", "substrates")
-]
 
 _SOCKET_SECONDS = 20.0
 # What pods are allowed, too: nothing but a private /tmp.

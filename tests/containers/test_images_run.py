@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from containers_rig import HARDENED, docker_api, open_to_all
-from provider_rig import write_inventory
-from shard_rig import SessionClient, need
 
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
@@ -26,6 +23,9 @@ from kind.errors import KindError
 from kind.host import starting_on_host
 from kind.images.resolve import Images, resolve_images
 from kind.setup import Tools, find_tools
+from tests.containers.containers_rig import HARDENED, docker_api, open_to_all
+from tests.support.providers import write_inventory
+from tests.support.shards import SessionClient, need
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(600)]
 

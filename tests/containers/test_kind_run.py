@@ -8,18 +8,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from containers_rig import ROOT
-from provider_rig import write_inventory
-from scaletest import Scaletest
-from substrate_rig import marked_processes
-from summary_differences import differences, reason
 
 from bigfleet.api.install import install
 from bigfleet.api.kube.client import KubeClient
@@ -33,6 +27,12 @@ from loaddriver.substrates.kind.substrate import KindSubstrate
 from loaddriver.substrates.kind.supplies import Supplies, obtain
 from loaddriver.substrates.runlock import current_holder, machine_lock_path
 from loaddriver.substrates.runscope import RunScope
+from tests.containers.containers_rig import ROOT
+from tests.containers.summary_differences import differences, reason
+from tests.support.providers import write_inventory
+from tests.support.scaletest import Scaletest
+from tests.support.substrates import marked_processes
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 
@@ -98,7 +98,7 @@ def test_the_same_plan_reads_the_same_on_kind_and_on_local(tmp_path: Path, engin
 def played(results: Path, *arguments: str) -> Scaletest:
     """A finished run of smoke; made again where this machine was busy with something else."""
     for attempt in range(ATTEMPTS):
-        eventually(lambda: current_holder(machine_lock_path()) is None)
+        wait_until(lambda: current_holder(machine_lock_path()) is None, seconds=PATIENCE_SECONDS)
         run = Scaletest(results / str(attempt), "smoke", *arguments)
         code = run.exit_code(PATIENCE_SECONDS)
         if code != ExitCode.INVALID_RUN and BUSY not in run.output:
@@ -162,9 +162,12 @@ def test_kill_9_of_the_runner_leaves_no_cluster(
         runner.await_line("ready")
     else:
         node = f"{kind_name('a', run_id)}-control-plane"
-        eventually(lambda: node in engine.run("ps", "--all", "--format={{.Names}}").split())
+        wait_until(
+            lambda: node in engine.run("ps", "--all", "--format={{.Names}}").split(),
+            seconds=PATIENCE_SECONDS,
+        )
     runner.child.send_signal(signal.SIGKILL)
-    eventually(lambda: left_of(run_id, engine, "a") == [])
+    wait_until(lambda: left_of(run_id, engine, "a") == [], seconds=PATIENCE_SECONDS)
 
 
 def test_ctrl_c_while_a_cluster_is_made_ends_that_too(
@@ -172,10 +175,10 @@ def test_ctrl_c_while_a_cluster_is_made_ends_that_too(
 ) -> None:
     """kind's own process is ended, not waited for."""
     runner.await_line("data")
-    eventually(lambda: bool(marked_processes(run_id)))
+    wait_until(lambda: bool(marked_processes(run_id)), seconds=PATIENCE_SECONDS)
     runner.child.send_signal(signal.SIGINT)
     assert runner.child.wait(PATIENCE_SECONDS) == 130
-    eventually(lambda: left_of(run_id, engine, "a") == [])
+    wait_until(lambda: left_of(run_id, engine, "a") == [], seconds=PATIENCE_SECONDS)
 
 
 async def test_a_component_that_dies_is_named_with_all_that_was_found(
@@ -252,10 +255,3 @@ async def test_a_role_is_started_again_after_a_declared_exit_and_explained_when_
         assert part in str(failure.value)
     log = (tmp_path / "logs" / "provider.log").read_text()
     assert "machines kept from the last run" in log
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s"
-        time.sleep(0.2)

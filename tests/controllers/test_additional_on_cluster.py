@@ -10,17 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_rig import (
-    add_ready_node,
-    admin,
-    eventually,
-    get,
-    namespace,
-    pod,
-    ready_nodes,
-    requests_path,
-    role,
-)
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import APPLY_PATCH, KubeClient
@@ -28,6 +17,17 @@ from bigfleet.controllers.pod_controller import additional
 from bigfleet.controllers.pod_controller.controller import PodController
 from bigfleet.controllers.pod_controller.unschedulable import MOST_OF_A_GROUP, MOST_TIMES
 from bigfleet.tasks import until_stopped
+from tests.support.clusters import (
+    add_ready_node,
+    admin,
+    get,
+    namespace,
+    pod,
+    ready_nodes,
+    requests_path,
+    role,
+)
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

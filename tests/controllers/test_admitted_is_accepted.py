@@ -11,10 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from cluster_rig import admin
-from cluster_rig import request as request_of
-from deciding_rig import play
-from shard_rig import machine
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import ApiError, KubeClient
@@ -22,6 +18,10 @@ from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.controllers.operator.aggregate import Aggregate
 from bigfleet.controllers.operator.demand import RequestSpec, demand_of
 from bigfleet.model.errors import InvalidInput
+from tests.support.clusters import admin
+from tests.support.clusters import request as request_of
+from tests.support.deciding import play
+from tests.support.shards import machine
 
 pytestmark = pytest.mark.cluster
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from yardstick import cpu_seconds, slowness
 
 from bigfleet.api.codec import need_from_wire
 from bigfleet.api.v1alpha1.capacity_pb2 import CapacityNeed, ClusterCapacityNeeds
 from bigfleet.controllers.operator.aggregate import Aggregate, RowKey
 from bigfleet.controllers.operator.demand import CoLocation, Demand, RequestSpec, demand_of
 from bigfleet.controllers.podspec.objects import Expression, LabelSelector
+from tests.support.cpu_time import cpu_seconds, slowness
 
 _RACK = "topology.bigfleet/rack"
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from pod_rig import ZONE, apart, cluster, node, peers, shape, spread
 
 from bigfleet.controllers.pod_controller.coming import left_waiting
 from bigfleet.controllers.pod_controller.nodes import Machine
 from bigfleet.controllers.pod_controller.shapes import Shape
 from bigfleet.model import resources
 from bigfleet.model.need import HOSTNAME_LABEL, Taint
+from tests.controllers.pod_rig import ZONE, apart, cluster, node, peers, shape, spread
 
 
 def _machine(cpu: str = "8", pods: int = 110, **labels: str) -> Machine:

@@ -11,17 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_rig import (
-    FakeShard,
-    admin,
-    eventually,
-    fake_shard,
-    get,
-    namespace,
-    pod,
-    requests_path,
-    role,
-)
 
 from bigfleet.api.codec import need_from_wire
 from bigfleet.controllers import operator, pod_controller
@@ -33,6 +22,17 @@ from bigfleet.model.need import (
     Spread,
     Toleration,
 )
+from tests.support.clusters import (
+    FakeShard,
+    admin,
+    fake_shard,
+    get,
+    namespace,
+    pod,
+    requests_path,
+    role,
+)
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from pod_rig import ZONE, apart, cluster, near, node, peers, shape, spread
 
 from bigfleet.controllers.pod_controller.disruption import Verdict, review
 from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.shapes import Shape
 from bigfleet.model.need import HOSTNAME_LABEL
+from tests.controllers.pod_rig import ZONE, apart, cluster, near, node, peers, shape, spread
 
 WEB, BATCH, DAEMON = shape(), shape(owner="Job"), shape(owner="DaemonSet")
 

@@ -11,19 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_rig import (
-    FakeShard,
-    add_ready_node,
-    admin,
-    eventually,
-    fake_shard,
-    get,
-    namespace,
-    pod,
-    ready_nodes,
-    role,
-)
-from yardstick import slowness
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import KubeClient
@@ -39,6 +26,19 @@ from bigfleet.controllers import operator, pod_controller
 from bigfleet.controllers.operator import disruptions
 from bigfleet.controllers.operator.disruptions import UNKNOWN_ROOM
 from bigfleet.observe import metrics
+from tests.support.clusters import (
+    FakeShard,
+    add_ready_node,
+    admin,
+    fake_shard,
+    get,
+    namespace,
+    pod,
+    ready_nodes,
+    role,
+)
+from tests.support.cpu_time import slowness
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -129,6 +129,7 @@ async def _is_as_before(client: KubeClient, name: str) -> bool:
     return not found["spec"].get("unschedulable") and not marks
 
 
+@pytest.mark.alone
 async def test_with_two_thousand_pods_the_best_machines_are_known_within_a_second(
     kubeconfig: dict[str, Path],
 ) -> None:

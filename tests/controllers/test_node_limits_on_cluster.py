@@ -10,18 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_rig import (
-    FakeShard,
-    add_ready_node,
-    admin,
-    eventually,
-    fake_shard,
-    get,
-    namespace,
-    pod,
-    ready_nodes,
-    role,
-)
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import KubeClient
@@ -35,6 +23,18 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     ShardMessage,
 )
 from bigfleet.controllers import operator
+from tests.support.clusters import (
+    FakeShard,
+    add_ready_node,
+    admin,
+    fake_shard,
+    get,
+    namespace,
+    pod,
+    ready_nodes,
+    role,
+)
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

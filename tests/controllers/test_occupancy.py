@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pod_rig import ZONE, apart, cluster, near, node, peers, pod, shape, spread
 
 from bigfleet.controllers.disruption_cost import eviction_cost, node_mark, pod_mark
 from bigfleet.controllers.pod_controller.nodes import RawNode, RawUpcomingNode
 from bigfleet.controllers.pod_controller.occupancy import Occupancy, Place
 from bigfleet.controllers.pod_controller.shapes import Shape, Shapes
 from bigfleet.model.need import HOSTNAME_LABEL, Taint
+from tests.controllers.pod_rig import ZONE, apart, cluster, near, node, peers, pod, shape, spread
 
 RACK = "topology.bigfleet/rack"
 

@@ -12,20 +12,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from cluster_rig import (
-    FakeShard,
-    add_ready_node,
-    admin,
-    eventually,
-    fake_shard,
-    get,
-    namespace,
-    node,
-    pod,
-    request,
-    requests_path,
-    role,
-)
 
 from bigfleet.api.codec import need_from_wire
 from bigfleet.api.install import GROUP_VERSION, NODE_NAMESPACE
@@ -47,6 +33,20 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
 from bigfleet.controllers import operator
 from bigfleet.controllers.operator import hints, rollup
 from bigfleet.controllers.operator.hints import hint_name
+from tests.support.clusters import (
+    FakeShard,
+    add_ready_node,
+    admin,
+    fake_shard,
+    get,
+    namespace,
+    node,
+    pod,
+    request,
+    requests_path,
+    role,
+)
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

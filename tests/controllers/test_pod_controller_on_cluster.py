@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_rig import admin, eventually, get, namespace, pod, requests_path, role
 
 from bigfleet.api.kube.client import STRATEGIC_PATCH, KubeClient
 from bigfleet.controllers import pod_controller
+from tests.support.clusters import admin, get, namespace, pod, requests_path, role
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -38,7 +39,7 @@ async def _until_count(client: KubeClient, where: str, count: int, what: str) ->
     async def reached() -> bool:
         return len(await _requests(client, where)) == count
 
-    await eventually(reached, what, deadline_seconds=150)
+    await eventually(reached, what, seconds=150)
 
 
 async def test_a_request_comes_with_its_pod_and_goes_with_it(kubeconfig: dict[str, Path]) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from cluster_rig import admin, eventually, get, namespace, pod, requests_path, role
 
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.controllers import pod_controller
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.volumes import Volumes
 from bigfleet.tasks import until_stopped
+from tests.support.clusters import admin, get, namespace, pod, requests_path, role
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-from cluster_rig import admin, namespace
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.kube.client import APPLY_PATCH, ApiError, InlineAccess, KubeClient
+from tests.support.clusters import admin, namespace
 
 pytestmark = pytest.mark.cluster
 

@@ -11,13 +11,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import shard_rig
-from cluster_rig import admin, eventually, get, namespace, pod, requests_path, role
-from shard_rig import Rig
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.controllers import operator, pod_controller
 from loaddriver.substrates.base import Cluster
+from tests.support import shards as shard_rig
+from tests.support.clusters import admin, get, namespace, pod, requests_path, role
+from tests.support.shards import Rig
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

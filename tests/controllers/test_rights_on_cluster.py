@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from cluster_rig import admin, eventually, get, node
 
 from bigfleet.api.install import NODE_NAMESPACE
 from bigfleet.api.kube.client import APPLY_PATCH, ApiError, InlineAccess, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import BootstrapRequest
 from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
+from tests.support.clusters import admin, get, node
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

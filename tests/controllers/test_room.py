@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pod_rig import ZONE, apart, near, node, peers, shape, spread
 
 from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.room import NOWHERE, Count, Room
 from bigfleet.controllers.pod_controller.shapes import Peers, Shape
 from bigfleet.model.need import HOSTNAME_LABEL, Taint
+from tests.controllers.pod_rig import ZONE, apart, near, node, peers, shape, spread
 
 _TAINT = Taint("team", "ml", "NoSchedule")
 _NODES = [

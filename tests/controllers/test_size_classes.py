@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from yardstick import cpu_seconds, slowness
 
 from bigfleet.controllers.operator.merging import Amounts, cells_of, merges_of
 from bigfleet.controllers.operator.size_classes import (
@@ -20,6 +19,7 @@ from bigfleet.controllers.operator.size_classes import (
     Step,
     fitting,
 )
+from tests.support.cpu_time import cpu_seconds, slowness
 
 
 def _size(cpu: int, memory: int, **more: int) -> Amounts:

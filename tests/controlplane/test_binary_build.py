@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from controlplane_rig import PINNED_VERSIONS, Rig
 
 from controlplane.command import failure_message, run_logged
 from controlplane.compiler import find_compiler
 from controlplane.errors import BinaryError
 from controlplane.pins import METRICS_SERVER, PINNED_MODULES
 from controlplane.resolve import resolve
+from tests.controlplane.controlplane_rig import PINNED_VERSIONS, Rig
 
 # Only a failing test waits this long: machines that run tests may be slow.
 WAIT_SECONDS = 90.0

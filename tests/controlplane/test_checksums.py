@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from controlplane_rig import ReleaseHost, serving
 
 from controlplane.checksums import (
     add_checksums,
@@ -14,6 +13,7 @@ from controlplane.checksums import (
 )
 from controlplane.errors import BinaryError
 from controlplane.pins import PINNED_MODULES, filled
+from tests.controlplane.controlplane_rig import ReleaseHost, serving
 
 ONE, OTHER = "1" * 64, "a" * 64
 

@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
-from controlplane_rig import Rig, give
 
 from controlplane.__main__ import INFRASTRUCTURE_FAILED, USAGE_ERROR, main
 from controlplane.errors import RequestError
 from controlplane.locate import locate, stated_version
 from controlplane.pins import COMPONENTS, wanted_modules
 from controlplane.request import default_cache_directory, request_from
+from tests.controlplane.controlplane_rig import Rig, give
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from controlplane_rig import Rig
 
 from controlplane.errors import BinaryError
 from controlplane.pins import wanted_modules
@@ -15,6 +14,7 @@ from controlplane.source import (
     staging_modules,
     staging_version,
 )
+from tests.controlplane.controlplane_rig import Rig
 
 RELEASED = """\
 module k8s.io/kubernetes

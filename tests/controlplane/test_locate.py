@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from controlplane_rig import PINNED_VERSIONS, Rig, give, printing, write_script
 
 from controlplane.errors import BinaryError, RequestError
 from controlplane.locate import locate, require_compatible, version_said
 from controlplane.pins import NODE_MODULES
 from controlplane.resolve import resolve
+from tests.controlplane.controlplane_rig import PINNED_VERSIONS, Rig, give, printing, write_script
 
 
 @pytest.mark.parametrize(

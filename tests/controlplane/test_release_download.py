@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from controlplane_rig import ReleaseHost, Rig, released, serving, with_releases
 
 from controlplane import download as download_module
 from controlplane.download import Unavailable, download
 from controlplane.errors import BinaryError
 from controlplane.pins import PINNED_MODULES, Platform
 from controlplane.resolve import resolve
+from tests.controlplane.controlplane_rig import ReleaseHost, Rig, released, serving, with_releases
 
 BODY = b"x" * 3_000_000
 SUM = hashlib.sha256(BODY).hexdigest()

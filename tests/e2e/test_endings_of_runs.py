@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scaletest import Scaletest, end_all
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+from tests.support.scaletest import Scaletest, end_all
+
+pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.timeout(600)]
 
 # As little as has every phase; so few pods miss the profile's gate on their number.
 TINY = (

@@ -12,9 +12,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from scaletest import Scaletest, end_all
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1000)]
+from tests.support.scaletest import Scaletest, end_all
+
+pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.timeout(1000)]
 
 # A run that is to be broken needs to be no longer than that takes.
 BRIEF = ("smoke", "--set", "soak.seconds=5")

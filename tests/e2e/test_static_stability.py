@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from scaletest import ROOT, deployment
 
 from bigfleet.api.install import install
 from bigfleet.api.kube.client import KubeClient
@@ -28,10 +27,11 @@ from loaddriver.run.prepared import prepare
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
+from tests.support.scaletest import ROOT, deployment
 
 DOWN_SECONDS = float(os.environ.get("STATIC_SECONDS", "25"))
 PATIENCE_SECONDS = 180.0
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600 + 2 * DOWN_SECONDS)]
+pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.timeout(600 + 2 * DOWN_SECONDS)]
 
 NAMESPACE = "steady"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -7,18 +7,19 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from scaletest import PATIENCE_SECONDS, ROOT, deployment
 
 from bigfleet.api.kube.client import KubeClient
+from tests.support.scaletest import PATIENCE_SECONDS, ROOT, deployment
+from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.timeout(700)]
 
 NAMESPACE = "way-out"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -83,15 +84,6 @@ async def placed(admin: KubeClient, app: str) -> list[dict[str, Any]]:
     ]
 
 
-async def eventually(what: str, holds: Callable[[], Awaitable[bool]]) -> None:
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await holds():  # noqa: ASYNC110  another process decides
-                await asyncio.sleep(0.5)
-    except TimeoutError:
-        raise AssertionError(f"not within {PATIENCE_SECONDS} s: {what}") from None
-
-
 async def test_the_fleet_shrinks_to_what_the_remaining_workload_needs(tmp_path: Path) -> None:
     """With half the workload deleted a machine is drained and its Node goes; the other workload
     is whole again on the machines that are left, and none of those is taken.
@@ -106,10 +98,10 @@ async def test_the_fleet_shrinks_to_what_the_remaining_workload_needs(tmp_path: 
 
         await admin.create(DEPLOYMENTS, deployment("stays", 80, INSTANCE_TYPE))
         await admin.create(DEPLOYMENTS, deployment("goes", 80, INSTANCE_TYPE))
-        await eventually("160 pods have a place", all_placed)
+        await eventually(all_placed, "160 pods have a place", seconds=PATIENCE_SECONDS)
         assert len(await nodes(admin)) == 2
         await admin.delete(f"{DEPLOYMENTS}/goes", {"propagationPolicy": "Background"})
-        await eventually("one node is left with 80 pods", one_node_less)
+        await eventually(one_node_less, "one node is left with 80 pods", seconds=PATIENCE_SECONDS)
         (last,) = await nodes(admin)
         await asyncio.sleep(8)
         assert await nodes(admin) == {last}
@@ -118,7 +110,7 @@ async def test_the_fleet_shrinks_to_what_the_remaining_workload_needs(tmp_path: 
             """Those of pods that went are the garbage collector's, which takes its time."""
             return len(await items(admin, REQUESTS)) == 80
 
-        await eventually("80 requests are left", as_many_requests)
+        await eventually(as_many_requests, "80 requests are left", seconds=PATIENCE_SECONDS)
 
 
 async def test_a_lost_spot_machine_is_replaced_and_its_pods_find_a_place_again(
@@ -136,4 +128,6 @@ async def test_a_lost_spot_machine_is_replaced_and_its_pods_find_a_place_again(
             seen.update(there)
             return bool(seen - there) and len(await placed(admin, "web")) == 30
 
-        await eventually("30 pods have a place although a machine was lost", replaced)
+        await eventually(
+            replaced, "30 pods have a place although a machine was lost", seconds=PATIENCE_SECONDS
+        )

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from engine_random import CLUSTERS, Case, pick, random_need, random_world
-from engine_rig import NOW
 
 from bigfleet.engine.carry import Carry
 from bigfleet.engine.decision import ActionKind, Decision
@@ -17,6 +15,8 @@ from bigfleet.engine.state import key_of
 from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, NeedKey, Size
+from tests.engine.engine_random import CLUSTERS, Case, pick, random_need, random_world
+from tests.engine.engine_rig import NOW
 
 S = MachineState
 _ORDERED = {

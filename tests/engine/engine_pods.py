@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from engine_rig import AT_ONCE, Spec, checked, demand_of, fleet_of, said
-
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.snapshot import Settings
 from bigfleet.model import penalty
@@ -21,6 +19,7 @@ from bigfleet.model.need import (
     profile,
     sizes_of,
 )
+from tests.engine.engine_rig import AT_ONCE, Spec, checked, demand_of, fleet_of, said
 
 
 def pods(

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from engine_rig import NOW, RACK, ZONE, same
 
 from bigfleet.engine.carry import Carry, ClusterMemory, Reservation, Shortage, Spare
 from bigfleet.engine.normalise import normalise
@@ -31,6 +30,7 @@ from bigfleet.model.need import (
     profile,
     sizes_of,
 )
+from tests.engine.engine_rig import NOW, RACK, ZONE, same
 
 T = TypeVar("T")
 CLUSTERS = ("east", "west", "north")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from engine_rig import (
+from bigfleet.engine.decision import Decision
+from bigfleet.engine.snapshot import Settings
+from bigfleet.model.need import Need
+from tests.engine.engine_rig import (
     Spec,
     checked,
     demand_of,
@@ -10,10 +13,6 @@ from engine_rig import (
     need_of,
     said,
 )
-
-from bigfleet.engine.decision import Decision
-from bigfleet.engine.snapshot import Settings
-from bigfleet.model.need import Need
 
 CRITICAL = 1_000_000
 

@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from engine_rig import IN_FLIGHT, NOW, Spec, carried_out, checked, demand_of, fleet_of, said
 
 from bigfleet.engine.carry import Carry
 from bigfleet.engine.decision import ActionKind, Decision
 from bigfleet.engine.snapshot import NONE, Settings
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
+from tests.engine.engine_rig import (
+    IN_FLIGHT,
+    NOW,
+    Spec,
+    carried_out,
+    checked,
+    demand_of,
+    fleet_of,
+    said,
+)
 
 _ARRIVED = {
     MachineState.CREATING: MachineState.IDLE,

@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from engine_pods import pods
-from engine_rig import (
+
+from bigfleet.engine.decision import Decision, Held
+from bigfleet.engine.explain import Explainer, Reason
+from bigfleet.engine.normalise import normalise
+from bigfleet.engine.snapshot import Demand, Fleet
+from bigfleet.model.ceiling import Ceiling
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need
+from tests.engine.engine_pods import pods
+from tests.engine.engine_rig import (
     Spec,
     checked,
     configured,
@@ -18,14 +26,6 @@ from engine_rig import (
     same,
     speculative,
 )
-
-from bigfleet.engine.decision import Decision, Held
-from bigfleet.engine.explain import Explainer, Reason
-from bigfleet.engine.normalise import normalise
-from bigfleet.engine.snapshot import Demand, Fleet
-from bigfleet.model.ceiling import Ceiling
-from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need
 
 
 def world(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from engine_rig import fleet_of, idle
 
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.cost import effective_cost, tiers
 from bigfleet.model import penalty
+from tests.engine.engine_rig import fleet_of, idle
 
 
 def test_effective_cost_adds_expected_loss_to_the_price() -> None:

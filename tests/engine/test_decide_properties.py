@@ -11,10 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engine_life import Life
-from engine_oracle_matching import room_of, suits
-from engine_random import Case, random_world, whole_case
-from engine_rig import DONE, IN_FLIGHT, NOW, SETTINGS, carried_out, checked
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -25,6 +21,10 @@ from bigfleet.engine.matching import hard_spread
 from bigfleet.engine.normalise import is_folded, normalise
 from bigfleet.engine.snapshot import NONE, Demand, Fleet, Settings
 from bigfleet.model.machine import MachineState
+from tests.engine.engine_life import Life
+from tests.engine.engine_random import Case, random_world, whole_case
+from tests.engine.engine_rig import DONE, IN_FLIGHT, NOW, SETTINGS, carried_out, checked
+from tests.engine.oracle.matching import room_of, suits
 
 SEEDS = st.integers(0, 2**32)
 _AT_LARGE = replace(SETTINGS, reclaim_cap_fraction=1.0)
@@ -233,11 +233,12 @@ def test_gangs_are_whole_or_take_nothing(seed: int) -> None:
         assert not (evicts and index in short)
 
 
+_ROOT = Path(__file__).parents[2]
 _PROGRAM = """
 import os, sys
 os.sched_setaffinity(0, [*os.sched_getaffinity(0)][:int(sys.argv[1])])
-from engine_random import whole_case
-from engine_rig import SETTINGS
+from tests.engine.engine_random import whole_case
+from tests.engine.engine_rig import SETTINGS
 from bigfleet.engine.decide import decide
 sizes = [(40, 8)] * 60 + [(300, 25)] * 2
 for seed, (machines, needs) in enumerate(sizes):
@@ -251,10 +252,8 @@ for seed, (machines, needs) in enumerate(sizes):
 
 
 def _decided_with(hash_seed: str, threads: int, cores: int, compiled: bool) -> bytes:
-    here = Path(__file__).parent
-    path = os.pathsep.join((str(here), str(here.parents[1])))
     pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hash_seed}
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT), "PYTHONHASHSEED": hash_seed}
     environment["NUMBA_DISABLE_JIT"] = "0" if compiled else "1"
     return subprocess.run(
         [sys.executable, "-c", _PROGRAM, str(cores)],

@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from engine_pods import outcome, pods
-from engine_rig import (
+
+from bigfleet.engine.snapshot import Settings
+from bigfleet.model import penalty
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Operator, Requirement, Spread
+from tests.engine.engine_pods import outcome, pods
+from tests.engine.engine_rig import (
     ZONE,
     Spec,
     checked,
@@ -20,11 +25,6 @@ from engine_rig import (
     same,
     speculative,
 )
-
-from bigfleet.engine.snapshot import Settings
-from bigfleet.model import penalty
-from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Operator, Requirement, Spread
 
 GPU = "nvidia.com/gpu"
 

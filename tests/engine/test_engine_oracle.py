@@ -7,11 +7,6 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from engine_life import Life
-from engine_oracle import Oracle
-from engine_oracle_matching import folded
-from engine_random import Case, random_world, whole_case
-from engine_rig import NOW, SETTINGS, checked
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -19,6 +14,11 @@ from hypothesis import strategies as st
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.normalise import normalise
 from bigfleet.engine.snapshot import Settings
+from tests.engine.engine_life import Life
+from tests.engine.engine_random import Case, random_world, whole_case
+from tests.engine.engine_rig import NOW, SETTINGS, checked
+from tests.engine.oracle.decision import Oracle
+from tests.engine.oracle.matching import folded
 
 SEEDS = st.integers(0, 2**32)
 # With holds as they are in service, and with reservations that soon end.

@@ -7,9 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from engine_life import Life
-from engine_random import GPU, Case, random_world, whole_case
-from engine_rig import NOW, SETTINGS, checked
 
 from bigfleet.engine.decide import decide
 from bigfleet.engine.decision import ActionKind
@@ -18,6 +15,9 @@ from bigfleet.engine.snapshot import NONE
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import HOSTNAME_LABEL, Need
+from tests.engine.engine_life import Life
+from tests.engine.engine_random import GPU, Case, random_world, whole_case
+from tests.engine.engine_rig import NOW, SETTINGS, checked
 
 _CASES = 200
 

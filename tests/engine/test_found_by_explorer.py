@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from engine_rig import RACK, configured, demand_of, fleet_of, idle, need_of, same
-from engine_story import Story
 
 from bigfleet.engine.normalise import normalise
 from bigfleet.engine.snapshot import Settings
+from tests.engine.engine_rig import RACK, configured, demand_of, fleet_of, idle, need_of, same
+from tests.engine.engine_story import Story
 
 
 def test_the_machine_ahead_is_not_acquired_again_because_somebody_else_lacks_one() -> None:

@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_rig import (
+
+from bigfleet.engine.normalise import normalise
+from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need
+from tests.engine.engine_rig import (
     NOW,
     RACK,
     Spec,
@@ -18,12 +23,7 @@ from engine_rig import (
     same,
     speculative,
 )
-from engine_story import Story
-
-from bigfleet.engine.normalise import normalise
-from bigfleet.engine.snapshot import NONE, Settings
-from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need
+from tests.engine.engine_story import Story
 
 
 def rack(name: str, count: int, make: object = idle, **kwargs: object) -> list[Spec]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from engine_rig import (
+from bigfleet.engine.normalise import normalise
+from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.model.need import Need
+from tests.engine.engine_rig import (
     DONE,
     NOW,
     RACK,
@@ -15,11 +18,7 @@ from engine_rig import (
     same,
     speculative,
 )
-from engine_story import Story
-
-from bigfleet.engine.normalise import normalise
-from bigfleet.engine.snapshot import NONE, Settings
-from bigfleet.model.need import Need
+from tests.engine.engine_story import Story
 
 Asked = tuple[str, Need]
 IN_A = {RACK: "a"}

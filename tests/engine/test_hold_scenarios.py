@@ -7,9 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_pods import pods
-from engine_random import random_case
-from engine_rig import (
+
+from bigfleet.engine.carry import Carry, ClusterMemory
+from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.snapshot import NONE, Demand, Settings
+from bigfleet.model.need import Need, Size
+from tests.engine.engine_pods import pods
+from tests.engine.engine_random import random_case
+from tests.engine.engine_rig import (
     DONE,
     EVENLY_BY_ZONE,
     NOW,
@@ -22,12 +27,7 @@ from engine_rig import (
     idle,
     same,
 )
-from engine_story import Story
-
-from bigfleet.engine.carry import Carry, ClusterMemory
-from bigfleet.engine.decision import ActionKind
-from bigfleet.engine.snapshot import NONE, Demand, Settings
-from bigfleet.model.need import Need, Size
+from tests.engine.engine_story import Story
 
 ALL_AT_ONCE = Settings(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 

@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_pods import daemons, pods
-from engine_rig import (
+
+from bigfleet.engine.decision import Action, ActionKind, Decision, Placements, Shortfall
+from bigfleet.engine.invariants import violations
+from bigfleet.engine.snapshot import NONE, Demand
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import HOSTNAME_LABEL, Need, Size, sizes_of
+from tests.engine.engine_pods import daemons, pods
+from tests.engine.engine_rig import (
     EVENLY_BY_ZONE,
     RACK,
     ZONE,
@@ -19,12 +25,6 @@ from engine_rig import (
     idle,
     same,
 )
-
-from bigfleet.engine.decision import Action, ActionKind, Decision, Placements, Shortfall
-from bigfleet.engine.invariants import violations
-from bigfleet.engine.snapshot import NONE, Demand
-from bigfleet.model.machine import MachineState
-from bigfleet.model.need import HOSTNAME_LABEL, Need, Size, sizes_of
 
 IN_A = {RACK: "a", ZONE: "a"}
 SPECS = [

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from engine_pods import outcome, pods
-from engine_rig import EVENLY_BY_ZONE, ZONE, idle, need_of, same
 
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.matching import Matcher, accepts, placement_requirements, tolerates
 from bigfleet.engine.snapshot import Flavour
 from bigfleet.model.machine import CapacityType
 from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Taint, Toleration
+from tests.engine.engine_pods import outcome, pods
+from tests.engine.engine_rig import EVENLY_BY_ZONE, ZONE, idle, need_of, same
 
 IN_A = Requirement(ZONE, Operator.IN, ("a", "c"))
 NOT_A = Requirement(ZONE, Operator.NOT_IN, ("a", "c"))

@@ -6,8 +6,23 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from engine_pods import daemons, pods
-from engine_rig import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bigfleet.engine.normalise import fold, home_key, is_folded, normalise
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import (
+    HOSTNAME_LABEL,
+    Need,
+    NodeOverhead,
+    Operator,
+    Requirement,
+    Spread,
+    Toleration,
+    profile,
+)
+from tests.engine.engine_pods import daemons, pods
+from tests.engine.engine_rig import (
     EVENLY_BY_ZONE,
     IN_FLIGHT,
     RACK,
@@ -23,21 +38,6 @@ from engine_rig import (
     said,
     same,
     speculative,
-)
-from hypothesis import given
-from hypothesis import strategies as st
-
-from bigfleet.engine.normalise import fold, home_key, is_folded, normalise
-from bigfleet.model.machine import MachineState
-from bigfleet.model.need import (
-    HOSTNAME_LABEL,
-    Need,
-    NodeOverhead,
-    Operator,
-    Requirement,
-    Spread,
-    Toleration,
-    profile,
 )
 
 IN_RACK = {RACK: "r1"}

@@ -6,8 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_pods import daemons, outcome, places, pods
-from engine_rig import (
+
+from bigfleet.engine.explain import Explainer, Reason
+from bigfleet.engine.snapshot import Settings
+from bigfleet.model.need import (
+    ADDITIONAL_GROUP,
+    HOSTNAME_LABEL,
+    Operator,
+    Requirement,
+    Size,
+    Taint,
+    Toleration,
+)
+from tests.engine.engine_pods import daemons, outcome, places, pods
+from tests.engine.engine_rig import (
     DONE,
     NOW,
     ZONE,
@@ -21,19 +33,7 @@ from engine_rig import (
     same,
     speculative,
 )
-from engine_story import Story
-
-from bigfleet.engine.explain import Explainer, Reason
-from bigfleet.engine.snapshot import Settings
-from bigfleet.model.need import (
-    ADDITIONAL_GROUP,
-    HOSTNAME_LABEL,
-    Operator,
-    Requirement,
-    Size,
-    Taint,
-    Toleration,
-)
+from tests.engine.engine_story import Story
 
 SMALL = [configured(f"small{n}", cpu=8, price=1) for n in range(4)]
 HUGE = [speculative(f"huge{n}", cpu=64, price=10) for n in range(3)]

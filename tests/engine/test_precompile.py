@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+_ROOT = Path(__file__).parents[2]
 _DECIDES = """
 import sys
 from dataclasses import replace
-sys.path.insert(0, {here!r})
-from engine_random import random_case, random_carry
+from tests.engine.engine_random import random_case, random_carry
 from bigfleet.engine import constraints, domains, packing, precompile, purchase
 from bigfleet.engine.decide import decide
 from bigfleet.engine.carry import Carry
@@ -19,12 +19,12 @@ from bigfleet.engine.snapshot import Settings
 from bigfleet.model.need import sizes_of
 
 def versions():
-    return {{
+    return {
         name: len(value.signatures)
         for module in (constraints, domains, packing, purchase)
         for name, value in vars(module).items()
         if hasattr(value, "signatures")
-    }}
+    }
 
 precompile.precompile()
 before = versions()
@@ -32,7 +32,7 @@ for seed in range(60):
     fleet, demand = random_case(seed)
     decide(fleet, demand, random_carry(seed, fleet, demand), Settings(), 10_000.0)
     # Pods that ask for nothing take places only.
-    places = sizes_of([({{"pods": 1}}, 3)])
+    places = sizes_of([({"pods": 1}, 3)])
     needs = [replace(each, sizes=places) for each in demand.needs]
     decide(fleet, replace(demand, needs=needs), Carry(), Settings(), 10_000.0)
 print(sum(before.values()) > 0, versions() == before)
@@ -46,13 +46,14 @@ def _run(code: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=False,
+        cwd=_ROOT,
     )
     return run.stdout + run.stderr
 
 
 def test_no_decision_compiles_anything_afterwards() -> None:
     """All kernels have then been compiled for all types that they are called with."""
-    assert _run(_DECIDES.format(here=str(Path(__file__).parent))) == "True True\n"
+    assert _run(_DECIDES) == "True True\n"
 
 
 def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same() -> None:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from engine_rig import (
+
+from bigfleet.engine.normalise import normalise
+from bigfleet.engine.snapshot import Settings, VictimWeights
+from bigfleet.model import penalty
+from bigfleet.model.need import Operator, Requirement
+from tests.engine.engine_rig import (
     EVENLY_BY_ZONE,
     RACK,
     ZONE,
@@ -16,13 +21,8 @@ from engine_rig import (
     said,
     same,
 )
-from engine_rivals import CRITICAL, batch, critical, decided, orders
-from engine_story import Story
-
-from bigfleet.engine.normalise import normalise
-from bigfleet.engine.snapshot import Settings, VictimWeights
-from bigfleet.model import penalty
-from bigfleet.model.need import Operator, Requirement
+from tests.engine.engine_rivals import CRITICAL, batch, critical, decided, orders
+from tests.engine.engine_story import Story
 
 ONLY_IN_A = "west", need_of(4, Requirement(ZONE, Operator.IN, ("a",)), priority=CRITICAL)
 

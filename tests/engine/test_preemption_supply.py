@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from engine_pods import pods
-from engine_rig import NOW, Spec, configured, demand_of, idle, need_of, said
-from engine_rivals import CRITICAL, batch, critical, decided, orders
-from engine_story import Story
 
 from bigfleet.engine.carry import Carry, Reservation
 from bigfleet.engine.decision import ActionKind
 from bigfleet.engine.snapshot import Settings
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
+from tests.engine.engine_pods import pods
+from tests.engine.engine_rig import NOW, Spec, configured, demand_of, idle, need_of, said
+from tests.engine.engine_rivals import CRITICAL, batch, critical, decided, orders
+from tests.engine.engine_story import Story
 
 # Supply that is on its way
 

@@ -6,7 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_rig import (
+
+from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.model.need import ADDITIONAL_GROUP, Operator, Requirement
+from tests.engine.engine_rig import (
     AT_ONCE,
     DONE,
     EVENLY_BY_ZONE,
@@ -27,11 +31,7 @@ from engine_rig import (
     speculative,
     zoned,
 )
-from engine_story import Story
-
-from bigfleet.engine.snapshot import NONE, Settings
-from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.model.need import ADDITIONAL_GROUP, Operator, Requirement
+from tests.engine.engine_story import Story
 
 
 def test_the_dearest_excess_goes_first_and_within_the_cap() -> None:

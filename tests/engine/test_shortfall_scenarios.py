@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from engine_pods import daemons, pods
-from engine_rig import (
+
+from bigfleet.engine.explain import Explainer, Reason
+from bigfleet.engine.reporting import MOST_ROWS, report
+from bigfleet.engine.snapshot import Settings
+from bigfleet.model import penalty
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import ADDITIONAL_GROUP, Need, Operator, Requirement, Size
+from tests.engine.engine_pods import daemons, pods
+from tests.engine.engine_rig import (
     EVENLY_BY_ZONE,
     NOW,
     RACK,
@@ -21,14 +28,7 @@ from engine_rig import (
     same,
     zoned,
 )
-from engine_story import Story
-
-from bigfleet.engine.explain import Explainer, Reason
-from bigfleet.engine.reporting import MOST_ROWS, report
-from bigfleet.engine.snapshot import Settings
-from bigfleet.model import penalty
-from bigfleet.model.machine import MachineState
-from bigfleet.model.need import ADDITIONAL_GROUP, Need, Operator, Requirement, Size
+from tests.engine.engine_story import Story
 
 IN_Z = Requirement(ZONE, Operator.IN, ("z",))
 

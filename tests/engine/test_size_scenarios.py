@@ -5,21 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from engine_rig import (
-    AT_ONCE,
-    NOW,
-    RACK,
-    ZONE,
-    Spec,
-    checked,
-    configured,
-    demand_of,
-    fleet_of,
-    idle,
-    said,
-    same,
-)
-
 from bigfleet.engine.carry import Carry, Reservation
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.state import key_of
@@ -33,6 +18,20 @@ from bigfleet.model.need import (
     Spread,
     profile,
     sizes_of,
+)
+from tests.engine.engine_rig import (
+    AT_ONCE,
+    NOW,
+    RACK,
+    ZONE,
+    Spec,
+    checked,
+    configured,
+    demand_of,
+    fleet_of,
+    idle,
+    said,
+    same,
 )
 
 GPU = "nvidia.com/gpu"

@@ -8,19 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_pods import pods
-from engine_random import random_carry, random_case
-from engine_rig import (
-    NOW,
-    SETTINGS,
-    checked,
-    configured,
-    demand_of,
-    fleet_of,
-    idle,
-    need_of,
-    same,
-)
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -40,6 +27,19 @@ from bigfleet.model.need import (
     sizes_of_aggregate,
 )
 from bigfleet.model.resources import MAX_MACHINE_UNITS
+from tests.engine.engine_pods import pods
+from tests.engine.engine_random import random_carry, random_case
+from tests.engine.engine_rig import (
+    NOW,
+    SETTINGS,
+    checked,
+    configured,
+    demand_of,
+    fleet_of,
+    idle,
+    need_of,
+    same,
+)
 
 FLEET = fleet_of([idle("a"), configured("b")])
 DEMAND = demand_of(FLEET, [("east", need_of(4)), ("east", need_of(4, group="g"))])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine_rig import NOW, RACK, configured, idle, need_of, speculative
-from engine_story import Story
-
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import ADDITIONAL_GROUP, Need, Operator, Requirement
+from tests.engine.engine_rig import NOW, RACK, configured, idle, need_of, speculative
+from tests.engine.engine_story import Story
 
 
 def gangs(units: int) -> tuple[str, Need]:

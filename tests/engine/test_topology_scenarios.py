@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_pods import outcome, pods
-from engine_rig import (
+
+from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Spread, Taint
+from tests.engine.engine_pods import outcome, pods
+from tests.engine.engine_rig import (
     DONE,
     EVENLY_BY_ZONE,
     RACK,
@@ -26,10 +29,7 @@ from engine_rig import (
     speculative,
     zoned,
 )
-from engine_story import Story
-
-from bigfleet.engine.snapshot import NONE, Settings
-from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Spread, Taint
+from tests.engine.engine_story import Story
 
 
 def racked(name: str, rack: str, **kwargs: object) -> Spec:

@@ -8,8 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from engine_pods import daemons, places, pods
-from engine_rig import (
+
+from bigfleet.engine.decision import Decision
+from bigfleet.engine.explain import Explainer, Reason
+from bigfleet.engine.snapshot import Demand, Fleet
+from bigfleet.model.machine import CapacityType
+from bigfleet.model.need import Need
+from tests.engine.engine_pods import daemons, places, pods
+from tests.engine.engine_rig import (
     NOW,
     Spec,
     checked,
@@ -21,12 +27,6 @@ from engine_rig import (
     same,
     speculative,
 )
-
-from bigfleet.engine.decision import Decision
-from bigfleet.engine.explain import Explainer, Reason
-from bigfleet.engine.snapshot import Demand, Fleet
-from bigfleet.model.machine import CapacityType
-from bigfleet.model.need import Need
 
 
 def world(

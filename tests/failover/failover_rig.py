@@ -12,12 +12,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from replicas_rig import ReplicaProcess, Replicas
-from shard_stand_in import ShardStandIn, many_shortfalls
-
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import Unavailable
+from tests.support.fake_shard import ShardStandIn, many_shortfalls
+from tests.support.replicas import ReplicaProcess, Replicas
 
 KEY = "topology.bigfleet/rack"
 # What a caller that cares waits for one replica before it asks the next.

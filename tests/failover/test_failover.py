@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from failover_rig import FAULTS, Load, quantile, strike, summary
-from replicas_rig import Replicas, running
 
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from controlplane.request import Binaries
+from tests.failover.failover_rig import FAULTS, Load, quantile, strike, summary
+from tests.support.replicas import Replicas, running
 
 # What shards and people are promised: hardly ever more than a second, and never two.
 P95_SECONDS, MOST_SECONDS = 1.0, 2.0

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from replicas_rig import Replicas, running, wait_until
-from shard_stand_in import ShardStandIn
 
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.identity import Identity, Name
@@ -25,6 +23,9 @@ from bigfleet.api.issuing import issue
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import BigFleetError
 from controlplane.request import Binaries
+from tests.support.fake_shard import ShardStandIn
+from tests.support.replicas import Replicas, running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(150)
 _PATIENCE_SECONDS = 30.0

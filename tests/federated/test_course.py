@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from federated_rig import CLUSTERS, QUIET, busier, course
 
 from loaddriver.federated.course import Need
+from tests.support.fedhpa_runs import CLUSTERS, QUIET, busier, course
 
 
 def test_the_same_profile_and_seed_give_the_same_load_and_another_seed_other_moments() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
-from fleet_model import SimCluster, SimFleet, change_load, random_fleet
-
 from bigfleet.federation.shares import Share, Wish
+from tests.federation.fleet_model import SimCluster, SimFleet, change_load, random_fleet
 
 PASSES_WHILE_STIRRED = 12
 # What the guide promises: under steady load moves stop within so many passes that write; where min

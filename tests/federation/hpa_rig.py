@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from cluster_rig import eventually
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -25,6 +24,7 @@ from cryptography.x509.oid import NameOID
 from bigfleet.api.kube.client import KubeClient
 from controlplane.request import Binaries
 from loaddriver.substrates.base import Cluster
+from tests.support.waiting import eventually
 
 _GROUP = "/apis/metrics.k8s.io/v1beta1"
 _SERVICES = "/api/v1/namespaces/default/services"

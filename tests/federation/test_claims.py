@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from played_fleet import Api, add, controller
 
 from bigfleet.federation.objects import AUTOSCALED_BY, AUTOSCALERS, Key
 from bigfleet.federation.workload.controller import WorkloadController
+from tests.federation.played_fleet import Api, add, controller
 
 KEY = Key("federateddeployments", "n", "web")
 AUTOSCALER = Key(AUTOSCALERS, "n", "web")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from played_fleet import Api, add, controller
 
 from bigfleet.federation.host import rfc3339
 from bigfleet.federation.members.objects import RECEIVED_AT
 from bigfleet.federation.objects import AUTOSCALERS, Key
 from bigfleet.federation.shares import Report, Share
 from bigfleet.federation.shares.memory import Stamps, noted
+from tests.federation.played_fleet import Api, add, controller
 
 KEY = Key(AUTOSCALERS, "n", "web")
 _DAY = 86_400.0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from played_fleet import Api, add, controller
-
 from bigfleet.api.kube.client import NOT_FOUND, ApiError
 from bigfleet.federation.members.link import NotOurs
 from bigfleet.federation.objects import AUTOSCALERS, Key
 from bigfleet.federation.shares import Share
+from tests.federation.played_fleet import Api, add, controller
 
 KEY = Key(AUTOSCALERS, "n", "web")
 WHOLE, HALF = Share(2, 10), Share(1, 5)

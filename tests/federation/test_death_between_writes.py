@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from played_fleet import Api, Died, add, controller
 
 from bigfleet.federation.objects import AUTOSCALERS, Key
 from bigfleet.federation.shares import Share, Wish
 from bigfleet.federation.shares.invariants import violations
+from tests.federation.played_fleet import Api, Died, add, controller
 
 WISH = Wish(6, 30)
 KEY = Key(AUTOSCALERS, "n", "web")

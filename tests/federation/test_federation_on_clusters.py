@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from federation_rig import (
+
+from bigfleet.api.install import GROUP_VERSION
+from bigfleet.commands import federated as commands
+from bigfleet.commands import joining
+from loaddriver.substrates.base import Cluster
+from tests.support.fedhpa_fleet import (
     Fleet,
     autoscaler,
     autoscalers,
     deployment,
     deployments,
-    eventually,
     get,
     missing,
     nodes,
     place,
     stays,
 )
-
-from bigfleet.api.install import GROUP_VERSION
-from bigfleet.commands import federated as commands
-from bigfleet.commands import joining
-from loaddriver.substrates.base import Cluster
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

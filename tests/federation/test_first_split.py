@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from fleet_model import SimFleet, fleet
 
 from bigfleet.federation.shares import Bounds, Share
+from tests.federation.fleet_model import SimFleet, fleet
 
 
 def _split(sim: SimFleet) -> dict[str, tuple[int, int]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from played_fleet import Api, add, controller
-
 from bigfleet.federation.objects import AUTOSCALED_BY, AUTOSCALERS, FINALIZER, Key
+from tests.federation.played_fleet import Api, add, controller
 
 KEY = Key(AUTOSCALERS, "n", "web")
 TARGET = Key("federateddeployments", "n", "web")

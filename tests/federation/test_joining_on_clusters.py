@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from federation_rig import Fleet
 
 from bigfleet.commands import joining
 from bigfleet.model.errors import InvalidInput
 from loaddriver.substrates.base import Cluster
+from tests.support.fedhpa_fleet import Fleet
 
 pytestmark = pytest.mark.cluster
 

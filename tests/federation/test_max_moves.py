@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fleet_model import settled
-
 from bigfleet.federation.shares import Share
+from tests.federation.fleet_model import settled
 
 
 def _max(sim: object) -> dict[str, int]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fleet_model import SimFleet, settled
-
 from bigfleet.federation.shares import Bounds
+from tests.federation.fleet_model import SimFleet, settled
 
 
 def _min(sim: SimFleet) -> dict[str, int]:

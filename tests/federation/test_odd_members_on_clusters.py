@@ -17,11 +17,18 @@ import yaml
 from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from federation_rig import Fleet, autoscaler, autoscalers, deployment, deployments, place
 
 from bigfleet.api.certificates import Authority, certificate_pem, key_pem
 from bigfleet.api.kube.client import InlineAccess, KubeClient
 from bigfleet.federation.members.registry import SECRETS, member_secret
+from tests.support.fedhpa_fleet import (
+    Fleet,
+    autoscaler,
+    autoscalers,
+    deployment,
+    deployments,
+    place,
+)
 
 pytestmark = pytest.mark.cluster
 

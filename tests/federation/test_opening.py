@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fleet_model import SimFleet, fleet, settled
-
 from bigfleet.federation.shares import Bounds, Share
+from tests.federation.fleet_model import SimFleet, fleet, settled
 
 
 def _on_premise_first(**settings: float) -> SimFleet:

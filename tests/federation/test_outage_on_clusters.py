@@ -5,17 +5,18 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 import pytest
-from federation_rig import (
+
+from tests.support.fedhpa_fleet import (
     Fleet,
     autoscaler,
     autoscalers,
     deployment,
     deployments,
-    eventually,
     nodes,
     place,
     stays,
 )
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

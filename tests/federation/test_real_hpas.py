@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from federation_rig import (
+
+from controlplane.request import Binaries
+from loaddriver.substrates.base import Cluster
+from tests.federation.hpa_rig import Load, real_hpas
+from tests.support.fedhpa_fleet import (
     Fleet,
     autoscaler,
     autoscalers,
     deployment,
     deployments,
-    eventually,
     nodes,
     place,
 )
-from hpa_rig import Load, real_hpas
-
-from controlplane.request import Binaries
-from loaddriver.substrates.base import Cluster
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

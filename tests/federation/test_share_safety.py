@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from fleet_model import SimFleet, settled
-from histories import healed, passes_allowed, rest, stirred
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -12,6 +10,8 @@ from hypothesis import strategies as st
 from bigfleet.federation.shares import Bounds, Share, Wish
 from bigfleet.federation.shares.invariants import violations
 from bigfleet.federation.shares.order import Exchange, ordered
+from tests.federation.fleet_model import SimFleet, settled
+from tests.federation.histories import healed, passes_allowed, rest, stirred
 
 SLICE = 400
 STEADY_SLICE = 40

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from played_fleet import Api, add, controller
-from yardstick import slowness
+
+from tests.federation.played_fleet import Api, add, controller
+from tests.support.cpu_time import slowness
 
 AUTOSCALED, MEMBERS = 1000, 10
 LIMIT_CPU_SECONDS = 5.0

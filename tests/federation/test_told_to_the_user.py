@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from played_fleet import Api, add, controller
-
 from bigfleet.federation.objects import AUTOSCALERS, PREFERENCES, Key
+from tests.federation.played_fleet import Api, add, controller
 
 KEY = Key(AUTOSCALERS, "n", "web")
 

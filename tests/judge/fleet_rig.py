@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from judge_rig import at, unseen
-
 from loaddriver.fit import PodNeeds
 from loaddriver.inventory import SeedMachine
 from loaddriver.judge.facts import FleetFacts
@@ -15,6 +13,7 @@ from loaddriver.manifests import RACK_KEY, ZONE_KEY
 from loaddriver.record.audit import AuditStamps, Removal
 from loaddriver.record.journal import Event, Journal
 from loaddriver.record.recorder import Observations
+from tests.judge.judge_rig import at, unseen
 
 ONE_CORE = PodNeeds((("cpu", 1000), ("pods", 1000)))
 

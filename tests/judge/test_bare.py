@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from judge_rig import facts, gate, row, summarised, unseen
 
 from loaddriver.errors import LoaddriverError
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.side_by_side import side_by_side
 from loaddriver.record.rows import PodRow
+from tests.judge.judge_rig import facts, gate, row, summarised, unseen
 
 GATES = [gate("bindLatencySeconds.p50", 5, ratio_to="bare")]
 

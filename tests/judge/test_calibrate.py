@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judge_rig import facts, gate, row, summarised, unseen
 
 from loaddriver.errors import ProfileError
 from loaddriver.judge.calibrate import Calibrated, Measured, calibrate, limit_of
@@ -16,6 +15,7 @@ from loaddriver.judge.expect_text import expectations_text
 from loaddriver.judge.gates import Limit
 from loaddriver.judge.schema import Summary
 from loaddriver.profile import Gate, load_gates
+from tests.judge.judge_rig import facts, gate, row, summarised, unseen
 
 MACHINE = {"cores": "2", "processor": "AMD EPYC"}
 VALUES = st.lists(st.integers(1, 10_000).map(lambda n: n / 100), min_size=3, max_size=9)

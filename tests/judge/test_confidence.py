@@ -11,11 +11,11 @@ from math import comb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judge_rig import at, row
 
 from loaddriver.judge.confidence import ERROR_PER_END, arrivals, bracket, draws, samples_needed
 from loaddriver.judge.latency import bind_latency
 from loaddriver.judge.percentiles import AtLeast
+from tests.judge.judge_rig import at, row
 
 PORTIONS = st.sampled_from([0.5, 0.9, 0.99])
 ERRS = Fraction(str(ERROR_PER_END))

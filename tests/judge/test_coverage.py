@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from yardstick import cpu_seconds, slowness
 
 from loaddriver.judge.percentiles import AtLeast, Interval, Quantiles, quantiles
+from tests.support.cpu_time import cpu_seconds, slowness
 
 Waits = NDArray[np.float64]
 Owners = NDArray[np.int64]

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from judge_rig import at, facts, row, unseen
 
 from loaddriver.judge.diagnosis import diagnose
 from loaddriver.judge.facts import ArchetypeFacts, Shortfall
@@ -17,6 +16,7 @@ from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
 from loaddriver.record.tally import Deaf
 from loaddriver.record.watching import NodeSighting, PodSighting, WatchStamps
+from tests.judge.judge_rig import at, facts, row, unseen
 
 AFFINITY = "0/64 nodes are available: 64 node(s) didn't match pod affinity rules."
 CPU = "0/2 nodes are available: 2 Insufficient cpu."

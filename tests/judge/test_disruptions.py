@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from judge_rig import at, facts, row, summarised, unseen
-
 from loaddriver.judge.disruptions import Budgets, Disruptions, disruptions_section
 from loaddriver.record.audit import AuditStamps, Removal
 from loaddriver.record.journal import Event, Journal
 from loaddriver.record.rows import PodRow
+from tests.judge.judge_rig import at, facts, row, summarised, unseen
 
 OPERATOR, SCHEDULER = "bigfleet-operator", "system:kube-scheduler"
 LOST = "system:serviceaccount:kube-system:pod-garbage-collector"

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from federated_rig import BEGAN, busier, course, record, share_write
 
 from loaddriver.federated.record import FEDERATION_UP, REACHED_AGAIN, Event, FederationRecord
 from loaddriver.judge.federation.following import episodes
 from loaddriver.judge.federation.section import FederationSection, Sources, federation_section
 from loaddriver.judge.federation.sums import breaches
 from loaddriver.record.hpas import FederatedStatus, HpaWrite, Share
+from tests.support.fedhpa_runs import BEGAN, busier, course, record, share_write
 
 SPLIT = [share_write(-30, name, 2, 12) for name in ("c1", "c2", "c3")]
 STEADY = {"c1": 2, "c2": 2, "c3": 2}

@@ -6,11 +6,11 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from judge_rig import row
 
 from loaddriver.judge.gangs import Gangs, judge_gangs
 from loaddriver.judge.percentiles import AtLeast
 from loaddriver.record.rows import PodRow
+from tests.judge.judge_rig import row
 
 PLAN = {("c0", "g1"): 2}
 

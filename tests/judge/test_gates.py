@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from judge_rig import gate
 
 from loaddriver.judge.gates import GateResult, figure, judge_gates
+from tests.judge.judge_rig import gate
 
 Op = Literal["<=", ">=", "=="]
 SUMMARY: dict[str, Any] = {

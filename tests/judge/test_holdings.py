@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from fleet_rig import fleet, journal, machine, observed, state
-from judge_rig import facts, row, summarised
 
 from loaddriver.judge.holdings import Holdings, holdings_section
 from loaddriver.record.journal import Journal
 from loaddriver.record.rows import PodRow
+from tests.judge.fleet_rig import fleet, journal, machine, observed, state
+from tests.judge.judge_rig import facts, row, summarised
 
 # The soak goes from 40 to 100 s.
 PODS = [row(f"u{n}", 0, 1, workload="web") for n in range(4)]

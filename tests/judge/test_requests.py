@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from judge_rig import at, facts, gate, summarised, unseen
-
 from loaddriver.judge.percentiles import AtLeast
 from loaddriver.judge.requests import requests_section
 from loaddriver.judge.schema import Summary
 from loaddriver.record.requests import RequestRow
+from tests.judge.judge_rig import at, facts, gate, summarised, unseen
 
 
 def asked(

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from judge_rig import IN_TIME, SOUND, at, facts, gate, row, unseen
 
 from loaddriver.errors import ExitCode
 from loaddriver.judge import selfaudit
@@ -21,6 +20,7 @@ from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import build_rows
 from loaddriver.record.watching import PodSighting
+from tests.judge.judge_rig import IN_TIME, SOUND, at, facts, gate, row, unseen
 
 NOTHING_LOST = LoadLosses(0, 0)
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fleet_rig import fleet, machine, observed
-from judge_rig import at, facts, row
-
 from loaddriver.instance_types import DaemonSet
 from loaddriver.judge.diagnosis import diagnose
 from loaddriver.judge.facts import Shortfall
@@ -16,6 +13,8 @@ from loaddriver.record.audit import Binding, PodCreation, Removal
 from loaddriver.record.audit_line import ObjectMetadata
 from loaddriver.record.recorder import Observations
 from loaddriver.setup_manifests import AGENTS_NAMESPACE, DAEMON_SET_LABEL
+from tests.judge.fleet_rig import fleet, machine, observed
+from tests.judge.judge_rig import at, facts, row
 
 LOGS = DaemonSet(name="logs", cpu_millicores=1500, memory_mebibytes=64)
 SCHEDULER = "system:kube-scheduler"

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from fleet_rig import fleet, journal, machine, observed, state
-from judge_rig import at, facts, row, summarised, unseen
 
 from loaddriver.judge.stability import Stability, stability_section
 from loaddriver.record.audit import Removal
 from loaddriver.record.journal import Event, Journal
 from loaddriver.record.rows import PodRow
+from tests.judge.fleet_rig import fleet, journal, machine, observed, state
+from tests.judge.judge_rig import at, facts, row, summarised, unseen
 
 OPERATOR, SCHEDULER, LOAD = "bigfleet-operator", "system:kube-scheduler", "load-driver"
 LOST = "system:serviceaccount:kube-system:pod-garbage-collector"

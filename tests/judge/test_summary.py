@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from judge_rig import at, facts, gate, row, summarised, unseen
 
 from loaddriver.errors import ExitCode
 from loaddriver.judge.again import judge_again
@@ -19,6 +18,7 @@ from loaddriver.record.audit_line import ObjectMetadata
 from loaddriver.record.rows import PodRow
 from loaddriver.record.tally import Deaf
 from loaddriver.record.watching import PodSighting, WatchStamps
+from tests.judge.judge_rig import at, facts, gate, row, summarised, unseen
 
 HOLDS, MISSED = gate("pods.neverBound", 5), gate("pods.created", 0, "==")
 BOUND = (row("a", 1, 3), row("b", 50, 51))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from judge_rig import START, at, row
 
 from loaddriver.judge.timeline import backlog_peaks, make_timeline
 from loaddriver.record.nodes import NodeLife
 from loaddriver.record.rows import PodRow
+from tests.judge.judge_rig import START, at, row
 
 PODS = st.lists(
     st.tuples(st.integers(0, 9000), st.none() | st.integers(0, 6000)), min_size=1, max_size=30

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from kind_rig import Machine
 
 from kind.errors import KindError
 from kind.images.base import PYTHON_BASE, SCRATCH
 from kind.images.builder import Builder, Image
 from kind.images.context import BinaryContext
+from tests.kind.kind_rig import Machine
 
 PODMAN = """\
 images="{root}/store"; mkdir -p "$images"

@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from kind_rig import Machine
 
 import kind.cluster
 from kind.__main__ import INFRASTRUCTURE_FAILED, USAGE_ERROR, main
 from kind.host import restore_host_settings, starting_on_host
+from tests.kind.kind_rig import Machine
 
 # A kind whose clusters are files; `create` fails as told by the machine's folder.
 KIND = """\

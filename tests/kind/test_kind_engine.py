@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kind_rig import Machine
 
 from kind.engine import PROVIDER_VARIABLE, find_engine
 from kind.errors import KindError, KindUsageError
+from tests.kind.kind_rig import Machine
 
 ANSWERS, SILENT = "echo '{}'", "echo 'no daemon' >&2; exit 1"
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kind_rig import Machine
-
 from kind.network import ensure_network
+from tests.kind.kind_rig import Machine
 
 # Like podman: a network exists or not, making one takes a moment, and a second one is refused.
 PODMAN = """

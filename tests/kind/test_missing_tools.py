@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kind_rig import Machine
 
 from kind.errors import KindError
 from kind.tools import PACKAGES, missing_tools, require_tools
+from tests.kind.kind_rig import Machine
 
 
 def test_each_missing_tool_gets_one_line_that_says_what_to_install(tmp_path: Path) -> None:

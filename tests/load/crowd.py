@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from operators import Operator, Tally, bound_machines
-from stand_in_provider import machines
-
 from bigfleet.api import machine_codec
 from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.engine.carry import Carry
@@ -12,6 +9,8 @@ from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.needs import NeedsTable
 from bigfleet.services.shard.thinking import View
+from tests.load.operators import Operator, Tally, bound_machines
+from tests.support.fake_provider import machines
 
 NOW_SECONDS = 10_000.0
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import grpc.aio
-from stand_in_provider import TYPES
 
 from bigfleet.api import transport
 from bigfleet.api.codec import need_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.services.shard.assignment import to_metadata
+from tests.support.fake_provider import TYPES
 
 LEAST_NEEDS, MOST_NEEDS = 30, 300
 CHANGED_SHARE = 0.01

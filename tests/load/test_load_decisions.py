@@ -11,11 +11,11 @@ import os
 import time
 
 import pytest
-from crowd import Crowd
 
 from bigfleet.engine.decide import decide
 from bigfleet.engine.snapshot import Settings
 from bigfleet.services.shard.thinking import think
+from tests.load.crowd import Crowd
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(3600)]
 

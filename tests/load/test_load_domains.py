@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from shard_stand_in import ShardStandIn
 
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
@@ -19,6 +18,7 @@ from bigfleet.garbage import short_collections
 from bigfleet.services.coordinator import role
 from bigfleet.services.coordinator.settings import Settings
 from controlplane.request import Binaries
+from tests.support.fake_shard import ShardStandIn
 
 pytestmark = pytest.mark.load
 DOMAINS = 100_000

@@ -13,11 +13,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from operators import Operator, Tally, bound_machines
-from shard_process import decides, shard_process
-from stand_in_provider import StandIn, machines, serve
 
 from bigfleet.api.v1alpha1 import provider_pb2
+from tests.load.operators import Operator, Tally, bound_machines
+from tests.support.fake_provider import StandIn, machines, serve
+from tests.support.shard_process import decides, shard_process
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -12,9 +12,16 @@ import time
 from pathlib import Path
 
 import pytest
-from operators import ARRIVE_WITHIN_SECONDS, SLOW_SECONDS, Operator, Tally, bound_machines
-from shard_process import decides, shard_process
-from stand_in_provider import StandIn, machines, serve
+
+from tests.load.operators import (
+    ARRIVE_WITHIN_SECONDS,
+    SLOW_SECONDS,
+    Operator,
+    Tally,
+    bound_machines,
+)
+from tests.support.fake_provider import StandIn, machines, serve
+from tests.support.shard_process import decides, shard_process
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(3600)]
 

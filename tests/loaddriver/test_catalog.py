@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from load_rig import PROFILES, copied_profiles, edit
 
 from loaddriver.catalog import load_catalog, pod_shares
 from loaddriver.errors import ProfileError
 from loaddriver.instance_types import machine_shape
+from tests.loaddriver.load_rig import PROFILES, copied_profiles, edit
 
 
 def refusal(folder: Path, name: str = "smoke") -> str:

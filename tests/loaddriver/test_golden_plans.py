@@ -6,10 +6,10 @@ import hashlib
 
 import msgspec
 import pytest
-from load_rig import SHIPPED, SPECIAL, planned
 
 from loaddriver.inventory import fleet_inventory, on_premise_machines
 from loaddriver.plan_files import plan_bytes
+from tests.loaddriver.load_rig import SHIPPED, SPECIAL, planned
 
 # The first digits of SHA-256 of plan.jsonl and of the provider's inventory, with the shipped seed.
 # Whoever means to change a profile or what becomes of it writes the new ones here, and says in the

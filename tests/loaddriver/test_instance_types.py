@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from load_rig import PROFILES, copied_profiles, edit
 
 from loaddriver.archetypes import SizeQuantiles, sizes_of
 from loaddriver.catalog import Catalog, load_catalog
 from loaddriver.errors import ProfileError
 from loaddriver.instance_types import InstanceType, type_labels, type_shape
 from loaddriver.profile import load_profile
+from tests.loaddriver.load_rig import PROFILES, copied_profiles, edit
 
 
 @pytest.fixture(scope="module")

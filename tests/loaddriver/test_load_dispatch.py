@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from load_rig import planned
 
 from loaddriver.load_dispatch import Dispatcher, Due, users_for
 from loaddriver.load_files import Control
 from loaddriver.plan_records import DeleteEvent
+from tests.loaddriver.load_rig import planned
 
 
 def deletes(*offsets: float) -> list[DeleteEvent]:

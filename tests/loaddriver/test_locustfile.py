@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from load_rig import planned
-from load_server import ApiServer, serving
 
 from loaddriver.errors import LoadProcessError
 from loaddriver.judge.selfaudit import LATENESS_MAX, LATENESS_P99
 from loaddriver.load import RELEASE_NOTICE_SECONDS, Child, LoadProcess, LoadProgress, Spawn
 from loaddriver.load_files import Endpoint, Result, ResultReader
 from loaddriver.plan_records import ChurnEvent, CreateEvent, DeleteEvent, Plan, ScaleEvent
+from tests.loaddriver.load_rig import planned
+from tests.loaddriver.load_server import ApiServer, serving
 
 HEALTHY, SLOW, REJECTING = range(3)
 # On time is what comes long before a stalled answer, on a busy machine as well.

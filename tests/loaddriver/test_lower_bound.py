@@ -8,13 +8,13 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from load_rig import planned_shared
 
 from loaddriver.archetypes import Toleration
 from loaddriver.fit import Offer, PodNeeds, offers_for, pods_by_needs
 from loaddriver.inventory import SeedTaint, fleet_inventory
 from loaddriver.lower_bound import least_dollars_per_hour, least_machines
 from loaddriver.plan_records import RAMP
+from tests.loaddriver.load_rig import planned_shared
 
 SPOT = SeedTaint(key="spot", value="true", effect="NoSchedule")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from load_rig import SHARED, planned_shared
 
 from loaddriver.plan_records import RAMP, SETUP_STEP, CreateEvent, Plan, Workload
 from loaddriver.plan_workloads import draw_objects, stream
 from loaddriver.profile import Profile
+from tests.loaddriver.load_rig import SHARED, planned_shared
 
 MIXED = "mixed-50"
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"

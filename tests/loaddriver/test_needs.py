@@ -6,10 +6,10 @@ import re
 from itertools import pairwise
 
 import pytest
-from load_rig import shipped
 
 from loaddriver.errors import InfrastructureError
 from loaddriver.needs import GIBIBYTE, Host, refuse_what_does_not_fit, rented
+from tests.loaddriver.load_rig import shipped
 
 SMALL = Host(cores=2, memory_available_bytes=20 * GIBIBYTE, disk_free_bytes=20 * GIBIBYTE)
 LARGE_RUNGS = ("5k", "50k", "500k", "1m", "5m")

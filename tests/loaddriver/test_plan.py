@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from load_rig import PROFILES, SHIPPED, planned, shipped
 
 from bigfleet.model.need import Taint
 from bigfleet.services.provider import inventory
@@ -30,6 +29,7 @@ from loaddriver.inventory import (
 from loaddriver.plan import make_plan
 from loaddriver.plan_files import load_plan, plan_bytes, save_plan
 from loaddriver.plan_records import ChurnEvent, CreateEvent, Plan, Workload
+from tests.loaddriver.load_rig import PROFILES, SHIPPED, planned, shipped
 
 
 def created(plan: Plan) -> list[CreateEvent]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from load_rig import planned
 
 from loaddriver.__main__ import main
 from loaddriver.plan_files import load_plan
+from tests.loaddriver.load_rig import planned
 
 
 def test_the_printed_plan_names_profile_seed_steps_and_archetypes(

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from load_rig import PROFILES, SHARED, copied_profiles, edit, planned, shipped
 
 from loaddriver.archetypes import DisruptionBudget
 from loaddriver.errors import ProfileError
@@ -16,6 +15,7 @@ from loaddriver.inventory import fleet_inventory
 from loaddriver.plan import make_plan
 from loaddriver.plan_records import CreateEvent, DeleteEvent, Plan, Workload
 from loaddriver.profile import load_profile
+from tests.loaddriver.load_rig import PROFILES, SHARED, copied_profiles, edit, planned, shipped
 
 NAME = "preemption-50"
 

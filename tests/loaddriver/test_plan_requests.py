@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from load_rig import planned, shipped
 
 from bigfleet.controllers.operator.demand import RequestSpec, demand_of
 from bigfleet.controllers.pod_controller import pods as pod_types
@@ -17,6 +16,7 @@ from loaddriver.manifests import capacity_request_body, workload_body
 from loaddriver.plan_records import CreateEvent, DeleteEvent, Plan
 from loaddriver.plan_times import REQUESTS_PER_SECOND
 from loaddriver.plan_workloads import draw_workloads
+from tests.loaddriver.load_rig import planned, shipped
 
 CR = ("load.mode=cr", "anchors=off", "ramp.gate=observe")
 SHAPES = (

@@ -11,7 +11,6 @@ from typing import TypeVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from load_rig import PROFILES, copied_profiles, planned, shipped
 
 from loaddriver.errors import ProfileError
 from loaddriver.plan import make_plan
@@ -27,6 +26,7 @@ from loaddriver.plan_records import (
 )
 from loaddriver.plan_workloads import draw_workloads
 from loaddriver.profile import Profile, load_profile
+from tests.loaddriver.load_rig import PROFILES, copied_profiles, planned, shipped
 
 HALF_AND_BACK = (
     "demandSteps=[{phase: soak, atSeconds: 15, factor: 0.5},"

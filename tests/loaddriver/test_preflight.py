@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from load_rig import SHIPPED, SPECIAL, planned
 
 from loaddriver.errors import InfrastructureError, ProfileError
 from loaddriver.inventory import fleet_inventory
 from loaddriver.needs import GIBIBYTE, Host
 from loaddriver.preflight import Preflight, preflight
+from tests.loaddriver.load_rig import SHIPPED, SPECIAL, planned
 
 TEST_MACHINE = Host(cores=2, memory_available_bytes=20 * GIBIBYTE, disk_free_bytes=20 * GIBIBYTE)
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from load_rig import PROFILES, SHIPPED, copied_profiles, edit, shipped
 
 from loaddriver.errors import ProfileError
 from loaddriver.profile import load_gates, load_profile, profile_names
 from loaddriver.profile_fleet import Distribution
+from tests.loaddriver.load_rig import PROFILES, SHIPPED, copied_profiles, edit, shipped
 
 
 def refusal(name: str, folder: Path, *overrides: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from load_rig import PROFILES, copied_profiles, edit, shipped
 
 from loaddriver.errors import ProfileError
 from loaddriver.profile import load_profile
+from tests.loaddriver.load_rig import PROFILES, copied_profiles, edit, shipped
 
 NAME = "fedhpa-3"
 FILE = f"{NAME}/profile.yaml"

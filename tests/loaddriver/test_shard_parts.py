@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import count
 
 import pytest
-from load_rig import planned, shipped
 
 from bigfleet.model.domain import Domain
 from bigfleet.services.coordinator import domains
@@ -21,6 +20,7 @@ from loaddriver.manifests import RACK_KEY
 from loaddriver.needs import Host
 from loaddriver.preflight import preflight
 from loaddriver.profile import Profile
+from tests.loaddriver.load_rig import planned, shipped
 
 PLENTY = Host(cores=2, memory_available_bytes=2**40, disk_free_bytes=2**40)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from load_rig import SHARED, planned_shared
 
 from loaddriver.errors import ProfileError
 from loaddriver.inventory import fleet_inventory
 from loaddriver.needs import GIBIBYTE, Host
 from loaddriver.preflight import Preflight, preflight
+from tests.loaddriver.load_rig import SHARED, planned_shared
 
 TEST_MACHINE = Host(cores=2, memory_available_bytes=20 * GIBIBYTE, disk_free_bytes=20 * GIBIBYTE)
 SMALL = "[{families: [c6, m6, r6, m7, g6], zones: [%s], capacityType: %s, speculative: %d}]"

@@ -7,13 +7,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
-from load_rig import PROFILES, SHARED, SHIPPED, SPECIAL, planned, shipped
 
 from loaddriver.judge.schema import Summary
 from loaddriver.needs import run_seconds
 from loaddriver.plan import make_plan
 from loaddriver.plan_text import plan_lines
 from loaddriver.profile import profile_names
+from tests.loaddriver.load_rig import PROFILES, SHARED, SHIPPED, SPECIAL, planned, shipped
 
 LARGE = {"5k", "50k", "500k", "1m", "5m"}
 

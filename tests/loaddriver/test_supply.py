@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from load_rig import planned_shared, shipped
 
 from bigfleet.model import resources
 from loaddriver.fit import Offer, PodNeeds, offer_of, offers_for, pod_needs, pods_by_needs
 from loaddriver.inventory import SeedMachine, fleet_inventory
 from loaddriver.plan_records import RAMP
+from tests.loaddriver.load_rig import planned_shared, shipped
 
 MIXED = "mixed-50"
 

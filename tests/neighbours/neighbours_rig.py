@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc.aio
-from shard_process import ShardProcess, decides, shard_process
-from shard_rig import SessionClient, machine, need
-from stand_in_provider import StandIn, serve
 
 from bigfleet.api import transport
 from bigfleet.api.machine_codec import machine_to_wire
@@ -23,6 +20,9 @@ from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
+from tests.support.fake_provider import StandIn, serve
+from tests.support.shard_process import ShardProcess, decides, shard_process
+from tests.support.shards import SessionClient, machine, need
 
 _BAD_OPERATOR = Path(__file__).with_name("bad_operator.py")
 _MACHINES_OF_A_ZONE = 200

@@ -10,7 +10,10 @@ import statistics
 from pathlib import Path
 
 import pytest
-from neighbours_rig import beside, bound_seconds, street
+
+from tests.neighbours.neighbours_rig import beside, bound_seconds, street
+
+pytestmark = pytest.mark.alone
 
 _TIMES = 7
 # So many times as long as without it, and a hiccup, may a machine take to come beside a bad one.

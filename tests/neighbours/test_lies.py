@@ -12,14 +12,15 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from neighbours_rig import Street, street
-from shard_process import decides
-from shard_rig import SessionClient, eventually, rollup
 
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.api.v1alpha1 import shard_pb2 as wire
 from bigfleet.tasks import end
+from tests.neighbours.neighbours_rig import Street, street
+from tests.support.shard_process import decides
+from tests.support.shards import SessionClient, rollup
+from tests.support.waiting import eventually
 
 _AGAIN_SECONDS = 0.05
 _CYCLES = 12

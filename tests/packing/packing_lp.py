@@ -1,6 +1,6 @@
 """The least that must be held, by a linear program of the library's, under the pods' constraints.
 
-    python tests/packing/packing_lp.py RESULTS
+    python -m tests.packing.packing_lp RESULTS
 
 Pods of one size and one set of constraints may be shared out among machines in any fractions, and
 machines be used in any fraction; so no real packing needs less. A machine gives what DaemonSets

@@ -1,6 +1,6 @@
 """Plays a profile's ramp on the machines that the lower bound names, without BigFleet.
 
-    python tests/packing/packing_run.py PROFILE [--seed N] [--more 1.05]
+    python -m tests.packing.packing_run PROFILE [--seed N] [--more 1.05]
 
 It shows whether the real kube-scheduler binds every pod on them. The linear program may cut pods,
 and racks are not part of it; `--more` adds machines of the kinds that it chose.
@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from packing_lp import Program, classes_of, prepared_of, zones_in_use
 
 from loaddriver.commands.running import get_supplies
 from loaddriver.fit import Offer, offer_of, offers_for, pod_needs
@@ -35,6 +34,7 @@ from loaddriver.run.pairing import ServedNode
 from loaddriver.run.part import Part
 from loaddriver.run.prepared import Prepared
 from loaddriver.substrates.runlock import machine_claimed
+from tests.packing.packing_lp import Program, classes_of, prepared_of, zones_in_use
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 # The ramp, and then a little time to bind the last.

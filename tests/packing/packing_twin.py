@@ -8,8 +8,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from packing_bound import PROFILES
-
 from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.machine import CapacityType, Machine
 from bigfleet.model.need import Spread
@@ -28,6 +26,7 @@ from loaddriver.plan_records import RAMP, Workload
 from loaddriver.plan_records import Plan as LoadPlan
 from loaddriver.profile import Profile, load_profile
 from loaddriver.profile_fleet import Distribution
+from tests.packing.packing_bound import PROFILES
 
 
 class Twin:

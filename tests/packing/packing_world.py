@@ -1,6 +1,6 @@
 """Plays a profile's first cluster on the virtual clock, and tells what it holds.
 
-    python tests/packing/packing_world.py PROFILE [KEY=VALUE ...] [--seed N] [--rest SECONDS]
+    python -m tests.packing.packing_world PROFILE [KEY=VALUE ...] [--seed N] [--rest SECONDS]
 
 Production's shard, provider, pod controller and disruption reports, and a scheduler that places
 pods as kube-scheduler does; seconds pass as fast as they can be worked out. The ramp does not wait

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from packing_bound import best_packing
-from packing_twin import Twin
 
 from bigfleet.model.machine import MachineState
 from bigfleet.simulation.loop import run
 from bigfleet.simulation.world import World, worlds
+from tests.packing.packing_bound import best_packing
+from tests.packing.packing_twin import Twin
 
 MOST_OVER_BEST = 0.10
 REST_SECONDS = 400.0

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from packing_lp import Class, classes_of, least, of_workloads, zones_in_use
 
 from loaddriver.fit import Offer, PodNeeds, offers_for, pods_by_needs
 from loaddriver.inventory import fleet_inventory
@@ -15,6 +14,7 @@ from loaddriver.manifests import ZONE_KEY
 from loaddriver.plan import make_plan
 from loaddriver.plan_records import RAMP
 from loaddriver.profile import load_profile
+from tests.packing.packing_lp import Class, classes_of, least, of_workloads, zones_in_use
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 ZONES = ("a", "b", "c")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from record_rig import (
+
+from loaddriver.record.tally import Tally, Waits
+from tests.record.record_rig import (
     ANCHOR,
     at,
     bound,
@@ -16,8 +18,6 @@ from record_rig import (
     reader,
     requested,
 )
-
-from loaddriver.record.tally import Tally, Waits
 
 
 def test_a_pods_creation_is_stamped_from_its_answer() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from record_rig import at
 
 from loaddriver.record.journal import Acquisition, count_machines, read_journals
+from tests.record.record_rig import at
 
 
 def entry(seconds: float, event: str, **more: str | float) -> dict[str, object]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from record_rig import at, bound, created, line, observations
 
 from loaddriver.load_files import Result
 from loaddriver.plan_records import ChurnEvent, CreateEvent, DeleteEvent, Event, ScaleEvent
@@ -14,6 +13,7 @@ from loaddriver.record.losses import LoadLosses, load_losses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.requests import build_request_rows
 from loaddriver.record.rows import build_rows
+from tests.record.record_rig import at, bound, created, line, observations
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/load/deployments"
 REQUESTS = "/apis/bigfleet.lucy.sh/v1alpha1/namespaces/load/capacityrequests"

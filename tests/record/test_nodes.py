@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from record_rig import at, joined, line, node, node_status, observations
-
 from bigfleet.api.kube.watch import Changed
 from loaddriver.record.nodes import NodeLife, node_lives
 from loaddriver.record.recorder import Observations
 from loaddriver.record.tally import Deaf
 from loaddriver.record.watching import WatchStamps
+from tests.record.record_rig import at, joined, line, node, node_status, observations
 
 
 def seen(ready: bool) -> WatchStamps:

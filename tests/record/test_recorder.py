@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 import pytest_asyncio
-from record_rig import labels
 
 from bigfleet.api.install import install
 from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
@@ -29,6 +28,8 @@ from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
+from tests.record.record_rig import labels
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
@@ -80,7 +81,7 @@ async def record(cluster: Cluster) -> Seen:
         for each in recorders:
             await asyncio.wait_for(each.started(), PATIENCE_SECONDS)
         await play(admin, recorders)
-        await until(lambda: all(has_seen_all(each) for each in recorders))
+        await eventually(lambda: all(has_seen_all(each) for each in recorders))
         for each in recorders:
             await each.caught_up()
         assert recorder.nodes() == (1, 1)
@@ -109,7 +110,7 @@ def cut_short(log: Path | None) -> Path:
 
 async def play(admin: KubeClient, recorders: Sequence[ClusterRecorder]) -> None:
     async def until_all(tally: Callable[[Tally], bool]) -> None:
-        await until(lambda: all(tally(recorder.tally) for recorder in recorders))
+        await eventually(lambda: all(tally(recorder.tally) for recorder in recorders))
 
     await admin.create("/api/v1/namespaces", {"metadata": {"name": "load"}})
     await admin.create(OWN_PODS, too_large())
@@ -134,12 +135,6 @@ async def until_gone(client: KubeClient, path: str) -> None:
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():  # noqa: ASYNC110 - the servers set no event of ours
-            await asyncio.sleep(0.05)
 
 
 def deployment() -> dict[str, Any]:

@@ -8,14 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
-from record_rig import EPOCH, at, created, labels, line
-from yardstick import slowness
 
 from bigfleet.api.kube import watch
 from loaddriver.record.audit import AuditReader
 from loaddriver.record.tally import Deaf, Tally
 from loaddriver.record.watched import Pod
 from loaddriver.record.watching import WatchStamps
+from tests.record.record_rig import EPOCH, at, created, labels, line
+from tests.support.cpu_time import slowness
 
 PODS = 2_000
 # A tenth of what recorder and driver together may use, on a machine that does other things, too.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from record_rig import at, bound, created, line, observations
 
 from loaddriver.record.removals import Cause, PodRemoval, pod_removals
 from loaddriver.record.rows import build_rows
+from tests.record.record_rig import at, bound, created, line, observations
 
 ACCOUNT = "system:serviceaccount:kube-system:"
 

@@ -6,7 +6,16 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from record_rig import (
+
+from bigfleet.api.kube.watch import Changed, Listed
+from loaddriver.record.clocks import receipt_lags_seconds
+from loaddriver.record.hops import HOPS
+from loaddriver.record.journal import Event, Journal
+from loaddriver.record.nodes import node_lives
+from loaddriver.record.rows import PodRow, build_rows
+from loaddriver.record.tally import Deaf
+from loaddriver.record.watching import WatchStamps
+from tests.record.record_rig import (
     ANCHOR,
     END,
     at,
@@ -20,15 +29,6 @@ from record_rig import (
     pod,
     request,
 )
-
-from bigfleet.api.kube.watch import Changed, Listed
-from loaddriver.record.clocks import receipt_lags_seconds
-from loaddriver.record.hops import HOPS
-from loaddriver.record.journal import Event, Journal
-from loaddriver.record.nodes import node_lives
-from loaddriver.record.rows import PodRow, build_rows
-from loaddriver.record.tally import Deaf
-from loaddriver.record.watching import WatchStamps
 
 LOG = [
     created("uid-1-xxxx", "web-a", 1, "g1"),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from record_rig import at, node, pod, request
-
 from bigfleet.api.kube.watch import Changed, Listed
 from loaddriver.record.tally import Deaf, Tally
 from loaddriver.record.watching import WatchStamps
+from tests.record.record_rig import at, node, pod, request
 
 
 def test_first_sight_of_a_state_is_its_stamp() -> None:

@@ -33,6 +33,7 @@ from loaddriver.record.tally import Deaf
 from loaddriver.record.watching import NodeSighting, PodSighting, WatchStamps
 from loaddriver.run.conclusion import anchored_rows
 
+FILES = [("summary.json", "numbers")]
 NOTHING_LOST = LoadLosses(0, 0)
 START = 1_790_000_000_000_000
 SECOND = 1_000_000

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import msgspec
-from federated_rig import busier, course, record, share_write
-from report_rig import make_run
 
 from loaddriver.federated.record import FederationRecord
 from loaddriver.judge.federation.section import Sources, federation_section
 from loaddriver.report import federation
 from loaddriver.report.page import render_page
+from tests.report.report_rig import make_run
+from tests.support.fedhpa_runs import busier, course, record, share_write
 
 SPLIT = [share_write(-30, name, 2, 12) for name in ("c1", "c2", "c3")]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_rig import Run, judged, make_run
 
 from loaddriver.__main__ import main
 from loaddriver.profile import load_gates
 from loaddriver.report.results import read_summary, write_results
+from tests.report.report_rig import Run, judged, make_run
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 GATES = """

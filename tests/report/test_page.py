@@ -9,13 +9,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report_rig import Run, judged, make_run
 
 from loaddriver.errors import ExitCode
 from loaddriver.judge.facts import Accident
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.report.page import render_page
+from tests.report.report_rig import FILES, Run, judged, make_run
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -32,7 +32,6 @@ QUIET = (
     "--enable-logging=stderr",
     "--v=0",
 )
-FILES = [("summary.json", "numbers")]
 VOID = {
     "area",
     "base",

@@ -7,8 +7,6 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
-from report_rig import END, GATES, START, Run, gate, judged, make_run
-from test_page import FILES
 
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.side_by_side import side_by_side
@@ -17,6 +15,7 @@ from loaddriver.record.losses import LoadLosses
 from loaddriver.record.requests import RequestRow
 from loaddriver.report import soundness, view, waits
 from loaddriver.report.page import render_page
+from tests.report.report_rig import END, FILES, GATES, START, Run, gate, judged, make_run
 
 KNEE = {"podsPerSecond": 83.2, "brokeAtStep": 7, "reason": "step 7 bound with p99 61.2 s"}
 

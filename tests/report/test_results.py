@@ -8,7 +8,6 @@ from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
-from report_rig import GATES, Run, gate, judged, make_run
 
 from loaddriver.errors import ExitCode, ProfileError
 from loaddriver.judge.facts import Accident
@@ -20,6 +19,7 @@ from loaddriver.report.results import (
     read_summary,
     write_results,
 )
+from tests.report.report_rig import GATES, Run, gate, judged, make_run
 
 
 @pytest.fixture(scope="module")

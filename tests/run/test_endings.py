@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_rig import summary
 
 from bigfleet.api.kube.client import ApiError
 from loaddriver.__main__ import main
@@ -20,6 +19,7 @@ from loaddriver.errors import ExitCode, LoadProcessError, ProfileError
 from loaddriver.run.accidents import accident_of, undisturbed
 from loaddriver.run.parts import Outcome
 from loaddriver.substrates.base import SubstrateError
+from tests.run.run_rig import summary
 
 
 async def ended(steps: Coroutine[Any, Any, None], folder: Path) -> tuple[ExitCode, str] | None:

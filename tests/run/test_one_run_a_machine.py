@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from run_rig import finished_run, smoke, summary
 
 from loaddriver.__main__ import main
 from loaddriver.commands import bare, running
@@ -15,6 +14,7 @@ from loaddriver.errors import ExitCode
 from loaddriver.report.results import BARE
 from loaddriver.substrates.runlock import Holder, MachineBusy, RunLock, machine_lock_path
 from loaddriver.substrates.runscope import RunScope
+from tests.run.run_rig import finished_run, smoke, summary
 
 OTHER = Holder(os.getpid(), "other", "2026-11-21T04:00:00+00:00")
 

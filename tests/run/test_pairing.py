@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from run_rig import PROFILES, finished_run, machines, seen, smoke, summary
 
 from bigfleet.adapters.host import bootstrap
 from bigfleet.model import resources
@@ -22,6 +21,7 @@ from loaddriver.run.part import Part, speaks_of_pods, with_anchors
 from loaddriver.run.parts import bare_part
 from loaddriver.run.prepared import prepare
 from loaddriver.run.supply import node_object
+from tests.run.run_rig import PROFILES, finished_run, machines, seen, smoke, summary
 
 _OWN = "bigfleet.lucy.sh/"
 

@@ -15,7 +15,6 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from yardstick import slowness
 
 from loaddriver.run import selfaudit
 from loaddriver.run.selfaudit import (
@@ -27,6 +26,7 @@ from loaddriver.run.selfaudit import (
     tree_cpu_seconds,
 )
 from loaddriver.run.strangers import Machine, others_share, why_unknown
+from tests.support.cpu_time import slowness
 
 _SCRIPT = """
 import sys, time

@@ -11,9 +11,19 @@ from typing import Any
 
 from loaddriver.strict_decode import Problem
 from loaddriver.strict_hints import did_you_mean
-from scenarios import expectation_checks, object_checks
-from scenarios.known import Known
-from scenarios.records import Edit, Expect, OneNode, Resize, Scale, Scenario, SomePods, Step, Taint
+from tests.scenarios import expectation_checks, object_checks
+from tests.scenarios.known import Known
+from tests.scenarios.records import (
+    Edit,
+    Expect,
+    OneNode,
+    Resize,
+    Scale,
+    Scenario,
+    SomePods,
+    Step,
+    Taint,
+)
 
 
 def problems_of(scenario: Scenario) -> Iterator[Problem]:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 import pytest
-from loop_thread import LoopThread
 
 from controlplane.request import Binaries
 from loaddriver.substrates.runscope import RunScope
-from scenarios.files import Case
-from scenarios.lane import Frame, Outcome
-from scenarios.suite import Suite
-from scenarios.systems.choice import system_of
+from tests.scenarios.files import Case
+from tests.scenarios.lane import Frame, Outcome
+from tests.scenarios.suite import Suite
+from tests.scenarios.systems.choice import system_of
+from tests.support.loop_thread import LoopThread
 
 _SYSTEM, _LANES = "SCENARIO_SYSTEM", "SCENARIO_LANES"
 _SUITE = "scenarios/test_scenarios.py::"

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from scenarios import objects
-from scenarios.history import History, PodLife, named
-from scenarios.records import TOPOLOGY_KEYS, Apart, Expect, Spread, Together, Where
+from tests.scenarios import objects
+from tests.scenarios.history import History, PodLife, named
+from tests.scenarios.records import TOPOLOGY_KEYS, Apart, Expect, Spread, Together, Where
 
 
 def problems(expect: Expect, seen: History) -> Iterator[str]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from loaddriver.strict_decode import Problem
-from scenarios.known import Known
-from scenarios.records import Evicted, Expect, Machines, Spread
-from scenarios.timing import REACTION_SECONDS
+from tests.scenarios.known import Known
+from tests.scenarios.records import Evicted, Expect, Machines, Spread
+from tests.scenarios.timing import REACTION_SECONDS
 
 _BY_PODS = (
     "bound",

@@ -10,8 +10,8 @@ from loaddriver.errors import ProfileError
 from loaddriver.strict_decode import Problem, decode
 from loaddriver.strict_hints import did_you_mean
 from loaddriver.strict_yaml import read_yaml
-from scenarios.checks import problems_of
-from scenarios.records import Scenario
+from tests.scenarios.checks import problems_of
+from tests.scenarios.records import Scenario
 
 CASES = Path(__file__).with_name("cases")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scenarios import objects
+from tests.scenarios import objects
 
 Object = dict[str, Any]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from scenarios import domains
-from scenarios.history import History, NodeLife, Object, named
-from scenarios.records import Expect, Machines, Says
-from scenarios.timing import WITHIN_SECONDS
+from tests.scenarios import domains
+from tests.scenarios.history import History, NodeLife, Object, named
+from tests.scenarios.records import Expect, Machines, Says
+from tests.scenarios.timing import WITHIN_SECONDS
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loaddriver.strict_decode import Problem
-from scenarios import objects
-from scenarios.records import Edit, Expect, Scale
+from tests.scenarios import objects
+from tests.scenarios.records import Edit, Expect, Scale
 
 
 @dataclass

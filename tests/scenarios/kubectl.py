@@ -23,11 +23,11 @@ from bigfleet.api.kube.client import (
     KubeClient,
     is_transient,
 )
-from scenarios import objects
-from scenarios.history import History, NodeLife, PodLife
-from scenarios.records import Edit, OneNode, Resize, Scale, SomePods, Step, Taint
-from scenarios.resources import Resources, UnknownKind
-from scenarios.timing import LOOK_SECONDS, STEP_SECONDS
+from tests.scenarios import objects
+from tests.scenarios.history import History, NodeLife, PodLife
+from tests.scenarios.records import Edit, OneNode, Resize, Scale, SomePods, Step, Taint
+from tests.scenarios.resources import Resources, UnknownKind
+from tests.scenarios.timing import LOOK_SECONDS, STEP_SECONDS
 
 _STRICT = {"fieldValidation": "Strict"}
 _APPLY = {"fieldManager": "kubectl", "force": "true", **_STRICT}

@@ -23,18 +23,18 @@ from controlplane.request import Binaries
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.components import ControlPlaneSettings
 from loaddriver.substrates.local import LocalSubstrate
-from scenarios import objects
-from scenarios.deletions import Deletions
-from scenarios.files import Case
-from scenarios.history import History
-from scenarios.kubectl import Kubectl
-from scenarios.network import NetworkAgents
-from scenarios.playing import play
-from scenarios.resources import Resources, UnknownKind
-from scenarios.story import story
-from scenarios.systems.system import Place, System
-from scenarios.timing import LIST_SECONDS, LOOK_SECONDS, RESET_SECONDS
-from scenarios.watching import watched
+from tests.scenarios import objects
+from tests.scenarios.deletions import Deletions
+from tests.scenarios.files import Case
+from tests.scenarios.history import History
+from tests.scenarios.kubectl import Kubectl
+from tests.scenarios.network import NetworkAgents
+from tests.scenarios.playing import play
+from tests.scenarios.resources import Resources, UnknownKind
+from tests.scenarios.story import story
+from tests.scenarios.systems.system import Place, System
+from tests.scenarios.timing import LIST_SECONDS, LOOK_SECONDS, RESET_SECONDS
+from tests.scenarios.watching import watched
 
 _CLUSTER = "c"
 # What plain objects need beside the controllers that every load has.

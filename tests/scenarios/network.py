@@ -15,8 +15,8 @@ from typing import Any
 from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, STRATEGIC_PATCH, ApiError, KubeClient
 from bigfleet.api.kube.watch import Listed, Watch
 from loaddriver.substrates.components import NO_NETWORK
-from scenarios.timing import LOOK_SECONDS, NETWORK_SECONDS
-from scenarios.watching import NODES, PODS
+from tests.scenarios.timing import LOOK_SECONDS, NETWORK_SECONDS
+from tests.scenarios.watching import NODES, PODS
 
 Object = Mapping[str, Any]
 _DAEMON_SETS = "/apis/apps/v1/daemonsets"

@@ -11,8 +11,8 @@ from typing import Any
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
 from loaddriver.strict_decode import Problem
-from scenarios import objects
-from scenarios.known import Known
+from tests.scenarios import objects
+from tests.scenarios.known import Known
 
 # Marks of single autoscalers: with them a scenario would hold one of them only to what it says.
 _NOT_PLAIN = ("bigfleet.lucy.sh", "karpenter.sh", "cluster-autoscaler.kubernetes.io")

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from scenarios import judging
-from scenarios.history import History
-from scenarios.judging import Facts, Remarked
-from scenarios.kubectl import Kubectl, StepError
-from scenarios.records import Expect, Scenario
-from scenarios.systems.system import System
-from scenarios.timing import LOOK_SECONDS
+from tests.scenarios import judging
+from tests.scenarios.history import History
+from tests.scenarios.judging import Facts, Remarked
+from tests.scenarios.kubectl import Kubectl, StepError
+from tests.scenarios.records import Expect, Scenario
+from tests.scenarios.systems.system import System
+from tests.scenarios.timing import LOOK_SECONDS
 
 
 async def play(scenario: Scenario, system: System, kubectl: Kubectl) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from loaddriver.strict_decode import Record
-from scenarios.timing import WITHIN_SECONDS
+from tests.scenarios.timing import WITHIN_SECONDS
 
 Sentence = Annotated[str, msgspec.Meta(min_length=20)]
 Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -10,7 +10,7 @@ import msgspec
 
 from bigfleet.api.kube.client import ApiError, KubeClient
 from loaddriver.strict_hints import did_you_mean
-from scenarios import objects
+from tests.scenarios import objects
 
 # What comes and goes by itself, or says nothing of what a scenario left behind.
 _PASSING = frozenset({"Event", "Lease", "ComponentStatus"})

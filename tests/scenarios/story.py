@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scenarios.files import Case
-from scenarios.history import History, NodeLife, PodLife
+from tests.scenarios.files import Case
+from tests.scenarios.history import History, NodeLife, PodLife
 
 _MOST_LINES, _NAMED, _MESSAGE = 40, 4, 400
 # They say what is said of pods and Nodes already.

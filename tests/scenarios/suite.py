@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
-from scenarios.files import Case
-from scenarios.lane import Frame, Lane, Outcome
+from tests.scenarios.files import Case
+from tests.scenarios.lane import Frame, Lane, Outcome
 
 
 class Suite:

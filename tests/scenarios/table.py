@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scenarios.files import Case
-from scenarios.systems.system import System
+from tests.scenarios.files import Case
+from tests.scenarios.systems.system import System
 
 _FOLDER = "../tests/scenarios/cases"
 _FIRST = "seen-in-the-field"

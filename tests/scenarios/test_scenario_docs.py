@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from scenarios import timing
-from scenarios.files import load_all
-from scenarios.systems import bigfleet
-from scenarios.systems.choice import SYSTEMS
-from scenarios.systems.system import WHOLE
-from scenarios.table import tables
+from tests.scenarios import timing
+from tests.scenarios.files import load_all
+from tests.scenarios.systems import bigfleet
+from tests.scenarios.systems.choice import SYSTEMS
+from tests.scenarios.systems.system import WHOLE
+from tests.scenarios.table import tables
 
 PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
 REWRITE = "REWRITE_GOLDEN"

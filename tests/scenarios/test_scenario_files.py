@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.files import CASES, ScenarioError, chosen, load, load_all
+from tests.scenarios.files import CASES, ScenarioError, chosen, load, load_all
 
 GOOD = """\
 rule: Three pods run, whatever happens to them.

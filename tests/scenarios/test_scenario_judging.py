@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from scenarios import judging
-from scenarios.history import History
-from scenarios.judging import Facts, Remarked, Wording
-from scenarios.records import Expect
+from tests.scenarios import judging
+from tests.scenarios.history import History
+from tests.scenarios.judging import Facts, Remarked, Wording
+from tests.scenarios.records import Expect
 
 DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
 ZONE = "topology.kubernetes.io/zone"

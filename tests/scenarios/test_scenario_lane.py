@@ -10,18 +10,18 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
-from loop_thread import LoopThread
 
-import scenarios.lane
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.kube.watch import Listed, Watch
 from controlplane.request import Binaries
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 from loaddriver.substrates.runscope import RunScope
-from scenarios.files import Case, load
-from scenarios.lane import Frame, Lane, Outcome
-from scenarios.systems.standing import Standing
-from scenarios.systems.system import WHOLE, Place
+from tests.scenarios import lane
+from tests.scenarios.files import Case, load
+from tests.scenarios.lane import Frame, Lane, Outcome
+from tests.scenarios.systems.standing import Standing
+from tests.scenarios.systems.system import WHOLE, Place
+from tests.support.loop_thread import LoopThread
 
 pytestmark = pytest.mark.cluster
 
@@ -136,7 +136,7 @@ def stage(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(autouse=True)
 def short_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left stays left: nobody needs to wait for it for long."""
-    monkeypatch.setattr(scenarios.lane, "RESET_SECONDS", RESET_SECONDS)
+    monkeypatch.setattr(lane, "RESET_SECONDS", RESET_SECONDS)
 
 
 def test_a_scenario_that_holds_has_no_story_and_leaves_the_lane_usable(stage: Stage) -> None:

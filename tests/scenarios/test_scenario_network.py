@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.network import has_network, is_due
+from tests.scenarios.network import has_network, is_due
 
 _EVERYTHING = {"operator": "Exists"}
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "operator": "Exists"}

@@ -6,13 +6,14 @@ import asyncio
 from typing import Any
 
 import pytest
-from cluster_rig import eventually, get, namespace
 
 from bigfleet.api.kube.client import APPLY_PATCH, ApiError, KubeClient
 from loaddriver.substrates.base import Cluster
-from scenarios import objects
-from scenarios.files import Case, load_all
-from scenarios.resources import Resources, UnknownKind
+from tests.scenarios import objects
+from tests.scenarios.files import Case, load_all
+from tests.scenarios.resources import Resources, UnknownKind
+from tests.support.clusters import get, namespace
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from scenarios.kubectl import Kubectl
-from scenarios.playing import play
-from scenarios.records import Scenario
-from scenarios.systems.standing import Standing
-from scenarios.systems.system import WHOLE
-from scenarios.test_scenario_judging import Story
+from tests.scenarios.kubectl import Kubectl
+from tests.scenarios.playing import play
+from tests.scenarios.records import Scenario
+from tests.scenarios.systems.standing import Standing
+from tests.scenarios.systems.system import WHOLE
+from tests.scenarios.test_scenario_judging import Story
 
 QUIET_SECONDS = 0.5
 

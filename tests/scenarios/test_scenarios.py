@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from scenarios.files import Case, chosen, load_all
-from scenarios.lane import Outcome
-from scenarios.systems.choice import system_of
+from tests.scenarios.files import Case, chosen, load_all
+from tests.scenarios.lane import Outcome
+from tests.scenarios.systems.choice import system_of
 
 ALL = load_all()
 CHOSEN = chosen(ALL, os.environ.get("SCENARIO_ONLY", ""))

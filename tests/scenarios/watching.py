@@ -10,9 +10,9 @@ from functools import partial
 
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.kube.watch import Listed, Watch
-from scenarios.deletions import Deletions
-from scenarios.history import History, Object
-from scenarios.timing import LOOK_SECONDS
+from tests.scenarios.deletions import Deletions
+from tests.scenarios.history import History, Object
+from tests.scenarios.timing import LOOK_SECONDS
 
 PODS, NODES, EVENTS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/events"
 

@@ -7,13 +7,24 @@ import math
 import random
 
 import pytest
-from simulation_rig import RACK, TYPE, ZONE, bound, census, machines, pending, plan, play, pods
 
 from bigfleet.engine.decision import ActionKind
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.services.provider.settings import Latencies, Latency
 from bigfleet.simulation.faults import Delays
 from bigfleet.simulation.world import World
+from tests.simulation.simulation_rig import (
+    RACK,
+    TYPE,
+    ZONE,
+    bound,
+    census,
+    machines,
+    pending,
+    plan,
+    play,
+    pods,
+)
 
 _S = MachineState
 SLOW = Latencies(create=Latency(30.0, 30.0), configure=Latency(3.0, 3.0))

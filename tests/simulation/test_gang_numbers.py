@@ -8,7 +8,6 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulation_rig import RACK, ZONE, bound, census, machines, pending, plan, play, pods
 
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.engine.decision import ActionKind
@@ -19,6 +18,17 @@ from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.needs import NeedsTable
 from bigfleet.simulation.cluster import Cluster
 from bigfleet.simulation.world import World
+from tests.simulation.simulation_rig import (
+    RACK,
+    ZONE,
+    bound,
+    census,
+    machines,
+    pending,
+    plan,
+    play,
+    pods,
+)
 
 _S = MachineState
 

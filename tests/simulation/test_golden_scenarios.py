@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from simulation_rig import RACK, census, golden, machines, pending, plan, play, pods
-
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.simulation.world import World
+from tests.simulation.simulation_rig import (
+    RACK,
+    census,
+    golden,
+    machines,
+    pending,
+    plan,
+    play,
+    pods,
+)
 
 GPU = {"nvidia.com/gpu": "8"}
 _S = MachineState

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from simulation_rig import bound, machines, pending, plan, play, pods
 
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.simulation.broken import Broken, offering_of
 from bigfleet.simulation.served import most_attempts
 from bigfleet.simulation.world import World
+from tests.simulation.simulation_rig import bound, machines, pending, plan, play, pods
 
 _S = MachineState
 SPECULATIVE: dict[str, Any] = {"state": _S.SPECULATIVE, "capacity_type": CapacityType.ON_DEMAND}

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulation_rig import census, machines, plan, play, pods
 
 from bigfleet.engine import decide
 from bigfleet.model.machine import CapacityType, MachineState
@@ -17,6 +16,7 @@ from bigfleet.simulation.loop import run
 from bigfleet.simulation.plan import Plan
 from bigfleet.simulation.rest import is_wasteful, unrest
 from bigfleet.simulation.world import World, worlds
+from tests.simulation.simulation_rig import census, machines, plan, play, pods
 
 ELASTIC: dict[str, Any] = {
     "state": MachineState.SPECULATIVE,

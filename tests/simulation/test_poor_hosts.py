@@ -7,11 +7,11 @@ import itertools
 from typing import Any
 
 import pytest
-from simulation_rig import bound, census, machines, pending, plan, play, pods
 
 from bigfleet.simulation.explorer import explore
 from bigfleet.simulation.faults import Delays
 from bigfleet.simulation.world import World
+from tests.simulation.simulation_rig import bound, census, machines, pending, plan, play, pods
 
 CYCLE: dict[str, Any] = {"cycle_seconds": 5.0}
 

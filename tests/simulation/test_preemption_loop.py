@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from simulation_rig import bound, census, golden, machines, pending, plan, play, pods
 
 from bigfleet.engine.decision import ActionKind
 from bigfleet.model.machine import MachineState
 from bigfleet.simulation.faults import Delays
 from bigfleet.simulation.world import World
+from tests.simulation.simulation_rig import (
+    bound,
+    census,
+    golden,
+    machines,
+    pending,
+    plan,
+    play,
+    pods,
+)
 
 _S = MachineState
 

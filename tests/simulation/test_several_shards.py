@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from simulation_rig import RACK, bound, census, machines, pending, plan, play, pods
 
 from bigfleet.model import domain as topology
 from bigfleet.model.machine import CapacityType, MachineState
@@ -20,6 +19,7 @@ from bigfleet.simulation.happenings import happen
 from bigfleet.simulation.loop import run
 from bigfleet.simulation.plan import Plan
 from bigfleet.simulation.world import World, worlds
+from tests.simulation.simulation_rig import RACK, bound, census, machines, pending, plan, play, pods
 
 SHARDS: dict[str, Any] = {"shards": ("s-0", "s-1"), "coordinators": ("c-0", "c-1")}
 SEEDS = (1, 2, 3)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from substrate_rig import PATIENCE_SECONDS, eventually
 
 from bigfleet.api.kube.client import ApiError, KubeClient
 from controlplane.request import Binaries
@@ -24,6 +23,8 @@ from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION, HEARTBEAT_STOPPED_LABEL
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
+from tests.support.substrates import PATIENCE_SECONDS
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
 
@@ -71,14 +72,14 @@ async def test_workloads_of_each_kind_run_and_every_step_is_stamped(
     cluster = clusters[0]
     async with client(cluster, "admin") as admin, client(cluster, "load-driver") as tenant:
         await add_node(admin, "worker")
-        await eventually(lambda: is_ready(admin, "worker"), PATIENCE_SECONDS)
+        await eventually(lambda: is_ready(admin, "worker"), seconds=PATIENCE_SECONDS)
         node = json.loads(await admin.get("/api/v1/nodes/worker"))
         assert node["status"]["allocatable"] == {"cpu": "3900m", "memory": "7Gi", "pods": "50"}
         await create_workloads(tenant)
-        await eventually(lambda: all_run(tenant, 5), PATIENCE_SECONDS)
-        await eventually(lambda: job_is_complete(tenant), PATIENCE_SECONDS)
+        await eventually(lambda: all_run(tenant, 5), seconds=PATIENCE_SECONDS)
+        await eventually(lambda: job_is_complete(tenant), seconds=PATIENCE_SECONDS)
         pods = json.loads(await tenant.get("/api/v1/namespaces/tenant/pods"))["items"]
-        await eventually(lambda: are_logged(cluster, pods), PATIENCE_SECONDS)
+        await eventually(lambda: are_logged(cluster, pods), seconds=PATIENCE_SECONDS)
     assert_stamped(list(audit_lines(cluster)), pods)
 
 
@@ -99,7 +100,7 @@ async def test_pods_that_were_there_before_their_node_are_played(clusters: list[
         async def played() -> bool:
             return any([await is_running(admin, name) for name in early])
 
-        await eventually(played, PATIENCE_SECONDS)
+        await eventually(played, seconds=PATIENCE_SECONDS)
         for name in early:
             await admin.delete(f"/api/v1/nodes/{name}")
             await admin.delete(f"/api/v1/namespaces/default/pods/{name}", {"gracePeriodSeconds": 0})
@@ -141,7 +142,7 @@ async def test_the_agents_of_a_cluster_run_on_every_node_that_they_tolerate(
         async def settled() -> bool:
             return {place for place in await places() if place[1] in nodes} == expected
 
-        await eventually(settled, PATIENCE_SECONDS)
+        await eventually(settled, seconds=PATIENCE_SECONDS)
         logged = {event["objectRef"]["resource"] for event in audit_lines(cluster)}
         assert "daemonsets" in logged
         for agent in agents:
@@ -154,14 +155,14 @@ async def test_a_pod_without_room_waits(clusters: list[Cluster]) -> None:
     """The scheduler believes the Node's own figures, not kwok's."""
     async with client(clusters[1], "admin") as admin:
         await add_node(admin, "small")
-        await eventually(lambda: is_ready(admin, "small"), PATIENCE_SECONDS)
+        await eventually(lambda: is_ready(admin, "small"), seconds=PATIENCE_SECONDS)
         for name, cpu in (("fits", "3900m"), ("waits", "100m")):
             await admin.create("/api/v1/namespaces/default/pods", pod(name, cpu))
             if name == "fits":
-                await eventually(lambda: is_running(admin, "fits"), PATIENCE_SECONDS)
-        await eventually(lambda: is_unschedulable(admin, "waits"), PATIENCE_SECONDS)
+                await eventually(lambda: is_running(admin, "fits"), seconds=PATIENCE_SECONDS)
+        await eventually(lambda: is_unschedulable(admin, "waits"), seconds=PATIENCE_SECONDS)
         await admin.delete("/api/v1/namespaces/default/pods/fits")
-        await eventually(lambda: is_running(admin, "waits"), PATIENCE_SECONDS)
+        await eventually(lambda: is_running(admin, "waits"), seconds=PATIENCE_SECONDS)
 
 
 async def test_a_labelled_node_loses_its_heartbeat_and_only_that_node(
@@ -173,14 +174,14 @@ async def test_a_labelled_node_loses_its_heartbeat_and_only_that_node(
         for name in ("lost", "kept"):
             await add_node(admin, name)
         for name in ("lost", "kept"):
-            await eventually(lambda name=name: is_ready(admin, name), PATIENCE_SECONDS)  # type: ignore[misc]
+            await eventually(lambda name=name: is_ready(admin, name), seconds=PATIENCE_SECONDS)  # type: ignore[misc]
         await admin.patch("/api/v1/nodes/lost", {"metadata": {"labels": {key: value}}})
         last_sign, then = await renewed_at(admin, "lost"), await renewed_at(admin, "kept")
 
         async def kept_is_renewed() -> bool:
             return await renewed_at(admin, "kept") > then
 
-        await eventually(kept_is_renewed, RENEWED_WITHIN_SECONDS)
+        await eventually(kept_is_renewed, seconds=RENEWED_WITHIN_SECONDS)
         # Registered together, so theirs was due by the same time but for both their jitters.
         await asyncio.sleep(1)
         assert await renewed_at(admin, "lost") == last_sign

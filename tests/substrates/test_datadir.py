@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from substrate_rig import SLEEPER
 
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.datadir import DataDirectory, roomiest_root, sweep
 from loaddriver.substrates.warden.cleaning import RUN_VARIABLE
+from tests.support.substrates import SLEEPER
 
 
 def test_the_directory_of_a_living_run_survives_a_sweep(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from kind_substrate_rig import operator, provider, shard
 
 from loaddriver.substrates.base import RoleSpec, SubstrateError
 from loaddriver.substrates.kind.addresses import AddressBook, NodeAddress
 from loaddriver.substrates.kind.layout import NODE_PORTS
 from loaddriver.substrates.kind.node import published
+from tests.substrates.kind_substrate_rig import operator, provider, shard
 
 
 @pytest.fixture

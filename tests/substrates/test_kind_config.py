@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from kind_substrate_rig import layout
 
 from kind.nodeimage.node import NodeImage
 from loaddriver.substrates import components
@@ -15,6 +14,7 @@ from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.components import ControlPlaneSettings
 from loaddriver.substrates.kind.config import kind_config
 from loaddriver.substrates.kind.layout import NODE_PORTS, kind_name
+from tests.substrates.kind_substrate_rig import layout
 
 MADE_HERE = NodeImage("localhost/node:1", True, {"etcd": "3.7.3", "coredns": "1.14.2"})
 KINDS_OWN = NodeImage("kindest/node:v1.37.0", False, {})

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kind_substrate_rig import ended, pod, pod_list, running, waiting
 
 from loaddriver.substrates.base import Death, describe_exit
 from loaddriver.substrates.kind.containers import (
@@ -16,6 +15,7 @@ from loaddriver.substrates.kind.containers import (
     read_containers,
     start_failure,
 )
+from tests.substrates.kind_substrate_rig import ended, pod, pod_list, running, waiting
 
 SHARD, SCHEDULER = "shard-0", "c1/kube-scheduler"
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from kind_substrate_rig import layout, operator, shard
 
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.components import ControlPlaneSettings
@@ -17,6 +16,7 @@ from loaddriver.substrates.kind import groundwork
 from loaddriver.substrates.kind.manifests import Port, Workload, workload_objects
 from loaddriver.substrates.kind.roles import Surroundings, prepare_files, role_workload
 from loaddriver.substrates.placeholders import API_SERVER
+from tests.substrates.kind_substrate_rig import layout, operator, shard
 
 GOLDEN = Path(__file__).with_name("golden")
 REWRITE = "REWRITE_GOLDEN"

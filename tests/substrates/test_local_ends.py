@@ -13,20 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from substrate_rig import (
-    PATIENCE_SECONDS,
-    binaries_at,
-    marked_processes,
-    script,
-    start_runner,
-    wait_until,
-)
 
 from controlplane.request import Binaries
 from loaddriver.substrates.base import RoleSpec, SubstrateError
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runlock import Holder, RunLock
 from loaddriver.substrates.runscope import RunScope
+from tests.support.substrates import (
+    PATIENCE_SECONDS,
+    binaries_at,
+    marked_processes,
+    script,
+    start_runner,
+)
+from tests.support.waiting import wait_until
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 GONE_WITHIN_SECONDS = 10.0
@@ -70,7 +70,7 @@ def test_kill_9_of_the_runner_leaves_nothing(runner: Runner, run_id: str, moment
     """The warden does what the runner no longer can, within seconds."""
     wait_for(moment, runner, run_id)
     runner.child.send_signal(signal.SIGKILL)
-    wait_until(runner.is_gone, GONE_WITHIN_SECONDS)
+    wait_until(runner.is_gone, seconds=GONE_WITHIN_SECONDS)
 
 
 @pytest.mark.cluster
@@ -89,7 +89,7 @@ def wait_for(moment: str, runner: Runner, run_id: str) -> None:
         assert runner.line() == "ready"
         assert len(marked_processes(run_id)) == len(COMPONENTS)
     else:
-        wait_until(lambda: len(marked_processes(run_id)) >= 2, PATIENCE_SECONDS)
+        wait_until(lambda: len(marked_processes(run_id)) >= 2, seconds=PATIENCE_SECONDS)
 
 
 @pytest.mark.cluster
@@ -172,7 +172,7 @@ async def test_a_role_that_is_started_again_keeps_its_addresses(
         substrate.expect_exit("shard-0")
         (pid,) = marked_processes(run_id)
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not marked_processes(run_id), PATIENCE_SECONDS)
+        wait_until(lambda: not marked_processes(run_id), seconds=PATIENCE_SECONDS)
         after = await substrate.start_role(role)
         assert after.observe == before.observe
         assert after.log_path.read_text().count("asked") == 4

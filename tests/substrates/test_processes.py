@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from substrate_rig import PATIENCE_SECONDS, SLEEPER, log_lines, wait_until
 
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.processes import Process, Supervisor, until_ready
+from tests.support.substrates import PATIENCE_SECONDS, SLEEPER, log_lines
+from tests.support.waiting import wait_until
 
 STUBBORN = (
     sys.executable,
@@ -119,9 +120,9 @@ async def test_grandchildren_do_not_outlive_their_parent(
     command = ("/bin/sh", "-c", f"sleep 600 & echo $! > {pid_file}; echo up; wait")
     process = await started(supervisor, log, command)
     grandchild = Path("/proc") / pid_file.read_text().strip() / "cmdline"
-    wait_until(lambda: b"sleep" in grandchild.read_bytes(), PATIENCE_SECONDS)
+    wait_until(lambda: b"sleep" in grandchild.read_bytes(), seconds=PATIENCE_SECONDS)
     await supervisor.stop([process], 1)
-    wait_until(lambda: not words_of(grandchild), PATIENCE_SECONDS)
+    wait_until(lambda: not words_of(grandchild), seconds=PATIENCE_SECONDS)
 
 
 async def test_a_child_that_ends_while_starting_names_command_and_log(

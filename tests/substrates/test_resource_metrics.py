@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-from substrate_rig import eventually
 
 from bigfleet.api.kube.client import APPLY_PATCH, KubeClient
 from controlplane.pins import METRICS_SERVER
@@ -18,6 +17,7 @@ from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION, ControlPlaneSettings
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -75,7 +75,7 @@ async def until_replicas(admin: KubeClient, wanted: int) -> None:
         return measured and status.get("desiredReplicas") == wanted
 
     try:
-        await eventually(reached, PATIENCE_SECONDS)
+        await eventually(reached, seconds=PATIENCE_SECONDS)
     except TimeoutError:
         raise AssertionError(f"never {wanted} replicas: {seen[-1]}") from None
 

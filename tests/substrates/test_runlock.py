@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from substrate_rig import PATIENCE_SECONDS, ROOT, wait_until
 
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.runlock import Holder, MachineBusy, RunLock
 from loaddriver.substrates.runscope import RunScope
+from tests.support.substrates import PATIENCE_SECONDS, ROOT
+from tests.support.waiting import wait_until
 
 US = Holder(os.getpid(), "smoke", "2026-11-21T04:00:00+00:00")
 
@@ -59,7 +60,7 @@ def test_a_run_that_waits_for_a_warden_is_told_so(tmp_path: Path) -> None:
     """When the runner is gone but the lock is held, cleaning is under way."""
     with subprocess.Popen(["true"]) as gone:
         pass
-    wait_until(lambda: not Path(f"/proc/{gone.pid}").exists(), PATIENCE_SECONDS)
+    wait_until(lambda: not Path(f"/proc/{gone.pid}").exists(), seconds=PATIENCE_SECONDS)
     lock = RunLock.acquire(tmp_path / "lock", Holder(gone.pid, "smoke", "then"))
     with pytest.raises(MachineBusy, match="still being cleaned up"):
         RunLock.acquire(tmp_path / "lock", US)

@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from substrate_rig import PATIENCE_SECONDS, SLEEPER, marked_processes, wait_until
 
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.runscope import RunScope
@@ -17,6 +16,8 @@ from loaddriver.substrates.warden.cleaning import (
     write_removal,
 )
 from loaddriver.substrates.warden.handle import Warden
+from tests.support.substrates import PATIENCE_SECONDS, SLEEPER, marked_processes
+from tests.support.waiting import wait_until
 
 
 def sleeper(run_id: str) -> subprocess.Popen[bytes]:
@@ -60,7 +61,7 @@ def test_a_child_that_starts_children_is_followed_to_the_last(run_id: str) -> No
         ["/bin/sh", "-c", program], env={RUN_VARIABLE: run_id}, start_new_session=True
     ):
         # Well more than asserted below: a child in the middle of its exec shows no environment.
-        wait_until(lambda: len(marked_processes(run_id)) > 8, PATIENCE_SECONDS)
+        wait_until(lambda: len(marked_processes(run_id)) > 8, seconds=PATIENCE_SECONDS)
         account = clean(run_id, [], deadline_seconds=PATIENCE_SECONDS)
     assert account.survivors == ()
     assert account.ended > 3

@@ -12,23 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from slow_binding import SlowBinding, is_held_up
-from truth_rig import (
-    BINDING_DELAY_SECONDS,
-    CONFIGURE_DELAY_SECONDS,
-    CREATE_DELAY_SECONDS,
-    HOPELESS,
-    HOPELESS_WORKLOAD,
-    Truth,
-    WatchedTruth,
-    add_hopeless_pods,
-    found_room,
-    median_hop,
-    slower_machines,
-    twins,
-    waited_for_node,
-    waited_throughout,
-)
 
 from controlplane.request import Binaries
 from loaddriver.errors import ExitCode
@@ -46,6 +29,23 @@ from loaddriver.record.hops import HOPS
 from loaddriver.record.journal import read_journals
 from loaddriver.record.nodes import node_lives
 from loaddriver.record.rows import PodRow, build_rows
+from tests.truth.slow_binding import SlowBinding, is_held_up
+from tests.truth.truth_rig import (
+    BINDING_DELAY_SECONDS,
+    CONFIGURE_DELAY_SECONDS,
+    CREATE_DELAY_SECONDS,
+    HOPELESS,
+    HOPELESS_WORKLOAD,
+    Truth,
+    WatchedTruth,
+    add_hopeless_pods,
+    found_room,
+    median_hop,
+    slower_machines,
+    twins,
+    waited_for_node,
+    waited_throughout,
+)
 
 pytestmark = [pytest.mark.truth, pytest.mark.timeout(600)]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from scaletest import ROOT, Scaletest
 
 from bigfleet.api.kube.client import KubeClient
 from loaddriver.judge.schema import Summary
@@ -22,6 +21,7 @@ from loaddriver.record.rows import PodRow
 from loaddriver.report.results import PODS, read_summary
 from loaddriver.report.table import read_rows
 from loaddriver.substrates.runlock import current_holder, machine_lock_path
+from tests.support.scaletest import ROOT, Scaletest
 
 PROFILES = ROOT / "tests" / "truth" / "profiles"
 CLUSTER = "c1"

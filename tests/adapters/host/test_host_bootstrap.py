@@ -12,23 +12,10 @@ import pytest
 from bigfleet.adapters.host import bootstrap
 from bigfleet.adapters.host.instant import InstantHost
 from bigfleet.adapters.host.kwok import KwokHost
-from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import Taint
 from bigfleet.ports.host import Boot, HostFailure
+from tests.adapters.host.machines import MACHINE
 
-MACHINE = Machine(
-    id="m-1",
-    state=MachineState.CONFIGURING,
-    instance_type="m6i.large",
-    zone="zone-a",
-    capacity_type=CapacityType.SPOT,
-    price_per_hour=1.0,
-    interruption_probability=0.0,
-    resources={"cpu": 4_000, "memory": 2**20, "pods": 110_000},
-    allocatable={"cpu": 3_900, "memory": 2**20, "pods": 110_000},
-    labels={"topology.kubernetes.io/zone": "zone-a"},
-    cluster="c",
-)
 TOKEN = "secret-of-one-node"
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_host_bootstrap import MACHINE
 
 from bigfleet.adapters.host.kwok import KwokHost
 from bigfleet.api.install import NODE_NAMESPACE, install
@@ -28,6 +27,7 @@ from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.components import NO_NETWORK, ControlPlaneSettings
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
+from tests.adapters.host.machines import MACHINE
 
 PATIENCE_SECONDS = 90.0
 USUAL = ControlPlaneSettings()

@@ -20,10 +20,10 @@ from loaddriver.inventory import save_inventory
 from loaddriver.profile import Settings, load_profile
 from loaddriver.run.fleet import LISTEN, PROVIDER, start_fleet
 from loaddriver.substrates.base import Endpoint
-from scenarios import fleet, timing
-from scenarios.history import History, PodLife
-from scenarios.judging import Remarked, Wording, Wordings
-from scenarios.systems.system import WHOLE, Place
+from tests.scenarios import fleet, timing
+from tests.scenarios.history import History, PodLife
+from tests.scenarios.judging import Remarked, Wording, Wordings
+from tests.scenarios.systems.system import WHOLE, Place
 
 _PROFILES = Path(__file__).parents[3] / "profiles"
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from loaddriver.errors import ProfileError
 from loaddriver.strict_hints import did_you_mean
-from scenarios.systems.bigfleet import BigFleet
-from scenarios.systems.standing import Standing
-from scenarios.systems.system import System
+from tests.scenarios.systems.bigfleet import BigFleet
+from tests.scenarios.systems.standing import Standing
+from tests.scenarios.systems.system import System
 
 SYSTEMS: Mapping[str, Callable[[], System]] = {"bigfleet": BigFleet, "standing": Standing}
 USUAL = "bigfleet"

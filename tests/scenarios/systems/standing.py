@@ -12,10 +12,10 @@ from types import MappingProxyType
 from bigfleet.api.kube.client import KubeClient
 from loaddriver.run.pairing import ServedNode
 from loaddriver.run.supply import BareSupply
-from scenarios import fleet
-from scenarios.history import History, PodLife
-from scenarios.judging import Remarked, Wordings
-from scenarios.systems.system import Place
+from tests.scenarios import fleet
+from tests.scenarios.history import History, PodLife
+from tests.scenarios.judging import Remarked, Wordings
+from tests.scenarios.systems.system import Place
 
 # How many of a type stand in each rack.
 _IN_EACH_RACK = {"c-2": 4, "m-8": 6, "m-16": 8} | dict.fromkeys(

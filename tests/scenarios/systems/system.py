@@ -10,9 +10,9 @@ from typing import Protocol
 from bigfleet.api.kube.client import KubeClient
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
-from scenarios.history import History, PodLife
-from scenarios.judging import Remarked, Wordings
-from scenarios.records import Expect
+from tests.scenarios.history import History, PodLife
+from tests.scenarios.judging import Remarked, Wordings
+from tests.scenarios.records import Expect
 
 WHOLE = frozenset(Expect.__struct_fields__)
 

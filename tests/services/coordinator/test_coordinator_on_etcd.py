@@ -17,8 +17,6 @@ from typing import Any
 import grpc.aio
 import pytest
 import pytest_asyncio
-from replicas_rig import free_ports
-from shard_stand_in import ShardStandIn, many_shortfalls
 
 from bigfleet.__main__ import main
 from bigfleet.adapters.coordinator.client import LEADER_TRAILER, LeaderClient, trailer
@@ -29,6 +27,8 @@ from bigfleet.model.errors import BigFleetError, Fenced, InvalidInput, Unavailab
 from bigfleet.services.coordinator import role
 from bigfleet.services.coordinator.settings import Settings
 from controlplane.request import Binaries
+from tests.support.fake_shard import ShardStandIn, many_shortfalls
+from tests.support.replicas import free_ports
 
 RACK, ZONE = "topology.bigfleet/rack", "topology.kubernetes.io/zone"
 _DEADLINE_SECONDS = 60.0

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 from grpc import StatusCode
-from shard_stand_in import ShardStandIn, many_shortfalls
 
 from bigfleet.adapters.coordination.etcd_member import MemberSettings, command_line
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
@@ -23,6 +22,7 @@ from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.reports import Reports
 from bigfleet.services.coordinator.rows import Cluster, Domain, Quota, Shard, TermBase, put
 from bigfleet.services.coordinator.servicer import _CODES
+from tests.support.fake_shard import ShardStandIn, many_shortfalls
 
 
 def known(*rows: Shard | Cluster | Domain | Quota) -> Registry:

@@ -18,8 +18,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from replicas_rig import free_ports
-from shard_rig import DEADLINE_SECONDS, SessionClient, need
 
 from bigfleet.api import transport
 from bigfleet.api.identity import Identity
@@ -29,6 +27,8 @@ from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.machine import MachineState
 from bigfleet.ports.provider import EPOCHS_SKIPPED
 from controlplane.request import Binaries
+from tests.support.replicas import free_ports
+from tests.support.shards import DEADLINE_SECONDS, SessionClient, need
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

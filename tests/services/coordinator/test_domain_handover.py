@@ -7,7 +7,6 @@ from itertools import count
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shard_stand_in import ShardStandIn
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import IllegalTransition, InvalidInput, UnknownObject
@@ -28,6 +27,7 @@ from bigfleet.services.coordinator.domains import Sighting
 from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Domain, RowChanges, Shard, put
+from tests.support.fake_shard import ShardStandIn
 
 RACK = "topology.bigfleet/rack"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coordinator_answers import leading_but_not_yet
 
 from bigfleet.__main__ import main
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands import fleet_views as views
 from bigfleet.model.errors import Unavailable
+from tests.services.coordinator.coordinator_answers import leading_but_not_yet
 
 
 @pytest.mark.parametrize("address", [",", "foo", "foo:", "a:1,b"])

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from shard_rig import Rig, SessionClient, cycles, eventually, machine, need, shard, states
 
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.adapters.provider.memory import MemoryProvider
@@ -25,6 +24,8 @@ from bigfleet.model.machine import MachineState
 from bigfleet.services.coordinator import role
 from bigfleet.services.coordinator.settings import Settings
 from controlplane.request import Binaries
+from tests.support.shards import Rig, SessionClient, cycles, machine, need, shard, states
+from tests.support.waiting import eventually
 
 _S = MachineState
 

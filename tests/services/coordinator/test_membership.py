@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from test_leadership import nodes
 
 from bigfleet.adapters.coordination.memory import MemoryCluster
 from bigfleet.model.errors import InvalidInput, Unavailable
 from bigfleet.services.coordinator.membership import Membership, Newcomer
+from tests.services.coordinator.candidates import nodes
 
 
 async def test_a_second_newcomer_waits_until_the_first_has_its_vote() -> None:

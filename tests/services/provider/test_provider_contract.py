@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from provider_rig import provider, settings, subject_of
 
 from bigfleet.conformance.judging import Check
 from bigfleet.conformance.rules import CHECKS
 from bigfleet.services.provider import Latencies, Latency
+from tests.support.providers import provider, settings, subject_of
 
 # The others need a cluster that can withhold readiness, or a process: tests/conformance has both.
 ELSEWHERE = ("crash/", "prompt/", "configured/", "list/under-way")

@@ -4,58 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 import pytest
-from provider_rig import provider, settings, subject_of
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance.caller import Caller
 from bigfleet.conformance.subject import Subject
-from bigfleet.model.machine import Machine
-from bigfleet.ports.host import Boot, HostFailure
-
-
-@dataclass
-class SlowHost:
-    """A host whose Nodes become ready, and go, when a test says so."""
-
-    ready: asyncio.Event = field(default_factory=asyncio.Event)
-    node_gone: asyncio.Event = field(default_factory=asyncio.Event)
-    trouble: str = ""
-    sold_out: bool = False
-    powered_off: list[str] = field(default_factory=list)
-    booted: list[tuple[str, bytes]] = field(default_factory=list)
-
-    async def acquire(self, machine: Machine) -> None:
-        """At once, unless it is `sold_out`."""
-        if self.sold_out:
-            raise HostFailure(f"no {machine.instance_type} left")
-
-    async def boot(self, boot: Boot, timeout_seconds: float) -> None:
-        """Ready on `ready`; fails with `trouble`, or when that takes too long."""
-        self.booted.append((boot.operation_id, boot.blob))
-        if self.trouble:
-            raise HostFailure(self.trouble)
-        try:
-            await asyncio.wait_for(self.ready.wait(), timeout_seconds)
-        except TimeoutError:
-            raise HostFailure(f"not Ready within {timeout_seconds:g} s") from None
-
-    async def gone(self, machine: Machine) -> None:
-        """On `node_gone`."""
-        if self.trouble:
-            raise HostFailure(f"{machine.id}: {self.trouble}")
-        await self.node_gone.wait()
-
-    async def power_off(self, machine: Machine) -> None:
-        """Noted."""
-        self.powered_off.append(machine.id)
-
-    async def close(self) -> None:
-        """Nothing is open."""
+from bigfleet.ports.host import Boot
+from tests.support.providers import SlowHost, provider, settings, subject_of
 
 
 async def configuring(subject: Subject, shard: Caller) -> None:

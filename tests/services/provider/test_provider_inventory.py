@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from provider_rig import LINE, write_inventory
 
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType, MachineState, violations
 from bigfleet.model.need import Taint
 from bigfleet.services.provider import inventory
+from tests.support.providers import LINE, write_inventory
 
 
 def test_a_line_becomes_a_machine_with_the_labels_its_node_will_have(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from provider_rig import machine
 
 from bigfleet.model.errors import Fenced, IllegalTransition, InvalidInput
 from bigfleet.model.machine import (
@@ -20,6 +19,7 @@ from bigfleet.ports.provider import Fence
 from bigfleet.services.provider import Latency, fencing, lifecycle
 from bigfleet.services.provider.fencing import Mark
 from bigfleet.services.provider.lifecycle import Order, Record, accept, fail, finish
+from tests.support.providers import machine
 
 CREATE, DELETE = Order(MachineEvent.CREATE), Order(MachineEvent.DELETE)
 DRAIN = Order(MachineEvent.DRAIN, grace_seconds=30)

@@ -7,12 +7,18 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from provider_rig import machine, provider, settings, subject_of, write_inventory
-from test_provider_hosts import SlowHost
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.model.machine import CapacityType
 from bigfleet.services.provider.market import TAKEN_BACK, seconds_until_loss
+from tests.support.providers import (
+    SlowHost,
+    machine,
+    provider,
+    settings,
+    subject_of,
+    write_inventory,
+)
 
 
 def test_the_mean_life_is_that_of_the_hourly_probability() -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 import aiohttp
 import grpc.aio
 import pytest
-from full_disk import full_disk
-from provider_rig import free_port, settings, start_process, subject_of, write_inventory
 
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance.subject import Subject
 from bigfleet.model.errors import InvalidInput, Unavailable
 from bigfleet.services.provider import run
+from tests.support.full_disk import full_disk
+from tests.support.providers import free_port, settings, start_process, subject_of, write_inventory
 
 # Only a failing test waits this long: machines that run tests may be slow.
 _PATIENCE_SECONDS = 60.0

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from provider_rig import machine
 
 from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import Machine, MachineState
@@ -20,6 +19,7 @@ from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence
 from bigfleet.services.provider.fencing import Mark
 from bigfleet.services.provider.lifecycle import Record
 from bigfleet.services.provider.store import FILE_NAME, Store
+from tests.support.providers import machine
 
 
 @pytest.fixture

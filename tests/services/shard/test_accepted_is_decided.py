@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from deciding_rig import play
 from hypothesis import Phase, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from wire_strategies import CLUSTERS, fleets, rollups
 
 from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.model.machine import Machine
+from tests.services.shard.wire_strategies import CLUSTERS, fleets, rollups
+from tests.support.deciding import play
 
 
 class World:

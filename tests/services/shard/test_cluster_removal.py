@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coordinator_rig import FakeCoordinator, rack
-from shard_process import ShardProcess, decides, shard_process
-from shard_rig import Rig, SessionClient, cycles, eventually, machine, need, shard, states
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api import transport
@@ -22,6 +19,10 @@ from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.services.provider import Latencies, Settings
 from bigfleet.services.provider.role import host_for, serving
 from bigfleet.services.provider.settings import Latency
+from tests.services.shard.coordinator_rig import FakeCoordinator, rack
+from tests.support.shard_process import ShardProcess, decides, shard_process
+from tests.support.shards import Rig, SessionClient, cycles, machine, need, shard, states
+from tests.support.waiting import eventually
 
 _S = MachineState
 

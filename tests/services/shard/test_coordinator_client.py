@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from coordinator_rig import FakeCoordinator, FakeCoordinatorServicer, replica, servicer
 
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.adapters.coordinator.client import Replicas as LeaderReplicas
@@ -20,6 +19,12 @@ from bigfleet.api.issuing import issue
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2 import ShardReport
 from bigfleet.model.errors import BigFleetError, Fenced, Unavailable
+from tests.services.shard.coordinator_rig import (
+    FakeCoordinator,
+    FakeCoordinatorServicer,
+    replica,
+    servicer,
+)
 
 
 class Replicas:

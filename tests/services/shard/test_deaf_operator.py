@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from shard_rig import Rig, eventually, machine, need, shard
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api import transport
@@ -19,6 +18,8 @@ from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
 from bigfleet.services.shard import servicer, session
+from tests.support.shards import Rig, machine, need, shard
+from tests.support.waiting import eventually
 
 _S = MachineState
 # More than a connection takes for somebody who does not read.

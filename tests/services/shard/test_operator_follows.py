@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from coordinator_rig import FakeCoordinator
-from shard_rig import Rig, eventually, shard
-
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 from bigfleet.controllers.operator.session import Dialer, Session
 from bigfleet.observe.metrics import operator_redirects
+from tests.services.shard.coordinator_rig import FakeCoordinator
+from tests.support.shards import Rig, shard
+from tests.support.waiting import eventually
 
 NOBODY = "127.0.0.1:1"
 

@@ -8,9 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from full_disk import full_disk
-from shard_process import ShardProcess, decides, shard_process
-from shard_rig import Rig, SessionClient, cycles, eventually, machine, need, shard
 
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.memory import MemoryProvider
@@ -21,6 +18,10 @@ from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, sizes_of
 from bigfleet.services.provider import Latencies, Settings
 from bigfleet.services.provider.role import host_for, serving
+from tests.support.full_disk import full_disk
+from tests.support.shard_process import ShardProcess, decides, shard_process
+from tests.support.shards import Rig, SessionClient, cycles, machine, need, shard
+from tests.support.waiting import eventually
 
 _S = MachineState
 _PODS = 12

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from shard_rig import Rig, eventually, machine, need, shard
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api import codec
@@ -25,6 +24,8 @@ from bigfleet.controllers.operator.rollup import Rollups
 from bigfleet.controllers.operator.session import Dialer, Session
 from bigfleet.observe import metrics
 from bigfleet.services.shard.rollup_rows import MAX_NEED_BYTES
+from tests.support.shards import Rig, machine, need, shard
+from tests.support.waiting import eventually
 
 MIB = 2**20
 REQUESTS, KINDS = 50_000, 12

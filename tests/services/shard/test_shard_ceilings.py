@@ -6,16 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from shard_rig import (
-    CPU_PER_MACHINE,
-    Rig,
-    SessionClient,
-    cycles,
-    eventually,
-    machine,
-    need,
-    shard,
-)
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1.shard_pb2 import NeedStatus
@@ -24,6 +14,8 @@ from bigfleet.model.errors import InvalidInput, UnknownObject
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of
 from bigfleet.observe.metrics import REGISTRY
+from tests.support.shards import CPU_PER_MACHINE, Rig, SessionClient, cycles, machine, need, shard
+from tests.support.waiting import eventually
 
 _S = MachineState
 _HIGHEST = 2_000_000_000

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shard_rig import cycles, eventually, machine, shard, states
 
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.provider.memory import MemoryProvider
+from tests.support.shards import cycles, machine, shard, states
+from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize("hours", [1, -1])

@@ -11,8 +11,6 @@ from typing import Any
 
 import grpc
 import pytest
-from coordinator_rig import FakeCoordinator, rack
-from shard_rig import Rig, cycles, eventually, machine, need, shard, short
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
@@ -21,6 +19,9 @@ from bigfleet.model.domain import RACK_LABEL, Domain
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.observe.metrics import shard_incidents
 from bigfleet.ports.provider import Fence, Operation
+from tests.services.shard.coordinator_rig import FakeCoordinator, rack
+from tests.support.shards import Rig, cycles, machine, need, shard, short
+from tests.support.waiting import eventually
 
 S = MachineState
 

@@ -11,10 +11,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import grpc.aio
-from coordinator_rig import FakeCoordinator, rack
-from shard_process import ShardProcess, shard_process
-from shard_process import decides as decides_once
-from shard_rig import SessionClient, cycles, eventually, machine, need, shard, states
 
 from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.adapters.provider.memory import MemoryProvider
@@ -25,6 +21,11 @@ from bigfleet.model.machine import MachineState
 from bigfleet.services.provider import Latencies, Settings
 from bigfleet.services.provider.role import host_for, serving
 from bigfleet.services.provider.settings import Latency
+from tests.services.shard.coordinator_rig import FakeCoordinator, rack
+from tests.support.shard_process import ShardProcess, shard_process
+from tests.support.shard_process import decides as decides_once
+from tests.support.shards import SessionClient, cycles, machine, need, shard, states
+from tests.support.waiting import eventually
 
 _S = MachineState
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import grpc
 import pytest
-from shard_rig import Rig, cycles, eventually, machine, need, rollup, shard, states
 
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.host.instant import InstantHost
@@ -30,6 +29,8 @@ from bigfleet.services.shard import cycle
 from bigfleet.services.shard.outbox import MOST_UNKEYED
 from bigfleet.services.shard.servicer import SessionServicer
 from bigfleet.services.shard.sessions import Sessions
+from tests.support.shards import Rig, cycles, machine, need, rollup, shard, states
+from tests.support.waiting import eventually
 
 _S = MachineState
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import grpc
 import pytest
-from shard_rig import SessionClient, cycles, machine, need, shard
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard import sessions
+from tests.support.shards import SessionClient, cycles, machine, need, shard
 
 _S = MachineState
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from coordinator_rig import rack
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.ports.holdings import Holdings, Mark, QuotaKey
 from bigfleet.services.shard.coordination.instructions import REMEMBERED, Draft, give_up, take
+from tests.services.shard.coordinator_rig import rack
 
 _ACK = wire.InstructAck
 _ASSIGN: dict[str, Any] = {

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shard_rig import machine, need
 
 from bigfleet.api import machine_codec
 from bigfleet.engine.decision import ActionKind
@@ -22,6 +21,7 @@ from bigfleet.services.shard.identities import Identities
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.orders import Order, Orders
+from tests.support.shards import machine, need
 
 _S = MachineState
 

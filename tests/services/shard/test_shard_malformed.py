@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
-import malformed
 import pytest
-from shard_rig import Rig, SessionClient, cycles, eventually, machine, need, rollup, shard, states
 
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.grpc import GrpcProvider
@@ -28,6 +26,9 @@ from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER
 from bigfleet.observe.metrics import REGISTRY
 from bigfleet.ports.provider import Fence, Listing, Operation
 from bigfleet.services.shard.rollup_rows import MAX_NEED_BYTES
+from tests.services.shard import malformed
+from tests.support.shards import Rig, SessionClient, cycles, machine, need, rollup, shard, states
+from tests.support.waiting import eventually
 
 _S = MachineState
 

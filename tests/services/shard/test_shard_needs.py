@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shard_rig import need, rollup
 
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import ADDITIONAL_GROUP, Need
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.needs import NeedsTable
+from tests.support.shards import need, rollup
 
 
 def table() -> NeedsTable:

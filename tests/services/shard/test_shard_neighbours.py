@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from shard_rig import cycles, eventually, machine, need, shard
 
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.clock.system import SystemClock
@@ -15,6 +14,8 @@ from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.commands import asking
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.services.shard import session
+from tests.support.shards import cycles, machine, need, shard
+from tests.support.waiting import eventually
 
 _S = MachineState
 

@@ -7,7 +7,6 @@ import itertools
 from pathlib import Path
 
 import pytest
-from shard_rig import Rig, SessionClient, cycles, machine, need, shard, short
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.limit_codec import LimitReason, limits_from_wire, limits_to_wire
@@ -17,6 +16,7 @@ from bigfleet.engine.snapshot import Settings as EngineSettings
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, profile, sizes_of_aggregate
 from bigfleet.observe import metrics
+from tests.support.shards import Rig, SessionClient, cycles, machine, need, shard, short
 
 _S = MachineState
 

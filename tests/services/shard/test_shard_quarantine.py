@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shard_rig import cycles, machine, need, shard
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.engine.decide import decide
@@ -17,6 +16,7 @@ from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
 from bigfleet.services.shard.quarantine import decide_without_culprits, without
+from tests.support.shards import cycles, machine, need, shard
 
 _S = MachineState
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from coordinator_rig import FakeCoordinator, rack
-from shard_rig import eventually, machine, need, shard
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
@@ -19,6 +17,9 @@ from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import Operator, Requirement, profile
 from bigfleet.services.shard.coordination import report
 from bigfleet.services.shard.coordination.sightings import AGAIN_SECONDS, MOST, Sightings
+from tests.services.shard.coordinator_rig import FakeCoordinator, rack
+from tests.support.shards import machine, need, shard
+from tests.support.waiting import eventually
 
 _FEW_BYTES = 240
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from shard_rig import SessionClient, eventually, machine, need, rollup, shard, states
 
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.memory import MemoryProvider
@@ -25,6 +24,8 @@ from bigfleet.ports.provider import Fence
 from bigfleet.services.shard import role
 from bigfleet.services.shard.rollup_rows import MAX_NEED_BYTES
 from bigfleet.services.shard.settings import Settings
+from tests.support.shards import SessionClient, machine, need, rollup, shard, states
+from tests.support.waiting import eventually
 
 _S = MachineState
 

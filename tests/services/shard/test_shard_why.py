@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from shard_rig import CPU_PER_MACHINE, cycles, eventually, machine, need, shard
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.kube.client import KubeClient
@@ -18,6 +17,8 @@ from bigfleet.commands.pod import PodFacts, read_pod
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of_aggregate
+from tests.support.shards import CPU_PER_MACHINE, cycles, machine, need, shard
+from tests.support.waiting import eventually
 
 _S = MachineState
 RACK = "topology.bigfleet/rack"

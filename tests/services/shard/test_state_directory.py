@@ -8,9 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from full_disk import full_disk
-from shard_process import decides, shard_process
-from shard_rig import SessionClient, cycles, eventually, machine, need, shard
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.adapters.store.eviction_file import EvictionFile
@@ -22,6 +19,10 @@ from bigfleet.model.machine import MachineState
 from bigfleet.services.provider import Latencies, Settings
 from bigfleet.services.provider.role import host_for, serving
 from bigfleet.services.shard.journal import Sizes
+from tests.support.full_disk import full_disk
+from tests.support.shard_process import decides, shard_process
+from tests.support.shards import SessionClient, cycles, machine, need, shard
+from tests.support.waiting import eventually
 
 _S = MachineState
 

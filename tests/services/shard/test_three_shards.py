@@ -14,8 +14,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest_asyncio
-from coordinator_rig import FakeCoordinator, replica, servicer
-from shard_rig import Rig, SessionClient, eventually, need, shard, short
 
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.adapters.host.instant import InstantHost
@@ -26,6 +24,9 @@ from bigfleet.model.machine import Machine, MachineState
 from bigfleet.services.provider import role as provider_role
 from bigfleet.services.provider.settings import Settings as ProviderSettings
 from bigfleet.services.provider.store import Store
+from tests.services.shard.coordinator_rig import FakeCoordinator, replica, servicer
+from tests.support.shards import Rig, SessionClient, need, shard, short
+from tests.support.waiting import eventually
 
 RACKS, PER_RACK, CLUSTERS = 6, 4, 5
 

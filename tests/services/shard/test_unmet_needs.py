@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shard_rig import cycles, machine, need, shard
-
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.model.need import Need, Operator, Requirement, profile
 from loaddriver.judge.facts import Shortfall
 from loaddriver.run.unmet import counts, unmet_needs
 from loaddriver.substrates.base import Endpoint
+from tests.support.shards import cycles, machine, need, shard
 
 
 def of_type(name: str, machines: float) -> Need:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator_rig import FakeCoordinator
-from shard_rig import CPU_PER_MACHINE, cycles, eventually, machine, need, shard, short
-
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.model.domain import BY_ZONE, RACK_LABEL, ZONE_LABEL, Domain
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of
+from tests.services.shard.coordinator_rig import FakeCoordinator
+from tests.support.shards import CPU_PER_MACHINE, cycles, machine, need, shard, short
+from tests.support.waiting import eventually
 
 
 def zone(name: str) -> Domain:

@@ -1,0 +1,1 @@
+"""All tests, by the package they hold to its promises."""

@@ -1,0 +1,1 @@
+"""Adapters, each against what it adapts."""

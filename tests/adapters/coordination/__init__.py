@@ -1,0 +1,1 @@
+"""Leases and what is kept in etcd."""

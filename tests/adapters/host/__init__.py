@@ -1,0 +1,1 @@
+"""How machines become Nodes."""

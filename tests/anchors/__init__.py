@@ -1,0 +1,1 @@
+"""Gangs that are bound by an anchor."""

@@ -1,0 +1,1 @@
+"""Wire, certificates, the Kubernetes client and its watches."""

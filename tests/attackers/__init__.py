@@ -1,0 +1,1 @@
+"""Every credential tries what it has no right to."""

@@ -1,0 +1,1 @@
+"""Our images as real containers, and runs on kind."""

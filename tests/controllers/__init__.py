@@ -1,0 +1,1 @@
+"""The cluster's side: pod controller and operator."""

@@ -1,0 +1,1 @@
+"""Kubernetes binaries: pins, downloads, builds, the cache."""

@@ -1,0 +1,1 @@
+"""Whole runs on real control planes, with their verdicts."""

@@ -1,0 +1,1 @@
+"""The decision engine: its rules as stories, and against an independent reading of them."""

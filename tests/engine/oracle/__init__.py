@@ -1,0 +1,1 @@
+"""The rules of the decision once more, written the plain way; the engine must agree."""

@@ -1,0 +1,304 @@
+"""The oracle's purchases: which machines a need chooses, of those that it may have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bigfleet.engine.snapshot import NONE
+from bigfleet.model.need import HOSTNAME_LABEL
+from tests.engine.oracle.counting import pods_by_domain
+from tests.engine.oracle.cycle import Cycle, View
+from tests.engine.oracle.objects import FREE, Machine, PodSize, Slot
+
+_TIERS = 4
+_LOOKED_AT = 256
+_SLOT_WORTH = 1e-3
+
+Domain = tuple[str | None, ...]
+
+
+class Kind(NamedTuple):
+    """Machines that are alike: in what they have for pods, in cost, tier and domain. They are taken
+    in the order given, and judged by the first that is to be had.
+    """
+
+    room: Mapping[str, int]
+    cost: float
+    domain: Domain
+    machines: list[Machine]
+
+
+# What may be chosen from at one time: nothing of the next offer before this one is exhausted.
+Offer = list[Kind]
+
+
+@dataclass(eq=False)
+class Chosen:
+    """One machine for a need, and the pods that it is to take."""
+
+    machine: Machine
+    source: int
+    cost: float
+    room: Mapping[str, int]
+    pods: dict[PodSize, int] = field(default_factory=dict)
+
+    def fits(self, size: PodSize) -> int:
+        """How many more pods it has room for."""
+        free = []
+        for name, amount in size.amounts.items():
+            used = sum(s.amounts.get(name, 0) * pods for s, pods in self.pods.items())
+            free.append((self.room.get(name, 0) - used) // amount)
+        return min(free)
+
+    def takes(self, cycle: Cycle, size: PodSize) -> int:
+        """How many more pods of a size may go there."""
+        need = cycle.needs[size.need]
+        if not need.accepts(self.machine.flavour):
+            return 0
+        if need.one_a_machine and any(other.need == size.need for other in self.pods):
+            return 0
+        return min(self.fits(size), 1) if need.one_a_machine else self.fits(size)
+
+
+def kinds_of(
+    cycle: Cycle, need: View, machines: Iterable[Machine], keys: Sequence[str] = ()
+) -> Offer:
+    """What a need may have of `machines`, by kind; those with other values of the labels `keys` are
+    other kinds.
+    """
+    kinds: dict[tuple[object, ...], Kind] = {}
+    for machine in machines:
+        flavour = machine.flavour
+        if need.accepts(flavour):
+            room, cost, tier = (
+                cycle.room(need.cluster, flavour), need.cost(flavour), need.tier(flavour),
+            )  # fmt: skip
+            cost = flavour.price_per_hour if tier >= 2 else cost
+            domain = tuple(flavour.labels.get(key) for key in keys)
+            amounts = tuple(room.get(name, 0) for name in cycle.resources)
+            names = tuple((name is not None, name or "") for name in domain)
+            kind = kinds.setdefault((amounts, cost, tier, names), Kind(room, cost, domain, []))
+            kind.machines.append(machine)
+    return [kind for _, kind in sorted(kinds.items(), key=lambda item: item[0])]
+
+
+def free_machines(cycle: Cycle, need: View, keys: Sequence[str] = ()) -> Iterator[Offer]:
+    """Machines without a cluster, by tier; idle ones before speculative ones."""
+    for tier in range(_TIERS):
+        for state in FREE:
+            its = [m for m in cycle.machines if m.state is state]
+            its.sort(key=lambda machine: (-machine.last_reclamation, machine.tie_break))
+            yield kinds_of(cycle, need, (m for m in its if need.tier(m.flavour) == tier), keys)
+
+
+def preferred_keys(need: View) -> tuple[str, ...]:
+    """The first topology key over which the need would like to spread."""
+    keys = [term.topology_key for term in need.profile.spread if not term.hard]
+    return tuple(key for key in keys if key != HOSTNAME_LABEL)[:1]
+
+
+@dataclass
+class Wanted:
+    """What machines are chosen for: pods of the need (`own`), then of others; `left` are without a
+    machine as yet; what a pod of each size is worth; how many `more` pods are expected.
+    `withheld`: the cluster's ceiling withheld a machine.
+    """
+
+    own: list[PodSize]
+    sizes: list[PodSize]
+    left: dict[PodSize, int]
+    worth: dict[PodSize, float]
+    in_domain: dict[Domain, int]
+    more: dict[PodSize, int]
+    withheld: bool = False
+
+
+def choose(
+    cycle: Cycle,
+    need: View,
+    others: Sequence[PodSize],
+    offers: Iterable[Offer],
+    *,
+    keys: Sequence[str] = (),
+    pods_at_most: int | None = None,
+    one_machine: bool = False,
+) -> list[Chosen]:
+    """Choose machines, one offer after the other, until the need's pods have places."""
+    wanted = _wanted(cycle, need, others, pods_at_most, keys)
+    if not one_machine:
+        growth = cycle.settings.growth
+        wanted.more = {size: math.floor(size.pods * growth + 1e-9) for size in wanted.sizes}
+    chosen: list[Chosen] = []
+    for source, offer in enumerate(offers):
+        while any(wanted.left[size] for size in wanted.own) and not (chosen and one_machine):
+            best = _best(cycle, need, offer, wanted, [one.machine for one in chosen])
+            if best is None:
+                break
+            kind, one = best
+            one.source = source
+            one.machine.is_gone = True
+            for size, pods in one.pods.items():
+                wanted.left[size] -= pods
+                if size.need == need.index:
+                    its = wanted.in_domain.get(kind.domain, 0)
+                    wanted.in_domain[kind.domain] = its + pods
+            chosen.append(one)
+    if wanted.withheld and any(wanted.left[size] for size in wanted.own):
+        cycle.at_ceiling.add(need.index)
+    return _without_superfluous(cycle, wanted.sizes, chosen)
+
+
+def _wanted(
+    cycle: Cycle,
+    need: View,
+    others: Sequence[PodSize],
+    pods_at_most: int | None,
+    keys: Sequence[str],
+) -> Wanted:
+    left: dict[PodSize, int] = {}
+    for size in need.sizes:
+        before = sum(left.values())
+        left[size] = size.left if pods_at_most is None else min(size.left, pods_at_most - before)
+    own = [size for size in need.sizes if left[size]]
+    further = [size for size in others if size.left and size.need != need.index]
+    left.update((size, size.left) for size in further)
+    sizes = [*own, *further]
+    total = {
+        name: float(sum(size.amounts.get(name, 0) * left[size] for size in sizes))
+        for name in cycle.resources
+    }
+    worth = {}
+    for size in sizes:
+        worth[size] = 0.0
+        for name in cycle.resources:
+            if total[name] > 0:
+                part = float(size.amounts.get(name, 0)) / total[name]
+                worth[size] += part * (_SLOT_WORTH if name == "pods" else 1.0)
+    in_domain: dict[Domain, int] = {}
+    for key in keys:
+        counted = pods_by_domain(cycle, need, key)
+        in_domain = {(str(d) if d is not None else None,): n for d, n in counted.items()}
+    return Wanted(own, sizes, left, worth, in_domain, dict.fromkeys(sizes, 0))
+
+
+def _head(
+    cycle: Cycle, need: View, kind: Kind, wanted: Wanted, chosen: Sequence[Machine]
+) -> Machine | None:
+    """The first machine of a kind that the need may have, and that its cluster's ceiling leaves."""
+    for machine in kind.machines:
+        if cycle.may_have(need, machine):
+            if cycle.leaves(need, machine, chosen):
+                return machine
+            wanted.withheld = True
+    return None
+
+
+def _best(
+    cycle: Cycle, need: View, offer: Offer, wanted: Wanted, chosen: Sequence[Machine]
+) -> tuple[Kind, Chosen] | None:
+    """The machine to take next, filled; None if none is of use."""
+    heads = [
+        (kind, machine)
+        for kind in offer
+        for machine in [_head(cycle, need, kind, wanted, chosen)]
+        if machine is not None
+    ]
+    waiting = [size for size in wanted.own if wanted.left[size]]
+    lead = next((s for s in waiting if any(need.holds_one(k.room, s) for k, _ in heads)), None)
+    if lead is None:
+        return None
+    ranked = []
+    for place, (kind, machine) in enumerate(heads):
+        if need.holds_one(kind.room, lead):
+            one = Chosen(machine, 0, kind.cost, kind.room)
+            use = 0.0
+            for size in wanted.sizes:
+                pods = min(one.takes(cycle, size), wanted.left[size] + wanted.more[size])
+                if pods:
+                    one.pods[size] = pods
+                    use += pods * wanted.worth[size]
+            ranked.append((kind.cost / use, use, place, kind, one))
+    limit = min(rate for rate, *_ in ranked) * (1 + cycle.settings.price_tolerance)
+    _, _, _, kind, one = min(
+        (each for each in ranked if each[0] <= limit),
+        key=lambda each: (
+            -each[1],
+            each[3].cost,
+            wanted.in_domain.get(each[3].domain, 0),
+            sum(each[3].room.values()),
+            each[2],
+        ),
+    )
+    one.pods = {}
+    for size in wanted.sizes:
+        if pods := min(one.takes(cycle, size), wanted.left[size]):
+            one.pods[size] = pods
+    return kind, one
+
+
+def _without_superfluous(
+    cycle: Cycle, sizes: Sequence[PodSize], chosen: list[Chosen]
+) -> list[Chosen]:
+    """Drop the dearest machines whose pods all find room on the others."""
+    if len(chosen) > _LOOKED_AT:
+        return chosen
+    kept = list(chosen)
+    for place, one in sorted(
+        enumerate(chosen), key=lambda pair: (-pair[1].source, -pair[1].cost, -pair[0])
+    ):
+        others = [other for other in kept if other is not one]
+        before = [dict(other.pods) for other in others]
+        if all(_moved(cycle, size, one.pods.get(size, 0), others) for size in sizes) and others:
+            kept.remove(one)
+            one.machine.is_gone = False
+        else:
+            for other, pods in zip(others, before, strict=True):
+                other.pods = pods
+        del place
+    return kept
+
+
+def _moved(cycle: Cycle, size: PodSize, pods: int, others: Sequence[Chosen]) -> bool:
+    """Put pods on the first machines with room; whether there was room for all."""
+    for other in others:
+        some = min(pods, other.takes(cycle, size))
+        if some > 0:
+            other.pods[size] = other.pods.get(size, 0) + some
+            pods -= some
+    return pods == 0
+
+
+def order(
+    cycle: Cycle, need: View, chosen: Sequence[Chosen], *, with_pods: bool = True
+) -> list[Slot]:
+    """Give chosen machines to the need's cluster, for needs of its priority and lower ones."""
+    slots = []
+    for one in chosen:
+        slot = cycle.add(cycle.cluster_of(need), one.machine)
+        slot.open_to, slot.orderer = need.priority, need.index
+        one.machine.is_gone, one.machine.ordered_by = True, need.index
+        for size, pods in one.pods.items() if with_pods else ():
+            slot.put(size, pods)
+        slots.append(slot)
+    return slots
+
+
+def give_back(cycle: Cycle, need: View, machines: Sequence[Machine]) -> None:
+    """Do not order these machines after all."""
+    cluster = cycle.cluster_of(need)
+    for machine in machines:
+        for slot in [s for s in cluster.slots if s.machine is machine and s.orderer == need.index]:
+            slot.clear()
+            cluster.slots.remove(slot)
+        machine.is_gone, machine.ordered_by = False, NONE
+
+
+def acquire(cycle: Cycle, need: View, others: Sequence[PodSize]) -> None:
+    """Acquire machines for what a plain or additional need has no places for."""
+    keys = preferred_keys(need)
+    chosen = choose(cycle, need, others, free_machines(cycle, need, keys), keys=keys)
+    order(cycle, need, chosen)
+    cycle.acquired.setdefault(need.index, []).extend(one.machine for one in chosen)

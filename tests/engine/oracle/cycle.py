@@ -1,0 +1,248 @@
+"""The oracle's decision under way: what is known of needs, and where machines are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from bigfleet.engine.carry import Carry, ClusterMemory, Reservation
+from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, Settings
+from bigfleet.model import penalty
+from bigfleet.model.ceiling import Ceiling
+from bigfleet.model.need import HOSTNAME_LABEL, Need, NeedKey, Spread
+from tests.engine.oracle.matching import FOLDED, hard_terms, room_of, suits
+from tests.engine.oracle.objects import (
+    FREE,
+    Cluster,
+    Machine,
+    PodSize,
+    S,
+    Slot,
+    keep_order,
+    machine_of,
+)
+
+_ORDINARY = ("cpu", "memory", "pods", "ephemeral-storage", "storage")
+
+
+class View:
+    """One need, and what it makes of flavours; `sizes` are its pods, the largest share first."""
+
+    def __init__(self, cycle: Cycle, index: int, need: Need, cluster: int) -> None:
+        self._fleet, self._cycle = cycle.fleet, cycle
+        self.index, self.need, self.cluster = index, need, cluster
+        self.profile = need.profile
+        self.priority = need.priority
+        self.terms: tuple[Spread, ...] = hard_terms(need.profile)
+        self.apart = need.profile.anti_affinity
+        self.one_a_machine = HOSTNAME_LABEL in self.apart
+        self.is_folded = need.group.startswith(FOLDED)
+        self._suits: dict[int, bool] = {}
+        self.sizes = self._sizes()
+        possible = [size for size in self.sizes if not size.impossible]
+        self.asked = {name for size in possible for name in size.amounts}
+
+    @property
+    def kind(self) -> str:
+        """How it is served."""
+        if self.need.is_additional:
+            return "additional"
+        if self.profile.same_key is not None:
+            return "gang"
+        return "constrained" if self.terms or self.apart else "plain"
+
+    @property
+    def key(self) -> NeedKey:
+        """Its identity among all clusters' needs."""
+        return NeedKey(self._fleet.clusters[self.cluster], *self.need.key)
+
+    @property
+    def lacks(self) -> bool:
+        """Whether pods that some machine could hold have no place."""
+        return any(size.left for size in self.sizes)
+
+    def accepts(self, flavour: Flavour) -> bool:
+        """Whether a machine meets all conditions that can be said of it alone."""
+        if id(flavour) not in self._suits:
+            self._suits[id(flavour)] = suits(self.profile, flavour)
+        return self._suits[id(flavour)]
+
+    def cost(self, flavour: Flavour) -> float:
+        """Dollars per hour, interruptions included."""
+        probability = flavour.interruption_probability
+        if self.profile.interruption_bucket == penalty.PINNED:
+            return math.inf if probability > 0 else flavour.price_per_hour
+        dollars = penalty.dollars(self.profile.interruption_bucket)
+        return flavour.price_per_hour + probability * dollars
+
+    def has_other_scarce(self, flavour: Flavour) -> bool:
+        """Whether the machine has something scarce that no size asks for."""
+        return any(
+            amount > 0 and name not in self.asked
+            for name, amount in flavour.allocatable.items()
+            if name not in _ORDINARY and not name.startswith("hugepages-")
+        )
+
+    def tier(self, flavour: Flavour) -> int:
+        """How late such machines come into question."""
+        return 2 * math.isinf(self.cost(flavour)) + self.has_other_scarce(flavour)
+
+    def holds_one(self, room: Mapping[str, int], size: PodSize) -> bool:
+        """Whether an empty machine has room for a pod."""
+        return all(room.get(name, 0) >= amount for name, amount in size.amounts.items())
+
+    def _sizes(self) -> list[PodSize]:
+        flavours = {id(m.flavour): m.flavour for m in self._cycle.machines}.values()
+        largest: dict[str, int] = {}
+        for flavour in flavours:
+            for name, amount in flavour.allocatable.items():
+                largest[name] = max(amount, largest.get(name, 0))
+        known = {*self._cycle.resources}
+        rooms = [self._cycle.room(self.cluster, f) for f in flavours if self.accepts(f)]
+        sizes = []
+        for number, (amounts, pods) in enumerate(self.need.sizes):
+            size = PodSize(self.index, number, dict(amounts), pods)
+            parts = [float(a) / max(largest.get(n, 0), 1) for n, a in amounts if n in known]
+            size.share = max(parts, default=0.0)
+            size.impossible = self.profile.same_key == HOSTNAME_LABEL or not any(
+                self.holds_one(room, size) for room in rooms
+            )
+            size.left = 0 if size.impossible else pods
+            sizes.append(size)
+        return sorted(sizes, key=lambda size: (-size.share, size.number))
+
+
+class Cycle:
+    """One decision under way. `homes` are the domains of gangs, `reserved` the reservations in
+    force; needs in `expired` acquire and take nothing; from needs in `at_ceiling` their cluster's
+    ceiling withheld something when they last tried.
+    """
+
+    def __init__(
+        self, fleet: Fleet, demand: Demand, carry: Carry, settings: Settings, now: float
+    ) -> None:
+        self.fleet, self.demand, self.carry = fleet, demand, carry
+        self.settings, self.now = settings, now
+        names = {name for flavour in fleet.flavours for name in flavour.allocatable}
+        leading = ("cpu", "memory", "pods")
+        self.resources = (*leading, *sorted(names.difference(leading)))
+        self.machines = [machine_of(fleet, row) for row in range(len(fleet))]
+        self.needs = [
+            View(self, index, need, int(demand.cluster[index]))
+            for index, need in enumerate(demand.needs)
+        ]
+        self.reserved: dict[int, Reservation] = {}
+        self.expired = {need.index for need in self.needs if need.cluster in demand.suspended}
+        for reservation in carry.reservations:
+            for need in self.needs:
+                if need.key == reservation.need:
+                    self._take_up(need.index, reservation)
+        self.at_ceiling: set[int] = set()
+        self.homes: dict[int, str] = {}
+        self.acquired: dict[int, list[Machine]] = {}
+        for machine in self.machines:
+            self._place(machine)
+        self.clusters = [self._cluster(number) for number in range(len(fleet.clusters))]
+
+    def memory_of(self, cluster: int) -> ClusterMemory:
+        """What was remembered of a cluster."""
+        name = self.fleet.clusters[cluster]
+        known = {memory.cluster: memory for memory in self.carry.clusters}
+        return known.get(name, ClusterMemory(name, factor_seconds=self.now))
+
+    def room(self, cluster: int, flavour: Flavour) -> dict[str, int]:
+        """What a machine of a cluster has for pods."""
+        return room_of(flavour, self.demand.overheads.get(cluster, ()))
+
+    def cluster_of(self, need: View) -> Cluster:
+        """The need's cluster."""
+        return self.clusters[need.cluster]
+
+    def may_have(self, need: View, machine: Machine) -> bool:
+        """Whether it is neither gone nor kept for somebody else of at least the need's priority."""
+        keeper = machine.kept_for
+        mine = keeper in (NONE, need.index)
+        return not machine.is_gone and (mine or self.needs[keeper].priority < need.priority)
+
+    def held(self, cluster: int) -> list[Machine]:
+        """What a cluster has, what comes to it, and what is ordered for it."""
+        return [
+            machine
+            for machine in self.machines
+            if machine.home == cluster
+            or (machine.ordered_by != NONE and self.needs[machine.ordered_by].cluster == cluster)
+        ]
+
+    def leaves(self, need: View, machine: Machine, chosen: Sequence[Machine]) -> bool:
+        """Whether the ceiling of the need's cluster leaves room for a machine beside those that
+        were `chosen` already.
+        """
+        ceiling = self.demand.ceilings.get(need.cluster, Ceiling())
+        held = {id(each): each for each in (*self.held(need.cluster), *chosen)}
+        if machine.home == need.cluster:
+            return True
+        everything = [*held.values(), machine]
+        millionths = sum(round(each.flavour.price_per_hour * 1e6) for each in everything)
+        return len(everything) <= ceiling.machines and (
+            math.isinf(ceiling.dollars_per_hour)
+            or millionths <= round(ceiling.dollars_per_hour * 1e6)
+        )
+
+    def slots_for(self, need: View) -> Iterator[Slot]:
+        """The machines of its cluster that a need may use."""
+        for slot in self.cluster_of(need).slots:
+            if slot.open_to >= need.priority and need.accepts(slot.machine.flavour):
+                yield slot
+
+    def add(self, cluster: Cluster, machine: Machine) -> Slot:
+        """A machine that comes to a cluster, behind those that it has."""
+        slot = Slot(machine, self.room(cluster.number, machine.flavour))
+        cluster.slots.append(slot)
+        return slot
+
+    def holder(self, machine: Machine) -> int:
+        """The need that a machine stands under: who ordered it; else an additional need with pods
+        on it; else the first need with pods on it.
+        """
+        if machine.ordered_by != NONE:
+            return machine.ordered_by
+        slots = [s for c in self.clusters for s in c.slots if s.machine is machine]
+        found = sorted({size.need for slot in slots for size in slot.pods})
+        additional = [index for index in found if self.needs[index].kind == "additional"]
+        return [*additional, *found, NONE][0]
+
+    def _take_up(self, index: int, reservation: Reservation) -> None:
+        if self.now - reservation.since_seconds < self.settings.reservation_seconds:
+            self.reserved[index] = reservation
+        else:
+            self.expired.add(index)
+
+    def _place(self, machine: Machine) -> None:
+        wanted_by = machine.wanted_by
+        if machine.state in (S.CONFIGURED, S.CONFIGURING):
+            machine.home = machine.cluster
+        if machine.state in (S.CREATING, S.DRAINING):
+            known = wanted_by != NONE
+            machine.home = self.needs[wanted_by].cluster if known else machine.destination
+        reserved = machine.state in FREE and wanted_by in self.reserved
+        if machine.state is S.DRAINING or reserved:
+            machine.kept_for = machine.promised_to = wanted_by
+
+    def _cluster(self, number: int) -> Cluster:
+        cluster = Cluster(number)
+        its = sorted((m for m in self.machines if m.home == number), key=keep_order)
+        cluster.reserve = [machine for machine in its if machine.ahead]
+        for machine in its:
+            if not machine.ahead:
+                slot = self.add(cluster, machine)
+                if machine.state is S.DRAINING and machine.kept_for != NONE:
+                    slot.open_to = self.needs[machine.kept_for].priority
+        sizes = [size for need in self.needs if need.cluster == number for size in need.sizes]
+        cpu, memory = (
+            sum(size.amounts.get(name, 0) * size.left for size in sizes)
+            / max(sum(slot.room.get(name, 0) for slot in cluster.slots), 1)
+            for name in ("cpu", "memory")
+        )
+        if max(cpu, memory) > 0:
+            cluster.factors = memory / max(cpu, memory), cpu / max(cpu, memory)
+        return cluster

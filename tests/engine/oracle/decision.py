@@ -1,0 +1,159 @@
+"""The same decision made the slow, obvious way, from docs/design/engine.md.
+
+Machines, pods and clusters are plain objects and numbers are Python's own. Nothing is shared with
+the engine but the records that go in and come out: snapshots, `Carry`, `Decision`. Left out are
+reports and reasons, and that snapshots which cannot be are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from bigfleet.engine.carry import Carry, Reservation, Shortage
+from bigfleet.engine.snapshot import NONE, Demand, Fleet, Settings
+from bigfleet.model.need import Size
+from tests.engine.oracle.ahead import Ahead
+from tests.engine.oracle.cycle import Cycle
+from tests.engine.oracle.giving import Giving, cap, release_order
+from tests.engine.oracle.objects import Machine, S
+from tests.engine.oracle.serving import serve_all
+from tests.engine.oracle.taking import Taking, grace
+
+# Kind, row, need and seconds of grace.
+Order = tuple[str, int, int, int]
+
+
+class Oracle:
+    """One decision; its parts can be compared with those of a `Decision`."""
+
+    def __init__(
+        self, fleet: Fleet, demand: Demand, carry: Carry, settings: Settings, now: float
+    ) -> None:
+        self._cycle = cycle = Cycle(fleet, demand, carry, settings, now)
+        serve_all(cycle)
+        ahead = Ahead(cycle)
+        ahead.retain()
+        self._giving = Giving(cycle)
+        self._taking = Taking(cycle, self._giving.going)
+        self._taking.run()
+        ahead.acquire()
+        self.headroom = ahead.rows
+        reclaims = [*self._reclaims_for_needs(), *self._reclaims_for_nobody()]
+        within = list(self._capped(reclaims))
+        self.reclaims_capped = len(reclaims) - len(within)
+        self.actions = [*self._acquisitions(), *self._preemptions(), *within, *self._deletes()]
+        self.claimed_by = [cycle.holder(machine) for machine in cycle.machines]
+        self.ask_about = self._giving.to_ask_about()
+        self.shortfalls, shortages = self._shortfalls()
+        self.at_ceiling = {index for index in cycle.at_ceiling if cycle.needs[index].lacks}
+        self.held = {
+            cluster: _amounts(cycle.held(cluster))
+            for cluster, ceiling in demand.ceilings.items()
+            if min(ceiling.machines, ceiling.dollars_per_hour) < math.inf
+        }
+        given_back: dict[int, int] = {}
+        for _, row, _, _ in within:
+            if cycle.machines[row] in self._giving.going:
+                cluster = cycle.machines[row].cluster
+                given_back[cluster] = given_back.get(cluster, 0) + 1
+        memories = self._giving.memories(given_back)
+        self.carry = Carry(tuple(self._reservations()), shortages, memories)
+
+    @property
+    def placements(self) -> dict[tuple[int, int, int], int]:
+        """Row, need and size, and how many pods have a place there."""
+        placed: dict[tuple[int, int, int], int] = {}
+        for cluster in self._cycle.clusters:
+            for slot in cluster.slots:
+                for size, pods in slot.pods.items():
+                    placed[slot.machine.row, size.need, size.number] = pods
+        return placed
+
+    def _acquisitions(self) -> Iterator[Order]:
+        for index, machines in sorted(self._cycle.acquired.items()):
+            for machine in machines:
+                kind = "Bootstrap" if machine.state is S.IDLE else "Provision"
+                yield kind, machine.row, index, 0
+
+    def _preemptions(self) -> Iterator[Order]:
+        for index, taken in sorted(self._taking.taken.items()):
+            for each in taken:
+                if not each.gentle:
+                    yield "Preempt", each.machine.row, index, grace(each.gap)
+
+    def _reclaims_for_needs(self) -> Iterator[Order]:
+        for index, taken in sorted(self._taking.taken.items()):
+            for each in taken:
+                if each.gentle and each.machine.state is S.CONFIGURED:
+                    yield "Reclaim", each.machine.row, index, grace(each.gap)
+
+    def _reclaims_for_nobody(self) -> Iterator[Order]:
+        seconds = self._cycle.settings.voluntary_grace_seconds
+        for machine in sorted(self._giving.going, key=release_order):
+            if not machine.is_gone:
+                yield "Reclaim", machine.row, NONE, seconds
+
+    def _capped(self, orders: list[Order]) -> Iterator[Order]:
+        given: dict[int, int] = {}
+        for order in orders:
+            cluster = self._cycle.machines[order[1]].cluster
+            given[cluster] = given.get(cluster, 0) + 1
+            if given[cluster] <= cap(self._cycle, cluster):
+                yield order
+
+    def _deletes(self) -> Iterator[Order]:
+        for machine in sorted(self._cycle.machines, key=release_order):
+            if self._is_to_delete(machine):
+                yield "Delete", machine.row, NONE, 0
+
+    def _is_to_delete(self, machine: Machine) -> bool:
+        cycle, kind = self._cycle, machine.flavour.capacity_type
+        if machine.state is S.FAILED:
+            return kind.elastic
+        hold_seconds = cycle.settings.idle_hold_seconds.get(kind)
+        unwanted = cycle.holder(machine) == NONE and machine.promised_to not in cycle.reserved
+        if machine.state is not S.IDLE or not kind.elastic or hold_seconds is None or not unwanted:
+            return False
+        return cycle.now - machine.unused_since > hold_seconds
+
+    def _shortfalls(self) -> tuple[list[tuple[object, ...]], tuple[Shortage, ...]]:
+        cycle, shortages = self._cycle, list[Shortage]()
+        found: list[tuple[object, ...]] = []
+        last = {shortage.need: shortage for shortage in cycle.carry.shortages}
+        for need in cycle.needs:
+            short = [Size(tuple(sorted(s.amounts.items())), s.left) for s in need.sizes if s.left]
+            impossible = [need.need.sizes[s.number] for s in need.sizes if s.impossible]
+            if short or impossible:
+                before = last.get(need.key, Shortage(need.key, 0, cycle.now))
+                now = Shortage(need.key, before.cycles + 1, before.since_seconds)
+                shortages.append(now)
+                sizes = tuple(sorted(short)), tuple(sorted(impossible))
+                found.append((need.index, *sizes, now.cycles, now.since_seconds))
+        return found, tuple(shortages)
+
+    def _reservations(self) -> Iterator[Reservation]:
+        cycle = self._cycle
+        for need in cycle.needs:
+            its = [m for m in cycle.machines if self.claimed_by[m.row] == need.index]
+            gang = need.profile.same_key is not None
+            waits = any(
+                not (machine.state is S.CONFIGURED and machine.cluster == need.cluster)
+                and (gang or self._is_drained_for(machine, need.index))
+                for machine in its
+            )
+            if waits and not (gang and need.lacks):
+                domain = cycle.homes[need.index] if gang else ""
+                before = cycle.reserved.get(need.index)
+                goes_on = before is not None and before.domain == domain
+                since = before.since_seconds if before and goes_on else cycle.now
+                yield Reservation(need.key, domain, since)
+
+    def _is_drained_for(self, machine: Machine, index: int) -> bool:
+        drained = machine.state in (S.DRAINING, S.CONFIGURED)
+        return drained or machine.promised_to == index
+
+
+def _amounts(machines: Sequence[Machine]) -> tuple[int, int]:
+    """How many there are, and what they cost in millionths of a dollar an hour."""
+    return len(machines), sum(round(each.flavour.price_per_hour * 1e6) for each in machines)

@@ -1,0 +1,257 @@
+"""The oracle's domains: where constrained needs and gangs get machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bigfleet.model.need import HOSTNAME_LABEL
+from tests.engine.oracle.acquiring import Domain, Offer, choose, free_machines, give_back, order
+from tests.engine.oracle.counting import Term, count_constrained, pods_by_domain, terms_of
+from tests.engine.oracle.cycle import Cycle, View
+from tests.engine.oracle.objects import Machine, PodSize
+
+# How a gang comes by a machine.
+OWN, CLUSTERS, ACQUIRED, SPARED, TAKEN = range(5)
+_STEPS = 2**20
+
+
+def label_keys(need: View) -> tuple[str, ...]:
+    """The topology keys of the need's terms that are labels of machines."""
+    keys = [*(term.topology_key for term in need.terms), *need.apart]
+    return tuple(key for key in dict.fromkeys(keys) if key != HOSTNAME_LABEL)
+
+
+def acquire_constrained(cycle: Cycle, need: View) -> None:
+    """Machines for the domains with the fewest pods, one after the other."""
+    offers = list(free_machines(cycle, need, label_keys(need)))
+    its = cycle.acquired.setdefault(need.index, [])
+    its.extend(take_constrained(cycle, need, offers))
+
+
+def take_constrained(cycle: Cycle, need: View, offers: Sequence[Offer]) -> list[Machine]:
+    """Give the need machines of `offers` as long as that gives pods places."""
+    taken: list[Machine] = []
+    worth = _worth_entering(cycle, need, offers)
+    entered = frozenset[object](domain for (domain,) in worth or ())
+    while need.lacks:
+        before = sum(size.left for size in need.sizes)
+        one = _next_machine(cycle, need, offers, worth, terms_of(cycle, need, entered))
+        if one is None:
+            break
+        count_constrained(cycle, need, entered)
+        if sum(size.left for size in need.sizes) == before:
+            give_back(cycle, need, [one])
+            break
+        taken.append(one)
+    count_constrained(cycle, need)
+    return taken
+
+
+def _next_machine(
+    cycle: Cycle,
+    need: View,
+    offers: Sequence[Offer],
+    worth: set[Domain] | None,
+    terms: Sequence[Term],
+) -> Machine | None:
+    keys = label_keys(need)
+    domains = {kind.domain for offer in offers for kind in offer}
+    domains = {domain for domain in domains if worth is None or domain in worth}
+    open_domains = []
+    for domain in domains:
+        values = dict(zip(keys, domain, strict=True))
+        there = _pods_in(cycle, need, terms, values)
+        if there is not None:
+            open_domains.append((there, domain))
+    for there, domain in sorted(open_domains):
+        most = _share_of(cycle, need, terms, there, len(domains))
+        inside = [[kind for kind in offer if kind.domain == domain] for offer in offers]
+        chosen = choose(cycle, need, (), inside, pods_at_most=most, one_machine=True)
+        if chosen:
+            order(cycle, need, chosen, with_pods=False)
+            return chosen[0].machine
+    return None
+
+
+def _pods_in(
+    cycle: Cycle, need: View, terms: Sequence[Term], values: Mapping[str, str | None]
+) -> int | None:
+    """How many pods a new machine's domains have; None if one of them may have no more."""
+    there = 0
+    for term in terms:
+        if term.key != HOSTNAME_LABEL:
+            pods, domain = pods_by_domain(cycle, need, term.key), values[term.key]
+            here = pods.get(domain, 0)
+            least = term.least(pods) if domain in term.counting else 0
+            if term.max_skew is not None and here >= least + term.max_skew:
+                return None
+            if term.most is not None and here >= term.most:
+                return None
+            there += here
+    return there
+
+
+def _share_of(cycle: Cycle, need: View, terms: Sequence[Term], there: int, domains: int) -> int:
+    """The part of all pods that belongs into one domain, less those that are there."""
+    left = sum(size.left for size in need.sizes)
+    placed = sum(pods_by_domain(cycle, need, terms[0].key).values())
+    share = max(1, -(-(placed + left) // domains) - there)
+    for term in terms:
+        if term.most is not None:
+            share = min(share, term.most)
+        elif term.key == HOSTNAME_LABEL and placed:
+            least = term.least(pods_by_domain(cycle, need, term.key))
+            assert term.max_skew is not None
+            share = min(share, least + term.max_skew)
+    return max(1, min(share, left))
+
+
+def _worth_entering(cycle: Cycle, need: View, offers: Sequence[Offer]) -> set[Domain] | None:
+    """Which domains to acquire machines in; None for all."""
+    keys = label_keys(need)
+    if len(need.terms) != 1 or len(keys) != 1 or need.terms[0].topology_key == HOSTNAME_LABEL:
+        return None
+    term = terms_of(cycle, need)[0]
+    assert term.max_skew is not None
+    room = _room_by_domain(cycle, need, offers, keys[0])
+    there = {str(domain) for domain in term.counting}
+    pods = sum(size.pods for size in need.sizes if not size.impossible)
+
+    def holds(domains: Iterable[str]) -> int:
+        rooms = [room.get(domain, 0) for domain in domains]
+        least = min(rooms, default=0) if len(rooms) >= term.min_domains else 0
+        return sum(min(each, least + (term.max_skew or 0)) for each in rooms)
+
+    chosen = there | {domain for domain in room if room[domain] > 0}
+    best = chosen
+    while holds(chosen) < pods and chosen - there:
+        smallest = min(chosen - there, key=lambda domain: (room[domain], domain))
+        chosen = chosen - {smallest}
+        if holds(chosen) > holds(best):
+            best = chosen
+    return {(domain,) for domain in best}
+
+
+def _room_by_domain(cycle: Cycle, need: View, offers: Sequence[Offer], key: str) -> dict[str, int]:
+    """How many of its largest pods each domain could hold, those that are there included."""
+    size = next(size for size in need.sizes if not size.impossible)
+    most = 1 if need.one_a_machine else None
+    room = {str(d): n for d, n in pods_by_domain(cycle, need, key).items() if d is not None}
+
+    def add(domain: str, pods: int) -> None:
+        room[domain] = room.get(domain, 0) + (pods if most is None else min(most, pods))
+
+    for slot in cycle.slots_for(need):
+        add(slot.machine.flavour.labels[key], slot.fits(size))
+    for offer in offers:
+        for kind in offer:
+            fits = min(kind.room.get(name, 0) // amount for name, amount in size.amounts.items())
+            for machine in kind.machines:
+                if cycle.may_have(need, machine):
+                    add(str(kind.domain[0]), fits)
+    return room
+
+
+class Home(NamedTuple):
+    """A gang's domain, if it has machines anywhere, and whether all of it fits there."""
+
+    domain: str | None
+    whole: bool
+
+
+@dataclass
+class Prospect:
+    """A machine that a gang could have, and how."""
+
+    way: int
+    free: dict[str, int]
+
+
+def best_domain(
+    cycle: Cycle, need: View, further: Sequence[tuple[int, Offer]] = (), kept: str | None = None
+) -> Home:
+    """The best domain for the pods of a gang that have no place."""
+    prospects = _prospects(cycle, need, further)
+    waiting = [size for size in need.sizes if size.left]
+    want: dict[str, int] = {}
+    for size in waiting:
+        for name, amount in size.amounts.items():
+            want[name] = want.get(name, 0) + amount * size.left
+    asked = [name for name in cycle.resources if name in want]
+    worth = {
+        size: sum(float(size.amounts.get(n, 0)) / float(want[n]) for n in asked) for size in waiting
+    }
+    ranked = []
+    for domain, machines in prospects.items():
+        room = sum(round(sum(m.free[n] / float(want[n]) for n in asked) * _STEPS) for m in machines)
+        served, whole = _filled(need, machines, waiting, worth)
+        own, clusters = served[OWN], served[OWN] + served[CLUSTERS]
+        gentle = clusters + served[ACQUIRED] + served[SPARED]
+        if whole:
+            parts = [domain != kept, *(-_steps(part) for part in (gentle, clusters, own)), room]
+        else:
+            parts = [-_steps(part) for part in (own, sum(served), clusters)]
+        ranked.append(((not whole, *parts, -len(machines)), domain, whole))
+    if not ranked:
+        return Home(None, False)
+    _, domain, whole = min(ranked)
+    return Home(domain, whole)
+
+
+def _steps(part: float) -> int:
+    return round(part * _STEPS)
+
+
+def _filled(
+    need: View,
+    machines: Sequence[Prospect],
+    sizes: Sequence[PodSize],
+    worth: Mapping[PodSize, float],
+) -> tuple[list[float], bool]:
+    """First fit: what machines of each way serve, and whether all pods find room."""
+    served, whole = [0.0] * 5, True
+    free = [dict(machine.free) for machine in machines]
+    taken: set[int] = set()
+    for size in sizes:
+        rest = size.left
+        for at, machine in enumerate(machines):
+            pods = min(rest, *(free[at][name] // a for name, a in size.amounts.items()))
+            if need.one_a_machine:
+                pods = 0 if at in taken else min(pods, 1)
+            if pods > 0:
+                taken.add(at)
+                rest -= pods
+                served[machine.way] += pods * worth[size]
+                for name, amount in size.amounts.items():
+                    free[at][name] -= pods * amount
+        whole = whole and rest == 0
+    return served, whole
+
+
+def _prospects(
+    cycle: Cycle, need: View, further: Sequence[tuple[int, Offer]]
+) -> dict[str, list[Prospect]]:
+    """By domain, what the gang could have: its own, its cluster's, what it can acquire, what
+    others have.
+    """
+    key = str(need.profile.same_key)
+    found: dict[str, list[Prospect]] = {}
+
+    def add(way: int, domain: str, free: Mapping[str, int]) -> None:
+        amounts = {name: free.get(name, 0) for name in cycle.resources}
+        found.setdefault(domain, []).append(Prospect(way, amounts))
+
+    slots = list(cycle.slots_for(need))
+    for slot in sorted(slots, key=lambda slot: slot.machine.wanted_by != need.index):
+        way = OWN if slot.machine.wanted_by == need.index else CLUSTERS
+        free = {name: slot.free(name) for name in cycle.resources}
+        add(way, slot.machine.flavour.labels[key], free)
+    offers = list(further)
+    if need.index not in cycle.expired:
+        offers = [*((ACQUIRED, o) for o in free_machines(cycle, need, (key,))), *offers]
+    for way, kind in ((way, kind) for way, offer in offers for kind in offer):
+        for _ in filter(lambda machine: cycle.may_have(need, machine), kind.machines):
+            add(way, str(kind.domain[0]), kind.room)
+    return found

@@ -1,0 +1,1 @@
+"""How long nobody leads when coordinators are killed."""

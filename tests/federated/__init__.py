@@ -1,0 +1,1 @@
+"""Runs of the federated HPA: their plan and their gates."""

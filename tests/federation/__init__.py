@@ -1,0 +1,1 @@
+"""The federated HPA, on played and on real clusters."""

@@ -1,0 +1,1 @@
+"""Gates, quantiles, coverage, causes: how a run is judged."""

@@ -1,0 +1,1 @@
+"""One shard under a thousand operators."""

@@ -1,0 +1,1 @@
+"""Profiles, plans and the load that is played."""

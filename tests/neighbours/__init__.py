@@ -1,0 +1,1 @@
+"""Bad operators, and what others may notice of them."""

@@ -1,0 +1,1 @@
+"""Machines held against what a packing bound needs."""

@@ -1,0 +1,1 @@
+"""The services of a fleet, each as a process or over its own wire."""

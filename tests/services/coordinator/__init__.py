@@ -1,0 +1,1 @@
+"""Coordinators: leadership, domains, orders, operations."""

@@ -1,0 +1,1 @@
+"""A shard: demand, decisions, orders, sessions, what it keeps."""

@@ -1,0 +1,1 @@
+"""A fleet on a virtual clock, and the explorer of its worlds."""

@@ -1,0 +1,1 @@
+"""Where clusters run: local processes, kind."""

@@ -1,0 +1,1 @@
+"""What runs report against what really happened."""

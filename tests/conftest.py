@@ -35,7 +35,8 @@ OPT_IN = ("containers", "failover", "load", "scenarios", "slow", "soak", "truth"
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what has to be asked for."""
     unasked = {name for name in OPT_IN if name not in config.getoption("markexpr")}
-    asked, left_out = [], []
+    asked: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
         (left_out if marks & unasked else asked).append(item)

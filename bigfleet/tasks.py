@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Coroutine
 
 
-async def until_stopped(stop: asyncio.Event, *work: Coroutine[object, object, None]) -> None:
+async def run_until_stopped(stop: asyncio.Event, *work: Coroutine[object, object, None]) -> None:
     """Run all `work` until `stop` is set, then cancel it; an error of one ends all, raised."""
 
     async def stopped() -> None:
         await stop.wait()
 
-    await until_one_ends(stopped(), *work)
+    await run_until_first_completes(stopped(), *work)
 
 
-async def until_one_ends(*work: Coroutine[object, object, None]) -> None:
+async def run_until_first_completes(*work: Coroutine[object, object, None]) -> None:
     """Run all `work` until one of them ends, then cancel the others; raises its error."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
@@ -28,7 +28,7 @@ async def until_one_ends(*work: Coroutine[object, object, None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def stopped_or_failed(stop: asyncio.Event, work: asyncio.Future[None]) -> None:
+async def wait_stopped_or_failed(stop: asyncio.Event, work: asyncio.Future[None]) -> None:
     """Return once `stop` is set or `work` has ended, whose error is raised; it is not cancelled."""
     stopped = asyncio.create_task(stop.wait())
     try:
@@ -39,7 +39,7 @@ async def stopped_or_failed(stop: asyncio.Event, work: asyncio.Future[None]) -> 
         work.result()
 
 
-async def end(task: asyncio.Task[None]) -> None:
+async def cancel_and_wait(task: asyncio.Task[None]) -> None:
     """Cancel the task and wait until it has ended; its error is not raised."""
     task.cancel()
     await asyncio.wait([task])

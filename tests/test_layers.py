@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 # A module may import its own level and those above it in this list.
 LAYERS: list[set[str]] = [
     {"bigfleet.model"},
-    {"bigfleet.api", "bigfleet.observe", "bigfleet.tasks", "bigfleet.garbage", "bigfleet.kernels"},
+    {"bigfleet.api", "bigfleet.observe", "bigfleet.tasks", "bigfleet.gc_pauses", "bigfleet.jit"},
     {"bigfleet.engine"},
     {"bigfleet.ports"},
     {"bigfleet.adapters"},

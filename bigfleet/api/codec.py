@@ -16,7 +16,7 @@ from bigfleet.model import penalty, resources
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.integers import is_integer
 from bigfleet.model.need import (
-    FOLDED_GROUP,
+    FOLDED_GROUP_PREFIX,
     MAX_PODS_OF_A_SIZE,
     MAX_SIZES_OF_A_NEED,
     Need,
@@ -48,12 +48,14 @@ def need_from_wire(message: capacity.CapacityNeed, where: str) -> Need:
         sizes = sizes_of_aggregate(aggregate, min_unit)
     if not sizes:
         raise InvalidInput(f"{where}: aggregate_resources", aggregate, "ask for nothing")
-    if message.group.startswith(FOLDED_GROUP):
-        raise InvalidInput(f"{where}: group", message.group[:80], f"begins with {FOLDED_GROUP!r}")
+    if message.group.startswith(FOLDED_GROUP_PREFIX):
+        raise InvalidInput(
+            f"{where}: group", message.group[:80], f"begins with {FOLDED_GROUP_PREFIX!r}"
+        )
     need = Need(_profile_from_wire(message, where), sizes, message.group)
     if need.is_additional and need.profile.same_key is not None:
-        cure = "names its domain with IN, not with SAME"
-        raise InvalidInput(f"{where}: group", need.group, cure)
+        hint = "names its domain with IN, not with SAME"
+        raise InvalidInput(f"{where}: group", need.group, hint)
     return need
 
 
@@ -71,11 +73,11 @@ def sizes_from_wire(message: capacity.PodSizes, where: str) -> tuple[Size, ...]:
     if len(set(names)) != len(names) or not all(names):
         raise InvalidInput(f"{where}.resources", names, "are not distinct names")
     if len(message.amounts) != len(names) * len(counts):
-        cure = f"are not {len(names)} for each of {len(counts)} sizes"
-        raise InvalidInput(f"{where}.amounts", len(message.amounts), cure)
+        hint = f"are not {len(names)} for each of {len(counts)} sizes"
+        raise InvalidInput(f"{where}.amounts", len(message.amounts), hint)
     if len(counts) > MAX_SIZES_OF_A_NEED:
-        cure = f"sizes are more than {MAX_SIZES_OF_A_NEED}; merge those that differ little"
-        raise InvalidInput(where, len(counts), cure)
+        hint = f"sizes are more than {MAX_SIZES_OF_A_NEED}; merge those that differ little"
+        raise InvalidInput(where, len(counts), hint)
     steps = list(message.steps) or [1] * len(names)
     if len(steps) != len(names):
         raise InvalidInput(f"{where}.steps", len(steps), f"are not one for each of {names}")
@@ -200,8 +202,8 @@ def requirement_from_wire(message: capacity.NodeSelectorRequirement, where: str)
         if len(values) != 1 or not is_integer(values[0]):
             raise InvalidInput(what, values, "needs one value, an integer")
     elif (operator in (Operator.IN, Operator.NOT_IN)) != bool(values):
-        cure = "needs values" if not values else "takes no values"
-        raise InvalidInput(what, values, cure)
+        hint = "needs values" if not values else "takes no values"
+        raise InvalidInput(what, values, hint)
     return Requirement(message.key, operator, values)
 
 
@@ -234,7 +236,7 @@ def _amounts(quantities: Mapping[str, str], where: str) -> dict[str, int]:
     try:
         return resources.parse_requests(quantities, resources.MAX_AGGREGATE_UNITS)
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error.what}", error.value, error.cure) from None
+        raise InvalidInput(f"{where}: {error.what}", error.value, error.hint) from None
 
 
 def need_to_wire(need: Need) -> capacity.CapacityNeed:

@@ -39,11 +39,11 @@ class Name:
         role, _, own = uri.removeprefix(SCHEME).partition("/")
         with_name = role in ROLES_WITH_NAMES and own
         if not uri.startswith(SCHEME) or not (with_name or (role in ROLES_ALONE and not own)):
-            cure = (
+            hint = (
                 f"is none of {', '.join(f'{SCHEME}{r}/ID' for r in ROLES_WITH_NAMES)}, "
                 f"{', '.join(f'{SCHEME}{r}' for r in ROLES_ALONE)}"
             )
-            raise InvalidInput("certificate: URI", uri, cure)
+            raise InvalidInput("certificate: URI", uri, hint)
         return Name(role, own)
 
 
@@ -72,12 +72,12 @@ class Identity:
         leaf = self._certificates(CERTIFICATE, content[CERTIFICATE])[0]
         self._certificates(AUTHORITY, content[AUTHORITY])
         if not certificates.same_key(leaf, self._key(content[KEY])):
-            cure = f"is not the key of {leaf_path}; replace both together"
-            raise InvalidInput("identity: key", str(self.directory / KEY), cure)
+            hint = f"is not the key of {leaf_path}; replace both together"
+            raise InvalidInput("identity: key", str(self.directory / KEY), hint)
         uris = certificates.uris(leaf)
         if len(uris) != 1:
-            cure = f"names {len(uris)} URIs ({', '.join(uris) or 'none'}); it must name exactly one"
-            raise InvalidInput("identity: certificate", str(leaf_path), cure)
+            hint = f"names {len(uris)} URIs ({', '.join(uris) or 'none'}); it must name exactly one"
+            raise InvalidInput("identity: certificate", str(leaf_path), hint)
         return Pem(
             content[CERTIFICATE],
             content[KEY],
@@ -99,13 +99,13 @@ class Identity:
         """As `load`; InvalidInput also unless this is the `role` called `own`, and still valid."""
         pem, wanted = self.load(), Name(role, own)
         if pem.name != wanted:
-            cure = f"is the identity of {pem.name}, but this process is {wanted}"
-            raise InvalidInput("--identity", str(self.directory), cure)
+            hint = f"is the identity of {pem.name}, but this process is {wanted}"
+            raise InvalidInput("--identity", str(self.directory), hint)
         if pem.expires <= datetime.now(UTC):
-            cure = (
+            hint = (
                 f"expired at {pem.expires.isoformat()}; renew it, for example by `bigfleet certs`"
             )
-            raise InvalidInput("--identity", str(self.directory / CERTIFICATE), cure)
+            raise InvalidInput("--identity", str(self.directory / CERTIFICATE), hint)
         return pem
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
@@ -117,25 +117,25 @@ class Identity:
         try:
             return (self.directory / name).read_bytes()
         except OSError as error:
-            cure = (
+            hint = (
                 f"cannot be read ({error.strerror}); an identity is a directory with "
                 f"{CERTIFICATE}, {KEY} and {AUTHORITY}, as `bigfleet certs` makes them"
             )
-            raise InvalidInput("identity", str(self.directory / name), cure) from None
+            raise InvalidInput("identity", str(self.directory / name), hint) from None
 
     def _certificates(self, name: str, pem: bytes) -> list[x509.Certificate]:
         try:
             return x509.load_pem_x509_certificates(pem)
         except ValueError:
-            cure = "holds no certificate in PEM"
-            raise InvalidInput("identity", str(self.directory / name), cure) from None
+            hint = "holds no certificate in PEM"
+            raise InvalidInput("identity", str(self.directory / name), hint) from None
 
     def _key(self, pem: bytes) -> object:
         try:
             return serialization.load_pem_private_key(pem, None)
         except (ValueError, TypeError):
-            cure = "holds no private key in PEM without a password"
-            raise InvalidInput("identity: key", str(self.directory / KEY), cure) from None
+            hint = "holds no private key in PEM without a password"
+            raise InvalidInput("identity: key", str(self.directory / KEY), hint) from None
 
 
 class Fresh:

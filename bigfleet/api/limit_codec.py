@@ -60,21 +60,21 @@ def limits_from_wire(
         else:
             limits[limit.machine_id] = limit
     if len(messages) > MAX_LIMITS_OF_A_CLUSTER:
-        cure = f"are more than {MAX_LIMITS_OF_A_CLUSTER}; the others are left out"
-        problems.append(InvalidInput(f"{where}: node_limits", len(messages), cure))
+        hint = f"are more than {MAX_LIMITS_OF_A_CLUSTER}; the others are left out"
+        problems.append(InvalidInput(f"{where}: node_limits", len(messages), hint))
     return limits, problems
 
 
 def _limit(message: capacity.NodeLimit, where: str) -> NodeLimit:
     machine_id = message.machine_id
     if not 0 < len(machine_id) <= _MOST_ID or not machine_id.isprintable():
-        cure = f"is not a name of 1 to {_MOST_ID} printable characters"
-        raise InvalidInput(f"{where}: machine_id", machine_id[:80], cure)
+        hint = f"is not a name of 1 to {_MOST_ID} printable characters"
+        raise InvalidInput(f"{where}: machine_id", machine_id[:80], hint)
     try:
         amounts = resources.parse_requests(message.resources)
     except InvalidInput as error:
         what = f"{where}: resources: {error.what}"
-        raise InvalidInput(what, error.value, error.cure) from None
+        raise InvalidInput(what, error.value, error.hint) from None
     known = {reason.value for reason in LimitReason}
     return NodeLimit(
         machine_id,

@@ -46,7 +46,7 @@ def _capacity(message: provider.Resources, where: str) -> Mapping[str, int]:
     try:
         return _amounts_in(message.SerializeToString())
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error.what}", error.value, error.cure) from None
+        raise InvalidInput(f"{where}: {error.what}", error.value, error.hint) from None
 
 
 @lru_cache(maxsize=4096)

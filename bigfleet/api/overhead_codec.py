@@ -35,8 +35,8 @@ def overheads_from_wire(
     `where` begins every error's text. InvalidInput when they are too many.
     """
     if len(messages) > MAX_OVERHEADS_OF_A_CLUSTER:
-        cure = f"are more than {MAX_OVERHEADS_OF_A_CLUSTER}; sum those that match equal machines"
-        raise InvalidInput(f"{where}: node_overheads", len(messages), cure)
+        hint = f"are more than {MAX_OVERHEADS_OF_A_CLUSTER}; sum those that match equal machines"
+        raise InvalidInput(f"{where}: node_overheads", len(messages), hint)
     sound: list[NodeOverhead] = []
     faults: dict[int, str] = {}
     for number, message in enumerate(messages):
@@ -55,7 +55,7 @@ def _overhead(message: capacity.NodeOverhead, where: str) -> NodeOverhead:
         amounts = resources.parse_requests(message.resources)
     except InvalidInput as error:
         what = f"{where}: resources: {error.what}"
-        raise InvalidInput(what, error.value, error.cure) from None
+        raise InvalidInput(what, error.value, error.hint) from None
     return overhead_of(
         requirements,
         terms_from_wire(message.alternatives, f"{where}: alternatives"),

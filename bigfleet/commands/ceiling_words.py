@@ -28,11 +28,11 @@ def _ceiling(view: wire.CeilingView) -> Iterator[str]:
     if view.HasField("most_dollars_per_hour"):
         spent, most = view.dollars_per_hour, view.most_dollars_per_hour
         yield f"  It has machines for ${spent:.2f} of at most ${most:.2f} an hour."
-    if view.HasField("most_priority"):
+    if view.HasField("priority_ceiling"):
         lowered = (
             f"{view.lowered_needs} of its needs" if view.lowered_needs else "none of its needs"
         )
-        yield f"  Its priorities count as {view.most_priority} at most; {lowered} ask for more."
+        yield f"  Its priorities count as {view.priority_ceiling} at most; {lowered} ask for more."
     if not view.waiting_needs:
         return
     pods = _several(view.waiting_pods, "pod")

@@ -178,8 +178,8 @@ def _cluster(flags: argparse.Namespace, served: Cluster) -> Cluster:
     try:
         return ForeignCluster(flags.cluster_id, flags.bootstrap_blob.read_bytes())
     except OSError as error:
-        cure = f"cannot be read: {error.strerror}"
-        raise InvalidInput("--bootstrap-blob", str(flags.bootstrap_blob), cure) from None
+        hint = f"cannot be read: {error.strerror}"
+        raise InvalidInput("--bootstrap-blob", str(flags.bootstrap_blob), hint) from None
 
 
 @asynccontextmanager

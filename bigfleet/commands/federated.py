@@ -57,8 +57,8 @@ async def _ask(client: KubeClient, path: str, query: dict[str, str]) -> bytes:
         return await client.get(path, query)
     except ApiError as error:
         if error.status == NOT_FOUND:
-            cure = "run `bigfleet fedhpa install` with its administrator's kubeconfig"
-            raise UnknownObject(f"{client.server} knows no federated HPAs; {cure}") from None
+            hint = "run `bigfleet fedhpa install` with its administrator's kubeconfig"
+            raise UnknownObject(f"{client.server} knows no federated HPAs; {hint}") from None
         raise BigFleetError(f"{client.server}: {error}") from None
     except NO_ANSWER as error:
         raise Unavailable(f"{client.server}: {str(error) or repr(error)}") from None

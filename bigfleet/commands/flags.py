@@ -66,8 +66,8 @@ def advertised_of(flags: argparse.Namespace) -> str:
     """
     host, port = flags.listen
     if not flags.advertise and host in _EVERYWHERE:
-        cure = "is every address of this host; --advertise HOST:PORT says where others reach it"
-        raise InvalidInput("--listen", f"{host}:{port}", cure)
+        hint = "is every address of this host; --advertise HOST:PORT says where others reach it"
+        raise InvalidInput("--listen", f"{host}:{port}", hint)
     return flags.advertise or ""
 
 

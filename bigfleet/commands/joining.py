@@ -111,8 +111,8 @@ def complete(path: Path) -> str:
 
 def _take_in(part: dict[str, Any], folder: Path) -> None:
     if "exec" in part:
-        cure = "has a user with a command; give it a token or a certificate"
-        raise InvalidInput("--member", str(folder), cure)
+        hint = "has a user with a command; give it a token or a certificate"
+        raise InvalidInput("--member", str(folder), hint)
     try:
         for key in ("certificate-authority", "client-certificate", "client-key"):
             if file := part.pop(key, None):
@@ -120,5 +120,5 @@ def _take_in(part: dict[str, Any], folder: Path) -> None:
         if file := part.pop("tokenFile", None):
             part["token"] = (folder / file).read_text().strip()
     except OSError as error:
-        cure = "is named by the kubeconfig and cannot be read"
-        raise InvalidInput("--member", str(error.filename), cure) from None
+        hint = "is named by the kubeconfig and cannot be read"
+        raise InvalidInput("--member", str(error.filename), hint) from None

@@ -62,10 +62,9 @@ def _shard(flags: argparse.Namespace) -> Role:
 
 def _engine(flags: argparse.Namespace) -> Any:
     """How decisions are made."""
-    from bigfleet.engine.snapshot import Settings as EngineSettings
-    from bigfleet.engine.snapshot import VictimWeights
+    from bigfleet.engine.snapshot import EngineConfig, VictimWeights
 
-    return EngineSettings(
+    return EngineConfig(
         reclaim_cap_fraction=flags.reclaim_cap_fraction,
         reclaim_hold_seconds=flags.reclaim_hold,
         reservation_seconds=flags.reservation,

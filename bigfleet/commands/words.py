@@ -11,7 +11,7 @@ from bigfleet.api.v1alpha1 import capacity_pb2, provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.commands.pod import PodFacts
 from bigfleet.model import resources
-from bigfleet.model.need import ADDITIONAL_GROUP, FOLDED_GROUP
+from bigfleet.model.need import ADDITIONAL_GROUP, FOLDED_GROUP_PREFIX
 
 _NANOS = 1_000_000_000
 _NAMED_MACHINES = 3
@@ -70,7 +70,7 @@ def _unit(view: wire.NeedView) -> str:
 
 
 def _shape(view: wire.NeedView) -> Iterator[str]:
-    if view.need.group.startswith(FOLDED_GROUP):
+    if view.need.group.startswith(FOLDED_GROUP_PREFIX):
         yield "  It stands for gangs each of which fits on one machine; a pod is a whole gang here."
     elif view.need.group == ADDITIONAL_GROUP:
         yield "  It is of pods that kube-scheduler cannot place though no machine is missing; only"
@@ -177,8 +177,8 @@ def _purpose(view: wire.MachineView) -> Iterator[str]:
     others = [each for each in view.shared_by if each != view.counted_by]
     if others:
         yield f"  Pods of {_several(len(others), 'other need')} are counted on it, too."
-    if view.HasField("release_cost"):
-        yield f"  {_release(view.release_cost)}"
+    if view.HasField("disruption_cost"):
+        yield f"  {_release(view.disruption_cost)}"
     if view.headroom:
         yield "  It is one machine ahead: the next small gang of its cluster shall find room on one"
         yield "  machine, so that the scheduler need not tear it."

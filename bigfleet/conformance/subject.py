@@ -79,11 +79,11 @@ class Subject:
         """How many machines there are to use; InvalidInput when they are too few."""
         found = len(await self.speculative())
         if found < MACHINES_NEEDED:
-            cure = (
+            hint = (
                 f"are too few: the suite needs {MACHINES_NEEDED} machines that are SPECULATIVE and "
                 "ON_DEMAND or SPOT, which it buys and gives back; seed them"
             )
-            raise InvalidInput("provider: machines to use", found, cure)
+            raise InvalidInput("provider: machines to use", found, hint)
         return found
 
     async def require_admission(self) -> None:
@@ -92,8 +92,8 @@ class Subject:
             await self.caller().drain(NOBODY)
         except grpc.aio.AioRpcError as error:
             if error.code() in _NOT_ADMITTED:
-                cure = "keeps the suite from giving orders as several shards: use an admin's"
-                raise InvalidInput("--identity", error.details(), cure) from None
+                hint = "keeps the suite from giving orders as several shards: use an admin's"
+                raise InvalidInput("--identity", error.details(), hint) from None
 
     async def left_behind(self) -> Mapping[str, str]:
         """The states of machines that were used and are not for sale again, by id."""

@@ -21,7 +21,7 @@ import msgspec
 from bigfleet.api.kube.client import CONFLICT, FORBIDDEN, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
 from bigfleet.model.errors import BigFleetError
 from bigfleet.observe import metrics
-from bigfleet.tasks import until_one_ends
+from bigfleet.tasks import run_until_first_completes
 
 _LOG = logging.getLogger(__name__)
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
@@ -221,7 +221,7 @@ class Term:
                 await self._leadership.acquire()
                 metrics.controller_leads.set(1)
                 self._worker = self._begin()
-                await until_one_ends(self._worker.run(), self._leadership.keep())
+                await run_until_first_completes(self._worker.run(), self._leadership.keep())
                 self._worker = None
         finally:
             await self._leadership.release()

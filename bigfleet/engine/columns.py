@@ -41,11 +41,11 @@ class FlavourColumns:
         self.interruption_probability = self._floats(lambda f: f.interruption_probability)
         names = {name for flavour in flavours for name in flavour.allocatable}
         self.resources = (*_LEADING, *sorted(names.difference(_LEADING)))
-        self.place = {name: at for at, name in enumerate(self.resources)}
+        self.column_of = {name: at for at, name in enumerate(self.resources)}
         self.allocatable: Longs = np.zeros((len(flavours), len(self.resources)), np.int64)
         for at, flavour in enumerate(flavours):
             for name, amount in flavour.allocatable.items():
-                self.allocatable[at, self.place[name]] = amount
+                self.allocatable[at, self.column_of[name]] = amount
         self.limited = np.array([flavour.limited for flavour in flavours], np.bool_)
         # Extended resources (GPUs, say), which are worth keeping for those who ask for them.
         self.scarce = np.array([_is_scarce(name) for name in self.resources], np.bool_)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from bigfleet.engine.carry import Carry
+from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.snapshot import Ints, Longs, Rows
 from bigfleet.model.need import Size, total_of
 
 
-class ActionKind(Enum):
+class ActionType(Enum):
     """BOOTSTRAP: Idle machine to a need's cluster. PROVISION: Speculative machine to be created
     for a need. PREEMPT: Configured machine to be drained for a need, though another one counts it.
     RECLAIM: Configured machine to be drained, nobody counts it. DELETE: Idle machine to be given
@@ -32,7 +32,7 @@ class Action:
     NONE for DELETE, and for a RECLAIM that nobody waits for.
     """
 
-    kind: ActionKind
+    type: ActionType
     row: int
     need: int
     grace_seconds: int = 0
@@ -74,7 +74,7 @@ class Placements(NamedTuple):
     pods: Longs
 
 
-class Held(NamedTuple):
+class ClusterUsage(NamedTuple):
     """Machines of a cluster, those that come to it included, and millionths of a dollar an hour."""
 
     machines: int
@@ -89,9 +89,9 @@ class Decision:
     `shortfalls` are all of them, in the demand's order. `claimed_by` gives for each fleet row the
     need that counts it as its supply, now or once it is drained, or NONE: the one that ordered it,
     or else the first with pods on it; `placements` are those of all needs. The next snapshot gives
-    it back as `Fleet.wanted_by`, and the next decision gets `carry`. `headroom` are the rows that
+    it back as `Fleet.last_claimed_by`, and the next decision gets `cycle_memory`. `headroom` are the rows that
     are kept or acquired though nobody needs them, to be one machine ahead of small gangs.
-    `reclaims_capped` counts reclaims kept back by the cap. `ask_about` are the clusters that may
+    `reclaims_capped` counts reclaims kept back by the cap. `disruption_cost_queries` are the clusters that may
     have machines to spare, with those of their machines that are used least as far as counting
     tells: their operators are worth asking what giving some back would disturb. `held` says of
     clusters whose ceiling bounds that what they hold once everything is carried out, and
@@ -104,7 +104,7 @@ class Decision:
     placements: Placements
     headroom: frozenset[int]
     reclaims_capped: int
-    ask_about: Mapping[int, Rows]
-    carry: Carry
-    held: Mapping[int, Held] = field(default_factory=dict)
+    disruption_cost_queries: Mapping[int, Rows]
+    cycle_memory: CycleMemory
+    held: Mapping[int, ClusterUsage] = field(default_factory=dict)
     at_ceiling: frozenset[int] = frozenset()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigfleet.engine.carry import Carry
+from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decide import decide
-from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, Settings
+from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model import penalty
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import (
@@ -32,7 +32,7 @@ def precompile() -> None:
     kinds = [_kind(), _kind(requirements=[Requirement(_RACK, Operator.SAME)]), _kind(apart=True)]
     needs = [Need(kind, sizes_of([(_POD, 4)]), "") for kind in kinds]
     demand = Demand(needs, np.zeros(len(needs), np.int32), frozenset({0}))
-    decide(_fleet(), demand, Carry(), Settings(), 0.0)
+    decide(_fleet(), demand, CycleMemory(), EngineConfig(), 0.0)
 
 
 def _kind(*, requirements: list[Requirement] | None = None, apart: bool = False) -> Profile:
@@ -58,13 +58,13 @@ def _fleet() -> Fleet:
         ),
         cluster=np.where(at_work, 0, NONE).astype(np.int32),
         destination=np.full(number, NONE, np.int32),
-        wanted_by=np.full(number, NONE, np.int32),
+        last_claimed_by=np.full(number, NONE, np.int32),
         priority=np.zeros(number, np.int32),
         interruption_bucket=np.zeros(number, np.uint8),
         reclamation_bucket=np.zeros(number, np.uint8),
         unused_since_seconds=np.zeros(number),
         headroom=np.zeros(number, np.bool_),
-        release_cost=np.full(number, np.nan),
+        disruption_cost=np.full(number, np.nan),
         tie_break=np.arange(number, dtype=np.int64),
     )
 

@@ -49,7 +49,7 @@ class Flavour:
 class Fleet:
     """One row per machine, n rows; rows keep their index as long as nothing is added or removed.
 
-    `flavour` indexes `flavours`, `cluster` indexes `clusters` (NONE when unbound). `wanted_by`
+    `flavour` indexes `flavours`, `cluster` indexes `clusters` (NONE when unbound). `last_claimed_by`
     indexes the demand's needs: the one that `Decision.claimed_by` last named for the machine, or
     else that it was bound for; NONE where unknown or where that need is gone. A CREATING machine is
     supply for that need only, and so is a DRAINING one: it was drained for it. An IDLE machine is
@@ -64,9 +64,9 @@ class Fleet:
     `destination` is the cluster that a CREATING or DRAINING machine is for, NONE where unknown or
     for nobody: it is supply for that cluster's needs, also when the need that asked is gone.
     `headroom` marks the machines that the last decision kept or acquired ahead of a cluster's
-    gangs. `release_cost` is what giving a CONFIGURED machine back would cost those whose pods run
+    gangs. `disruption_cost` is what giving a CONFIGURED machine back would cost those whose pods run
     there, as their operator has just reported it: 0 where it is empty, infinite where it must not
-    go, NaN where nobody has been asked. `held_back` marks IDLE and SPECULATIVE machines that are
+    go, NaN where nobody has been asked. `backed_off` marks IDLE and SPECULATIVE machines that are
     given to nobody now, because such a machine has just failed; None for none.
     """
 
@@ -76,15 +76,15 @@ class Fleet:
     state: Bytes
     cluster: Ints
     destination: Ints
-    wanted_by: Ints
+    last_claimed_by: Ints
     priority: Ints
     interruption_bucket: Bytes
     reclamation_bucket: Bytes
     unused_since_seconds: Floats
     headroom: Flags
-    release_cost: Floats
+    disruption_cost: Floats
     tie_break: Longs
-    held_back: Flags | None = None
+    backed_off: Flags | None = None
 
     def __len__(self) -> int:
         return len(self.flavour)
@@ -148,7 +148,7 @@ class VictimWeights:
 
 
 @dataclass(frozen=True)
-class Settings:
+class EngineConfig:
     """What may be tuned about decisions.
 
     reclaim_cap_fraction: of a cluster's CONFIGURED machines, how many may be reclaimed per cycle
@@ -168,8 +168,8 @@ class Settings:
 
     reclaim_cap_fraction: float = 0.05
     reclaim_hold_seconds: float = 30.0
-    rebuy_seconds: float = 600.0
-    reclaim_reserve: float = 0.05
+    reacquire_seconds: float = 600.0
+    reclaim_margin: float = 0.05
     price_tolerance: float = 0.3
     idle_hold_seconds: Mapping[CapacityType, float] = field(
         default_factory=lambda: {CapacityType.ON_DEMAND: 600.0, CapacityType.SPOT: 60.0}
@@ -182,12 +182,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         """InvalidInput for a value with which nothing sensible could be decided."""
-        for name in ("reclaim_cap_fraction", "reclaim_reserve", "price_tolerance", "growth"):
+        for name in ("reclaim_cap_fraction", "reclaim_margin", "price_tolerance", "growth"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput(name, getattr(self, name), "is not in 0..1")
         spans = {
             "reclaim_hold_seconds": self.reclaim_hold_seconds,
-            "rebuy_seconds": self.rebuy_seconds,
+            "reacquire_seconds": self.reacquire_seconds,
             "voluntary_grace_seconds": self.voluntary_grace_seconds,
             "reservation_seconds": self.reservation_seconds,
             "arrival_grace_seconds": self.arrival_grace_seconds,

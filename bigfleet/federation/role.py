@@ -19,7 +19,7 @@ from bigfleet.federation.members.state import Listeners
 from bigfleet.federation.objects import Key
 from bigfleet.federation.workload.controller import WorkloadController
 from bigfleet.observe import health
-from bigfleet.tasks import until_stopped
+from bigfleet.tasks import run_until_stopped
 
 _LEASE = LeaseName(FEDERATION_NAMESPACE, "bigfleet-federation", "`bigfleet fedhpa install`")
 _PLURALS = {kind: plural for plural, kind in MEMBER_KINDS.items()}
@@ -106,6 +106,6 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         term = Term(leadership, lambda: Federation(client, settings.gather_seconds))
         observer = await health.serve(settings.observe_host, settings.observe_port, term.not_ready)
         try:
-            await until_stopped(stop, term.run())
+            await run_until_stopped(stop, term.run())
         finally:
             await observer.cleanup()

@@ -82,8 +82,8 @@ def preferences_of(autoscaler: Autoscaler) -> list[Preference]:
     try:
         found = msgspec.json.decode(text, type=_Annotation)
     except msgspec.MsgspecError as error:
-        cure = f'must be JSON like {{"clusters": {{"NAME": {{"minReplicas": 1}}}}}}: {error}'
-        raise InvalidInput(f"annotation {PREFERENCES}", text, cure) from None
+        hint = f'must be JSON like {{"clusters": {{"NAME": {{"minReplicas": 1}}}}}}: {error}'
+        raise InvalidInput(f"annotation {PREFERENCES}", text, hint) from None
     named = {each.cluster for each in autoscaler.spec.preferences}
     more = [
         Preference(name, _checked(name, each.min_replicas), _checked(name, each.max_replicas))
@@ -92,8 +92,8 @@ def preferences_of(autoscaler: Autoscaler) -> list[Preference]:
     ]
     for each in more:
         if each.max_replicas is not None and (each.min_replicas or 0) > each.max_replicas:
-            cure = f"has minReplicas above maxReplicas for cluster {each.cluster}"
-            raise InvalidInput(f"annotation {PREFERENCES}", text, cure)
+            hint = f"has minReplicas above maxReplicas for cluster {each.cluster}"
+            raise InvalidInput(f"annotation {PREFERENCES}", text, hint)
     return [*autoscaler.spec.preferences, *more]
 
 

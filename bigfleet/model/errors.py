@@ -18,13 +18,13 @@ class BigFleetError(Exception):
 class InvalidInput(BigFleetError):
     """Somebody sent something that cannot be right.
 
-    `what` names object and field (`machine m-1: price_per_hour`), `value` is what was sent, `cure`
+    `what` names object and field (`machine m-1: price_per_hour`), `value` is what was sent, `hint`
     says what would be accepted.
     """
 
-    def __init__(self, what: str, value: object, cure: str) -> None:
-        super().__init__(f"{what}: {value!r} {cure}")
-        self.what, self.value, self.cure = what, value, cure
+    def __init__(self, what: str, value: object, hint: str) -> None:
+        super().__init__(f"{what}: {value!r} {hint}")
+        self.what, self.value, self.hint = what, value, hint
 
 
 class IllegalTransition(BigFleetError):

@@ -22,12 +22,12 @@ MAX_PODS_OF_A_SIZE = 2**31 - 1
 # The group of pods that kube-scheduler cannot place although their need is met: only a machine
 # beyond those that serve other needs is of use to them. Other groups begin with a bracket.
 ADDITIONAL_GROUP = "additional"
-FOLDED_GROUP = "folded:"  # so begin the groups that a shard makes itself; it takes none in
+FOLDED_GROUP_PREFIX = "folded:"  # so begin the groups that a shard makes itself; it takes none in
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 # A quantity without a size of its own is cut into so many equal pieces.
-_PIECES_AT_MOST, _UNITS_A_PIECE = 4096, 64
+_MAX_PIECES, _UNITS_PER_PIECE = 4096, 64
 
 
 class Operator(IntEnum):
@@ -130,19 +130,19 @@ class Profile:
     @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits, equal exactly for equal profiles, the same on every machine."""
-        parts: list[object] = [
-            _plain(self.requirements),
+        common_fields: list[object] = [
+            _as_tuples(self.requirements),
             [(s.topology_key, s.max_skew, s.hard) for s in self.spread],
             (self.priority, self.interruption_bucket, self.reclamation_bucket),
         ]
-        rarely = (
+        rare_fields = (
             [(s.min_domains, s.ignores_node_affinity, s.honors_node_taints) for s in self.spread],
-            [_plain(term) for term in self.alternatives],
+            [_as_tuples(term) for term in self.alternatives],
             [(t.key, t.exists, t.value, t.effect) for t in self.tolerations],
             self.anti_affinity,
             self.never_preempts,
         )
-        return hashlib.sha256(repr((*parts, rarely)).encode()).hexdigest()[:16]
+        return hashlib.sha256(repr((*common_fields, rare_fields)).encode()).hexdigest()[:16]
 
     @cached_property
     def same_key(self) -> str | None:
@@ -150,7 +150,7 @@ class Profile:
         return next((r.key for r in self.requirements if r.operator is Operator.SAME), None)
 
 
-def _plain(term: Term) -> list[tuple[str, int, tuple[str, ...]]]:
+def _as_tuples(term: Term) -> list[tuple[str, int, tuple[str, ...]]]:
     return [(r.key, int(r.operator), r.values) for r in term]
 
 
@@ -218,18 +218,18 @@ class Need:
 
     `group` is "" for plain pods, ADDITIONAL_GROUP, or a text that is the same for just those pods
     which must share a domain, or which spread over domains or avoid each other. Whatever priority
-    its pods claim, it counts as having `most_priority` at most.
+    its pods claim, it counts as having `priority_ceiling` at most.
     """
 
     profile: Profile
     sizes: tuple[Size, ...]
     group: str = ""
-    most_priority: int = HIGHEST_PRIORITY
+    priority_ceiling: int = HIGHEST_PRIORITY
 
     @property
     def priority(self) -> int:
         """That by which it is served, which may be lower than its pods claim."""
-        return min(self.profile.priority, self.most_priority)
+        return min(self.profile.priority, self.priority_ceiling)
 
     @property
     def is_additional(self) -> bool:
@@ -293,7 +293,7 @@ def sizes_of_aggregate(
     if unit:
         pods = max([1, *(-(-wanted[name] // unit[name]) for name in unit if name in wanted)])
     else:
-        pods = max(1, min(_PIECES_AT_MOST, min(wanted.values()) // _UNITS_A_PIECE))
+        pods = max(1, min(_MAX_PIECES, min(wanted.values()) // _UNITS_PER_PIECE))
     pods = min(pods, MAX_PODS_OF_A_SIZE)
     shares = {name: unit.get(name, -(-amount // pods)) for name, amount in wanted.items()}
     return sizes_of([({**unit, **shares}, pods)])

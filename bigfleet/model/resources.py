@@ -45,11 +45,11 @@ def _units_per_one(resource: str) -> Decimal:
 
 def parse(resource: str, quantity: str, *, round_up: bool, limit: int = MAX_MACHINE_UNITS) -> int:
     """`quantity` in this module's units; InvalidInput when malformed, negative or above `limit`."""
-    usual = len(resource) + len(quantity) <= _USUAL_CHARACTERS
-    return (_parsed_once if usual else _parsed)(resource, quantity, round_up, limit)
+    cacheable = len(resource) + len(quantity) <= _MAX_CACHED_CHARACTERS
+    return (_parse_cached if cacheable else _parse_uncached)(resource, quantity, round_up, limit)
 
 
-def _parsed(resource: str, quantity: str, round_up: bool, limit: int) -> int:
+def _parse_uncached(resource: str, quantity: str, round_up: bool, limit: int) -> int:
     match = _QUANTITY.fullmatch(quantity)
     if match is None:
         raise InvalidInput(resource, quantity, "is not a Kubernetes quantity such as 500m or 2Gi")
@@ -70,8 +70,8 @@ def _parsed(resource: str, quantity: str, round_up: bool, limit: int) -> int:
 
 
 # The same few amounts come a hundred thousand times; long ones, which are odd, are not remembered.
-_USUAL_CHARACTERS = 64
-_parsed_once = lru_cache(maxsize=2**15)(_parsed)
+_MAX_CACHED_CHARACTERS = 64
+_parse_cached = lru_cache(maxsize=2**15)(_parse_uncached)
 
 
 def parse_requests(quantities: Mapping[str, str], limit: int = MAX_MACHINE_UNITS) -> dict[str, int]:

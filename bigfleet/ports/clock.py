@@ -12,7 +12,7 @@ class Clock(Protocol):
         """Seconds since 1970-01-01 UTC; may step when the host's clock is set."""
         ...
 
-    def steady_seconds(self) -> float:
+    def monotonic_seconds(self) -> float:
         """`unix_seconds` as it was when the process began, and what has passed since: it never
         steps. Everything that is held, waited for or aged in memory is measured by it.
         """

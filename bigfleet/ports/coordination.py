@@ -14,7 +14,7 @@ LEADER_KEY = "leader"
 Changes = Mapping[str, bytes | None]
 
 
-class Deposed(BigFleetError):
+class LeadershipLost(BigFleetError):
     """Somebody else has claimed leadership since: nothing was written."""
 
 
@@ -23,7 +23,7 @@ class OutcomeUnknown(BigFleetError):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LeadershipStatus:
     """How one member stands in the store's own election.
 
     `leader_id` is 0 while there is no leader that this member knows of.
@@ -34,21 +34,21 @@ class Standing:
     term: int
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether this member is the leader, as far as it knows."""
         return self.member_id == self.leader_id
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class WatchUpdate:
     """Changes up to and with `revision`; None is a row that is gone.
 
-    `whole`: these are all rows there are, and whatever was known before is void.
+    `is_snapshot`: these are all rows there are, and whatever was known before is void.
     """
 
     revision: int
     changes: Changes
-    whole: bool = False
+    is_snapshot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +75,15 @@ class CoordinationStore(Protocol):
     Every call raises Unavailable when the member does not answer in time.
     """
 
-    async def standing(self) -> Standing:
+    async def leadership_status(self) -> LeadershipStatus:
         """The member's own view, without asking the others."""
         ...
 
-    def follow(self) -> AsyncIterator[Followed]:
+    def watch(self) -> AsyncIterator[WatchUpdate]:
         """First all rows, then every change to them in order; ends with Unavailable."""
         ...
 
-    async def holder(self) -> tuple[bytes, int]:
+    async def leader_row(self) -> tuple[bytes, int]:
         """The leader row as the majority knows it, and its revision; (b"", 0) before the first."""
         ...
 
@@ -117,7 +117,7 @@ class CoordinationStore(Protocol):
         """Take a replica out; BigFleetError says why not where the rest could not go on."""
         ...
 
-    async def hand_over(self, member_id: int) -> None:
+    async def move_leader(self, member_id: int) -> None:
         """Make another member the store's leader; only the leader can."""
         ...
 

@@ -41,7 +41,7 @@ class Host(Protocol):
         HostFailure for a blob that cannot be used and when `timeout_seconds` have passed.
         """
 
-    async def gone(self, machine: Machine) -> None:
+    async def wait_until_node_gone(self, machine: Machine) -> None:
         """Return once the cluster holds no Node of this machine; HostFailure if nobody can tell."""
 
     async def power_off(self, machine: Machine) -> None:

@@ -63,13 +63,13 @@ class EvictionStore(Protocol):
         """What had begun and not ended, in the order of its beginning."""
         ...
 
-    def begun(self, eviction: Eviction) -> None:
+    def record_started(self, eviction: Eviction) -> None:
         """Remember it; an earlier one of the same machine is replaced. BigFleetError if it cannot
         be kept: then it must not begin.
         """
         ...
 
-    def ended(self, machine_id: str) -> None:
+    def record_ended(self, machine_id: str) -> None:
         """Forget it; harmless for a machine that has none. What cannot be written down now is
         written with what comes next.
         """

@@ -14,7 +14,7 @@ from bigfleet.simulation.pod_controller import SimulatedPodController
 from bigfleet.simulation.requests import Requests
 from bigfleet.simulation.scheduler import Node, Pod, runs_on, schedule
 from bigfleet.simulation.workload import Workload
-from bigfleet.tasks import until_one_ends
+from bigfleet.tasks import run_until_first_completes
 
 SCHEDULING_SECONDS = 0.2
 LOOK_FOR_UNSCHEDULABLE_SECONDS = 1.0
@@ -58,7 +58,7 @@ class Cluster:
 
     async def run(self) -> None:
         """Schedule after every change, until cancelled."""
-        await until_one_ends(self._schedule_on(), self._look_for_unschedulable())
+        await run_until_first_completes(self._schedule_on(), self._look_for_unschedulable())
 
     async def _schedule_on(self) -> None:
         while True:

@@ -9,14 +9,14 @@ from typing import TypeVar
 from bigfleet.adapters.coordination.memory import MemoryCluster, MemoryStore
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import BigFleetError, Unavailable
-from bigfleet.ports.coordination import Changes, OutcomeUnknown, Standing
+from bigfleet.ports.coordination import Changes, LeadershipStatus, OutcomeUnknown
 from bigfleet.services.coordinator.desk import Desk, drop_orphans
 from bigfleet.services.coordinator.leadership import Leadership, Replica
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.reign import NotLeading, Reign
 from bigfleet.simulation.faults import Fate
 from bigfleet.simulation.loop import VirtualClock
-from bigfleet.tasks import end, until_one_ends
+from bigfleet.tasks import cancel_and_wait, run_until_first_completes
 
 _T = TypeVar("_T")
 Call = Callable[[Desk, Reign], Awaitable[_T]]
@@ -34,11 +34,11 @@ class _Store(MemoryStore):
     def __init__(self, cluster: MemoryCluster, name: str, fate: Fate) -> None:
         super().__init__(cluster, cluster.named(name).id)
         self._fate = fate
-        self._believed: Standing | None = None
+        self._believed: LeadershipStatus | None = None
 
-    async def standing(self) -> Standing:
+    async def leadership_status(self) -> LeadershipStatus:
         """See `ports.coordination.CoordinationStore`."""
-        return self._believed or await super().standing()
+        return self._believed or await super().leadership_status()
 
     async def commit(self, claim_revision: int, changes: Changes) -> None:
         """See `ports.coordination.CoordinationStore`."""
@@ -52,7 +52,7 @@ class _Store(MemoryStore):
 
     async def be_unaware(self) -> None:
         """For a while it believes what it has believed until now."""
-        self._believed = await super().standing()
+        self._believed = await super().leadership_status()
         await asyncio.sleep(self._fate.moment(0.0, _UNAWARE_SECONDS))
         self._believed = None
 
@@ -99,7 +99,7 @@ class Coordinators:
             return
         self._leaderships.pop(name)
         led = self._leader() == name
-        await end(self._work.pop(name))
+        await cancel_and_wait(self._work.pop(name))
         if led and self._work:
             await asyncio.sleep(ELECTION_SECONDS)
             self._elect_another(name)
@@ -108,7 +108,7 @@ class Coordinators:
         """All of them end."""
         for name in list(self._work):
             self._leaderships.pop(name)
-            await end(self._work.pop(name))
+            await cancel_and_wait(self._work.pop(name))
 
     async def depose(self) -> None:
         """The leader is cut off from the others for a moment, who elect one of them."""
@@ -198,7 +198,7 @@ class Line:
 
 
 async def _replica(leadership: Leadership) -> None:
-    await until_one_ends(leadership.run(), _chores(leadership))
+    await run_until_first_completes(leadership.run(), _chores(leadership))
 
 
 async def _chores(leadership: Leadership) -> None:

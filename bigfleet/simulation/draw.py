@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import Taint
 from bigfleet.services.provider.settings import Latencies, Latency
@@ -57,7 +57,7 @@ def trial(seed: int) -> Trial:
         machines=machines,
         clusters=clusters,
         seed=seed,
-        engine=EngineSettings() if calm and draw.random() < 0.5 else _engine(draw),
+        engine=EngineConfig() if calm and draw.random() < 0.5 else _engine(draw),
         cycle_seconds=draw.choice((2.0, 5.0)),
         latencies=Latencies(*(_latency(draw, most) for most in (30.0, 10.0, 5.0, 5.0))),
         delays=Delays((0.0, 0.1), (0.0, 5.0), (0.0, 3.0), (0.0, 0.3)),
@@ -117,8 +117,8 @@ def _machine(draw: random.Random, name: str, kind: Mapping[str, object], racks: 
     )
 
 
-def _engine(draw: random.Random) -> EngineSettings:
-    return EngineSettings(
+def _engine(draw: random.Random) -> EngineConfig:
+    return EngineConfig(
         reclaim_cap_fraction=draw.choice((0.05, 0.3, 1.0)),
         reclaim_hold_seconds=draw.choice((0.0, 5.0, 30.0)),
         idle_hold_seconds={CapacityType.ON_DEMAND: 60.0, CapacityType.SPOT: 20.0},

@@ -21,7 +21,7 @@ from bigfleet.simulation.rest import is_wasteful, unrest, whose
 from bigfleet.simulation.served import Attempts, Liveness
 from bigfleet.simulation.steadiness import Steadiness
 from bigfleet.simulation.world import World, worlds
-from bigfleet.tasks import end
+from bigfleet.tasks import cancel_and_wait
 
 # Longer than every hold that a drawn world has; with pods that wait, longer than they take to ask
 # for the last of their additional machines.
@@ -95,7 +95,7 @@ async def _watched(world: World, given: Trial) -> Iterable[str]:
     attempts, liveness = Attempts(world), Liveness(world)
     watch = asyncio.create_task(liveness.watch())
     await happenings(world, given.late, given.watched_seconds)
-    await end(watch)
+    await cancel_and_wait(watch)
     return [*liveness.problems, *attempts.problems(given.watched_seconds), *whose(world)]
 
 

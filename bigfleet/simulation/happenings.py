@@ -97,7 +97,7 @@ async def _leaves(world: World, host: ShardHost, _: Event) -> None:
     """
 
     async def remove(desk: Desk, reign: Reign) -> None:
-        if host.name not in reign.reports.live(reign.clock.steady_seconds()):
+        if host.name not in reign.reports.live(reign.clock.monotonic_seconds()):
             raise Unavailable(f"{host.name} is silent")
         await desk.remove(reign, host.name)
 

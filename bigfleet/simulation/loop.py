@@ -55,7 +55,7 @@ class VirtualClock:
         """Virtual seconds since 1970-01-01 UTC."""
         return START_UNIX_SECONDS + self.ahead_seconds + asyncio.get_running_loop().time()
 
-    def steady_seconds(self) -> float:
+    def monotonic_seconds(self) -> float:
         """The same of a clock that nobody sets."""
         return START_UNIX_SECONDS + asyncio.get_running_loop().time()
 

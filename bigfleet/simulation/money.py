@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from bigfleet.engine.decision import ActionKind
-from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.engine.decision import ActionType
+from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import Machine, MachineEvent, MachineState
 from bigfleet.ports.provider import Fence
 from bigfleet.services.shard.assignment import from_metadata
@@ -46,7 +46,7 @@ class Money:
         buyers = {
             thought.keys[action.need]: action
             for action in decision.actions
-            if action.kind is ActionKind.PROVISION
+            if action.type is ActionType.PROVISION
         }
         if not buyers:
             return
@@ -77,12 +77,14 @@ class Money:
 
 def _is_used(thought: Thought, row: int) -> bool:
     """Whether somebody counts the machine in `row`, or it may be given to nobody for a while."""
-    held_back = thought.fleet.held_back
-    kept = bool(held_back[row]) if held_back is not None else False
+    backed_off = thought.fleet.backed_off
+    kept = bool(backed_off[row]) if backed_off is not None else False
     return kept or row in thought.decision.headroom or thought.decision.claimed_by[row] != NONE
 
 
-def useless(thought: Thought, clusters: Mapping[str, Cluster], settings: Settings) -> Iterator[str]:
+def useless(
+    thought: Thought, clusters: Mapping[str, Cluster], settings: EngineConfig
+) -> Iterator[str]:
     """Machines that are paid for, that nobody counts, and that are not ahead of any gang. Those at
     work are not among them while pods run there, nor those whose type is kept for ever.
     """

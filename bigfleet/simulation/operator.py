@@ -26,7 +26,7 @@ from bigfleet.simulation.cluster import Cluster
 from bigfleet.simulation.disruption import Disruption
 from bigfleet.simulation.faults import Fate
 from bigfleet.simulation.scheduler import Node
-from bigfleet.tasks import until_one_ends
+from bigfleet.tasks import run_until_first_completes
 
 ROLLUP_SECONDS, DEBOUNCE_SECONDS = 10.0, 0.1
 RECONNECT_SECONDS = 0.5
@@ -75,7 +75,7 @@ class SimulatedOperator:
 
     async def run(self) -> None:
         """Dial again and again, until cancelled."""
-        await until_one_ends(self._dial(), self._short.run())
+        await run_until_first_completes(self._dial(), self._short.run())
 
     async def _dial(self) -> None:
         while True:
@@ -134,7 +134,7 @@ class SimulatedOperator:
         ]
         self._say(inquiry=shard_pb2.Inquiry(machine_ids=ours, emptying=emptying))
         try:
-            await until_one_ends(self._hear(session), self._rollups.send_over(self))
+            await run_until_first_completes(self._hear(session), self._rollups.send_over(self))
         finally:
             self._session = None
             self._answers.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.machine import Machine
 from bigfleet.services.provider.settings import Latencies
 from bigfleet.simulation.broken import Broken
@@ -25,7 +25,7 @@ class Plan:
     machines: Sequence[Machine]
     clusters: Sequence[str] = ("east",)
     seed: int = 0
-    engine: EngineSettings = field(default_factory=EngineSettings)
+    engine: EngineConfig = field(default_factory=EngineConfig)
     cycle_seconds: float = 1.0
     latencies: Latencies = field(default_factory=Latencies)
     delays: Delays = field(default_factory=Delays)

@@ -42,7 +42,7 @@ class SimulatedHosts:
         self._fate.fails("boot_failure", boot.machine)
         self._clusters[boot.machine.cluster].join(boot.machine)
 
-    async def gone(self, machine: Machine) -> None:
+    async def wait_until_node_gone(self, machine: Machine) -> None:
         """When the operator has removed the Node."""
         await self._clusters[machine.cluster].left(machine.id)
         self._fate.fails("drain_failure", machine)

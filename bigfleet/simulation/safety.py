@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from bigfleet.engine.checks.invariants import violations
 from bigfleet.engine.decide import decide
 from bigfleet.engine.decision import Decision
-from bigfleet.engine.invariants import violations
-from bigfleet.engine.snapshot import NONE, Ints, Settings
+from bigfleet.engine.snapshot import NONE, EngineConfig, Ints
 from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import Need
 from bigfleet.services.shard.thinking import Thought
@@ -49,7 +49,7 @@ class Safety(logging.Handler):
     Decisions are made under `settings`; `steadiness` makes what looks at those of a shard as well.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EngineConfig) -> None:
         super().__init__(logging.ERROR)
         self.steadiness: Callable[[], Steadiness] | None = None
         self._settings = settings
@@ -109,7 +109,7 @@ class Safety(logging.Handler):
             self.violations.append(sentence)
 
 
-def _effects_of_impossible_pods(thought: Thought, settings: Settings) -> Iterator[str]:
+def _effects_of_impossible_pods(thought: Thought, settings: EngineConfig) -> Iterator[str]:
     """Without the pods that nothing can hold, the same must be decided."""
     impossible = {s.need: s.impossible for s in thought.decision.shortfalls if s.impossible}
     if not impossible:
@@ -123,15 +123,15 @@ def _effects_of_impossible_pods(thought: Thought, settings: Settings) -> Iterato
             kept.append(replace(need, sizes=sizes))
     clusters = thought.demand.cluster[place[:-1] != NONE]
     demand = replace(thought.demand, needs=kept, cluster=clusters)
-    fleet = replace(thought.fleet, wanted_by=place[thought.fleet.wanted_by])
-    without = decide(fleet, demand, thought.view.carry, settings, thought.view.now_seconds)
+    fleet = replace(thought.fleet, last_claimed_by=place[thought.fleet.last_claimed_by])
+    without = decide(fleet, demand, thought.view.cycle_memory, settings, thought.view.now_seconds)
     if _moves(thought.decision, place) != _moves(without, np.arange(len(place), dtype=np.int32)):
         yield f"pods that nothing can hold change what is decided: {sorted(impossible)}"
 
 
 def _moves(decision: Decision, place: Ints) -> list[tuple[str, int, int, int]]:
     return [
-        (a.kind.value, a.row, NONE if a.need == NONE else int(place[a.need]), a.grace_seconds)
+        (a.type.value, a.row, NONE if a.need == NONE else int(place[a.need]), a.grace_seconds)
         for a in decision.actions
     ]
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bigfleet.engine.matching import accepts, tolerates
+from bigfleet.engine.fit.matching import accepts, tolerates
 from bigfleet.model.need import Profile, Spread, Taint
 from bigfleet.model.resources import CPU, MEMORY
 from bigfleet.simulation.workload import Workload

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
-from bigfleet.adapters.store.holdings_file import HoldingsFile
+from bigfleet.adapters.store.holdings_file import OwnershipFile
 from bigfleet.adapters.store.removal_file import RemovalFile
 from bigfleet.api.v1alpha1.shard_pb2 import Redirect
-from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.errors import BigFleetError, Fenced, Unavailable
 from bigfleet.ports.coordinator import Coordinator
-from bigfleet.ports.holdings import Holdings
+from bigfleet.ports.ownership import OwnershipRecord
 from bigfleet.ports.provider import CapacityProvider
 from bigfleet.services.shard.assembly import Kept, Shard, assemble
 from bigfleet.services.shard.beginning import begin
@@ -28,7 +28,7 @@ from bigfleet.services.shard.thinking import Thought
 from bigfleet.simulation.disk import Crash, SimulatedFiles
 from bigfleet.simulation.faults import Fate
 from bigfleet.simulation.loop import VirtualClock
-from bigfleet.tasks import end
+from bigfleet.tasks import cancel_and_wait
 
 REVIVAL_SECONDS = 3.0
 _T = TypeVar("_T")
@@ -42,7 +42,7 @@ class Around:
 
     provider: CapacityProvider
     fate: Fate
-    engine: EngineSettings
+    engine: EngineConfig
     cycle_seconds: float
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     ended: Callable[[asyncio.Task[None]], None]
@@ -95,7 +95,7 @@ class ShardHost:
         shard, self.shard = self.shard, None
         work, self._work = self._work, None
         if work is not None:
-            await end(work)
+            await cancel_and_wait(work)
         if shard is not None:
             shard.sessions.close_all()
 
@@ -117,11 +117,11 @@ class ShardHost:
         return redirect or shard.sessions
 
     @property
-    def held(self) -> Holdings:
+    def held(self) -> OwnershipRecord:
         """What it owns as its disk has it, whether it is up or not."""
         if self.shard is not None and self.shard.coordination is not None:
             return self.shard.coordination.estate.held
-        return HoldingsFile(self._directory, self.files).load()
+        return OwnershipFile(self._directory, self.files).load()
 
     async def _begin_anew(self, epochs: EpochFile) -> None:
         around, tell = self._around, lambda _: None
@@ -148,7 +148,7 @@ class ShardHost:
         around, directory, files = self._around, self._directory, self.files
         ties = None
         if self._coordinator is not None:
-            ties = Ties(self._coordinator, HoldingsFile(directory, files))
+            ties = Ties(self._coordinator, OwnershipFile(directory, files))
         settings = Settings(
             shard_id=self.name,
             listen_port=0,

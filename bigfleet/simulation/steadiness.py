@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from bigfleet.engine.decision import Action, ActionKind
+from bigfleet.engine.decision import Action, ActionType
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.thinking import Thought
@@ -14,7 +14,7 @@ from bigfleet.simulation.cluster import Cluster
 SOON_SECONDS = 600.0
 # The first time teaches the engine to hold on longer; what it has learnt must do.
 _MOST_REBUYS = 2
-_ACQUIRING = (ActionKind.BOOTSTRAP, ActionKind.PROVISION)
+_ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
 
 
 class Steadiness:
@@ -36,10 +36,10 @@ class Steadiness:
         bought: set[str] = set()
         buyers = Counter(
             thought.keys[need].cluster
-            for need in {a.need for a in thought.decision.actions if a.kind in _ACQUIRING}
+            for need in {a.need for a in thought.decision.actions if a.type in _ACQUIRING}
         )
         for action in thought.decision.actions:
-            if action.kind in _ACQUIRING:
+            if action.type in _ACQUIRING:
                 name = thought.machine_id(action.row)
                 cluster = thought.keys[action.need].cluster
                 if self._acquired.get(name, (0.0, ""))[1] != cluster:
@@ -84,7 +84,7 @@ class Steadiness:
             for pod in self._clusters[cluster].pods_on(name)
             if pod.workload.priority >= need.profile.priority
         ]
-        if equals and self._grows and action.kind is ActionKind.RECLAIM:
+        if equals and self._grows and action.type is ActionType.RECLAIM:
             why = f"{name} is taken from {cluster}, where pods of {equals[0]} are not outranked"
             self._doubtful[name] = cluster, why
 
@@ -93,7 +93,7 @@ class Steadiness:
         since, cluster = self._acquired.pop(name, (-SOON_SECONDS, ""))
         if thought.fleet.state[action.row] == MachineState.FAILED:
             return
-        if action.kind is ActionKind.RECLAIM:
+        if action.type is ActionType.RECLAIM:
             owner = thought.fleet.clusters[int(thought.fleet.cluster[action.row])]
             self._released[owner] = now
             # A gang that has outgrown its domain moves to another one.

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.thinking import Thought
 
-_TAKING = (ActionKind.PREEMPT, ActionKind.RECLAIM)
+_TAKING = (ActionType.PREEMPT, ActionType.RECLAIM)
 
 
 class Victims:
@@ -30,7 +30,7 @@ class Victims:
         """
         self._of = {key: self._of.get(key, set()) for key in thought.keys}
         short = {shortfall.need for shortfall in thought.decision.shortfalls}
-        orders = [a for a in thought.decision.actions if a.kind in _TAKING and a.need != NONE]
+        orders = [a for a in thought.decision.actions if a.type in _TAKING and a.need != NONE]
         taking = {action.need for action in orders}
         rows = self._rows(thought)
         for need, key in enumerate(thought.keys):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bigfleet.api.v1alpha1.shard_pb2 import Redirect
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.model.errors import Unavailable
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState
 from bigfleet.ports.provider import Fence
@@ -41,7 +41,7 @@ class Cycled:
     """One cycle's decision in numbers; `at_seconds` is Unix time."""
 
     at_seconds: float
-    actions: Mapping[ActionKind, int]
+    actions: Mapping[ActionType, int]
     shortfalls: int
 
 
@@ -214,7 +214,7 @@ class World:
                 return True
         return False
 
-    def ordered(self, kind: ActionKind, since_cycle: int = 0) -> int:
+    def ordered(self, kind: ActionType, since_cycle: int = 0) -> int:
         """How many actions of a kind were decided from that cycle on."""
         return sum(cycled.actions.get(kind, 0) for cycled in self.cycles[since_cycle:])
 
@@ -261,7 +261,7 @@ class World:
             self.safety.look_at_machines(truth, self.clusters.values(), expected)
             now_seconds = self.clock.unix_seconds()
             self.safety.note(self.money.bought_twice(thought, truth, now_seconds))
-        counts = Counter(action.kind for action in thought.decision.actions)
+        counts = Counter(action.type for action in thought.decision.actions)
         shortfalls = len(thought.decision.shortfalls)
         self.cycles.append(Cycled(thought.view.now_seconds, counts, shortfalls))
 

@@ -16,7 +16,7 @@ from bigfleet.api.kube.client import APPLY_PATCH, KubeClient
 from bigfleet.controllers.pod_controller import additional
 from bigfleet.controllers.pod_controller.controller import PodController
 from bigfleet.controllers.pod_controller.unschedulable import MOST_OF_A_GROUP, MOST_TIMES
-from bigfleet.tasks import until_stopped
+from bigfleet.tasks import run_until_stopped
 from tests.support.clusters import (
     add_ready_node,
     admin,
@@ -45,7 +45,7 @@ async def _quick_controller(kubeconfig: Mapping[str, Path]) -> AsyncIterator[Non
     """The pod controller, for which time passes faster."""
     async with await KubeClient.from_kubeconfig(kubeconfig["bigfleet-pod-controller"]) as own:
         quick = PodController(own, 16, lambda: _SPEED * time.monotonic(), time.time)
-        async with role(lambda stop: until_stopped(stop, quick.run())):
+        async with role(lambda stop: run_until_stopped(stop, quick.run())):
             yield
 
 

@@ -160,7 +160,7 @@ async def test_what_is_admitted_is_accepted_and_decided(
             left_out.append(error)
     assert len(aggregate) > _REQUESTS / 10, "hardly any were admitted"
     assert len(left_out) < len(aggregate), left_out
-    assert all(error.what and error.cure for error in left_out)
+    assert all(error.what and error.hint for error in left_out)
     told = aggregate.told(1e9)
     rollup = ClusterCapacityNeeds(cluster_id="east", needs=told.needs)
     fleet = [machine(f"m-{number}") for number in range(6)]

@@ -16,7 +16,7 @@ from bigfleet.api.kube.client import KubeClient
 from bigfleet.controllers import pod_controller
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.volumes import Volumes
-from bigfleet.tasks import until_stopped
+from bigfleet.tasks import run_until_stopped
 from tests.support.clusters import admin, get, namespace, pod, requests_path, role
 from tests.support.waiting import eventually
 
@@ -227,7 +227,7 @@ async def test_a_claim_that_changes_says_nothing_of_pods_that_are_gone(
 
             await eventually(complete, f"the pods {pods} to be looked at again")
 
-        async with role(lambda stop: until_stopped(stop, volumes.run())):
+        async with role(lambda stop: run_until_stopped(stop, volumes.run())):
             for name in ("gone", "stays"):
                 assert not volumes.see(_seen(name, where), wants=True), "nothing is known yet"
             await notified_of("gone", "stays")

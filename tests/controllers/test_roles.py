@@ -14,7 +14,7 @@ from bigfleet.controllers import operator, pod_controller
 from bigfleet.controllers.operator.role import Operator
 from bigfleet.controllers.pod_controller.controller import PodController
 from bigfleet.model.errors import InvalidInput
-from bigfleet.tasks import until_one_ends, until_stopped
+from bigfleet.tasks import run_until_first_completes, run_until_stopped
 
 
 def _settings(kubeconfig: Path | None) -> operator.Settings:
@@ -47,7 +47,7 @@ async def test_an_unreachable_cluster_is_waited_for_and_the_role_still_ends_when
     stop = asyncio.Event()
     async with KubeClient(Configuration(host="http://127.0.0.1:1")) as client:
         serving = Operator(_settings(None), client)
-        task = asyncio.create_task(until_stopped(stop, serving.run()))
+        task = asyncio.create_task(run_until_stopped(stop, serving.run()))
         async with asyncio.timeout(60):
             while "Cannot connect" not in (why := serving.not_ready()):
                 assert not task.done()
@@ -71,5 +71,5 @@ async def test_the_error_of_one_part_ends_all_and_is_raised() -> None:
         raise InvalidInput("x", 1, "is wrong")
 
     with pytest.raises(InvalidInput):
-        await until_one_ends(lasting(), failing())
+        await run_until_first_completes(lasting(), failing())
     assert ended == ["lasting"]

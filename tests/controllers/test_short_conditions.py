@@ -18,7 +18,7 @@ from bigfleet.controllers.operator import short_conditions
 from bigfleet.controllers.operator.ledger import CapacityRequest, Key, Ledger
 from bigfleet.controllers.operator.short_conditions import ShortConditions
 from bigfleet.model.need import Size
-from bigfleet.tasks import until_one_ends
+from bigfleet.tasks import run_until_first_completes
 
 Writes = list[tuple[str, str, str]]
 
@@ -93,7 +93,7 @@ Play = Callable[[Cluster], Coroutine[object, object, None]]
 
 
 async def _played(cluster: Cluster, play: Play) -> Writes:
-    await until_one_ends(cluster.conditions.run(), play(cluster))
+    await run_until_first_completes(cluster.conditions.run(), play(cluster))
     return cluster.writes
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from bigfleet.engine.decision import Decision
-from bigfleet.engine.snapshot import Settings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model import penalty
 from bigfleet.model.need import (
     Need,
@@ -19,7 +19,7 @@ from bigfleet.model.need import (
     profile,
     sizes_of,
 )
-from tests.engine.engine_rig import AT_ONCE, Spec, checked, demand_of, fleet_of, said
+from tests.engine.engine_rig import AT_ONCE, Spec, action_names, checked, demand_of, fleet_of
 
 
 def pods(
@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
 def outcome(
     specs: Sequence[Spec],
     *needs: Need,
-    settings: Settings = AT_ONCE,
+    settings: EngineConfig = AT_ONCE,
     overheads: Sequence[NodeOverhead] = (),
 ) -> Outcome:
     """What cluster east's `needs` lead to."""
@@ -81,7 +81,7 @@ def outcome(
     demand = replace(demand, overheads={fleet.clusters.index("east"): overheads})
     decision = checked(fleet, demand, settings)
     short = {shortfall.need: shortfall.pods for shortfall in decision.shortfalls}
-    return Outcome(said(specs, decision), places(specs, decision), short)
+    return Outcome(action_names(specs, decision), places(specs, decision), short)
 
 
 def places(specs: Sequence[Spec], decision: Decision) -> dict[str, dict[int, int]]:

@@ -9,10 +9,16 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from bigfleet.engine.carry import Carry, ClusterMemory, Reservation, Shortage, Spare
-from bigfleet.engine.normalise import normalise
+from bigfleet.engine.cycle_memory import (
+    ClusterMemory,
+    CycleMemory,
+    Reservation,
+    ShortfallAge,
+    SurplusSince,
+)
+from bigfleet.engine.fit.normalise import normalise
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Longs
-from bigfleet.engine.state import key_of
+from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model import penalty
 from bigfleet.model.ceiling import HIGHEST_PRIORITY, Ceiling
 from bigfleet.model.machine import BOUND, CapacityType, MachineState
@@ -78,23 +84,23 @@ class Case(NamedTuple):
 
     fleet: Fleet
     demand: Demand
-    carry: Carry
+    cycle_memory: CycleMemory
 
 
 def whole_case(seed: int, machines: int = 40, needs: int = 8) -> Case:
     """A world that is the same for the same numbers, with what a last decision may have left."""
     fleet, demand = random_case(seed, machines, needs)
-    return Case(fleet, demand, random_carry(seed, fleet, demand))
+    return Case(fleet, demand, random_cycle_memory(seed, fleet, demand))
 
 
 def random_case(seed: int, machines: int = 40, needs: int = 8) -> tuple[Fleet, Demand]:
     """The same without what is remembered of needs and clusters."""
     fleet, asked = random_world(seed, machines, needs)
     demand, draw = normalise(fleet, asked), np.random.default_rng(seed + 2**40)
-    coming = np.isin(fleet.state, [int(s) for s in (*BOUND, MachineState.CREATING)])
-    known = draw.random(len(fleet)) < np.where(coming, 0.6, 0.1)
+    incoming = np.isin(fleet.state, [int(s) for s in (*BOUND, MachineState.CREATING)])
+    known = draw.random(len(fleet)) < np.where(incoming, 0.6, 0.1)
     promised = draw.integers(max(len(demand.needs), 1), size=len(fleet))
-    fleet.wanted_by[:] = np.where(known & (len(demand.needs) > 0), promised, NONE)
+    fleet.last_claimed_by[:] = np.where(known & (len(demand.needs) > 0), promised, NONE)
     return fleet, demand
 
 
@@ -129,7 +135,7 @@ def _bounded(demand: Demand, ceilings: Mapping[int, Ceiling]) -> Demand:
     """The same needs in the order in which they are served with these ceilings."""
     clusters = demand.cluster.tolist()
     most = [ceilings.get(cluster, Ceiling()).priority for cluster in clusters]
-    needs = [replace(n, most_priority=m) for n, m in zip(demand.needs, most, strict=True)]
+    needs = [replace(n, priority_ceiling=m) for n, m in zip(demand.needs, most, strict=True)]
     order = sorted(range(len(needs)), key=lambda at: -needs[at].priority)
     return replace(
         demand,
@@ -173,7 +179,7 @@ def random_fleet(draw: np.random.Generator, machines: int) -> Fleet:
     states = pick(draw, (_PLENTY, _BUSY))
     state = 1 + draw.choice(len(states), size=machines, p=states)
     bound = np.isin(state, [int(each) for each in BOUND])
-    coming = np.isin(state, (int(MachineState.CREATING), int(MachineState.DRAINING)))
+    incoming = np.isin(state, (int(MachineState.CREATING), int(MachineState.DRAINING)))
     cluster = draw.integers(len(CLUSTERS), size=machines)
     destination = draw.integers(-1, len(CLUSTERS), size=machines)
     costs = draw.choice((np.nan, np.inf, 0.0, 0.0, 0.5, 3.0), size=machines)
@@ -186,20 +192,20 @@ def random_fleet(draw: np.random.Generator, machines: int) -> Fleet:
         flavour=draw.integers(len(flavours), size=machines).astype(np.int32),
         state=state.astype(np.uint8),
         cluster=np.where(bound, cluster, NONE).astype(np.int32),
-        destination=np.where(coming, destination, NONE).astype(np.int32),
-        wanted_by=np.full(machines, NONE, np.int32),
+        destination=np.where(incoming, destination, NONE).astype(np.int32),
+        last_claimed_by=np.full(machines, NONE, np.int32),
         priority=draw.choice(PRIORITIES, size=machines).astype(np.int32),
         interruption_bucket=draw.choice(buckets, size=machines).astype(np.uint8),
         reclamation_bucket=draw.choice(buckets, size=machines).astype(np.uint8),
         unused_since_seconds=since,
         headroom=(state == MachineState.CONFIGURED) & (draw.random(machines) < 0.03),
-        release_cost=costs,
-        held_back=_held_back(draw, state),
+        disruption_cost=costs,
+        backed_off=_backed_off(draw, state),
         tie_break=draw.permutation(machines).astype(np.int64),
     )
 
 
-def _held_back(draw: np.random.Generator, state: Longs) -> Flags | None:
+def _backed_off(draw: np.random.Generator, state: Longs) -> Flags | None:
     free = np.isin(state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
     return free & (draw.random(len(state)) < 0.2) if draw.random() < 0.3 else None
 
@@ -274,7 +280,7 @@ def _random_sizes(draw: np.random.Generator, few: bool) -> Iterator[tuple[Mappin
         yield amounts, pods
 
 
-def random_carry(seed: int, fleet: Fleet, demand: Demand) -> Carry:
+def random_cycle_memory(seed: int, fleet: Fleet, demand: Demand) -> CycleMemory:
     """Reservations and shortages of some needs, and of one that is gone; memories of clusters."""
     draw = np.random.default_rng(seed + 2**41)
     keys = [key_of(fleet, demand, index) for index in range(len(demand.needs))]
@@ -282,33 +288,33 @@ def random_carry(seed: int, fleet: Fleet, demand: Demand) -> Carry:
     reserved, short = ([key for key in keys if draw.random() < 0.4] for _ in range(2))
     domains = ("", "a", "b", "r1", "r2", "elsewhere")
     since = (NOW - 1_000, NOW - 100)
-    return Carry(
+    return CycleMemory(
         tuple(Reservation(key, pick(draw, domains), pick(draw, since)) for key in reserved),
-        tuple(Shortage(key, int(draw.integers(1, 9)), NOW - 1_000) for key in short),
+        tuple(ShortfallAge(key, int(draw.integers(1, 9)), NOW - 1_000) for key in short),
         tuple(_random_memory(draw, name) for name in sorted(CLUSTERS) if draw.random() < 0.6),
     )
 
 
 def _random_memory(draw: np.random.Generator, name: str) -> ClusterMemory:
     long_ago, lately = NOW - 1_000, NOW - 5
-    spare = pick(
+    surplus = pick(
         draw,
         (
             (),
-            (Spare(1, long_ago),),
-            (Spare(3, lately),),
-            (Spare(1, long_ago), Spare(4, lately)),
-            (Spare(50, long_ago),),
+            (SurplusSince(1, long_ago),),
+            (SurplusSince(3, lately),),
+            (SurplusSince(1, long_ago), SurplusSince(4, lately)),
+            (SurplusSince(50, long_ago),),
         ),
     )
     return ClusterMemory(
         name,
-        spare,
+        surplus,
         acquired_seconds=pick(draw, (None, NOW - 50, NOW - 5_000)),
         grown_seconds=pick(draw, (None, NOW - 50, NOW - 5_000)),
         reclaimed_seconds=pick(draw, (None, NOW - 300, NOW - 5_000)),
         hold_factor=pick(draw, (1, 2, 32)),
         factor_seconds=pick(draw, (NOW - 100, NOW - 50_000)),
         reclaimed_demand=pick(draw, (0.0, 2.0)),
-        coming_seconds=pick(draw, (None, NOW - 3, NOW - 100)),
+        incoming_seconds=pick(draw, (None, NOW - 3, NOW - 100)),
     )

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bigfleet.engine.carry import Carry
+from bigfleet.engine.checks.invariants import violations
+from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decide import decide
-from bigfleet.engine.decision import Action, ActionKind, Decision
-from bigfleet.engine.invariants import violations
-from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, Settings
+from bigfleet.engine.decision import Action, ActionType, Decision
+from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model import penalty
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import (
@@ -26,9 +26,9 @@ from bigfleet.model.need import (
 
 RACK, ZONE = "rack", "zone"
 NOW = 10_000.0
-SETTINGS = Settings(reclaim_cap_fraction=0.3, reclaim_hold_seconds=0.0)
+SETTINGS = EngineConfig(reclaim_cap_fraction=0.3, reclaim_hold_seconds=0.0)
 # What may go goes at once, so that one decision shows it.
-AT_ONCE = Settings(reclaim_hold_seconds=0.0)
+AT_ONCE = EngineConfig(reclaim_hold_seconds=0.0)
 EVENLY_BY_ZONE = (Spread(ZONE, 1, True),)
 
 
@@ -46,13 +46,13 @@ class Spec:
     more: Mapping[str, int] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     capacity_type: CapacityType = CapacityType.BARE_METAL
-    wanted_by: int = NONE
+    last_claimed_by: int = NONE
     last_priority: int = 0
     last_penalty: int = penalty.ZERO
     idle_since: float = float("nan")
     destination: str = ""
     ahead: bool = False
-    release_cost: float = float("nan")
+    disruption_cost: float = float("nan")
 
 
 def idle(name: str, **kwargs: object) -> Spec:
@@ -68,7 +68,9 @@ def speculative(name: str, **kwargs: object) -> Spec:
 
 def configured(name: str, cluster: str = "east", **kwargs: object) -> Spec:
     """A machine at work in `cluster`."""
-    working = Spec(name, MachineState.CONFIGURED, cluster=cluster, idle_since=0.0, release_cost=0.0)
+    working = Spec(
+        name, MachineState.CONFIGURED, cluster=cluster, idle_since=0.0, disruption_cost=0.0
+    )
     return replace(working, **kwargs)  # type: ignore[arg-type]
 
 
@@ -93,13 +95,13 @@ def fleet_of(specs: Sequence[Spec]) -> Fleet:
         destination=np.array(
             [clusters.index(s.destination) if s.destination else NONE for s in specs], np.int32
         ),
-        wanted_by=np.array([s.wanted_by for s in specs], np.int32),
+        last_claimed_by=np.array([s.last_claimed_by for s in specs], np.int32),
         priority=np.array([s.last_priority for s in specs], np.int32),
         interruption_bucket=np.full(len(specs), penalty.ZERO, np.uint8),
         reclamation_bucket=np.array([s.last_penalty for s in specs], np.uint8),
         unused_since_seconds=np.array([s.idle_since for s in specs], np.float64),
         headroom=np.array([s.ahead for s in specs], np.bool_),
-        release_cost=np.array([s.release_cost for s in specs], np.float64),
+        disruption_cost=np.array([s.disruption_cost for s in specs], np.float64),
         tie_break=np.array([by_name.index(s.name) for s in specs], np.int64),
     )
 
@@ -152,83 +154,88 @@ def demand_of(
 ) -> Demand:
     """The needs in the order given, each of a cluster."""
     clusters = [fleet.clusters.index(cluster) for cluster, _ in needs]
-    heard, deaf = (
+    reported_numbers, unreachable_numbers = (
         frozenset(fleet.clusters.index(cluster) for cluster in names)
         for names in (reported, unreachable)
     )
-    return Demand([need for _, need in needs], np.array(clusters, np.int32), heard, deaf)
+    return Demand(
+        [need for _, need in needs],
+        np.array(clusters, np.int32),
+        reported_numbers,
+        unreachable_numbers,
+    )
 
 
 def checked(
     fleet: Fleet,
     demand: Demand,
-    settings: Settings | None = None,
+    settings: EngineConfig | None = None,
     now: float = NOW,
-    carry: Carry | None = None,
+    cycle_memory: CycleMemory | None = None,
 ) -> Decision:
     """A decision that breaks no invariant, or an assertion error that tells which it breaks."""
-    decision = decide(fleet, demand, carry or Carry(), settings or AT_ONCE, now)
+    decision = decide(fleet, demand, cycle_memory or CycleMemory(), settings or AT_ONCE, now)
     assert [*violations(fleet, demand, decision)] == []
     return decision
 
 
-def said(specs: Sequence[Spec], decision: Decision) -> list[str]:
+def action_names(specs: Sequence[Spec], decision: Decision) -> list[str]:
     """The actions as short sentences."""
-    return [f"{action.kind.value} {specs[action.row].name}" for action in decision.actions]
+    return [f"{action.type.value} {specs[action.row].name}" for action in decision.actions]
 
 
 def decided(specs: Sequence[Spec], *needs: Need) -> list[str]:
     """What cluster east's `needs` lead to."""
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", need) for need in needs])
-    return said(specs, checked(fleet, demand))
+    return action_names(specs, checked(fleet, demand))
 
 
-def told(decision: Decision) -> tuple[object, ...]:
+def comparable(decision: Decision) -> tuple[object, ...]:
     """A decision as plain values that can be compared and printed."""
     shortfalls = [
         (s.need, dict(s.deficit), s.age_cycles, s.since_seconds) for s in decision.shortfalls
     ]
-    actions = [(a.kind.value, a.row, a.need, a.grace_seconds) for a in decision.actions]
+    actions = [(a.type.value, a.row, a.need, a.grace_seconds) for a in decision.actions]
     claims = decision.claimed_by.tolist()
     ahead = sorted(decision.headroom)
-    return actions, shortfalls, claims, ahead, decision.reclaims_capped, decision.carry
+    return actions, shortfalls, claims, ahead, decision.reclaims_capped, decision.cycle_memory
 
 
 IN_FLIGHT = {
-    ActionKind.BOOTSTRAP: MachineState.CONFIGURING,
-    ActionKind.PROVISION: MachineState.CREATING,
-    ActionKind.PREEMPT: MachineState.DRAINING,
-    ActionKind.RECLAIM: MachineState.DRAINING,
-    ActionKind.DELETE: MachineState.DELETING,
+    ActionType.BOOTSTRAP: MachineState.CONFIGURING,
+    ActionType.PROVISION: MachineState.CREATING,
+    ActionType.PREEMPT: MachineState.DRAINING,
+    ActionType.RECLAIM: MachineState.DRAINING,
+    ActionType.DELETE: MachineState.DELETING,
 }
 DONE = {
-    ActionKind.BOOTSTRAP: MachineState.CONFIGURED,
-    ActionKind.PROVISION: MachineState.CONFIGURED,
-    ActionKind.PREEMPT: MachineState.IDLE,
-    ActionKind.RECLAIM: MachineState.IDLE,
-    ActionKind.DELETE: MachineState.SPECULATIVE,
+    ActionType.BOOTSTRAP: MachineState.CONFIGURED,
+    ActionType.PROVISION: MachineState.CONFIGURED,
+    ActionType.PREEMPT: MachineState.IDLE,
+    ActionType.RECLAIM: MachineState.IDLE,
+    ActionType.DELETE: MachineState.SPECULATIVE,
 }
 
 
 def carried_out(
-    fleet: Fleet, demand: Demand, decision: Decision, outcome: Mapping[ActionKind, MachineState]
+    fleet: Fleet, demand: Demand, decision: Decision, outcome: Mapping[ActionType, MachineState]
 ) -> Fleet:
     """The fleet after all actions, each of which left its machine in the state of `outcome`."""
     state, cluster = fleet.state.copy(), fleet.cluster.copy()
     claimed = decision.claimed_by
     idle_since = fleet.unused_since_seconds.copy()
     for action in decision.actions:
-        state[action.row] = new = outcome[action.kind]
+        state[action.row] = new = outcome[action.type]
         cluster[action.row] = _cluster_after(fleet, demand, action, new)
         idle_since[action.row] = NOW if new is MachineState.IDLE else 0.0
-    bound_for = np.where(np.isin(state, [int(s) for s in _BOUND_FOR]), fleet.wanted_by, NONE)
-    wanted_by = np.where(claimed == NONE, bound_for, claimed).astype(np.int32)
+    bound_for = np.where(np.isin(state, [int(s) for s in _BOUND_FOR]), fleet.last_claimed_by, NONE)
+    last_claimed_by = np.where(claimed == NONE, bound_for, claimed).astype(np.int32)
     return replace(
         fleet,
         state=state,
         cluster=cluster,
-        wanted_by=wanted_by,
+        last_claimed_by=last_claimed_by,
         unused_since_seconds=idle_since,
         headroom=np.isin(np.arange(len(fleet)), [*decision.headroom]),
     )

@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from bigfleet.engine.carry import Carry
-from bigfleet.engine.decision import ActionKind, Decision
-from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.engine.cycle_memory import CycleMemory
+from bigfleet.engine.decision import ActionType, Decision
+from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
 from tests.engine.engine_rig import (
     IN_FLIGHT,
     NOW,
     Spec,
+    action_names,
     carried_out,
     checked,
     demand_of,
     fleet_of,
-    said,
 )
 
 _ARRIVED = {
@@ -40,29 +40,29 @@ class Story:
         self,
         specs: Sequence[Spec],
         *needs: tuple[str, Need],
-        settings: Settings | None = None,
+        settings: EngineConfig | None = None,
         unreachable: Sequence[str] = (),
     ) -> None:
-        self.specs, self.settings = specs, settings or Settings()
+        self.specs, self.settings = specs, settings or EngineConfig()
         self.fleet = fleet_of(specs)
         self.demand = demand_of(self.fleet, needs, unreachable=unreachable)
-        self.carry, self.now = Carry(), NOW
+        self.cycle_memory, self.now = CycleMemory(), NOW
 
-    def cycle(self, outcome: Mapping[ActionKind, MachineState] | None = None) -> list[str]:
+    def cycle(self, outcome: Mapping[ActionType, MachineState] | None = None) -> list[str]:
         """Decide, order, and let a second pass; orders stay under way unless told otherwise."""
-        self.decision = checked(self.fleet, self.demand, self.settings, self.now, self.carry)
+        self.decision = checked(self.fleet, self.demand, self.settings, self.now, self.cycle_memory)
         done = IN_FLIGHT if outcome is None else outcome
         self.fleet = carried_out(self.fleet, self.demand, self.decision, done)
-        self.carry, self.now = self.decision.carry, self.now + 1
-        return said(self.specs, self.decision)
+        self.cycle_memory, self.now = self.decision.cycle_memory, self.now + 1
+        return action_names(self.specs, self.decision)
 
-    def unheard(self) -> list[str]:
+    def lose_orders(self) -> list[str]:
         """A cycle whose orders reach nobody; only its memory stays."""
-        self.decision = checked(self.fleet, self.demand, self.settings, self.now, self.carry)
+        self.decision = checked(self.fleet, self.demand, self.settings, self.now, self.cycle_memory)
         claims = self.decision.claimed_by
-        self.fleet = replace(self.fleet, wanted_by=claims.copy())
-        self.carry, self.now = self.decision.carry, self.now + 1
-        return said(self.specs, self.decision)
+        self.fleet = replace(self.fleet, last_claimed_by=claims.copy())
+        self.cycle_memory, self.now = self.decision.cycle_memory, self.now + 1
+        return action_names(self.specs, self.decision)
 
     def arrive(self) -> None:
         """All orders under way come to their end."""

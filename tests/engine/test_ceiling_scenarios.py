@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from bigfleet.engine.decision import Decision, Held
-from bigfleet.engine.explain import Explainer, Reason
-from bigfleet.engine.normalise import normalise
+from bigfleet.engine.decision import ClusterUsage, Decision
+from bigfleet.engine.explain.explain import Explainer, Reason
+from bigfleet.engine.fit.normalise import normalise
 from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.machine import MachineState
@@ -17,12 +17,12 @@ from bigfleet.model.need import Need
 from tests.engine.engine_pods import pods
 from tests.engine.engine_rig import (
     Spec,
+    action_names,
     checked,
     configured,
     demand_of,
     fleet_of,
     idle,
-    said,
     same,
     speculative,
 )
@@ -34,7 +34,7 @@ def world(
     """A fleet, and what is asked of it by clusters with these ceilings."""
     fleet = fleet_of(specs)
     bounded = [
-        (name, replace(need, most_priority=ceilings.get(name, Ceiling()).priority))
+        (name, replace(need, priority_ceiling=ceilings.get(name, Ceiling()).priority))
         for name, need in needs
     ]
     bounded.sort(key=lambda pair: -pair[1].priority)
@@ -44,7 +44,7 @@ def world(
 
 def why(fleet: Fleet, demand: Demand, decision: Decision) -> tuple[Reason, str]:
     """Why the first need is short."""
-    return Explainer(fleet, demand, decision).reason_and_words(0)
+    return Explainer(fleet, demand, decision).reason_and_message(0)
 
 
 def test_machines_are_counted_in_every_state_in_which_they_are_on_their_way() -> None:
@@ -62,11 +62,11 @@ def test_machines_are_counted_in_every_state_in_which_they_are_on_their_way() ->
     ]
     fleet, demand = world(specs, ("east", pods((24, 1))), east=Ceiling(machines=5))
     decision = checked(fleet, demand)
-    assert said(specs, decision) == ["Bootstrap a"]
-    assert decision.held == {fleet.clusters.index("east"): Held(5, 5_000_000)}
-    reason, words = why(fleet, demand, decision)
+    assert action_names(specs, decision) == ["Bootstrap a"]
+    assert decision.held == {fleet.clusters.index("east"): ClusterUsage(5, 5_000_000)}
+    reason, message = why(fleet, demand, decision)
     assert reason is Reason.CEILING_REACHED
-    assert words.endswith("by a ceiling of this cluster: it has 5 of at most 5 machines")
+    assert message.endswith("by a ceiling of this cluster: it has 5 of at most 5 machines")
 
 
 def test_the_most_urgent_get_what_a_ceiling_leaves() -> None:
@@ -84,7 +84,7 @@ def test_a_machine_that_is_too_dear_for_what_is_left_is_passed_over_for_a_cheape
     specs = [large, small, idle("tiny", price=0.5, cpu=2)]
     fleet, demand = world(specs, ("east", pods((8, 1))), east=Ceiling(dollars_per_hour=2.0))
     decision = checked(fleet, demand)
-    assert sorted(said(specs, decision)) == ["Bootstrap small", "Bootstrap tiny"]
+    assert sorted(action_names(specs, decision)) == ["Bootstrap small", "Bootstrap tiny"]
     assert "for $2.00 of at most $2.00 an hour" in why(fleet, demand, decision)[1]
 
 
@@ -101,7 +101,7 @@ def test_nobody_is_evicted_for_a_cluster_that_may_have_no_more() -> None:
     high, low = pods((12, 1), priority=9), pods((8, 1))
     for machines, taken in ((1, []), (2, ["Preempt v1"])):
         fleet, demand = world(specs, ("east", high), ("west", low), east=Ceiling(machines=machines))
-        assert said(specs, checked(fleet, demand)) == taken
+        assert action_names(specs, checked(fleet, demand)) == taken
 
 
 def test_by_the_priority_of_its_ceiling_a_cluster_evicts_whom_that_outranks_and_no_more() -> None:
@@ -114,10 +114,10 @@ def test_by_the_priority_of_its_ceiling_a_cluster_evicts_whom_that_outranks_and_
         assert len(decision.actions) == taken
     fleet, demand = world(specs, ("east", claims), *victims, east=Ceiling(priority=40))
     decision = checked(fleet, demand)
-    index = next(i for i, need in enumerate(demand.needs) if need.most_priority == 40)
-    reason, words = Explainer(fleet, demand, decision).reason_and_words(index)
+    index = next(i for i, need in enumerate(demand.needs) if need.priority_ceiling == 40)
+    reason, message = Explainer(fleet, demand, decision).reason_and_message(index)
     assert reason is Reason.CEILING_REACHED
-    assert "its priority 2000000000 counts as 40" in words
+    assert "its priority 2000000000 counts as 40" in message
 
 
 def test_who_is_short_for_another_reason_is_not_told_of_the_ceiling() -> None:
@@ -177,7 +177,7 @@ def test_a_gang_that_cannot_be_whole_gathers_nothing_beyond_what_its_ceiling_lea
 def test_what_comes_to_a_cluster_already_may_go_to_another_of_its_needs() -> None:
     """It is no machine more: a need that outranks the one it drains for has it at any ceiling."""
     S = MachineState
-    drains = configured("d", "west", state=S.DRAINING, destination="east", wanted_by=1)
+    drains = configured("d", "west", state=S.DRAINING, destination="east", last_claimed_by=1)
     fleet, demand = world(
         [drains],
         ("east", pods((4, 1), priority=9)),
@@ -186,7 +186,7 @@ def test_what_comes_to_a_cluster_already_may_go_to_another_of_its_needs() -> Non
     )
     decision = checked(fleet, demand)
     assert decision.claimed_by.tolist() == [0]
-    assert decision.held == {fleet.clusters.index("east"): Held(1, 1_000_000)}
+    assert decision.held == {fleet.clusters.index("east"): ClusterUsage(1, 1_000_000)}
 
 
 @pytest.mark.parametrize("machines", [1, 2])
@@ -197,7 +197,9 @@ def test_a_machine_ahead_of_gangs_is_beneath_the_ceiling_too(machines: int) -> N
     fleet, asked = world(specs, ("east", gang), east=Ceiling(machines=machines))
     decision = checked(fleet, normalise(fleet, asked))
     assert len(decision.actions) == machines
-    assert decision.held == {fleet.clusters.index("east"): Held(machines, machines * 1_000_000)}
+    assert decision.held == {
+        fleet.clusters.index("east"): ClusterUsage(machines, machines * 1_000_000)
+    }
 
 
 def test_a_gang_that_is_folded_keeps_the_priority_of_its_ceiling() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bigfleet.engine.columns import FlavourColumns
-from bigfleet.engine.cost import effective_cost, tiers
+from bigfleet.engine.fit.cost import effective_cost, tiers
 from bigfleet.model import penalty
 from tests.engine.engine_rig import fleet_of, idle
 
@@ -39,5 +39,5 @@ def test_what_every_machine_has_is_not_scarce(resource: str) -> None:
     columns = FlavourColumns(flavours)
     asked = np.zeros(len(columns.resources), np.bool_)
     assert columns.has_other_scarce(asked).tolist() == [False, True]
-    asked[columns.place["x/gpu"]] = True
+    asked[columns.column_of["x/gpu"]] = True
     assert columns.has_other_scarce(asked).tolist() == [False, False]

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from bigfleet.engine.carry import Carry
-from bigfleet.engine.decision import Action, ActionKind, Decision
-from bigfleet.engine.matching import hard_spread
-from bigfleet.engine.normalise import is_folded, normalise
-from bigfleet.engine.snapshot import NONE, Demand, Fleet, Settings
+from bigfleet.engine.cycle_memory import CycleMemory
+from bigfleet.engine.decision import Action, ActionType, Decision
+from bigfleet.engine.fit.matching import hard_spread
+from bigfleet.engine.fit.normalise import is_folded, normalise
+from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Fleet
 from bigfleet.model.machine import MachineState
-from tests.engine.engine_life import Life
+from tests.engine.engine_history import RandomHistory
 from tests.engine.engine_random import Case, random_world, whole_case
 from tests.engine.engine_rig import DONE, IN_FLIGHT, NOW, SETTINGS, carried_out, checked
 from tests.engine.oracle.matching import room_of, suits
@@ -30,9 +30,9 @@ SEEDS = st.integers(0, 2**32)
 _AT_LARGE = replace(SETTINGS, reclaim_cap_fraction=1.0)
 
 
-def decided(case: Case, settings: Settings = SETTINGS, now: float = NOW) -> Decision:
+def decided(case: Case, settings: EngineConfig = SETTINGS, now: float = NOW) -> Decision:
     """A decision that breaks no invariant."""
-    return checked(case.fleet, case.demand, settings, now, case.carry)
+    return checked(case.fleet, case.demand, settings, now, case.cycle_memory)
 
 
 def done(fleet: Fleet, demand: Demand, decision: Decision) -> Fleet:
@@ -44,41 +44,44 @@ def done(fleet: Fleet, demand: Demand, decision: Decision) -> Fleet:
     return replace(after, priority=priority.astype(np.int32))
 
 
-def plainly(actions: list[Action], order: list[int]) -> list[tuple[ActionKind, int, int, int]]:
+def plainly(actions: list[Action], order: list[int]) -> list[tuple[ActionType, int, int, int]]:
     """Actions, with rows as they are called in `order`."""
-    return [(a.kind, order[a.row], a.need, a.grace_seconds) for a in actions]
+    return [(a.type, order[a.row], a.need, a.grace_seconds) for a in actions]
 
 
 @hypothesis_settings(max_examples=40)
 @given(SEEDS)
 def test_the_order_of_rows_and_flavours_does_not_matter(seed: int) -> None:
     """A fleet listed in another order gets the same orders for the same machines."""
-    fleet, demand, carry = whole_case(seed)
+    fleet, demand, cycle_memory = whole_case(seed)
     draw = np.random.default_rng(seed)
     order, kinds = draw.permutation(len(fleet)), draw.permutation(len(fleet.flavours))
     columns = {
         name: getattr(fleet, name)[order]
         for name in Fleet.__dataclass_fields__
-        if name not in ("flavours", "clusters", "flavour", "held_back")
+        if name not in ("flavours", "clusters", "flavour", "backed_off")
     }
     flavours = [fleet.flavours[kind] for kind in kinds.tolist()]
     flavour = np.argsort(kinds)[fleet.flavour[order]].astype(np.int32)
-    if fleet.held_back is not None:
-        columns["held_back"] = fleet.held_back[order]
+    if fleet.backed_off is not None:
+        columns["backed_off"] = fleet.backed_off[order]
     shuffled = Fleet(flavours, fleet.clusters, flavour, **columns)
-    one, other = decided(Case(fleet, demand, carry)), decided(Case(shuffled, demand, carry))
+    one, other = (
+        decided(Case(fleet, demand, cycle_memory)),
+        decided(Case(shuffled, demand, cycle_memory)),
+    )
     same = list(range(len(fleet)))
     assert plainly([*other.actions], order.tolist()) == plainly([*one.actions], same)
     assert other.shortfalls == one.shortfalls
     assert {*order[[*other.headroom]].tolist()} == {*one.headroom}
-    assert other.carry == one.carry
+    assert other.cycle_memory == one.cycle_memory
 
 
 @hypothesis_settings(max_examples=40)
 @given(SEEDS)
 def test_kinds_of_machines_that_nobody_has_do_not_matter(seed: int) -> None:
     """A flavour without machines changes nothing."""
-    fleet, demand, carry = whole_case(seed)
+    fleet, demand, cycle_memory = whole_case(seed)
     draw = np.random.default_rng(seed)
     stay = fleet.flavour != draw.integers(len(fleet.flavours))
     few = fleet.of_rows(stay)
@@ -88,7 +91,10 @@ def test_kinds_of_machines_that_nobody_has_do_not_matter(seed: int) -> None:
     without = replace(
         few, flavours=[few.flavours[kind] for kind in left], flavour=number[few.flavour]
     )
-    one, other = decided(Case(few, demand, carry)), decided(Case(without, demand, carry))
+    one, other = (
+        decided(Case(few, demand, cycle_memory)),
+        decided(Case(without, demand, cycle_memory)),
+    )
     assert other.actions == one.actions
     assert other.shortfalls == one.shortfalls
 
@@ -100,10 +106,10 @@ def test_a_served_fleet_comes_to_rest_and_stays_there(seed: int) -> None:
     for as long as nothing changes. What was given back and bought again is held for longer.
     """
     fleet, asked = random_world(seed, 30, 6)
-    demand, carry, quiet, now = normalise(fleet, asked), Carry(), 0, NOW
+    demand, cycle_memory, quiet, now = normalise(fleet, asked), CycleMemory(), 0, NOW
     for _ in range(60):
-        decision = decided(Case(fleet, demand, carry), Settings(), now)
-        fleet, carry = done(fleet, demand, decision), decision.carry
+        decision = decided(Case(fleet, demand, cycle_memory), EngineConfig(), now)
+        fleet, cycle_memory = done(fleet, demand, decision), decision.cycle_memory
         quiet, now = 0 if decision.actions else quiet + 1, now + 60
         if quiet == 8:
             return
@@ -120,9 +126,9 @@ def test_a_need_orders_once() -> None:
         demand = normalise(fleet, asked)
         kind = demand.needs[0].profile
         if not hard_spread(kind) and not kind.anti_affinity:
-            first = decided(Case(fleet, demand, Carry()), _AT_LARGE)
+            first = decided(Case(fleet, demand, CycleMemory()), _AT_LARGE)
             under_way = carried_out(fleet, demand, first, IN_FLIGHT)
-            later = decided(Case(under_way, demand, first.carry), _AT_LARGE)
+            later = decided(Case(under_way, demand, first.cycle_memory), _AT_LARGE)
             again += any(action.need != NONE for action in later.actions)
     assert again <= 3
 
@@ -137,9 +143,9 @@ def test_hardly_ever_is_a_deficit_preempted_twice() -> None:
         case = whole_case(seed)
         first = decided(case, _AT_LARGE)
         under_way = carried_out(case.fleet, case.demand, first, IN_FLIGHT)
-        later = decided(Case(under_way, case.demand, first.carry), _AT_LARGE, NOW + 1)
+        later = decided(Case(under_way, case.demand, first.cycle_memory), _AT_LARGE, NOW + 1)
         short = {shortfall.need for shortfall in first.shortfalls}
-        again = [a for a in later.actions if a.kind is ActionKind.PREEMPT and a.need not in short]
+        again = [a for a in later.actions if a.type is ActionType.PREEMPT and a.need not in short]
         evicted += [seed] * bool(again)
     assert len(evicted) <= 3, evicted
 
@@ -148,27 +154,27 @@ def test_hardly_ever_is_a_deficit_preempted_twice() -> None:
 @given(SEEDS)
 def test_while_demand_only_grows_nothing_is_given_back(seed: int) -> None:
     """Ten cycles of growth: no machine is drained for nobody, but those that a gang has left."""
-    life = Life(seed, changes=1.0, ways=("comes", "grows"))
-    life.forget_falls()
+    history = RandomHistory(seed, changes=1.0, ways=("comes", "grows"))
+    history.forget_falls()
     for _ in range(10):
-        decision = decided(life.case, Settings(), life.now)
+        decision = decided(history.case, EngineConfig(), history.now)
         for action in decision.actions:
-            if action.kind is ActionKind.RECLAIM and action.need == NONE:
-                served = int(life.case.fleet.wanted_by[action.row])
-                empty = life.case.fleet.release_cost[action.row] == 0
-                gang = served != NONE and life.case.demand.needs[served].profile.same_key
+            if action.type is ActionType.RECLAIM and action.need == NONE:
+                served = int(history.case.fleet.last_claimed_by[action.row])
+                empty = history.case.fleet.disruption_cost[action.row] == 0
+                gang = served != NONE and history.case.demand.needs[served].profile.same_key
                 assert gang or empty, action
-        life.after(decision)
+        history.after(decision)
 
 
 @hypothesis_settings(max_examples=60)
 @given(SEEDS)
 def test_nothing_is_given_back_that_others_lack(seed: int) -> None:
     """A machine that goes for nobody is of no use to any plain need of another cluster."""
-    fleet, demand, carry = whole_case(seed)
-    decision = decided(Case(fleet, demand, carry))
-    going = [a.row for a in decision.actions if a.kind is ActionKind.RECLAIM and a.need == NONE]
-    gone = {r.need for r in carry.reservations if NOW - r.since_seconds >= 900}
+    fleet, demand, cycle_memory = whole_case(seed)
+    decision = decided(Case(fleet, demand, cycle_memory))
+    going = [a.row for a in decision.actions if a.type is ActionType.RECLAIM and a.need == NONE]
+    gone = {r.need for r in cycle_memory.reservations if NOW - r.since_seconds >= 900}
     for short in decision.shortfalls:
         need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
         kind = need.profile
@@ -196,12 +202,12 @@ def may_not_acquire(demand: Demand, cluster: int) -> bool:
 @given(SEEDS)
 def test_nothing_free_stands_by_while_a_plain_need_lacks_it(seed: int) -> None:
     """No idle or speculative machine is left that could hold one of its pods."""
-    fleet, demand, carry = whole_case(seed)
-    decision = decided(Case(fleet, demand, carry))
-    ordered = {action.row for action in decision.actions if action.kind is not ActionKind.DELETE}
+    fleet, demand, cycle_memory = whole_case(seed)
+    decision = decided(Case(fleet, demand, cycle_memory))
+    ordered = {action.row for action in decision.actions if action.type is not ActionType.DELETE}
     free = np.isin(fleet.state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
-    free &= True if fleet.held_back is None else ~fleet.held_back
-    gone = {r.need for r in carry.reservations if NOW - r.since_seconds >= 900}
+    free &= True if fleet.backed_off is None else ~fleet.backed_off
+    gone = {r.need for r in cycle_memory.reservations if NOW - r.since_seconds >= 900}
     for short in decision.shortfalls:
         need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
         kind = need.profile
@@ -229,7 +235,7 @@ def test_gangs_are_whole_or_take_nothing(seed: int) -> None:
             continue
         rows = decision.placements.row[decision.placements.need == index].tolist()
         assert len({case.fleet.flavours[case.fleet.flavour[r]].labels[key] for r in rows}) <= 1
-        evicts = any(a.need == index and a.kind is ActionKind.PREEMPT for a in decision.actions)
+        evicts = any(a.need == index and a.type is ActionType.PREEMPT for a in decision.actions)
         assert not (evicts and index in short)
 
 
@@ -244,8 +250,8 @@ sizes = [(40, 8)] * 60 + [(300, 25)] * 2
 for seed, (machines, needs) in enumerate(sizes):
     decision = decide(*whole_case(seed, machines, needs), SETTINGS, 10_000.0)
     placed = [column.tolist() for column in decision.placements]
-    asked = {cluster: rows.tolist() for cluster, rows in decision.ask_about.items()}
-    parts = decision.actions, decision.shortfalls, placed, decision.carry, asked
+    asked = {cluster: rows.tolist() for cluster, rows in decision.disruption_cost_queries.items()}
+    parts = decision.actions, decision.shortfalls, placed, decision.cycle_memory, asked
     words = repr((parts, sorted(decision.headroom), decision.reclaims_capped)).encode()
     sys.stdout.buffer.write(decision.claimed_by.tobytes() + words)
 """

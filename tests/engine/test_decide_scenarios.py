@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bigfleet.engine.snapshot import Settings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Operator, Requirement, Spread
@@ -14,6 +14,7 @@ from tests.engine.engine_pods import outcome, pods
 from tests.engine.engine_rig import (
     ZONE,
     Spec,
+    action_names,
     checked,
     configured,
     decided,
@@ -21,7 +22,6 @@ from tests.engine.engine_rig import (
     fleet_of,
     idle,
     need_of,
-    said,
     same,
     speculative,
 )
@@ -43,8 +43,8 @@ def test_what_the_cluster_has_counts_first() -> None:
 def test_what_is_on_its_way_counts(state: MachineState) -> None:
     """A machine on its way to a need is not ordered twice."""
     cluster = "east" if state is MachineState.CONFIGURING else ""
-    coming = Spec("c", state, cluster=cluster, wanted_by=0)
-    assert decided([coming, idle("i")], need_of(4)) == []
+    incoming = Spec("c", state, cluster=cluster, last_claimed_by=0)
+    assert decided([incoming, idle("i")], need_of(4)) == []
 
 
 @pytest.mark.parametrize("state", [MachineState.DRAINING, MachineState.FAILED])
@@ -55,23 +55,23 @@ def test_what_is_leaving_does_not_count(state: MachineState) -> None:
 
 def test_a_machine_that_is_being_created_serves_all_needs_of_its_cluster() -> None:
     """The earlier need of the same cluster uses what a later one has ordered."""
-    coming = Spec("c", MachineState.CREATING, cpu=8, wanted_by=1)
-    assert decided([coming, idle("i")], need_of(4), need_of(4, group="b")) == []
+    incoming = Spec("c", MachineState.CREATING, cpu=8, last_claimed_by=1)
+    assert decided([incoming, idle("i")], need_of(4), need_of(4, group="b")) == []
 
 
 def test_a_machine_that_is_being_created_serves_no_other_cluster() -> None:
     """It was ordered for east, so west gets one of its own."""
-    fleet = fleet_of(specs := [Spec("c", MachineState.CREATING, wanted_by=1), idle("i")])
+    fleet = fleet_of(specs := [Spec("c", MachineState.CREATING, last_claimed_by=1), idle("i")])
     demand = demand_of(fleet, [("west", need_of(4)), ("east", need_of(4))])
-    assert said(specs, checked(fleet, demand)) == ["Bootstrap i"]
+    assert action_names(specs, checked(fleet, demand)) == ["Bootstrap i"]
 
 
 @pytest.mark.parametrize("state", [MachineState.CREATING, MachineState.DRAINING])
 def test_what_comes_to_a_cluster_counts_though_who_asked_is_gone(state: MachineState) -> None:
     """The machine is on its way to east; whichever pods are there now will use it."""
-    coming = Spec("c", state, cluster="west" if state is MachineState.DRAINING else "",
+    incoming = Spec("c", state, cluster="west" if state is MachineState.DRAINING else "",
                   destination="east")  # fmt: skip
-    assert decided([coming, idle("i")], need_of(4)) == []
+    assert decided([incoming, idle("i")], need_of(4)) == []
 
 
 def test_machines_of_other_clusters_do_not_count() -> None:
@@ -79,7 +79,7 @@ def test_machines_of_other_clusters_do_not_count() -> None:
     specs = [configured("c", "west"), idle("i")]
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", need_of(4))], reported=["east"])
-    assert said(specs, checked(fleet, demand)) == ["Bootstrap i"]
+    assert action_names(specs, checked(fleet, demand)) == ["Bootstrap i"]
 
 
 def test_earlier_needs_are_served_first() -> None:
@@ -192,19 +192,19 @@ def test_keep_order() -> None:
         configured("l-plain"),
         configured("k-valuable", last_penalty=9),
         configured("j-cheap", price=0.5),
-        configured("i-counted", price=3, wanted_by=1),
-        configured("h-disturbs", price=8, release_cost=1.0),
-        configured("g-disturbs-more", price=8, release_cost=2.0),
+        configured("i-counted", price=3, last_claimed_by=1),
+        configured("h-disturbs", price=8, disruption_cost=1.0),
+        configured("g-disturbs-more", price=8, disruption_cost=2.0),
         Spec("f-draining", MachineState.DRAINING, cluster="west", destination="east", price=0.1),
         Spec("e-created", MachineState.CREATING, destination="east", price=0.2),
         Spec("d-configured-soon", MachineState.CONFIGURING, cluster="east", price=0.3),
-        configured("c-unknown", price=9, release_cost=math.nan),
-        configured("b-not-to-go", price=8, release_cost=math.inf),
-        configured("a-unknown", price=7, release_cost=math.nan),
+        configured("c-unknown", price=9, disruption_cost=math.nan),
+        configured("b-not-to-go", price=8, disruption_cost=math.inf),
+        configured("a-unknown", price=7, disruption_cost=math.nan),
     ]
     order: list[str] = []
     for count in range(1, len(specs) + 1):
-        found = outcome(specs, pods((4 * count, 1)), pods(group="nothing"), settings=Settings())
+        found = outcome(specs, pods((4 * count, 1)), pods(group="nothing"), settings=EngineConfig())
         (new,) = found.places.keys() - {*order}
         order.append(new)
     assert [name[0] for name in order] == [*"abcdefghijkl"]
@@ -225,7 +225,7 @@ def test_soft_spread_decides_between_equals() -> None:
     specs = [idle(f"{zone}{n}", labels={ZONE: zone}) for zone in "ab" for n in range(2)]
     softly = (Spread(ZONE, 1, False),)
     assert decided(specs, need_of(8, spread=softly)) == ["Bootstrap a0", "Bootstrap b0"]
-    here = configured("here", labels={ZONE: "a"}, wanted_by=0)
+    here = configured("here", labels={ZONE: "a"}, last_claimed_by=0)
     assert decided([here, *specs], need_of(8, spread=softly)) == ["Bootstrap b0"]
 
 
@@ -239,7 +239,9 @@ def test_a_machine_is_chosen_for_all_of_the_cluster_that_wait() -> None:
 
 def test_a_gang_that_fits_nowhere_leaves_others_their_turn() -> None:
     """It counts what its pods run on, and what nobody else of its priority can use."""
-    specs = [configured(f"a{n}", labels={"rack": "a"}, wanted_by=n) for n in range(2)]
-    found = outcome(specs, pods((9, 4), requirements=(same(),)), pods((4, 1)), settings=Settings())
+    specs = [configured(f"a{n}", labels={"rack": "a"}, last_claimed_by=n) for n in range(2)]
+    found = outcome(
+        specs, pods((9, 4), requirements=(same(),)), pods((4, 1)), settings=EngineConfig()
+    )
     assert found.places == {"a0": {0: 1}, "a1": {1: 4}}
     assert found.short == {0: 8}

@@ -12,9 +12,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from bigfleet.engine.decision import Decision
-from bigfleet.engine.normalise import normalise
-from bigfleet.engine.snapshot import Settings
-from tests.engine.engine_life import Life
+from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.snapshot import EngineConfig
+from tests.engine.engine_history import RandomHistory
 from tests.engine.engine_random import Case, random_world, whole_case
 from tests.engine.engine_rig import NOW, SETTINGS, checked
 from tests.engine.oracle.decision import Oracle
@@ -22,14 +22,16 @@ from tests.engine.oracle.matching import folded
 
 SEEDS = st.integers(0, 2**32)
 # With holds as they are in service, and with reservations that soon end.
-_PATIENT = Settings(reservation_seconds=40.0)
+_PATIENT = EngineConfig(reservation_seconds=40.0)
 
 
-def decide_like_the_oracle(case: Case, settings: Settings = SETTINGS, now: float = NOW) -> Decision:
+def decide_like_the_oracle(
+    case: Case, settings: EngineConfig = SETTINGS, now: float = NOW
+) -> Decision:
     """The engine's decision, which breaks no invariant and is the oracle's."""
-    decision = checked(case.fleet, case.demand, settings, now, case.carry)
+    decision = checked(case.fleet, case.demand, settings, now, case.cycle_memory)
     oracle = Oracle(*case, settings, now)
-    actions = [(a.kind.value, a.row, a.need, a.grace_seconds) for a in decision.actions]
+    actions = [(a.type.value, a.row, a.need, a.grace_seconds) for a in decision.actions]
     assert actions == oracle.actions
     placed = Counter[tuple[int, int, int]]()
     for row, need, size, pods in zip(*(c.tolist() for c in decision.placements), strict=True):
@@ -41,8 +43,10 @@ def decide_like_the_oracle(case: Case, settings: Settings = SETTINGS, now: float
     assert decision.claimed_by.tolist() == oracle.claimed_by
     assert decision.headroom == oracle.headroom
     assert decision.reclaims_capped == oracle.reclaims_capped
-    assert {c: rows.tolist() for c, rows in decision.ask_about.items()} == oracle.ask_about
-    assert decision.carry == oracle.carry
+    assert {
+        c: rows.tolist() for c, rows in decision.disruption_cost_queries.items()
+    } == oracle.disruption_cost_queries
+    assert decision.cycle_memory == oracle.cycle_memory
     assert decision.at_ceiling == oracle.at_ceiling
     assert decision.held == oracle.held
     return decision
@@ -50,9 +54,9 @@ def decide_like_the_oracle(case: Case, settings: Settings = SETTINGS, now: float
 
 def live_like_the_oracle(seed: int, cycles: int = 8) -> None:
     """Several decisions in a row, each made from what the last one left."""
-    life, settings = Life(seed), SETTINGS if seed % 2 else _PATIENT
+    history, settings = RandomHistory(seed), SETTINGS if seed % 2 else _PATIENT
     for _ in range(cycles):
-        life.after(decide_like_the_oracle(life.case, settings, life.now))
+        history.after(decide_like_the_oracle(history.case, settings, history.now))
 
 
 @hypothesis_settings(max_examples=150)
@@ -90,7 +94,7 @@ def test_the_oracle_sees_a_wrong_decision() -> None:
     differences = 0
     for seed in range(30):
         case = whole_case(seed)
-        ours = checked(case.fleet, case.demand, SETTINGS, NOW, case.carry)
+        ours = checked(case.fleet, case.demand, SETTINGS, NOW, case.cycle_memory)
         other = Oracle(*case, replace(SETTINGS, reclaim_cap_fraction=0.0), NOW)
         differences += [a.row for a in ours.actions] != [row for _, row, _, _ in other.actions]
     assert differences

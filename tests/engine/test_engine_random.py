@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from bigfleet.engine.decide import decide
-from bigfleet.engine.decision import ActionKind
-from bigfleet.engine.normalise import is_folded
+from bigfleet.engine.decision import ActionType
+from bigfleet.engine.fit.normalise import is_folded
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import HOSTNAME_LABEL, Need
-from tests.engine.engine_life import Life
+from tests.engine.engine_history import RandomHistory
 from tests.engine.engine_random import GPU, Case, random_world, whole_case
 from tests.engine.engine_rig import NOW, SETTINGS, checked
 
@@ -62,17 +62,17 @@ def _of_case(case: Case) -> set[str]:
         "suspended": bool(demand.suspended),
         "bounded priority": any(n.priority < n.profile.priority for n in demand.needs),
         "at a ceiling": bool(decision.at_ceiling),
-        "held back": fleet.held_back is not None and bool(fleet.held_back.any()),
+        "held back": fleet.backed_off is not None and bool(fleet.backed_off.any()),
         "limited": any(flavour.limited for flavour in fleet.flavours),
         "impossible": any(s.impossible for s in decision.shortfalls),
         "ahead": bool(decision.headroom),
         "reclaims kept back": decision.reclaims_capped > 0,
-        "reservation": bool(decision.carry.reservations),
+        "reservation": bool(decision.cycle_memory.reservations),
         "several clusters": len({*demand.cluster.tolist()}) > 1,
     }
     found |= {name for name, there in features.items() if there}
     for action in decision.actions:
-        found.add(f"{action.kind.value}{' for nobody' if action.need == NONE else ''}")
+        found.add(f"{action.type.value}{' for nobody' if action.need == NONE else ''}")
     return found
 
 
@@ -96,13 +96,13 @@ def test_a_seed_always_gives_the_same_world(seed: int) -> None:
 
 def test_lives_have_all_orders_and_changes() -> None:
     """All kinds of orders are carried out, and demand comes and goes."""
-    kinds, sizes = set[ActionKind](), set[int]()
+    kinds, sizes = set[ActionType](), set[int]()
     for seed in range(12):
-        life = Life(seed)
+        history = RandomHistory(seed)
         for _ in range(8):
-            decision = checked(*life.case[:2], SETTINGS, life.now, life.case.carry)
-            kinds |= {action.kind for action in decision.actions}
-            sizes.add(sum(need.pods for need in life.case.demand.needs))
-            life.after(decision)
-    assert kinds == {*ActionKind}
+            decision = checked(*history.case[:2], SETTINGS, history.now, history.case.cycle_memory)
+            kinds |= {action.type for action in decision.actions}
+            sizes.add(sum(need.pods for need in history.case.demand.needs))
+            history.after(decision)
+    assert kinds == {*ActionType}
     assert len(sizes) > 30

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from bigfleet.engine.normalise import normalise
-from bigfleet.engine.snapshot import Settings
+from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.snapshot import EngineConfig
 from tests.engine.engine_rig import RACK, configured, demand_of, fleet_of, idle, need_of, same
 from tests.engine.engine_story import Story
 
@@ -18,7 +18,7 @@ def test_the_machine_ahead_is_not_acquired_again_because_somebody_else_lacks_one
     """
     specs = [
         *(idle(f"m{n}", labels={RACK: "a"}) for n in range(5)),
-        configured("large", "west", cpu=8, labels={RACK: "a"}, release_cost=math.nan),
+        configured("large", "west", cpu=8, labels={RACK: "a"}, disruption_cost=math.nan),
     ]
     gangs = [("east", need_of(2, same(), unit=1, group=f"[{n}]")) for n in range(2)]
     needs = [*gangs, ("east", need_of(6, unit=6)), ("west", need_of(8, unit=8))]
@@ -32,6 +32,6 @@ def test_the_machine_ahead_is_not_acquired_again_because_somebody_else_lacks_one
 @pytest.mark.parametrize(("cost", "taken"), [(0.0, ["Reclaim x"]), (math.inf, [])])
 def test_what_an_operator_refuses_to_give_back_is_no_excess(cost: float, taken: list[str]) -> None:
     """Pods run there whatever is counted, maybe more important ones than those that want it."""
-    specs = [configured("x", last_priority=10, release_cost=cost)]
-    story = Story(specs, ("west", need_of(4, priority=50)), settings=Settings())
+    specs = [configured("x", last_priority=10, disruption_cost=cost)]
+    story = Story(specs, ("west", need_of(4, priority=50)), settings=EngineConfig())
     assert story.cycle() == taken

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bigfleet.engine.normalise import normalise
-from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
 from tests.engine.engine_rig import (
@@ -36,7 +36,7 @@ def gang(cluster: str, machines: int, group: str = "gang", priority: int = 0) ->
     return cluster, need_of(4 * machines, same(), unit=2, group=group, priority=priority)
 
 
-AT_ONCE = Settings(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
+AT_ONCE = EngineConfig(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 
 
 def plain(cluster: str, machines: int, priority: int = 0) -> tuple[str, Need]:
@@ -88,12 +88,12 @@ def test_what_a_gang_waits_for_is_not_taken_by_equals() -> None:
     """Its order for an idle machine got lost; an equal that is served earlier must not have it."""
     specs = [*rack("a", 3)]
     story = Story(specs, gang("west", 3))
-    story.unheard()
-    (reservation,) = story.carry.reservations
+    story.lose_orders()
+    (reservation,) = story.cycle_memory.reservations
     assert (reservation.need.cluster, reservation.domain, reservation.since_seconds) == (
         "west", "a", NOW)  # fmt: skip
     story.demand = demand_of(story.fleet, [plain("east", 1), gang("west", 3)])
-    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    story.fleet = replace(story.fleet, last_claimed_by=story.fleet.last_claimed_by + 1)
     assert story.cycle() == ["Bootstrap a0", "Bootstrap a1", "Bootstrap a2"]
     assert [action.need for action in story.decision.actions] == [1, 1, 1]
 
@@ -102,10 +102,10 @@ def test_a_reservation_ends_when_the_gang_is_whole() -> None:
     """Not when it is ordered, but when all of it is in service."""
     story = Story(rack("a", 3), gang("west", 3))
     story.cycle()
-    assert len(story.carry.reservations) == 1
+    assert len(story.cycle_memory.reservations) == 1
     story.arrive()
     story.cycle()
-    assert len(story.carry.reservations) == 0
+    assert len(story.cycle_memory.reservations) == 0
 
 
 def test_a_gang_gathers_where_it_began_though_another_rack_looks_better_now() -> None:
@@ -126,7 +126,7 @@ def test_a_reserved_rack_outweighs_a_tighter_one() -> None:
     """Though nothing of the gang is there yet: its orders got lost, the machines wait for it."""
     broken = [replace(spec, state=MachineState.FAILED) for spec in rack("a", 3)]
     story = Story([*broken, *rack("b", 4)], gang("west", 3))
-    assert story.unheard() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
+    assert story.lose_orders() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
     repaired = np.full(7, MachineState.IDLE, np.uint8)
     story.fleet = replace(story.fleet, state=repaired)
     assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
@@ -134,9 +134,9 @@ def test_a_reserved_rack_outweighs_a_tighter_one() -> None:
 
 def test_an_expired_reservation_lets_others_have_their_turn() -> None:
     """Machines that a gang could not make use of in time go to who can, then it may try again."""
-    story = Story(rack("a", 3), gang("west", 3), settings=Settings(reservation_seconds=5))
+    story = Story(rack("a", 3), gang("west", 3), settings=EngineConfig(reservation_seconds=5))
     while story.now < NOW + 5:
-        assert len(story.unheard()) == 3
+        assert len(story.lose_orders()) == 3
     story.demand = demand_of(story.fleet, [gang("west", 3), plain("east", 1)])
     assert story.cycle() == ["Bootstrap a0"]
     assert [action.need for action in story.decision.actions] == [1]
@@ -149,13 +149,13 @@ def test_two_gangs_that_wait_keep_a_rack_each() -> None:
     story = Story(
         [*rack("a", 3), *rack("b", 3)], gang("west", 3, "first"), gang("east", 3, "second")
     )
-    story.unheard()
-    reserved = {r.need.group: r.domain for r in story.carry.reservations}
+    story.lose_orders()
+    reserved = {r.need.group: r.domain for r in story.cycle_memory.reservations}
     assert reserved == {"first": "a", "second": "b"}
     needs = [plain("north", 1), gang("west", 3, "first"), gang("east", 3, "second")]
     story.fleet = replace(story.fleet, clusters=[*story.fleet.clusters, "north"])
     story.demand = demand_of(story.fleet, needs)
-    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    story.fleet = replace(story.fleet, last_claimed_by=story.fleet.last_claimed_by + 1)
     assert story.cycle() == [f"Bootstrap {name}" for name in ("a0", "a1", "a2", "b0", "b1", "b2")]
     assert story.short() == {0: {"cpu": 4}}
 
@@ -186,7 +186,10 @@ def test_two_halves_of_a_rack_become_one_whole_gang() -> None:
     """Two equal gangs hold half of it each, and neither could go elsewhere: the earlier one gets
     all of it. Left alone, both would wait for ever.
     """
-    specs = [*at_work("a", 2, "west", wanted_by=0), *at_work("b", 2, "east", wanted_by=1)]
+    specs = [
+        *at_work("a", 2, "west", last_claimed_by=0),
+        *at_work("b", 2, "east", last_claimed_by=1),
+    ]
     specs = [replace(spec, labels={RACK: "r"}) for spec in specs]
     story = Story(specs, gang("west", 4, "first"), gang("east", 4, "second"))
     assert story.cycle() == ["Preempt b0", "Preempt b1"]
@@ -197,7 +200,10 @@ def test_two_halves_of_a_rack_become_one_whole_gang() -> None:
 
 def test_priority_comes_before_arrival() -> None:
     """Then the later one gets it all."""
-    specs = [*at_work("a", 2, "west", wanted_by=1), *at_work("b", 2, "east", wanted_by=0)]
+    specs = [
+        *at_work("a", 2, "west", last_claimed_by=1),
+        *at_work("b", 2, "east", last_claimed_by=0),
+    ]
     specs = [replace(spec, labels={RACK: "r"}) for spec in specs]
     story = Story(specs, gang("east", 4, "late", priority=1), gang("west", 4, "early"))
     assert story.cycle() == ["Preempt a0", "Preempt a1"]
@@ -208,7 +214,7 @@ def test_priority_comes_before_arrival() -> None:
 
 def test_an_impossible_gang_gives_way_to_a_possible_one() -> None:
     """No rack will ever hold the first; what it gathered makes the second whole."""
-    specs = [*at_work("a", 2, "west", wanted_by=0), *rack("b", 1)]
+    specs = [*at_work("a", 2, "west", last_claimed_by=0), *rack("b", 1)]
     specs = [replace(spec, labels={RACK: "r"}) for spec in specs]
     story = Story(specs, gang("west", 9, "giant"), gang("east", 2, "small"))
     assert story.cycle() == ["Bootstrap b0", "Preempt a0", "Preempt a1"]
@@ -231,7 +237,7 @@ def test_a_whole_gang_gives_way_to_no_equal() -> None:
 
 def test_bound_gangs_stay_when_fresh_machines_appear() -> None:
     """24 gangs in service and 24 idle machines in better racks: nobody moves, nothing goes back."""
-    bound = [spec for n in range(24) for spec in at_work(f"r{n:02}-", 2, wanted_by=n)]
+    bound = [spec for n in range(24) for spec in at_work(f"r{n:02}-", 2, last_claimed_by=n)]
     fresh = rack("a-fresh", 24, price=0.1)
     story = Story([*bound, *fresh], *(gang("east", 2, f"g{n:02}") for n in range(24)))
     assert story.cycle() == []
@@ -241,8 +247,8 @@ def test_a_serving_domain_of_two_loses_to_an_idle_one_of_three_that_is_needed() 
     """Staying put is for domains that can hold the gang. Once it is whole, what it left behind goes
     at once, or its bound pods would hold the others back. One that fits nowhere stays put.
     """
-    specs = [*at_work("a", 2, wanted_by=0, release_cost=float("nan")), *rack("b", 3)]
-    story = Story(specs, gang("east", 3), settings=Settings(reclaim_cap_fraction=1.0))
+    specs = [*at_work("a", 2, last_claimed_by=0, disruption_cost=float("nan")), *rack("b", 3)]
+    story = Story(specs, gang("east", 3), settings=EngineConfig(reclaim_cap_fraction=1.0))
     assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
     assert story.cycle() == []
     story.arrive()
@@ -255,7 +261,7 @@ def test_a_serving_domain_of_two_loses_to_an_idle_one_of_three_that_is_needed() 
 @pytest.mark.parametrize("serving", ["a", "b"])
 def test_a_serving_domain_that_suffices_wins_whatever_its_name_and_size(serving: str) -> None:
     """A fresh domain that scores tighter or sorts lower does not relocate a healthy gang."""
-    specs = [*at_work(serving, 3, wanted_by=0), *rack("0-tight", 2)]
+    specs = [*at_work(serving, 3, last_claimed_by=0), *rack("0-tight", 2)]
     story = Story(specs, gang("east", 2))
     assert story.cycle() == []
 
@@ -279,8 +285,11 @@ def test_thousands_of_small_gangs_fold_to_one_need_a_profile() -> None:
 
 def test_surplus_machines_of_a_gangs_domain_go_once_they_are_empty() -> None:
     """Where its pods run the count cannot know: the machine that must not go is counted first."""
-    specs = at_work("a", 4, wanted_by=0)
-    specs[2:] = [replace(specs[2], release_cost=float("inf")), replace(specs[3], wanted_by=NONE)]
+    specs = at_work("a", 4, last_claimed_by=0)
+    specs[2:] = [
+        replace(specs[2], disruption_cost=float("inf")),
+        replace(specs[3], last_claimed_by=NONE),
+    ]
     story = Story(specs, gang("east", 2), settings=AT_ONCE)
     assert story.settle() == ["Reclaim a1", "Reclaim a3"]
     assert story.short() == {}
@@ -290,9 +299,9 @@ def test_a_gangs_pods_are_moved_within_their_domain_only() -> None:
     """One of its machines goes where the other has room for all of its pods; a roomy machine
     elsewhere is no reason.
     """
-    here = at_work("a", 2, cpu=6, wanted_by=0)
+    here = at_work("a", 2, cpu=6, last_claimed_by=0)
     gang_of_8 = ("east", need_of(8, same(), unit=2))
-    elsewhere = at_work("b", 2, cpu=6, wanted_by=NONE, release_cost=float("nan"))
+    elsewhere = at_work("b", 2, cpu=6, last_claimed_by=NONE, disruption_cost=float("nan"))
     story = Story([*here, *elsewhere], gang_of_8, settings=AT_ONCE)
     assert story.settle() == []
 
@@ -301,9 +310,9 @@ def test_what_a_gang_left_behind_goes_at_once_although_another_gang_is_at_home_t
     """A gang of two grew to four, for which its rack has no room; where it is whole now, its bound
     members hold back the others until they are evicted. No hold, no question.
     """
-    settled = at_work("a", 4, wanted_by=0)
+    settled = at_work("a", 4, last_claimed_by=0)
     left = [
-        replace(spec, name=f"a-old{n}", wanted_by=1, idle_since=NOW)
+        replace(spec, name=f"a-old{n}", last_claimed_by=1, idle_since=NOW)
         for n, spec in enumerate(settled[:2])
     ]
     specs = [*settled, *left, *rack("b", 4)]
@@ -311,7 +320,7 @@ def test_what_a_gang_left_behind_goes_at_once_although_another_gang_is_at_home_t
         specs,
         gang("east", 4, "settled"),
         gang("east", 4, "grown"),
-        settings=Settings(reclaim_hold_seconds=3600.0, reclaim_cap_fraction=1.0),
+        settings=EngineConfig(reclaim_hold_seconds=3600.0, reclaim_cap_fraction=1.0),
     )
     assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2", "Bootstrap b3"]
     assert story.cycle() == []

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bigfleet.engine.carry import Carry, ClusterMemory
-from bigfleet.engine.decision import ActionKind
-from bigfleet.engine.snapshot import NONE, Demand, Settings
+from bigfleet.engine.cycle_memory import ClusterMemory, CycleMemory
+from bigfleet.engine.decision import ActionType
+from bigfleet.engine.snapshot import NONE, Demand, EngineConfig
 from bigfleet.model.need import Need, Size
 from tests.engine.engine_pods import pods
 from tests.engine.engine_random import random_case
@@ -29,12 +29,12 @@ from tests.engine.engine_rig import (
 )
 from tests.engine.engine_story import Story
 
-ALL_AT_ONCE = Settings(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
+ALL_AT_ONCE = EngineConfig(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 
 
 def unasked(name: str, *, price: float = 1.0) -> Spec:
     """A machine of which no operator has said what giving it back would disturb."""
-    return configured(name, release_cost=math.nan, price=price)
+    return configured(name, disruption_cost=math.nan, price=price)
 
 
 def needs(story: Story, need: Need, *, fell: float | None = None) -> None:
@@ -54,9 +54,12 @@ def test_a_machine_is_asked_about_before_it_goes() -> None:
     """What runs there the count cannot know."""
     story = Story([unasked("a"), unasked("b")], ("east", pods((4, 1))), settings=ALL_AT_ONCE)
     assert story.cycle() == []
-    assert [*story.decision.ask_about] == [0]
-    assert story.decision.ask_about[0].tolist() == [1, 0]  # the one that is used least comes first
-    story.fleet = replace(story.fleet, release_cost=np.array([math.nan, 0.0]))
+    assert [*story.decision.disruption_cost_queries] == [0]
+    assert story.decision.disruption_cost_queries[0].tolist() == [
+        1,
+        0,
+    ]  # the one that is used least comes first
+    story.fleet = replace(story.fleet, disruption_cost=np.array([math.nan, 0.0]))
     assert story.cycle() == ["Reclaim b"]
 
 
@@ -64,19 +67,19 @@ def test_nobody_is_asked_while_the_others_could_not_take_the_pods() -> None:
     """Full machines are not worth a question, nor is a cluster that cannot answer one."""
     full = Story([unasked("a"), unasked("b")], ("east", pods((7, 1))))
     full.cycle()
-    assert dict(full.decision.ask_about) == {}
+    assert dict(full.decision.disruption_cost_queries) == {}
     away = Story([unasked("a"), unasked("b")], ("east", pods((1, 1))), unreachable=["east"])
     away.cycle()
-    assert dict(away.decision.ask_about) == {}
+    assert dict(away.decision.disruption_cost_queries) == {}
 
 
 def test_empty_machines_go_first_then_those_that_disturb_least() -> None:
     """Whatever they cost, and whatever the count would rather keep."""
     specs = [
-        configured("dear", price=9, release_cost=3.0),
-        configured("disturbs", price=8, release_cost=1.0),
-        configured("empty", price=1, release_cost=0.0),
-        configured("never", price=9, release_cost=math.inf),
+        configured("dear", price=9, disruption_cost=3.0),
+        configured("disturbs", price=8, disruption_cost=1.0),
+        configured("empty", price=1, disruption_cost=0.0),
+        configured("never", price=9, disruption_cost=math.inf),
         unasked("unknown", price=9),
     ]
     story = Story(specs, settings=replace(ALL_AT_ONCE, reclaim_cap_fraction=0.01))
@@ -89,7 +92,7 @@ def test_empty_machines_go_first_then_those_that_disturb_least() -> None:
 
 def test_a_machine_with_pods_stays_until_demand_falls() -> None:
     """Moving pods together costs evictions, which only a cluster that shrinks is worth."""
-    specs = [configured("used", release_cost=1.0), configured("other", release_cost=math.inf)]
+    specs = [configured("used", disruption_cost=1.0), configured("other", disruption_cost=math.inf)]
     story = Story(specs, ("east", pods((4, 1))), settings=ALL_AT_ONCE)
     assert story.cycle() == []
     needs(story, pods((4, 1)), fell=story.now)
@@ -98,7 +101,7 @@ def test_a_machine_with_pods_stays_until_demand_falls() -> None:
 
 def test_demand_that_fell_before_the_last_purchase_moves_no_pods() -> None:
     """What was bought since says that the cluster grows."""
-    specs = [configured("used", release_cost=1.0), configured("other", release_cost=math.inf)]
+    specs = [configured("used", disruption_cost=1.0), configured("other", disruption_cost=math.inf)]
     story = Story([*specs, idle("i", cpu=9)], ("east", pods((1, 9))), settings=ALL_AT_ONCE)
     needs(story, pods((1, 9)), fell=NOW - 1)
     assert story.cycle() == ["Bootstrap i"]
@@ -109,7 +112,7 @@ def test_demand_that_fell_before_the_last_purchase_moves_no_pods() -> None:
 
 def test_what_is_bought_beside_machines_to_spare_holds_those_with_pods_for_one_hold_more() -> None:
     """It is for a pod that they cannot hold, and no sign of growth; but that pod may still wait."""
-    specs = [configured("used", release_cost=1.0), configured("other", release_cost=math.inf)]
+    specs = [configured("used", disruption_cost=1.0), configured("other", disruption_cost=math.inf)]
     held = replace(ALL_AT_ONCE, reclaim_hold_seconds=30.0)
     story = Story([*specs, idle("i", cpu=9)], settings=held)
     needs(story, pods((2, 1)), fell=NOW)
@@ -169,7 +172,7 @@ def test_an_empty_machine_stays_while_demand_has_just_grown() -> None:
 def test_a_reserve_of_the_pods_must_fit_on_what_stays() -> None:
     """5 % more of each plain size: 20 pods need room for 21."""
     for cpu, orders in ((20, []), (21, ["Reclaim b"])):
-        specs = [configured("a", cpu=cpu, wanted_by=0), configured("b", cpu=cpu)]
+        specs = [configured("a", cpu=cpu, last_claimed_by=0), configured("b", cpu=cpu)]
         assert Story(specs, ("east", pods((20, 1))), settings=ALL_AT_ONCE).cycle() == orders
 
 
@@ -178,16 +181,16 @@ def test_a_reserve_of_the_pods_must_fit_on_what_stays() -> None:
 
 def test_who_buys_again_for_no_more_demand_holds_on_twice_as_long() -> None:
     """A release by count goes to and fro, because kube-scheduler packs worse than a count can."""
-    story = Story([configured("c"), idle("i")], settings=Settings(idle_hold_seconds={}))
+    story = Story([configured("c"), idle("i")], settings=EngineConfig(idle_hold_seconds={}))
     story.cycle()
     story.now = NOW + 30
     assert story.cycle() == ["Reclaim c"]
     story.arrive()
-    (memory,) = story.carry.clusters
-    story.carry = Carry((), (), (replace(memory, reclaimed_demand=1.0),))
+    (memory,) = story.cycle_memory.clusters
+    story.cycle_memory = CycleMemory((), (), (replace(memory, reclaimed_demand=1.0),))
     needs(story, pods((4, 1)))
     assert story.cycle() == ["Bootstrap c"]
-    (memory,) = story.carry.clusters
+    (memory,) = story.cycle_memory.clusters
     assert memory.hold_factor == 2
     story.arrive()
     needs(story, pods(group="nothing"))
@@ -200,14 +203,14 @@ def test_who_buys_again_for_no_more_demand_holds_on_twice_as_long() -> None:
 
 def test_who_buys_again_for_more_demand_holds_on_no_longer() -> None:
     """A machine was given back as demand fell, and is bought again as demand grows."""
-    story = Story([configured("c"), idle("i")], settings=Settings(idle_hold_seconds={}))
+    story = Story([configured("c"), idle("i")], settings=EngineConfig(idle_hold_seconds={}))
     story.cycle()
     story.now = NOW + 30
     assert story.cycle() == ["Reclaim c"]
     story.arrive()
     needs(story, pods((4, 1)))
     assert story.cycle() == ["Bootstrap c"]
-    assert [memory.hold_factor for memory in story.carry.clusters] == [1]
+    assert [memory.hold_factor for memory in story.cycle_memory.clusters] == [1]
 
 
 def test_the_longer_hold_ends_when_it_has_long_been_of_no_use() -> None:
@@ -220,23 +223,23 @@ def test_the_longer_hold_ends_when_it_has_long_been_of_no_use() -> None:
         reclaimed_demand=1.0,
         factor_seconds=NOW,
     )
-    story.carry = Carry((), (), (memory,))
+    story.cycle_memory = CycleMemory((), (), (memory,))
     needs(story, pods((1, 9)))
     story.specs, story.fleet = [idle("i", cpu=9)], Story([idle("i", cpu=9)]).fleet
     assert story.cycle() == ["Bootstrap i"]
-    assert [m.hold_factor for m in story.carry.clusters] == [32]
+    assert [m.hold_factor for m in story.cycle_memory.clusters] == [32]
     story.now = NOW + 600 * 32 + 1
     story.cycle()
-    assert [m.hold_factor for m in story.carry.clusters] == [16]
+    assert [m.hold_factor for m in story.cycle_memory.clusters] == [16]
 
 
 def test_who_buys_long_after_giving_back_holds_on_no_longer() -> None:
     """Its demand has changed since."""
     memory = ClusterMemory("east", reclaimed_seconds=NOW - 600, factor_seconds=NOW)
     story = Story([idle("i")], ("east", pods((1, 1))))
-    story.carry = Carry((), (), (memory,))
+    story.cycle_memory = CycleMemory((), (), (memory,))
     assert story.cycle() == ["Bootstrap i"]
-    assert [m.hold_factor for m in story.carry.clusters] == [1]
+    assert [m.hold_factor for m in story.cycle_memory.clusters] == [1]
 
 
 # While demand only grows
@@ -251,22 +254,24 @@ def test_while_demand_only_grows_nothing_is_given_back(seed: int) -> None:
     fleet, demand = random_case(seed)
     flavours = [replace(flavour, limited=False) for flavour in fleet.flavours]
     unpromised = np.full(len(fleet), NONE, np.int32)
-    fleet = replace(fleet, flavours=flavours, wanted_by=unpromised, held_back=None)
+    fleet = replace(fleet, flavours=flavours, last_claimed_by=unpromised, backed_off=None)
     demand = replace(demand, fell_seconds={})
-    draw, carry = np.random.default_rng(seed), Carry()
+    draw, cycle_memory = np.random.default_rng(seed), CycleMemory()
     for cycle in range(6):
         now = NOW + 10 * cycle
         demand = replace(demand, rose_seconds=dict.fromkeys(range(len(fleet.clusters)), now))
         costs = draw.choice([0.0, 1.0, 5.0], len(fleet))
-        decision = checked(replace(fleet, release_cost=costs), demand, Settings(), now, carry)
+        decision = checked(
+            replace(fleet, disruption_cost=costs), demand, EngineConfig(), now, cycle_memory
+        )
         for action in decision.actions:
-            if action.kind is ActionKind.RECLAIM and action.need == NONE:
-                served = demand.needs[fleet.wanted_by[action.row]].profile
-                assert (fleet.wanted_by[action.row] != NONE, served.same_key is None) == (
+            if action.type is ActionType.RECLAIM and action.need == NONE:
+                served = demand.needs[fleet.last_claimed_by[action.row]].profile
+                assert (fleet.last_claimed_by[action.row] != NONE, served.same_key is None) == (
                     True,
                     False,
                 )
-        fleet, carry = carried_out(fleet, demand, decision, DONE), decision.carry
+        fleet, cycle_memory = carried_out(fleet, demand, decision, DONE), decision.cycle_memory
         demand = _grown(demand, draw)
 
 
@@ -296,6 +301,6 @@ def test_pods_that_spread_stay_in_their_zones() -> None:
     story = Story(
         specs,
         ("east", pods((4, 1), spread=EVENLY_BY_ZONE)),
-        settings=Settings(reclaim_hold_seconds=0.0),
+        settings=EngineConfig(reclaim_hold_seconds=0.0),
     )
     assert story.settle() == []

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bigfleet.engine.decision import Action, ActionKind, Decision, Placements, Shortfall
-from bigfleet.engine.invariants import violations
+from bigfleet.engine.checks.invariants import violations
+from bigfleet.engine.decision import Action, ActionType, Decision, Placements, Shortfall
 from bigfleet.engine.snapshot import NONE, Demand
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import HOSTNAME_LABEL, Need, Size, sizes_of
@@ -30,7 +30,7 @@ IN_A = {RACK: "a", ZONE: "a"}
 SPECS = [
     idle("i0", labels=IN_A),
     idle("i1", labels={RACK: "b", ZONE: "b"}),
-    configured("c2", "west", labels=IN_A, release_cost=float("nan")),
+    configured("c2", "west", labels=IN_A, disruption_cost=float("nan")),
     Spec("d3", MachineState.DRAINING, cluster="east", labels=IN_A),
     configured("c4", "east", cpu=1, labels=IN_A),
     configured("c5", "east", labels={RACK: "b", ZONE: "b"}),
@@ -38,7 +38,7 @@ SPECS = [
 FLEET = fleet_of(SPECS)
 ONE = sizes_of([({"cpu": 1}, 1)])[0]
 BOOTSTRAP, PREEMPT, RECLAIM, DELETE = (
-    ActionKind.BOOTSTRAP, ActionKind.PREEMPT, ActionKind.RECLAIM, ActionKind.DELETE,
+    ActionType.BOOTSTRAP, ActionType.PREEMPT, ActionType.RECLAIM, ActionType.DELETE,
 )  # fmt: skip
 
 
@@ -52,8 +52,8 @@ BOTH = asked(pods((4, 1)), ("west", pods((1, 1))), reported=("east", "west"))
 SPREAD = asked(pods((4, 1), spread=EVENLY_BY_ZONE))
 APART = asked(pods((4, 1), anti_affinity=(ZONE,)))
 ALONE = asked(pods((4, 1), anti_affinity=(HOSTNAME_LABEL,)))
-PICKY = asked(pods((4, 1), requirements=(same("elsewhere"),)))
-POLITE = asked(pods((4, 1), never_preempts=True))
+UNKNOWN_TOPOLOGY = asked(pods((4, 1), requirements=(same("elsewhere"),)))
+NEVER_PREEMPTS = asked(pods((4, 1), never_preempts=True))
 TWO_SIZES = asked(pods((1, 1), (1, 2)))
 
 
@@ -86,7 +86,7 @@ OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
 
 
 @pytest.mark.parametrize(
-    ("demand", "decision", "complaint"),
+    ("demand", "decision", "violation"),
     [
         (PLAIN, replace(SOUND, actions=[boots(0), boots(0)]), "row 0 gets 2 orders"),
         (PLAIN, replace(SOUND, actions=[boots(0), Action(RECLAIM, 3, NONE)]),
@@ -109,7 +109,7 @@ OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
         (asked(pods((4, 1)), ("west", pods((1, 1)))), replace(decision_of({3: 1, 0: 3}, boots(0)),
          claimed_by=np.array([0, NONE, NONE, 1, NONE, NONE], np.int32)),
          "need 0 counts row 3, which is DRAINING and not its supply"),
-        (PICKY, SOUND, "counts row 0, which does not meet its conditions"),
+        (UNKNOWN_TOPOLOGY, SOUND, "counts row 0, which does not meet its conditions"),
         (PLAIN, decision_of({0: 5}, boots(0)), "row 0 is asked for {'cpu': 5}"),
         (OVERHEAD, SOUND, "row 0 is asked for {'cpu': 4}, which is more than it has"),
         (BOTH, replace(SOUND, placements=Placements(*(np.array(column) for column in (
@@ -131,7 +131,7 @@ OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
         (ALONE, decision_of({0: 2}, boots(0), short=2),
          "two pods in one domain of kubernetes.io/hostname"),
         (SPREAD, decision_of({4: 1, 5: 3}), "beyond max_skew of zone"),
-        (replace(POLITE, reported=frozenset({0, 1})), decision_of({2: 4}, evicts(2)),
+        (replace(NEVER_PREEMPTS, reported=frozenset({0, 1})), decision_of({2: 4}, evicts(2)),
          "need 0 must not preempt, and does"),
         (replace(GANG, reported=frozenset({0, 1})), decision_of({2: 3}, evicts(2), short=1),
          "its gang is not whole"),
@@ -139,9 +139,9 @@ OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
          "need 0 takes row 2, though row 0 is free"),
     ],
 )  # fmt: skip
-def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, complaint: str) -> None:
+def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, violation: str) -> None:
     """A sound decision that was tampered with is found out."""
-    assert any(complaint in sentence for sentence in violations(FLEET, demand, decision))
+    assert any(violation in sentence for sentence in violations(FLEET, demand, decision))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bigfleet.engine.columns import FlavourColumns
-from bigfleet.engine.matching import Matcher, accepts, placement_requirements, tolerates
+from bigfleet.engine.fit.matching import Matcher, accepts, placement_requirements, tolerates
 from bigfleet.engine.snapshot import Flavour
 from bigfleet.model.machine import CapacityType
 from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Taint, Toleration

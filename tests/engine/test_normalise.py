@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.engine.normalise import fold, home_key, is_folded, normalise
+from bigfleet.engine.fit.normalise import fold, gang_topology_key, is_folded, normalise
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import (
     HOSTNAME_LABEL,
@@ -28,6 +28,7 @@ from tests.engine.engine_rig import (
     RACK,
     ZONE,
     Spec,
+    action_names,
     carried_out,
     checked,
     configured,
@@ -35,7 +36,6 @@ from tests.engine.engine_rig import (
     fleet_of,
     idle,
     need_of,
-    said,
     same,
     speculative,
 )
@@ -61,7 +61,7 @@ def test_folded_gangs_take_as_many_machines_as_hold_them_whole() -> None:
     specs = [idle(f"m{n}", labels=IN_RACK) for n in range(6)]
     fleet = fleet_of(specs)
     decision = checked(fleet, normalise(fleet, demand_of(fleet, gangs(5, 2))))
-    assert len(said(specs, decision)) == 3 + len(decision.headroom) == 4
+    assert len(action_names(specs, decision)) == 3 + len(decision.headroom) == 4
 
 
 def test_a_gang_larger_than_any_machine_keeps_its_common_domain() -> None:
@@ -99,11 +99,11 @@ def test_a_gang_stays_folded_while_its_machine_is_being_created() -> None:
     fleet = fleet_of(specs)
     demand = normalise(fleet, demand_of(fleet, gangs(1, 8)))
     decision = checked(fleet, demand)
-    assert said(specs, decision) == ["Provision big"]
+    assert action_names(specs, decision) == ["Provision big"]
     later = carried_out(fleet, demand, decision, IN_FLIGHT)
     again = normalise(later, demand_of(later, gangs(1, 8)))
     assert again.needs == demand.needs
-    assert said(specs, checked(later, again)) == []
+    assert action_names(specs, checked(later, again)) == []
 
 
 def test_gangs_that_differ_only_in_spread_fold_into_one_need() -> None:
@@ -121,7 +121,7 @@ def folds(specs: list[Spec], gang: Need, overheads: tuple[NodeOverhead, ...] = (
     demand = replace(demand_of(fleet, [("east", gang)]), overheads={0: overheads})
     (served,) = normalise(fleet, demand).needs
     assert is_folded(served) == (served.profile.same_key is None)
-    assert home_key(served) == gang.profile.same_key
+    assert gang_topology_key(served) == gang.profile.same_key
     return is_folded(served)
 
 
@@ -234,6 +234,6 @@ def test_needs_that_are_no_gangs_are_served_as_they_are() -> None:
     """However alike: they share machines anyway."""
     fleet = fleet_of([idle("m", labels=IN_RACK)])
     plain = [("east", need_of(2, spread=spread)) for spread in ((), (Spread(ZONE, 2, False),))]
-    folding = fold(fleet, demand_of(fleet, [*plain, *gangs(2, 1)]))
-    assert folding.demand.needs[:2] == [need for _, need in plain]
-    assert [*folding.served_by] == [0, 1, 2, 2]
+    folded_demand = fold(fleet, demand_of(fleet, [*plain, *gangs(2, 1)]))
+    assert folded_demand.demand.needs[:2] == [need for _, need in plain]
+    assert [*folded_demand.served_by] == [0, 1, 2, 2]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bigfleet.engine.explain import Explainer, Reason
-from bigfleet.engine.snapshot import Settings
+from bigfleet.engine.explain.explain import Explainer, Reason
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.need import (
     ADDITIONAL_GROUP,
     HOSTNAME_LABEL,
@@ -23,13 +23,13 @@ from tests.engine.engine_rig import (
     DONE,
     NOW,
     ZONE,
+    action_names,
     carried_out,
     checked,
     configured,
     demand_of,
     fleet_of,
     idle,
-    said,
     same,
     speculative,
 )
@@ -41,8 +41,8 @@ HUGE = [speculative(f"huge{n}", cpu=64, price=10) for n in range(3)]
 
 def test_a_huge_pod_among_small_ones_buys_one_machine_and_moves_nobody() -> None:
     """It is packed as what it is: the others neither grow with it nor leave where they are."""
-    alone = outcome(SMALL, pods((28, 1)), settings=Settings())
-    both = outcome([*SMALL, *HUGE], pods((28, 1), (1, 50)), settings=Settings())
+    alone = outcome(SMALL, pods((28, 1)), settings=EngineConfig())
+    both = outcome([*SMALL, *HUGE], pods((28, 1), (1, 50)), settings=EngineConfig())
     assert both.orders == ["Provision huge0"]
     assert both.places.pop("huge0") == {0: 1}
     assert (both.places, both.short) == (alone.places, {})
@@ -52,12 +52,15 @@ def test_an_impossible_pod_changes_nothing_for_the_others_and_is_told_as_such() 
     """Neither for the other sizes of its need nor for others; no machine could ever hold it."""
     others = pods((28, 1), (1, 5)), pods((3, 2), group="b")
     specs = [*SMALL, idle("spare", cpu=8)]
-    before = outcome(specs, *others, settings=Settings())
+    before = outcome(specs, *others, settings=EngineConfig())
     fleet = fleet_of(specs)
     with_giant = pods((28, 1), (1, 5), (2, 9)), others[1]
     demand = demand_of(fleet, [("east", need) for need in with_giant])
-    decision = checked(fleet, demand, Settings())
-    assert (said(specs, decision), places(specs, decision)) == (before.orders, before.places)
+    decision = checked(fleet, demand, EngineConfig())
+    assert (action_names(specs, decision), places(specs, decision)) == (
+        before.orders,
+        before.places,
+    )
     (shortfall,) = decision.shortfalls
     assert (shortfall.sizes, shortfall.impossible) == ((), (Size((("cpu", 9),), 2),))
     assert Explainer(fleet, demand, decision).need(0).reason is Reason.NO_MATCHING_SUPPLY
@@ -88,7 +91,7 @@ def test_several_needs_share_one_machine() -> None:
 
 def test_what_fits_beside_others_costs_nothing() -> None:
     """A need that arrives finds the room that others have left on their machines."""
-    specs = [configured("c", cpu=8, wanted_by=0), idle("i", cpu=8)]
+    specs = [configured("c", cpu=8, last_claimed_by=0), idle("i", cpu=8)]
     found = outcome(specs, pods((5, 1)), pods((3, 1), group="late"))
     assert (found.orders, found.short) == ([], {})
 
@@ -105,7 +108,10 @@ def test_pods_go_where_cpu_and_memory_are_used_alike() -> None:
     """One that is heavy on memory goes to the machine with the pods that are heavy on CPU."""
     specs = [configured(name, cpu=10, more={"memory": 10}) for name in "ab"]
     needs = pods((1, 8, 1), priority=2), pods((1, 7, 7), priority=1), pods((1, 1, 8))
-    assert outcome(specs, *needs, settings=Settings()).places == {"a": {0: 1, 2: 1}, "b": {1: 1}}
+    assert outcome(specs, *needs, settings=EngineConfig()).places == {
+        "a": {0: 1, 2: 1},
+        "b": {1: 1},
+    }
 
 
 def test_pod_slots_are_counted() -> None:
@@ -126,10 +132,10 @@ def test_what_hardly_any_machine_takes_is_placed_before_what_goes_anywhere() -> 
 
 def test_scarce_machines_are_filled_last() -> None:
     """Plain pods go to a GPU machine of their cluster only when nothing else has room."""
-    gpu = configured("a-gpu", more={"nvidia.com/gpu": 8}, wanted_by=0)
+    gpu = configured("a-gpu", more={"nvidia.com/gpu": 8}, last_claimed_by=0)
     specs = [gpu, configured("b")]
-    assert outcome(specs, pods((4, 1)), settings=Settings()).places == {"b": {0: 4}}
-    assert outcome(specs, pods((5, 1)), settings=Settings()).places == {
+    assert outcome(specs, pods((4, 1)), settings=EngineConfig()).places == {"b": {0: 4}}
+    assert outcome(specs, pods((5, 1)), settings=EngineConfig()).places == {
         "a-gpu": {0: 1},
         "b": {0: 4},
     }
@@ -138,14 +144,14 @@ def test_scarce_machines_are_filled_last() -> None:
 def test_pods_gather_so_that_machines_become_superfluous() -> None:
     """Where half of the pods have gone, half of the machines hold none."""
     specs = [configured(f"c{n}", cpu=8, more={"memory": 8}) for n in range(4)]
-    found = outcome(specs, pods((16, 1, 1)), settings=Settings())
+    found = outcome(specs, pods((16, 1, 1)), settings=EngineConfig())
     assert len(found.places) == 2
 
 
 def test_where_gathering_strands_room_pods_are_spread() -> None:
     """What gathering leaves of two machines' CPU and memory does not go together any more."""
     specs = [configured(f"c{n}", cpu=8, more={"memory": 8}) for n in range(2)]
-    found = outcome(specs, pods((2, 4, 2), (1, 3, 3), (2, 2, 3)), settings=Settings())
+    found = outcome(specs, pods((2, 4, 2), (1, 3, 3), (2, 2, 3)), settings=EngineConfig())
     assert (found.orders, found.short) == ([], {})
 
 
@@ -153,7 +159,7 @@ def test_a_machine_that_was_acquired_serves_nobody_of_a_higher_priority() -> Non
     """They had their turn before it was there; what they lacked then they lack still."""
     specs = [idle("tainted-for-high", labels={ZONE: "b"}), configured("c", cpu=1)]
     high = pods((1, 3), requirements=(Requirement(ZONE, Operator.IN, ("a",)),), priority=9)
-    found = outcome(specs, high, pods((3, 1)), settings=Settings())
+    found = outcome(specs, high, pods((3, 1)), settings=EngineConfig())
     assert found.places == {"c": {1: 1}, "tainted-for-high": {1: 2}}
 
 
@@ -164,7 +170,7 @@ def test_daemon_sets_leave_less_of_the_machines_that_they_match(
     """What is counted, and what is bought, is for the cluster's own pods."""
     in_a = daemons(1, Requirement(ZONE, Operator.IN, ("a",)))
     specs = [configured("c", labels=labels), idle("i", labels=labels)]
-    found = outcome(specs, pods((8, 1)), overheads=[in_a], settings=Settings())
+    found = outcome(specs, pods((8, 1)), overheads=[in_a], settings=EngineConfig())
     assert found.places == {"c": {0: room}, "i": {0: room}}
     assert sum(found.short.values()) == 8 - 2 * room
 
@@ -182,7 +188,7 @@ def test_daemon_sets_of_one_cluster_take_nothing_of_anothers_machines() -> None:
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", pods((4, 1))), ("west", pods((4, 1)))])
     demand = replace(demand, overheads={0: (daemons(1),)})
-    decision = checked(fleet, demand, Settings())
+    decision = checked(fleet, demand, EngineConfig())
     assert [action.need for action in decision.actions] == [0, 0, 1]
     assert decision.shortfalls == []
 
@@ -208,7 +214,9 @@ def test_five_hundred_sizes_are_counted_without_loss_on_what_was_bought_for_them
     demand = demand_of(fleet, [("east", need)])
     first = checked(fleet, demand)
     assert first.shortfalls == []
-    later = checked(carried_out(fleet, demand, first, DONE), demand, carry=first.carry)
+    later = checked(
+        carried_out(fleet, demand, first, DONE), demand, cycle_memory=first.cycle_memory
+    )
     assert (later.shortfalls, later.actions) == ([], [])
 
 
@@ -218,11 +226,11 @@ def test_an_additional_pod_gets_a_machine_and_the_others_keep_theirs() -> None:
     fleet = fleet_of(specs)
     needs = [("east", pods((4, 1))), ("east", pods((1, 1), group=ADDITIONAL_GROUP))]
     demand = demand_of(fleet, needs)
-    first = checked(fleet, demand, Settings())
+    first = checked(fleet, demand, EngineConfig())
     assert places(specs, first) == {"c": {0: 4}, "i": {1: 1}}
     later = carried_out(fleet, demand, first, DONE)
-    again = checked(later, demand, Settings(), NOW + 1, first.carry)
-    assert (said(specs, again), places(specs, again)) == ([], {"c": {0: 4}, "i": {1: 1}})
+    again = checked(later, demand, EngineConfig(), NOW + 1, first.cycle_memory)
+    assert (action_names(specs, again), places(specs, again)) == ([], {"c": {0: 4}, "i": {1: 1}})
 
 
 def test_a_machine_that_was_fetched_for_additional_pods_stays_theirs() -> None:

@@ -9,19 +9,22 @@ from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
 _DECIDES = """
-import sys
 from dataclasses import replace
-from tests.engine.engine_random import random_case, random_carry
-from bigfleet.engine import constraints, domains, packing, precompile, purchase
+from tests.engine.engine_random import random_case, random_cycle_memory
+from bigfleet.engine import precompile
+from bigfleet.engine.placement import gang_domains
+from bigfleet.engine.kernels import selection
+from bigfleet.engine.kernels import topology
+from bigfleet.engine.kernels import packing
 from bigfleet.engine.decide import decide
-from bigfleet.engine.carry import Carry
-from bigfleet.engine.snapshot import Settings
+from bigfleet.engine.cycle_memory import CycleMemory
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.need import sizes_of
 
 def versions():
     return {
         name: len(value.signatures)
-        for module in (constraints, domains, packing, purchase)
+        for module in (topology, gang_domains, packing, selection)
         for name, value in vars(module).items()
         if hasattr(value, "signatures")
     }
@@ -30,11 +33,11 @@ precompile.precompile()
 before = versions()
 for seed in range(60):
     fleet, demand = random_case(seed)
-    decide(fleet, demand, random_carry(seed, fleet, demand), Settings(), 10_000.0)
+    decide(fleet, demand, random_cycle_memory(seed, fleet, demand), EngineConfig(), 10_000.0)
     # Pods that ask for nothing take places only.
     places = sizes_of([({"pods": 1}, 3)])
     needs = [replace(each, sizes=places) for each in demand.needs]
-    decide(fleet, replace(demand, needs=needs), Carry(), Settings(), 10_000.0)
+    decide(fleet, replace(demand, needs=needs), CycleMemory(), EngineConfig(), 10_000.0)
 print(sum(before.values()) > 0, versions() == before)
 """
 

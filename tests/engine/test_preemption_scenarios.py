@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from bigfleet.engine.normalise import normalise
-from bigfleet.engine.snapshot import Settings, VictimWeights
+from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.snapshot import EngineConfig, VictimWeights
 from bigfleet.model import penalty
 from bigfleet.model.need import Operator, Requirement
 from tests.engine.engine_rig import (
     EVENLY_BY_ZONE,
     RACK,
     ZONE,
+    action_names,
     checked,
     configured,
     demand_of,
     fleet_of,
     idle,
     need_of,
-    said,
     same,
 )
-from tests.engine.engine_rivals import CRITICAL, batch, critical, decided, orders
 from tests.engine.engine_story import Story
+from tests.engine.engine_two_clusters import CRITICAL, batch, critical, decided, orders
 
 ONLY_IN_A = "west", need_of(4, Requirement(ZONE, Operator.IN, ("a",)), priority=CRITICAL)
 
@@ -32,7 +32,7 @@ ONLY_IN_A = "west", need_of(4, Requirement(ZONE, Operator.IN, ("a",)), priority=
 
 def test_the_lowest_priority_loses_first() -> None:
     """The widest gap is the best score."""
-    specs = [configured("low", wanted_by=2), configured("mid", wanted_by=1)]
+    specs = [configured("low", last_claimed_by=2), configured("mid", last_claimed_by=1)]
     assert orders(specs, critical(4), batch(4, 500), batch(4, 10)) == ["Preempt low"]
 
 
@@ -41,16 +41,16 @@ def test_among_equal_priorities_the_lower_penalties_lose() -> None:
     for name in ("interruption", "reclamation"):
         dear = batch(4, 10, **{name: penalty.bucket(100)})
         cheap = "east", need_of(4, priority=10, group="cheap")
-        specs = [configured("dear", wanted_by=1), configured("cheap", wanted_by=2)]
+        specs = [configured("dear", last_claimed_by=1), configured("cheap", last_claimed_by=2)]
         assert orders(specs, critical(4), dear, cheap) == ["Preempt cheap"]
 
 
 def test_weights_can_put_penalties_before_priorities() -> None:
     """They are settings: here a cent of reclamation outweighs a gap of 490."""
-    specs = [configured("valuable", wanted_by=2), configured("mid", wanted_by=1)]
+    specs = [configured("valuable", last_claimed_by=2), configured("mid", last_claimed_by=1)]
     needs = critical(4), batch(4, 500), batch(4, 10, reclamation=penalty.bucket(100))
     weights = VictimWeights(reclamation=10.0)
-    assert orders(specs, *needs, settings=Settings(victim_weights=weights)) == ["Preempt mid"]
+    assert orders(specs, *needs, settings=EngineConfig(victim_weights=weights)) == ["Preempt mid"]
     assert orders(specs, *needs) == ["Preempt valuable"]
 
 
@@ -59,7 +59,7 @@ def test_the_pinned_lose_last_of_all() -> None:
     end of the queue of victims, whatever their priority.
     """
     pinned = batch(4, 10, interruption=penalty.PINNED)
-    specs = [configured("pinned", wanted_by=2), configured("mid", wanted_by=1)]
+    specs = [configured("pinned", last_claimed_by=2), configured("mid", last_claimed_by=1)]
     assert orders(specs, critical(4), batch(4, 500), pinned) == ["Preempt mid"]
     assert orders([configured("pinned")], critical(4), pinned) == ["Preempt pinned"]
 
@@ -67,8 +67,8 @@ def test_the_pinned_lose_last_of_all() -> None:
 def test_equals_do_not_displace_each_other() -> None:
     """Nor do their penalties: priority is the only throttle."""
     for bucket in (penalty.ZERO, penalty.PINNED):
-        wish = "west", need_of(4, interruption=bucket, reclamation=bucket)
-        assert orders([configured("b")], ("east", need_of(4)), wish) == []
+        equal = "west", need_of(4, interruption=bucket, reclamation=bucket)
+        assert orders([configured("b")], ("east", need_of(4)), equal) == []
 
 
 def test_a_clusters_own_machines_are_no_victims() -> None:
@@ -98,7 +98,10 @@ def test_as_few_pods_as_possible_are_evicted() -> None:
     """A small victim that a large one makes superfluous stays, and of equals the smallest fits."""
     specs = [configured("big", cpu=16), configured("fitting", cpu=8), configured("small", cpu=4)]
     assert orders(specs, critical(8), batch(28)) == ["Preempt fitting"]
-    specs = [configured("big", cpu=16, wanted_by=2), configured("small", cpu=4, wanted_by=1)]
+    specs = [
+        configured("big", cpu=16, last_claimed_by=2),
+        configured("small", cpu=4, last_claimed_by=1),
+    ]
     needs = critical(16), batch(4), ("east", need_of(16, priority=-5))
     assert orders(specs, *needs) == ["Preempt big"]
 
@@ -106,7 +109,7 @@ def test_as_few_pods_as_possible_are_evicted() -> None:
 def test_machines_with_scarce_resources_are_evicted_last() -> None:
     """Plain pods do not drive GPU work out while there is another way."""
     gpu = {"nvidia.com/gpu": 8000}
-    specs = [configured("gpu", more=gpu, wanted_by=2), configured("plain", wanted_by=1)]
+    specs = [configured("gpu", more=gpu, last_claimed_by=2), configured("plain", last_claimed_by=1)]
     needs = critical(4), batch(4, 500), batch(4, 10, more={"nvidia.com/gpu": 1000})
     assert orders(specs, *needs) == ["Preempt plain"]
 
@@ -116,10 +119,10 @@ def test_nothing_is_taken_where_nobody_can_be_told() -> None:
     specs = [configured("a"), configured("b", "north")]
     fleet = fleet_of(specs)
     needs = [critical(8), batch(4), ("north", need_of(4))]
-    unheard = demand_of(fleet, needs, reported=["east", "west"])
-    assert said(specs, checked(fleet, unheard)) == ["Preempt a"]
+    not_reported = demand_of(fleet, needs, reported=["east", "west"])
+    assert action_names(specs, checked(fleet, not_reported)) == ["Preempt a"]
     away = demand_of(fleet, needs, ["east", "west", "north"], unreachable=["east"])
-    assert said(specs, checked(fleet, away)) == ["Preempt b"]
+    assert action_names(specs, checked(fleet, away)) == ["Preempt b"]
 
 
 # Who loses looks again
@@ -138,7 +141,7 @@ def test_who_loses_a_machine_takes_one_of_a_still_lower_priority() -> None:
     fleet = fleet_of(specs)
     needs = [ONLY_IN_A, batch(4), lowest]
     decision = checked(fleet, demand_of(fleet, needs, ["east", "west", "north"]))
-    assert said(specs, decision) == ["Preempt x", "Preempt y"]
+    assert action_names(specs, decision) == ["Preempt x", "Preempt y"]
     assert [(s.need, dict(s.deficit)) for s in decision.shortfalls] == [(2, {"cpu": 4})]
 
 
@@ -147,7 +150,7 @@ def test_eviction_respects_the_skew() -> None:
     specs = [configured(f"a{n}", labels={ZONE: "a"}) for n in range(3)]
     specs.append(configured("b", "west", labels={ZONE: "b"}))
     found = decided(specs, critical(16, spread=EVENLY_BY_ZONE), batch(12))
-    assert sorted(said(specs, found)) == ["Preempt a0", "Preempt a1"]
+    assert sorted(action_names(specs, found)) == ["Preempt a0", "Preempt a1"]
     assert dict(found.shortfalls[0].deficit) == {"cpu": 7}
 
 
@@ -161,12 +164,12 @@ def test_small_gangs_share_what_they_take() -> None:
     ]
     fleet = fleet_of(specs)
     demand = normalise(fleet, demand_of(fleet, [*gangs, batch(144)]))
-    assert said(specs, checked(fleet, demand)) == ["Preempt b0", "Preempt b1"]
+    assert action_names(specs, checked(fleet, demand)) == ["Preempt b0", "Preempt b1"]
 
 
 def test_what_a_taken_machine_has_left_serves_the_clusters_other_needs() -> None:
     """Nobody is evicted for pods that fit beside those who took a machine."""
-    specs = [configured("big", cpu=8, wanted_by=2), configured("small", wanted_by=2)]
+    specs = [configured("big", cpu=8, last_claimed_by=2), configured("small", last_claimed_by=2)]
     later = "west", need_of(3, unit=3, priority=CRITICAL, group="later")
     assert orders(specs, critical(5, unit=5), later, batch(12)) == ["Preempt big"]
 

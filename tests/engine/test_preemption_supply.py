@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from bigfleet.engine.carry import Carry, Reservation
-from bigfleet.engine.decision import ActionKind
-from bigfleet.engine.snapshot import Settings
+from bigfleet.engine.cycle_memory import CycleMemory, Reservation
+from bigfleet.engine.decision import ActionType
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 from tests.engine.engine_pods import pods
-from tests.engine.engine_rig import NOW, Spec, configured, demand_of, idle, need_of, said
-from tests.engine.engine_rivals import CRITICAL, batch, critical, decided, orders
+from tests.engine.engine_rig import NOW, Spec, action_names, configured, demand_of, idle, need_of
 from tests.engine.engine_story import Story
+from tests.engine.engine_two_clusters import CRITICAL, batch, critical, decided, orders
 
 # Supply that is on its way
 
@@ -66,7 +66,7 @@ def test_a_higher_priority_may_have_what_is_kept_for_a_lower_one() -> None:
     story.arrive()
     higher = "east", need_of(4, priority=60)
     story.demand = demand_of(story.fleet, [higher, ("west", need_of(4, priority=50))])
-    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    story.fleet = replace(story.fleet, last_claimed_by=story.fleet.last_claimed_by + 1)
     assert story.cycle() == ["Bootstrap b"]
     assert story.short() == {1: {"cpu": 4}}
 
@@ -80,12 +80,12 @@ def test_what_drains_for_a_lower_priority_is_taken_over_before_anyone_is_evicted
     it evict anew; then 55 takes `m0` over.
     """
     served, middle = batch(4, priority=55), ("west", need_of(4, priority=50))
-    specs = [configured("m0", wanted_by=2), configured("m1", wanted_by=0)]
+    specs = [configured("m0", last_claimed_by=2), configured("m1", last_claimed_by=0)]
     lowest = batch(4)
     story = Story(specs, served, middle, lowest)
     assert story.cycle() == ["Preempt m0"]
     urgent = "west", need_of(4, priority=urgency)
-    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
+    story.fleet = replace(story.fleet, last_claimed_by=story.fleet.last_claimed_by + 1)
     story.demand = demand_of(story.fleet, [urgent, served, middle, lowest])
     assert story.cycle() == orders
     assert [*story.short()] == [2, 3]
@@ -97,13 +97,13 @@ def test_what_drains_for_a_lower_priority_is_taken_over_before_anyone_is_evicted
 def test_of_what_drains_for_lower_priorities_the_lowest_gives_way() -> None:
     """Who loses it looks for another one, lower still."""
     specs = [configured(f"m{n}") for n in range(3)]
-    lower, middle = ("west", need_of(4, priority=40)), ("west", need_of(4, priority=50))
+    lower_priority, middle = ("west", need_of(4, priority=40)), ("west", need_of(4, priority=50))
     lowest = batch(12)
-    story = Story(specs, middle, lower, lowest)
+    story = Story(specs, middle, lower_priority, lowest)
     assert story.cycle() == ["Preempt m0", "Preempt m1"]
     urgent = "west", need_of(4, priority=60)
-    story.fleet = replace(story.fleet, wanted_by=story.fleet.wanted_by + 1)
-    story.demand = demand_of(story.fleet, [urgent, middle, lower, lowest])
+    story.fleet = replace(story.fleet, last_claimed_by=story.fleet.last_claimed_by + 1)
+    story.demand = demand_of(story.fleet, [urgent, middle, lower_priority, lowest])
     assert story.cycle() == ["Preempt m2"]
     assert [action.need for action in story.decision.actions] == [2]
     assert story.decision.claimed_by.tolist() == [1, 0, 2]
@@ -118,10 +118,10 @@ def test_excess_is_taken_before_anyone_is_evicted() -> None:
     """
     specs = [
         configured("excess", last_priority=500),
-        configured("serving", wanted_by=1),
+        configured("serving", last_claimed_by=1),
     ]
     decision = decided(specs, critical(4), batch(4))
-    assert said(specs, decision) == ["Reclaim excess"]
+    assert action_names(specs, decision) == ["Reclaim excess"]
     assert decision.actions[0].need == 0
 
 
@@ -131,19 +131,19 @@ def test_within_its_hold_excess_is_protected_like_what_it_served(
 ) -> None:
     """Its own pods often come back at once; only who could have evicted them may take it."""
     excess, need = configured("excess", last_priority=10), need_of(4, priority=priority)
-    assert orders([excess], ("west", need), settings=Settings()) == taken
+    assert orders([excess], ("west", need), settings=EngineConfig()) == taken
 
 
 def test_after_its_hold_excess_is_anybodys() -> None:
     """It would be drained anyway; now it is known for whom."""
     decision = decided([configured("x", last_priority=10)], ("west", need_of(4, priority=5)))
-    assert [(a.kind, a.need) for a in decision.actions] == [(ActionKind.RECLAIM, 0)]
+    assert [(a.type, a.need) for a in decision.actions] == [(ActionType.RECLAIM, 0)]
     assert decision.claimed_by.tolist() == [0]
 
 
 def test_excess_kept_back_by_the_cap_is_waited_for() -> None:
     """The cap costs a cycle, not somebody's pods."""
-    specs = [configured("e0"), configured("e1"), configured("serving", wanted_by=1)]
+    specs = [configured("e0"), configured("e1"), configured("serving", last_claimed_by=1)]
     story = Story(specs, critical(8), batch(4))
     assert story.cycle() == ["Reclaim e0"]
     assert (story.decision.reclaims_capped, story.short()) == (1, {})
@@ -155,11 +155,11 @@ def test_excess_kept_back_by_the_cap_is_waited_for() -> None:
 def test_who_has_waited_too_long_for_a_drain_lets_others_have_their_turn() -> None:
     """For one cycle it acquires and takes nothing; what drains for it stays its own."""
     waiting = need_of(8, group="waiting")
-    leaving = Spec("leaving", MachineState.DRAINING, cluster="east", wanted_by=0)
-    specs = [leaving, idle("i"), configured("b", wanted_by=2)]
+    leaving = Spec("leaving", MachineState.DRAINING, cluster="east", last_claimed_by=0)
+    specs = [leaving, idle("i"), configured("b", last_claimed_by=2)]
     story = Story(specs, ("west", waiting), ("west", need_of(4)), batch(4, -5))
     key = NeedKey("west", *waiting.key)
-    story.carry = Carry((Reservation(key, "", NOW - 900),))
+    story.cycle_memory = CycleMemory((Reservation(key, "", NOW - 900),))
     assert story.cycle() == ["Bootstrap i"]
     assert [action.need for action in story.decision.actions] == [1]
     assert story.decision.claimed_by.tolist() == [0, 1, 2]
@@ -168,14 +168,14 @@ def test_who_has_waited_too_long_for_a_drain_lets_others_have_their_turn() -> No
 
 def test_who_must_not_preempt_takes_only_what_serves_nobody() -> None:
     """preemptionPolicy Never: neither a lower priority's machine nor what drains for one."""
-    polite = "west", pods((12, 1), never_preempts=True, priority=CRITICAL)
+    never_preempting = "west", pods((12, 1), never_preempts=True, priority=CRITICAL)
     specs = [
         Spec("leaving", MachineState.DRAINING, cluster="east"),
-        Spec("awaited", MachineState.DRAINING, cluster="west", wanted_by=1),
+        Spec("awaited", MachineState.DRAINING, cluster="west", last_claimed_by=1),
         configured("excess"),
-        configured("serving", wanted_by=2),
+        configured("serving", last_claimed_by=2),
     ]
-    story = Story(specs, polite, ("east", need_of(4, group="waits")), batch(4))
+    story = Story(specs, never_preempting, ("east", need_of(4, group="waits")), batch(4))
     assert story.cycle() == ["Reclaim excess"]
     assert story.short() == {0: {"cpu": 4}}
     mine = story.decision.claimed_by == 0

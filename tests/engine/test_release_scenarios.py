@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import ADDITIONAL_GROUP, Operator, Requirement
 from tests.engine.engine_rig import (
@@ -18,6 +18,7 @@ from tests.engine.engine_rig import (
     NOW,
     RACK,
     Spec,
+    action_names,
     carried_out,
     checked,
     configured,
@@ -26,7 +27,6 @@ from tests.engine.engine_rig import (
     fleet_of,
     idle,
     need_of,
-    said,
     same,
     speculative,
     zoned,
@@ -43,9 +43,9 @@ def test_the_dearest_excess_goes_first_and_within_the_cap() -> None:
         configured("valuable", price=2, last_penalty=9),
     ]
     fleet = fleet_of(specs)
-    settings = Settings(reclaim_cap_fraction=0.5, reclaim_hold_seconds=0.0)
+    settings = EngineConfig(reclaim_cap_fraction=0.5, reclaim_hold_seconds=0.0)
     decision = checked(fleet, demand_of(fleet, []), settings)
-    assert said(specs, decision) == ["Reclaim dear", "Reclaim middling"]
+    assert action_names(specs, decision) == ["Reclaim dear", "Reclaim middling"]
     assert {a.grace_seconds for a in decision.actions} == {600}
 
 
@@ -115,7 +115,7 @@ def test_orders_given_once_are_not_given_again(outcome: dict[object, MachineStat
     demand = demand_of(fleet, [("east", need) for need in needs])
     first = checked(fleet, demand)
     assert len(first.actions) >= 6
-    assert said(specs, checked(carried_out(fleet, demand, first, outcome), demand)) == []  # type: ignore[arg-type]
+    assert action_names(specs, checked(carried_out(fleet, demand, first, outcome), demand)) == []  # type: ignore[arg-type]
 
 
 def test_machines_go_only_after_the_cluster_had_them_to_spare_for_its_hold() -> None:
@@ -125,7 +125,7 @@ def test_machines_go_only_after_the_cluster_had_them_to_spare_for_its_hold() -> 
     story = Story([configured(f"c{n}") for n in range(3)], ("east", need_of(8)))
     assert story.cycle() == []
     story.now = NOW + 29
-    story.fleet = replace(story.fleet, wanted_by=np.array([NONE, 0, 0], np.int32))
+    story.fleet = replace(story.fleet, last_claimed_by=np.array([NONE, 0, 0], np.int32))
     assert story.cycle() == []
     assert story.cycle() == ["Reclaim c0"]
 
@@ -137,7 +137,7 @@ def test_a_surplus_that_ends_and_comes_back_is_held_anew() -> None:
     story.now, story.demand = NOW + 20, demand_of(story.fleet, [("east", need_of(4))])
     assert story.cycle() == []
     story.now, story.demand = NOW + 40, demand_of(story.fleet, [])
-    story.fleet = replace(story.fleet, wanted_by=np.array([NONE], np.int32))
+    story.fleet = replace(story.fleet, last_claimed_by=np.array([NONE], np.int32))
     assert story.cycle() == []
     story.now = NOW + 70
     assert story.cycle() == ["Reclaim c"]
@@ -148,8 +148,8 @@ def test_an_empty_machine_that_an_additional_pod_waits_for_holds_back_no_other()
     that are not empty.
     """
     here = need_of(1, Requirement(RACK, Operator.IN, ("a",)), group=ADDITIONAL_GROUP)
-    fetched = configured("a-fetched", labels={RACK: "a"}, price=9, wanted_by=0)
-    story = Story([fetched, configured("b", release_cost=1.0)], ("east", here), settings=AT_ONCE)
+    fetched = configured("a-fetched", labels={RACK: "a"}, price=9, last_claimed_by=0)
+    story = Story([fetched, configured("b", disruption_cost=1.0)], ("east", here), settings=AT_ONCE)
     story.demand = replace(story.demand, fell_seconds={0: NOW})
     assert story.cycle() == ["Reclaim b"]
 
@@ -157,6 +157,6 @@ def test_an_empty_machine_that_an_additional_pod_waits_for_holds_back_no_other()
 def test_of_machines_that_disturb_as_little_those_go_on_which_nothing_is_counted() -> None:
     """A gang that still has to bind needs its machines, though they are empty and dearer."""
     gang = need_of(8, same(), unit=2)
-    here = [configured(f"a{n}", labels={RACK: "a"}, price=9, wanted_by=0) for n in range(2)]
+    here = [configured(f"a{n}", labels={RACK: "a"}, price=9, last_claimed_by=0) for n in range(2)]
     story = Story([*here, configured("b", labels={RACK: "b"})], ("east", gang), settings=AT_ONCE)
     assert story.cycle() == ["Reclaim b"]

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bigfleet.engine.explain import Explainer, Reason
-from bigfleet.engine.reporting import MOST_ROWS, report
-from bigfleet.engine.snapshot import Settings
+from bigfleet.engine.explain.explain import Explainer, Reason
+from bigfleet.engine.explain.shortfall_report import MAX_ROWS, report
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import ADDITIONAL_GROUP, Need, Operator, Requirement, Size
@@ -43,7 +43,7 @@ def test_a_shortfall_ages_by_the_cycle_and_ends_with_its_cause() -> None:
     relieved = fleet_of([idle("i")])
     story.specs, story.fleet = [idle("i")], relieved
     story.cycle()
-    assert (story.short(), story.carry.shortages) == ({}, ())
+    assert (story.short(), story.cycle_memory.shortfall_ages) == ({}, ())
 
 
 def test_clusters_age_apart_and_gangs_of_one_kind_are_told_together() -> None:
@@ -68,7 +68,7 @@ def test_the_most_urgent_hundred_are_told_and_the_old_ones_among_the_others_coun
     assert report(story.fleet, story.demand, story.decision).unreported == 0
     story.cycle()
     found = report(story.fleet, story.demand, story.decision)
-    assert [row.profile.priority for row in found.rows] == [-n for n in range(MOST_ROWS)]
+    assert [row.profile.priority for row in found.rows] == [-n for n in range(MAX_ROWS)]
     assert found.unreported == 50
 
 
@@ -109,7 +109,7 @@ def reason_of(specs: list[Spec], *needs: Need) -> Reason | None:
     """Why the first need of cluster east is short."""
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", need) for need in needs])
-    explainer = Explainer(fleet, demand, checked(fleet, demand, Settings()))
+    explainer = Explainer(fleet, demand, checked(fleet, demand, EngineConfig()))
     found = explainer.need(0).reason
     assert found is None or explainer.reason(0) is found
     return found
@@ -159,17 +159,17 @@ def test_an_explanation_shows_what_matched_and_what_it_costs() -> None:
     assert [(specs[c.row].name, c.cost, c.holds, c.ordered and c.ordered.value)
             for c in found.counted] == [("c", 2.0, {"cpu": 4}, None),
                                         ("i", 3.0, {"cpu": 4}, "Bootstrap")]  # fmt: skip
-    assert (found.deficit, found.free, found.lower) == ({"cpu": 4}, 0, 0)
+    assert (found.deficit, found.free, found.lower_priority) == ({"cpu": 4}, 0, 0)
 
 
 def test_an_explanation_shows_what_lower_priorities_use_and_what_is_free() -> None:
     """Counts of machines that would do, were it not for somebody."""
-    low = configured("low", "west", wanted_by=1, labels={ZONE: "a"})
+    low = configured("low", "west", last_claimed_by=1, labels={ZONE: "a"})
     fleet = fleet_of([low, *zoned("bb")])
     wants = need_of(8, spread=EVENLY_BY_ZONE, priority=9)
     demand = demand_of(fleet, [("east", wants), ("west", need_of(4))], unreachable=["west"])
     found = Explainer(fleet, demand, checked(fleet, demand)).need(0)
-    assert (found.lower, found.free) == (1, 0)
+    assert (found.lower_priority, found.free) == (1, 0)
 
 
 def test_a_gang_is_shown_its_best_domains() -> None:

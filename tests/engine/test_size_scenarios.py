@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from bigfleet.engine.carry import Carry, Reservation
+from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.decision import Decision
-from bigfleet.engine.state import key_of
+from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model import penalty
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import (
@@ -25,12 +25,12 @@ from tests.engine.engine_rig import (
     RACK,
     ZONE,
     Spec,
+    action_names,
     checked,
     configured,
     demand_of,
     fleet_of,
     idle,
-    said,
     same,
 )
 
@@ -73,7 +73,7 @@ def test_a_gang_with_one_pod_a_machine_has_one_pod_of_all_sizes_together() -> No
     fleet = fleet_of(specs)
     decision = checked(fleet, demand_of(fleet, [("east", gang)]))
     assert [*pods_by_row(decision, 0).values()] == [1, 1, 1]
-    assert said(specs, decision) == ["Bootstrap i0", "Bootstrap i1"]
+    assert action_names(specs, decision) == ["Bootstrap i0", "Bootstrap i1"]
 
 
 def test_a_machine_that_drains_for_the_cluster_helps_a_gang_once() -> None:
@@ -89,7 +89,7 @@ def test_a_machine_that_drains_for_the_cluster_helps_a_gang_once() -> None:
     fleet = fleet_of(specs)
     decision = checked(fleet, demand_of(fleet, [("east", gang), ("west", low)]))
     assert [shortfall.pods for shortfall in decision.shortfalls] == [2]
-    assert said(specs, decision) == []
+    assert action_names(specs, decision) == []
 
 
 def test_small_pods_of_a_spread_make_room_for_large_ones() -> None:
@@ -105,7 +105,7 @@ def test_small_pods_of_a_spread_make_room_for_large_ones() -> None:
     fleet = fleet_of(specs)
     decision = checked(fleet, demand_of(fleet, [("east", spread)]))
     assert pods_by_row(decision, 0) == {0: 2, 1: 1}
-    assert said(specs, decision) == []
+    assert action_names(specs, decision) == []
 
 
 def test_an_impossible_size_does_not_make_scarce_machines_plain() -> None:
@@ -116,7 +116,7 @@ def test_an_impossible_size_does_not_make_scarce_machines_plain() -> None:
     mixed = need(({"cpu": 1, GPU: 64}, 1), ({"cpu": 1}, 2))
     fleet = fleet_of(specs)
     decision = checked(fleet, demand_of(fleet, [("east", mixed)]))
-    assert said(specs, decision) == ["Bootstrap plain"]
+    assert action_names(specs, decision) == ["Bootstrap plain"]
     assert [s.impossible[0].pods for s in decision.shortfalls] == [1]
 
 
@@ -125,10 +125,12 @@ def test_a_machine_too_small_for_an_additional_pod_does_not_hold_it_up() -> None
     specs = [Spec("small", MachineState.CONFIGURING, cpu=1, cluster="east"), idle("i", cpu=4)]
     fleet = fleet_of(specs)
     extra = need(({"cpu": 3}, 1), group=ADDITIONAL_GROUP)
-    assert said(specs, checked(fleet, demand_of(fleet, [("east", extra)]))) == ["Bootstrap i"]
+    assert action_names(specs, checked(fleet, demand_of(fleet, [("east", extra)]))) == [
+        "Bootstrap i"
+    ]
     specs[0] = Spec("large", MachineState.CONFIGURING, cpu=4, cluster="east")
     fleet = fleet_of(specs)
-    assert said(specs, checked(fleet, demand_of(fleet, [("east", extra)]))) == []
+    assert action_names(specs, checked(fleet, demand_of(fleet, [("east", extra)]))) == []
 
 
 def test_what_is_kept_for_a_need_is_not_deleted() -> None:
@@ -136,10 +138,10 @@ def test_what_is_kept_for_a_need_is_not_deleted() -> None:
     kind = CapacityType.ON_DEMAND
     specs = [
         configured("c"),
-        idle("i", capacity_type=kind, wanted_by=0, idle_since=NOW - 5_000),
+        idle("i", capacity_type=kind, last_claimed_by=0, idle_since=NOW - 5_000),
     ]
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", need(({"cpu": 2}, 1)))])
-    carry = Carry((Reservation(key_of(fleet, demand, 0), "", NOW - 10),))
-    assert said(specs, checked(fleet, demand, AT_ONCE, NOW, carry)) == []
-    assert said(specs, checked(fleet, demand)) == ["Delete i"]
+    cycle_memory = CycleMemory((Reservation(key_of(fleet, demand, 0), "", NOW - 10),))
+    assert action_names(specs, checked(fleet, demand, AT_ONCE, NOW, cycle_memory)) == []
+    assert action_names(specs, checked(fleet, demand)) == ["Delete i"]

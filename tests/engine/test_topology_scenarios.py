@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bigfleet.engine.snapshot import NONE, Settings
+from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Spread, Taint
 from tests.engine.engine_pods import outcome, pods
 from tests.engine.engine_rig import (
@@ -16,6 +16,7 @@ from tests.engine.engine_rig import (
     RACK,
     ZONE,
     Spec,
+    action_names,
     carried_out,
     checked,
     configured,
@@ -24,7 +25,6 @@ from tests.engine.engine_rig import (
     fleet_of,
     idle,
     need_of,
-    said,
     same,
     speculative,
     zoned,
@@ -60,7 +60,7 @@ def test_of_two_serving_racks_a_gang_keeps_its_own() -> None:
     """Machines of other gangs of the cluster attract less than the gang's own."""
     specs = [
         configured("a", labels={RACK: "a"}),
-        configured("b", labels={RACK: "b"}, wanted_by=1),
+        configured("b", labels={RACK: "b"}, last_claimed_by=1),
     ]
     fleet = fleet_of(specs)
     needs = [need_of(4, same(), group=group) for group in ("none", "own")]
@@ -78,12 +78,17 @@ def test_an_impossible_gang_gathers_in_the_most_covering_rack_and_rests() -> Non
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", need_of(100, same()))])
     first = checked(fleet, demand)
-    assert said(specs, first) == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2", "Reclaim a0"]
+    assert action_names(specs, first) == [
+        "Bootstrap b0",
+        "Bootstrap b1",
+        "Bootstrap b2",
+        "Reclaim a0",
+    ]
     fleet = carried_out(fleet, demand, first, DONE)
     later = checked(fleet, demand)
-    assert (said(specs, later), later.shortfalls[0].deficit) == ([], {"cpu": 88})
+    assert (action_names(specs, later), later.shortfalls[0].deficit) == ([], {"cpu": 88})
     assert first.shortfalls == later.shortfalls
-    assert first.carry.reservations == ()
+    assert first.cycle_memory.reservations == ()
 
 
 def test_an_impossible_gang_does_not_move_to_a_rack_that_covers_no_more() -> None:
@@ -94,8 +99,8 @@ def test_an_impossible_gang_does_not_move_to_a_rack_that_covers_no_more() -> Non
 
 def test_an_impossible_gang_stays_though_neighbours_gather_elsewhere() -> None:
     """At equal coverage its own machines hold it, not the number of its cluster's machines."""
-    own = configured("z", cpu=8, labels={RACK: "z"}, wanted_by=0)
-    others = [configured(f"a{n}", cpu=4, labels={RACK: "a"}, wanted_by=1) for n in range(2)]
+    own = configured("z", cpu=8, labels={RACK: "z"}, last_claimed_by=0)
+    others = [configured(f"a{n}", cpu=4, labels={RACK: "a"}, last_claimed_by=1) for n in range(2)]
     assert decided([own, *others], need_of(100, same()), need_of(8, group="b")) == []
 
 
@@ -116,9 +121,9 @@ def test_a_gang_gathers_where_nothing_is_kept_for_an_equal() -> None:
     specs = [*(racked(f"a{n}", "a") for n in range(2)), *(racked(f"b{n}", "b") for n in range(3))]
     waits, comes = need_of(8, same(), group="waits"), need_of(8, same(), group="comes")
     story = Story(specs, ("west", waits))
-    story.unheard()
+    story.lose_orders()
     story.demand = demand_of(story.fleet, [("east", comes), ("west", waits)])
-    story.fleet = replace(story.fleet, wanted_by=np.array([1, 1, NONE, NONE, NONE], np.int32))
+    story.fleet = replace(story.fleet, last_claimed_by=np.array([1, 1, NONE, NONE, NONE], np.int32))
     assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap a0", "Bootstrap a1"]
 
 
@@ -157,7 +162,7 @@ def test_a_neighbours_pods_do_not_count_for_the_skew() -> None:
     """Each need spreads its own pods; the room beside the neighbour's is used as any other."""
     specs = [configured(zone, cpu=8, labels={ZONE: zone}) for zone in "ab"]
     in_a = pods((4, 1), requirements=(Requirement(ZONE, Operator.IN, ("a",)),), priority=1)
-    found = outcome(specs, in_a, pods((4, 1), spread=EVENLY_BY_ZONE), settings=Settings())
+    found = outcome(specs, in_a, pods((4, 1), spread=EVENLY_BY_ZONE), settings=EngineConfig())
     assert found.places == {"a": {0: 4, 1: 2}, "b": {1: 2}}
 
 
@@ -206,7 +211,7 @@ def test_with_fewer_domains_than_min_domains_each_takes_max_skew_pods(
     """The emptiest domain then counts as empty, as kube-scheduler has it."""
     specs = [configured(zone, cpu=9, labels={ZONE: zone}) for zone in "ab"]
     evenly = (Spread(ZONE, 1, True, min_domains=least),)
-    found = outcome(specs, pods((6, 1), spread=evenly), settings=Settings())
+    found = outcome(specs, pods((6, 1), spread=evenly), settings=EngineConfig())
     assert sum(here[0] for here in found.places.values()) == places
 
 
@@ -226,7 +231,7 @@ def test_a_zone_that_the_pods_may_not_use_holds_them_back_only_by_policy(
     specs = [configured(zone, labels={ZONE: zone}) for zone in "ab"]
     in_a = (Requirement(ZONE, Operator.IN, ("a",)),)
     evenly = (Spread(ZONE, 1, True, ignores_node_affinity=ignores),)
-    found = outcome(specs, pods((4, 1), requirements=in_a, spread=evenly), settings=Settings())
+    found = outcome(specs, pods((4, 1), requirements=in_a, spread=evenly), settings=EngineConfig())
     assert found.places == {"a": {0: placed}}
 
 
@@ -239,7 +244,7 @@ def test_a_zone_of_tainted_machines_holds_pods_back_unless_taints_are_honored(
     specs = [configured("a", labels={ZONE: "a"})]
     specs += [configured("b", labels={ZONE: "b"}, taints=(taint,))]
     evenly = (Spread(ZONE, 1, True, honors_node_taints=honors),)
-    found = outcome(specs, pods((4, 1), spread=evenly), settings=Settings())
+    found = outcome(specs, pods((4, 1), spread=evenly), settings=EngineConfig())
     assert found.places == {"a": {0: placed}}
 
 
@@ -250,7 +255,7 @@ def test_three_pods_that_repel_each_other_by_host_get_three_machines() -> None:
     """However roomy the first one is; other needs' pods may stand beside them."""
     specs = [configured("c", cpu=8), *(idle(f"i{n}", cpu=8) for n in range(4))]
     apart = pods((3, 1), anti_affinity=(HOSTNAME_LABEL,))
-    found = outcome(specs, apart, pods((2, 3), group="b"), settings=Settings())
+    found = outcome(specs, apart, pods((2, 3), group="b"), settings=EngineConfig())
     assert found.orders == ["Bootstrap i0", "Bootstrap i1"]
     assert [found.places[name][0] for name in ("c", "i0", "i1")] == [1, 1, 1]
     assert found.short == {}

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from bigfleet.engine.decision import Decision
-from bigfleet.engine.explain import Explainer, Reason
+from bigfleet.engine.explain.explain import Explainer, Reason
 from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model.machine import CapacityType
 from bigfleet.model.need import Need
@@ -18,24 +18,24 @@ from tests.engine.engine_pods import daemons, places, pods
 from tests.engine.engine_rig import (
     NOW,
     Spec,
+    action_names,
     checked,
     configured,
     demand_of,
     fleet_of,
     idle,
-    said,
     same,
     speculative,
 )
 
 
 def world(
-    specs: Sequence[Spec], *needs: tuple[str, Need], held_back: Sequence[str] = ()
+    specs: Sequence[Spec], *needs: tuple[str, Need], backed_off: Sequence[str] = ()
 ) -> tuple[Fleet, Demand]:
     """A fleet of which the machines called so are held back, and what is asked of it."""
     fleet = fleet_of(specs)
-    flags = np.array([spec.name in held_back for spec in specs], np.bool_)
-    return replace(fleet, held_back=flags), demand_of(fleet, needs)
+    flags = np.array([spec.name in backed_off for spec in specs], np.bool_)
+    return replace(fleet, backed_off=flags), demand_of(fleet, needs)
 
 
 def suspended(demand: Demand, fleet: Fleet, cluster: str) -> Demand:
@@ -48,17 +48,17 @@ def reason(fleet: Fleet, demand: Demand, decision: Decision) -> Reason:
     return Explainer(fleet, demand, decision).reason(0)
 
 
-def test_a_machine_that_is_held_back_is_not_acquired() -> None:
+def test_a_machine_that_is_backed_off_is_not_acquired() -> None:
     """The next best is, although it is dearer."""
     specs = [speculative("sold-out", price=1), speculative("dear", price=9)]
-    fleet, demand = world(specs, ("east", pods((4, 1))), held_back=["sold-out"])
-    assert said(specs, checked(fleet, demand)) == ["Provision dear"]
+    fleet, demand = world(specs, ("east", pods((4, 1))), backed_off=["sold-out"])
+    assert action_names(specs, checked(fleet, demand)) == ["Provision dear"]
 
 
-def test_who_could_have_only_what_is_held_back_waits_for_it() -> None:
+def test_who_could_have_only_what_is_backed_off_waits_for_it() -> None:
     """Nobody says that no machine could ever serve it."""
     specs = [speculative("sold-out")]
-    fleet, demand = world(specs, ("east", pods((4, 1))), held_back=["sold-out"])
+    fleet, demand = world(specs, ("east", pods((4, 1))), backed_off=["sold-out"])
     decision = checked(fleet, demand)
     assert decision.actions == []
     (short,) = decision.shortfalls
@@ -66,11 +66,11 @@ def test_who_could_have_only_what_is_held_back_waits_for_it() -> None:
     assert reason(fleet, demand, decision) is Reason.OFFERINGS_UNAVAILABLE
 
 
-def test_an_idle_machine_that_is_held_back_is_still_given_back() -> None:
+def test_an_idle_machine_that_is_backed_off_is_still_given_back() -> None:
     """One that does not boot must not be paid for until it may be tried again."""
     old = idle("broken", capacity_type=CapacityType.SPOT, idle_since=NOW - 61)
-    fleet, demand = world([old], ("east", pods((4, 1))), held_back=["broken"])
-    assert said([old], checked(fleet, demand)) == ["Delete broken"]
+    fleet, demand = world([old], ("east", pods((4, 1))), backed_off=["broken"])
+    assert action_names([old], checked(fleet, demand)) == ["Delete broken"]
 
 
 def test_for_a_suspended_cluster_nothing_is_acquired_and_nobody_evicted() -> None:
@@ -80,7 +80,7 @@ def test_for_a_suspended_cluster_nothing_is_acquired_and_nobody_evicted() -> Non
     fleet, demand = world(specs, ("east", high), ("west", low))
     demand = suspended(demand, fleet, "east")
     decision = checked(fleet, demand)
-    assert said(specs, decision) == ["Bootstrap free"]
+    assert action_names(specs, decision) == ["Bootstrap free"]
     assert places(specs, decision) == {"has": {0: 4}, "victim": {1: 4}, "free": {1: 4}}
     assert reason(fleet, demand, decision) is Reason.CLUSTER_SUSPENDED
 
@@ -92,8 +92,8 @@ def test_a_gang_of_a_suspended_cluster_keeps_no_machines_from_others() -> None:
     fleet, demand = world(specs, ("east", gang), ("west", pods((8, 1))))
     demand = suspended(demand, fleet, "east")
     decision = checked(fleet, demand)
-    assert said(specs, decision) == ["Bootstrap a", "Bootstrap b"]
-    assert decision.carry.reservations == ()
+    assert action_names(specs, decision) == ["Bootstrap a", "Bootstrap b"]
+    assert decision.cycle_memory.reservations == ()
 
 
 def test_what_pods_hold_on_a_limited_machine_is_not_lessened_by_daemon_sets() -> None:
@@ -104,4 +104,4 @@ def test_what_pods_hold_on_a_limited_machine_is_not_lessened_by_daemon_sets() ->
     fleet = replace(fleet, flavours=flavours)
     demand = replace(demand, overheads={fleet.clusters.index("east"): (daemons(1),)})
     decision = checked(fleet, demand)
-    assert (said(specs, decision), places(specs, decision)) == ([], {"cordoned": {0: 4}})
+    assert (action_names(specs, decision), places(specs, decision)) == ([], {"cordoned": {0: 4}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bigfleet.api import machine_codec
 from bigfleet.api.v1alpha1 import capacity_pb2
-from bigfleet.engine.carry import Carry
+from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.needs import NeedsTable
@@ -37,4 +37,4 @@ class Crowd:
         """What the next decision is made from."""
         fleet, wants = self.inventory.snapshot([])
         asked = self.needs.demand()
-        return View(fleet, self.inventory.ids, wants, asked, NOW_SECONDS, Carry())
+        return View(fleet, self.inventory.ids, wants, asked, NOW_SECONDS, CycleMemory())

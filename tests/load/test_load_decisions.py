@@ -13,7 +13,7 @@ import time
 import pytest
 
 from bigfleet.engine.decide import decide
-from bigfleet.engine.snapshot import Settings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.services.shard.thinking import think
 from tests.load.crowd import Crowd
 
@@ -27,7 +27,7 @@ def test_each_need_has_one_machine_in_the_end(*, served: bool) -> None:
     """At rest nothing is ordered; at the first fill one machine for each need."""
     view = Crowd(CLUSTERS, served=served).view()
     before = time.process_time()
-    thought = think(view, decide, Settings())
+    thought = think(view, decide, EngineConfig())
     found = {
         "needs": len(thought.demand.needs),
         "machines": len(thought.fleet),

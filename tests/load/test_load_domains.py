@@ -14,7 +14,7 @@ import pytest
 
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.garbage import short_collections
+from bigfleet.gc_pauses import bounded_gc_pauses
 from bigfleet.services.coordinator import role
 from bigfleet.services.coordinator.settings import Settings
 from controlplane.request import Binaries
@@ -59,7 +59,7 @@ def directory() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def collections() -> Iterator[None]:
     """Short, as the role has them."""
-    with short_collections():
+    with bounded_gc_pauses():
         yield
 
 

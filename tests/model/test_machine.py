@@ -91,9 +91,9 @@ def test_whatever_a_provider_says_is_sound_or_named(
     price: float, probability: float, amount: int
 ) -> None:
     """Any number at all: without a sentence about it, it is one that can be reckoned with."""
-    said = replace(IDLE, price_per_hour=price, interruption_probability=probability,
+    reported = replace(IDLE, price_per_hour=price, interruption_probability=probability,
                    allocatable={"x": amount})  # fmt: skip
     sound = 0 <= price < math.inf and 0 <= probability <= 1 and 0 <= amount <= MAX_MACHINE_UNITS
-    sentences = list(violations(said))
+    sentences = list(violations(reported))
     assert (not sentences) == sound
     assert all("m-1" in sentence for sentence in sentences)

@@ -16,7 +16,7 @@ import pytest
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.api.v1alpha1 import shard_pb2 as wire
-from bigfleet.tasks import end
+from bigfleet.tasks import cancel_and_wait
 from tests.neighbours.neighbours_rig import Street, street
 from tests.support.shard_process import decides
 from tests.support.shards import SessionClient, rollup
@@ -112,7 +112,7 @@ async def lying(here: Street, lies: list[Lie], about: list[str]) -> AsyncIterato
         assert next(told) > 2 * len(lies), "hardly anything was said"
         assert not task.done(), task
     finally:
-        await end(task)
+        await cancel_and_wait(task)
         await liar.leave()
 
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.machine import CapacityType, Machine
 from bigfleet.model.need import Spread
 from bigfleet.services.provider import inventory
@@ -47,7 +47,7 @@ class Twin:
             machines=_machines(self.machines),
             clusters=[_cluster(number) for number in range(settings.clusters)],
             seed=settings.seed,
-            engine=EngineSettings(
+            engine=EngineConfig(
                 reclaim_cap_fraction=bigfleet.reclaim_cap_fraction,
                 reclaim_hold_seconds=bigfleet.reclaim_hold_seconds,
                 idle_hold_seconds=dict.fromkeys(CapacityType, bigfleet.idle_hold_seconds),

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bigfleet.engine.snapshot import Settings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model import resources
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import Taint
@@ -144,7 +144,7 @@ class Play:
         return Plan(
             machines=[machine_of(seed) for seed in self._seeds.values()],
             seed=self._profile.settings.seed,
-            engine=Settings(
+            engine=EngineConfig(
                 reclaim_cap_fraction=own.reclaim_cap_fraction,
                 reclaim_hold_seconds=own.reclaim_hold_seconds,
                 idle_hold_seconds=held,

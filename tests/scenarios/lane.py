@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
-from bigfleet.tasks import end
+from bigfleet.tasks import cancel_and_wait
 from controlplane.request import Binaries
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.components import ControlPlaneSettings
@@ -105,7 +105,7 @@ class Lane:
         self._client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"])
         self._undo.push_async_callback(self._client.close)
         self._agents = asyncio.create_task(NetworkAgents(self._client).run())
-        self._undo.push_async_callback(end, self._agents)
+        self._undo.push_async_callback(cancel_and_wait, self._agents)
         await self._system.start(Place(self._substrate, cluster, self._client, self._data))
         self._resources = await Resources.of(self._client)
         await self._make_namespace()

@@ -34,7 +34,7 @@ def problems(body: Any, known: Known, at: str) -> Iterator[Problem]:
         try:
             resources.parse(resource, amount, round_up=True)
         except InvalidInput as error:
-            yield Problem(f"{at}.{where}.{resource}", f"= {amount!r} {error.cure}")
+            yield Problem(f"{at}.{where}.{resource}", f"= {amount!r} {error.hint}")
 
 
 def _missing(body: Any, at: str) -> Iterator[Problem]:

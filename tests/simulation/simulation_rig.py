@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model import resources
 from bigfleet.model.machine import HOSTLESS, CapacityType, Machine, MachineState
 from bigfleet.simulation.loop import run
@@ -71,7 +71,7 @@ def pods(name: str, replicas: int, cpu: str = "1", **fields: Any) -> Workload:
 def plan(fleet: Iterable[Machine], *clusters: str, **fields: Any) -> Plan:
     """A healthy world in which reclaims are not slowed down, unless told otherwise."""
     engine = {"reclaim_cap_fraction": 1.0, "reclaim_hold_seconds": 5.0, **fields.pop("engine", {})}
-    return Plan([*fleet], clusters or ("east",), engine=EngineSettings(**engine), **fields)
+    return Plan([*fleet], clusters or ("east",), engine=EngineConfig(**engine), **fields)
 
 
 def play(given: Plan, scene: Callable[[World], Awaitable[None]]) -> None:

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.services.provider.settings import Latencies, Latency
 from bigfleet.simulation.faults import Delays
@@ -32,7 +32,7 @@ SLOW = Latencies(create=Latency(30.0, 30.0), configure=Latency(3.0, 3.0))
 
 def acted(world: World, since: int = 0) -> int:
     """Actions of all kinds since that cycle."""
-    return sum(world.ordered(kind, since) for kind in ActionKind)
+    return sum(world.ordered(kind, since) for kind in ActionType)
 
 
 async def churn(world: World, seconds: int, per_second: int = 1) -> None:
@@ -98,7 +98,7 @@ def test_nothing_moves_after_the_first_fill() -> None:
     async def scene(world: World) -> None:
         world.clusters["east"].apply(pods("web", 120))
         await asyncio.sleep(60)
-        reclaims, boots = world.ordered(ActionKind.RECLAIM), world.ordered(ActionKind.BOOTSTRAP)
+        reclaims, boots = world.ordered(ActionType.RECLAIM), world.ordered(ActionType.BOOTSTRAP)
         assert (reclaims, boots) == (0, 30)
 
     hasty = {"reclaim_hold_seconds": 0.0}
@@ -171,14 +171,14 @@ def test_a_machine_that_cannot_be_used_is_made_up_for(asks: bool) -> None:
         cluster.cordon("m-001")
         for pod in cluster.pods_on("m-001"):
             cluster.evict(pod)
-        boots = world.ordered(ActionKind.BOOTSTRAP)
+        boots = world.ordered(ActionType.BOOTSTRAP)
         await asyncio.sleep(10)
         assert pending(world) == 4
         await asyncio.sleep(50)
         assert pending(world) == (0 if asks else 4)
         quiet_from = len(world.cycles)
         await asyncio.sleep(60)
-        assert world.ordered(ActionKind.BOOTSTRAP) - boots == (1 if asks else 0)
+        assert world.ordered(ActionType.BOOTSTRAP) - boots == (1 if asks else 0)
         assert acted(world, quiet_from) == 0
         assert world.cycles[-1].shortfalls == 0
 
@@ -217,10 +217,10 @@ def test_what_shrinks_is_given_back_and_not_bought_again() -> None:
         cluster.apply(pods("web", 8))
         await asyncio.sleep(50)
         assert census(world) == {"IDLE": 8, "CONFIGURED": 2}
-        bought = world.ordered(ActionKind.PROVISION)
+        bought = world.ordered(ActionType.PROVISION)
         await asyncio.sleep(300)
         assert census(world) == {"SPECULATIVE": 6, "IDLE": 2, "CONFIGURED": 2}
-        assert world.ordered(ActionKind.PROVISION) == bought
+        assert world.ordered(ActionType.PROVISION) == bought
         quiet_from = len(world.cycles)
         await asyncio.sleep(60)
         assert acted(world, quiet_from) == 0
@@ -240,11 +240,11 @@ def test_one_loss_costs_one_machine() -> None:
     async def scene(world: World) -> None:
         world.clusters["east"].apply(pods("web", 40))
         await asyncio.sleep(120)
-        before = world.ordered(ActionKind.PROVISION)
+        before = world.ordered(ActionType.PROVISION)
         await world.provider.lose(world.in_state(_S.CONFIGURED)[0].id)
         await asyncio.sleep(120)
-        assert world.ordered(ActionKind.PROVISION) - before == 1
-        assert world.ordered(ActionKind.RECLAIM) == 0
+        assert world.ordered(ActionType.PROVISION) - before == 1
+        assert world.ordered(ActionType.RECLAIM) == 0
         assert pending(world) == 0
 
     fleet = machines(30, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
@@ -260,7 +260,7 @@ def test_steady_losses_bring_replacements_and_no_reclaims() -> None:
         for _ in range(30):
             await world.provider.lose(world.in_state(_S.CONFIGURED)[0].id)
             await asyncio.sleep(4)
-        assert world.ordered(ActionKind.RECLAIM) <= 0.25 * 30
+        assert world.ordered(ActionType.RECLAIM) <= 0.25 * 30
         assert await world.comes_to_rest(30, 300)
         assert pending(world) == 0
 
@@ -275,12 +275,12 @@ def test_a_burst_of_losses_reclaims_nothing() -> None:
     async def scene(world: World) -> None:
         world.clusters["east"].apply(pods("web", 40))
         await asyncio.sleep(120)
-        before = world.ordered(ActionKind.PROVISION)
+        before = world.ordered(ActionType.PROVISION)
         for machine in world.in_state(_S.CONFIGURED)[:5]:
             await world.provider.lose(machine.id)
         await asyncio.sleep(120)
-        assert world.ordered(ActionKind.PROVISION) - before == 5
-        assert world.ordered(ActionKind.RECLAIM) == 0
+        assert world.ordered(ActionType.PROVISION) - before == 5
+        assert world.ordered(ActionType.RECLAIM) == 0
         assert pending(world) == 0
 
     fleet = machines(30, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)

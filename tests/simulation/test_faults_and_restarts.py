@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.simulation.faults import Delays
 from bigfleet.simulation.world import World
@@ -110,7 +110,7 @@ def test_a_provider_that_forgot_its_fleet_for_a_moment_costs_nothing() -> None:
         assert "listing-doubted" in {told.event for told in world.story.events}
         world.provider.shows = None
         await asyncio.sleep(320)
-        assert world.ordered(ActionKind.BOOTSTRAP, quiet_from) == 0
+        assert world.ordered(ActionType.BOOTSTRAP, quiet_from) == 0
         assert world.clusters["east"].evicted == 0
 
     play(plan(machines(24)), scene)

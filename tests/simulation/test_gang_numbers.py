@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
-from bigfleet.engine.decision import ActionKind
-from bigfleet.engine.normalise import normalise
+from bigfleet.engine.decision import ActionType
+from bigfleet.engine.fit.normalise import normalise
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.inventory import Inventory
@@ -50,8 +50,8 @@ def test_idle_capacity_does_not_lure_bound_gangs_away() -> None:
         await asyncio.sleep(120)
         assert census(world) == {"IDLE": 50, "CONFIGURED": 48}
         assert east.evicted == 0
-        assert world.ordered(ActionKind.BOOTSTRAP, quiet_from) == 0
-        assert world.ordered(ActionKind.RECLAIM, quiet_from) == 50
+        assert world.ordered(ActionType.BOOTSTRAP, quiet_from) == 0
+        assert world.ordered(ActionType.RECLAIM, quiet_from) == 50
 
     fleet = [m for r in range(12) for m in machines(4, f"r{r}", rack=f"r{r}")]
     fresh = machines(50, "fresh", rack="fresh", zone="fresh", price_per_hour=0.1)
@@ -88,11 +88,11 @@ def test_a_gang_whose_size_is_known_is_not_torn_by_coming_slowly() -> None:
         for size in (1, 2, 3):
             east.apply(pods("db", size, "4", same_key=RACK, gang_members=3))
             await asyncio.sleep(5)
-            assert (world.ordered(ActionKind.BOOTSTRAP) > 0) == (size == 3)
+            assert (world.ordered(ActionType.BOOTSTRAP) > 0) == (size == 3)
         await asyncio.sleep(55)
         assert (pending(world), east.evicted) == (0, 0)
         assert {m.labels[RACK] for m in world.in_state(_S.CONFIGURED)} == {"roomy"}
-        assert world.ordered(ActionKind.BOOTSTRAP) == 3
+        assert world.ordered(ActionType.BOOTSTRAP) == 3
 
     narrow = machines(1, "narrow", rack="narrow", price_per_hour=0.1)
     play(plan([*narrow, *machines(3, "roomy", rack="roomy", zone="b")]), scene)
@@ -104,7 +104,7 @@ def test_a_gang_that_stays_smaller_than_announced_is_served_as_it_is() -> None:
     async def scene(world: World) -> None:
         world.clusters["east"].apply(pods("db", 2, "4", same_key=RACK, gang_members=3))
         await asyncio.sleep(25)
-        assert world.ordered(ActionKind.BOOTSTRAP) == 0
+        assert world.ordered(ActionType.BOOTSTRAP) == 0
         await asyncio.sleep(60)
         assert (pending(world), bound(world)) == (0, 2)
 
@@ -161,7 +161,7 @@ def test_small_gangs_share_machines() -> None:
         assert census(world)["CONFIGURED"] == math.ceil(60 / 2) + 1
         quiet_from = len(world.cycles)
         await asyncio.sleep(60)
-        assert sum(world.ordered(kind, quiet_from) for kind in ActionKind) == 0
+        assert sum(world.ordered(kind, quiet_from) for kind in ActionType) == 0
 
     fleet = [
         m for r in range(8) for m in machines(10, f"r{r}", rack=f"r{r}", amounts={"cpu": "10"})
@@ -207,7 +207,7 @@ def test_many_gangs_in_many_clusters_settle(clusters: int, machines_each: int) -
         await asyncio.sleep(60)
         quiet_from = len(world.cycles)
         await asyncio.sleep(30)
-        assert sum(world.ordered(kind, quiet_from) for kind in ActionKind) == 0
+        assert sum(world.ordered(kind, quiet_from) for kind in ActionType) == 0
         latest = world.shard.cycle.latest if world.shard else None
         assert latest is not None
         short = [latest.demand.needs[each.need] for each in latest.decision.shortfalls]

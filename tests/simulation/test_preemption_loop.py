@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.model.machine import MachineState
 from bigfleet.simulation.faults import Delays
 from bigfleet.simulation.world import World
@@ -37,11 +37,11 @@ def test_critical_pods_displace_batch_pods() -> None:
         critical.apply(pods("critical", 12, priority=1_000_000))
         await asyncio.sleep(60)
         assert pending(world, "critical") == 0
-        assert world.ordered(ActionKind.PREEMPT) == 3
+        assert world.ordered(ActionType.PREEMPT) == 3
         assert (bound(world, "batch"), batch.evicted) == (28, 12)
         quiet_from = len(world.cycles)
         await asyncio.sleep(60)
-        assert sum(world.ordered(kind, quiet_from) for kind in ActionKind) == 0
+        assert sum(world.ordered(kind, quiet_from) for kind in ActionType) == 0
         golden(world, "priority_inversion")
 
     play(plan(machines(10), "batch", "critical"), scene)
@@ -59,7 +59,7 @@ def test_the_grace_goes_by_the_gap_in_priority(priority: int, grace: int) -> Non
         world.clusters["west"].apply(pods("urgent", 4, priority=priority))
         await asyncio.sleep(5)
         assert world.shard is not None
-        assert world.ordered(ActionKind.PREEMPT) == 1
+        assert world.ordered(ActionType.PREEMPT) == 1
         eviction = world.shard.cycle.evictions.of("m-000")
         assert eviction is not None
         assert (eviction.grace_seconds, eviction.preemptor_priority) == (grace, priority)
@@ -78,10 +78,10 @@ def test_victims_that_take_long_to_leave_are_not_chosen_twice() -> None:
         await asyncio.sleep(30)
         west.apply(pods("urgent", 8, priority=200_100))
         await asyncio.sleep(100)
-        assert world.ordered(ActionKind.PREEMPT) == 2
+        assert world.ordered(ActionType.PREEMPT) == 2
         assert east.evicted == 1, "the budget holds as long as the grace does"
         await asyncio.sleep(120)
-        assert world.ordered(ActionKind.PREEMPT) == 2
+        assert world.ordered(ActionType.PREEMPT) == 2
         assert pending(world, "west") == 0
         assert census(world) == {"CONFIGURED": 10}
 
@@ -101,7 +101,7 @@ def test_a_restart_in_the_middle_of_an_eviction_evicts_nobody_else() -> None:
         await asyncio.sleep(5)
         world.start_shard()
         await asyncio.sleep(150)
-        assert world.ordered(ActionKind.PREEMPT) == 1
+        assert world.ordered(ActionType.PREEMPT) == 1
         assert pending(world, "west") == 0
 
     play(plan(machines(10), "east", "west"), scene)
@@ -118,7 +118,7 @@ def test_idle_and_surplus_machines_go_before_anybody_is_evicted() -> None:
         await asyncio.sleep(2)
         west.apply(pods("urgent", 8, priority=1_000_000))
         await asyncio.sleep(60)
-        assert world.ordered(ActionKind.PREEMPT) == 0
+        assert world.ordered(ActionType.PREEMPT) == 0
         assert pending(world, "west") == 0
 
     play(plan(machines(10), "east", "west"), scene)

@@ -11,8 +11,8 @@ from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.adapters.store.eviction_file import EvictionFile
 from bigfleet.adapters.store.removal_file import RemovalFile
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2, shardread_pb2
-from bigfleet.engine.invariants import violations
-from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.engine.checks.invariants import violations
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.machine import Machine
 from bigfleet.services.shard import inspection
 from bigfleet.services.shard.assembly import Kept, Shard, assemble
@@ -22,7 +22,7 @@ from bigfleet.services.shard.settings import Settings
 from bigfleet.services.shard.thinking import Thought
 from tests.services.shard.wire_strategies import CLUSTERS
 
-_EAGER = EngineSettings(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
+_EAGER = EngineConfig(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 # Longer than a doubtful roll-up is held.
 _STEP_SECONDS = 31.0
 

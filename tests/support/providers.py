@@ -64,7 +64,7 @@ class SlowHost:
         except TimeoutError:
             raise HostFailure(f"not Ready within {timeout_seconds:g} s") from None
 
-    async def gone(self, machine: Machine) -> None:
+    async def wait_until_node_gone(self, machine: Machine) -> None:
         """On `node_gone`."""
         if self.trouble:
             raise HostFailure(f"{machine.id}: {self.trouble}")

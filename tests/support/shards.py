@@ -16,7 +16,7 @@ from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.api import codec, transport
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
-from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.machine import HOSTLESS, CapacityType, Machine, MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of_aggregate
 from bigfleet.ports.clock import Clock
@@ -29,7 +29,7 @@ from tests.support.waiting import eventually
 # Only a failing test waits this long: machines that run tests may be slow.
 DEADLINE_SECONDS = 60.0
 CPU_PER_MACHINE = 4000
-EAGER = EngineSettings(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
+EAGER = EngineConfig(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 
 
 def machine(

@@ -13,7 +13,7 @@ class ManualClock:
         """The time it was last moved or set to."""
         return self._now_seconds + self._stepped_seconds
 
-    def steady_seconds(self) -> float:
+    def monotonic_seconds(self) -> float:
         """The time it was last moved to."""
         return self._now_seconds
 

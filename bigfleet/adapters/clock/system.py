@@ -15,6 +15,6 @@ class SystemClock:
         """Seconds since 1970-01-01 UTC."""
         return time.time()
 
-    def steady_seconds(self) -> float:
+    def monotonic_seconds(self) -> float:
         """See `ports.clock.Clock`."""
         return self._began_seconds + time.monotonic()

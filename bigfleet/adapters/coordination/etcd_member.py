@@ -68,12 +68,12 @@ class MemberSettings:
             raise InvalidInput("--etcd", str(self.binary), "is not an executable file")
         surplus = len(os.fsencode(self.http_socket)) - _LONGEST_SOCKET_PATH
         if surplus > 0:
-            cure = f"is too long for a socket in it; choose a path {surplus} bytes shorter"
-            raise InvalidInput("--state", str(self.directory), cure)
+            hint = f"is too long for a socket in it; choose a path {surplus} bytes shorter"
+            raise InvalidInput("--state", str(self.directory), hint)
         for name, address in self.peers.items():
             if self.identity is None and not _is_loopback(address):
-                cure = f"is not on loopback: peers on the network need --identity ({name})"
-                raise InvalidInput("--peers", address, cure)
+                hint = f"is not on loopback: peers on the network need --identity ({name})"
+                raise InvalidInput("--peers", address, hint)
 
     @property
     def socket(self) -> Path:

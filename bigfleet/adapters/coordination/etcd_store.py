@@ -15,11 +15,11 @@ from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.ports.coordination import (
     LEADER_KEY,
     Changes,
-    Deposed,
-    Followed,
+    LeadershipLost,
+    LeadershipStatus,
     Member,
     OutcomeUnknown,
-    Standing,
+    WatchUpdate,
 )
 
 _PREFIX = b"/bigfleet/"
@@ -59,15 +59,15 @@ class EtcdStore:
         self._cluster: Any = stubs.ClusterStub(self._channel)
         self._maintenance: Any = stubs.MaintenanceStub(self._channel)
 
-    async def standing(self) -> Standing:
+    async def leadership_status(self) -> LeadershipStatus:
         """The member's own view, without asking the others."""
         status = await _ask(self._maintenance.Status, rpc.StatusRequest(), _STANDING_SECONDS)
-        return Standing(status.header.member_id, status.leader, status.raftTerm)
+        return LeadershipStatus(status.header.member_id, status.leader, status.raftTerm)
 
-    async def follow(self) -> AsyncIterator[Followed]:
+    async def watch(self) -> AsyncIterator[WatchUpdate]:
         """First all rows, as this member has them; then every change. Ends with Unavailable."""
         revision, rows = await self._load()
-        yield Followed(revision, rows, whole=True)
+        yield WatchUpdate(revision, rows, is_snapshot=True)
         call = self._watch.Watch()
         try:
             create = rpc.WatchCreateRequest(
@@ -79,7 +79,7 @@ class EtcdStore:
                     why = response.cancel_reason or f"compacted at {response.compact_revision}"
                     raise Unavailable(f"etcd ended the watch: {why}")
                 if response.events:
-                    yield _followed(response)
+                    yield _watch_update(response)
         except grpc.aio.AioRpcError as error:
             raise _unavailable(error) from None
         finally:
@@ -98,7 +98,7 @@ class EtcdStore:
                 return request.revision, rows
             request.key = page.kvs[-1].key + b"\0"
 
-    async def holder(self) -> tuple[bytes, int]:
+    async def leader_row(self) -> tuple[bytes, int]:
         """The leader row as the majority knows it, and its revision; (b"", 0) before the first."""
         answer = await _ask(self._kv.Range, rpc.RangeRequest(key=_LEADER), _READ_SECONDS)
         if not answer.kvs:
@@ -126,7 +126,7 @@ class EtcdStore:
                 raise BigFleetError(f"etcd refused a write: {error.details()}") from None
             raise OutcomeUnknown(f"etcd did not confirm a write: {error.details()}") from None
         if not answer.succeeded:
-            raise Deposed("another replica has become leader")
+            raise LeadershipLost("another replica has become leader")
         revision: int = answer.header.revision
         return revision
 
@@ -154,7 +154,7 @@ class EtcdStore:
         """Take a replica out; BigFleetError says why not where the rest could not go on."""
         await _change(self._cluster.MemberRemove, rpc.MemberRemoveRequest(ID=member_id))
 
-    async def hand_over(self, member_id: int) -> None:
+    async def move_leader(self, member_id: int) -> None:
         """Make another member the store's leader; only the leader can."""
         await _change(self._maintenance.MoveLeader, rpc.MoveLeaderRequest(targetID=member_id))
 
@@ -189,13 +189,13 @@ def _member(told: rpc.Member) -> Member:
     return Member(told.ID, told.name, peer_url, told.isLearner, started)
 
 
-def _followed(response: rpc.WatchResponse) -> Followed:
+def _watch_update(response: rpc.WatchResponse) -> WatchUpdate:
     changes: dict[str, bytes | None] = {}
     for event in response.events:
         gone = event.type == rpc.Event.DELETE
         changes[_name(event.kv.key)] = None if gone else event.kv.value
     # Not the header's revision: that may be of events still to come.
-    return Followed(max(event.kv.mod_revision for event in response.events), changes)
+    return WatchUpdate(max(event.kv.mod_revision for event in response.events), changes)
 
 
 def _name(key: bytes) -> str:

@@ -13,10 +13,10 @@ from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.ports.coordination import (
     LEADER_KEY,
     Changes,
-    Deposed,
-    Followed,
+    LeadershipLost,
+    LeadershipStatus,
     Member,
-    Standing,
+    WatchUpdate,
 )
 
 
@@ -31,7 +31,7 @@ class MemoryCluster:
         self.leader_id, self.term, self.revision = 0, 0, 0
         self.rows: dict[str, bytes] = {}
         self.revisions: dict[str, int] = {}
-        self._history: list[Followed] = []
+        self._history: list[WatchUpdate] = []
         self._moved = asyncio.Event()
 
     def elect(self, name: str) -> None:
@@ -55,12 +55,12 @@ class MemoryCluster:
                 self.rows.pop(key, None)
             else:
                 self.rows[key] = value
-        self._history.append(Followed(self.revision, dict(changes)))
+        self._history.append(WatchUpdate(self.revision, dict(changes)))
         self._moved.set()
         self._moved = asyncio.Event()
         return self.revision
 
-    async def after(self, revision: int) -> Sequence[Followed]:
+    async def after(self, revision: int) -> Sequence[WatchUpdate]:
         """What was written since, waiting for it if need be."""
         while not (news := [each for each in self._history if each.revision > revision]):
             await self._moved.wait()
@@ -74,23 +74,23 @@ class MemoryStore:
         self._cluster, self._member_id = cluster, member_id
         self.silent = False
 
-    async def standing(self) -> Standing:
+    async def leadership_status(self) -> LeadershipStatus:
         """The member's own view, without asking the others."""
         self._answer()
-        return Standing(self._member_id, self._cluster.leader_id, self._cluster.term)
+        return LeadershipStatus(self._member_id, self._cluster.leader_id, self._cluster.term)
 
-    async def follow(self) -> AsyncIterator[Followed]:
+    async def watch(self) -> AsyncIterator[WatchUpdate]:
         """First all rows, then every change to them in order."""
         self._answer()
         revision = self._cluster.revision
-        yield Followed(revision, dict(self._cluster.rows), whole=True)
+        yield WatchUpdate(revision, dict(self._cluster.rows), is_snapshot=True)
         while True:
-            for followed in await self._cluster.after(revision):
+            for update in await self._cluster.after(revision):
                 self._answer()
-                revision = followed.revision
-                yield followed
+                revision = update.revision
+                yield update
 
-    async def holder(self) -> tuple[bytes, int]:
+    async def leader_row(self) -> tuple[bytes, int]:
         """The leader row and its revision; (b"", 0) before the first."""
         self._answer()
         revision = self._cluster.revisions.get(LEADER_KEY, 0)
@@ -135,7 +135,7 @@ class MemoryStore:
             raise BigFleetError("the last replica cannot be removed")
         self._cluster.members = rest
 
-    async def hand_over(self, member_id: int) -> None:
+    async def move_leader(self, member_id: int) -> None:
         """Make another member the store's leader."""
         self._answer()
         if self._cluster.leader_id != self._member_id:
@@ -148,7 +148,7 @@ class MemoryStore:
     def _require(self, leader_revision: int) -> None:
         self._answer()
         if self._cluster.revisions.get(LEADER_KEY, 0) != leader_revision:
-            raise Deposed("another replica has become leader")
+            raise LeadershipLost("another replica has become leader")
 
     def _answer(self) -> None:
         if self.silent:

@@ -17,7 +17,7 @@ class InstantHost:
         if not boot.blob:
             raise HostFailure("the bootstrap blob is empty")
 
-    async def gone(self, machine: Machine) -> None:
+    async def wait_until_node_gone(self, machine: Machine) -> None:
         """At once: nobody runs pods here, so there is no Node to wait for."""
 
     async def power_off(self, machine: Machine) -> None:

@@ -63,7 +63,7 @@ class KwokHost:
                 f"Node {name} was not Ready within {timeout_seconds:g} s: {nodes.describe(name)}"
             ) from None
 
-    async def gone(self, machine: Machine) -> None:
+    async def wait_until_node_gone(self, machine: Machine) -> None:
         """Return once the cluster is seen without a Node of this machine."""
         nodes = await self._nodes(machine.cluster)
         await nodes.until(machine.id, lambda view: not self._owned(view, machine))

@@ -31,11 +31,11 @@ class DirectoryLock:
             self._file.seek(0)
             by = self._file.read(_MOST_CHARACTERS).strip() or "another process"
             self._file.close()
-            cure = f"is in use by {by}; each one needs a directory of its own"
-            raise InvalidInput(what, str(directory), cure) from None
+            hint = f"is in use by {by}; each one needs a directory of its own"
+            raise InvalidInput(what, str(directory), hint) from None
         except OSError as error:
-            cure = f"cannot keep any state ({error.strerror}); name a directory to write to"
-            raise InvalidInput(what, str(directory), cure) from None
+            hint = f"cannot keep any state ({error.strerror}); name a directory to write to"
+            raise InvalidInput(what, str(directory), hint) from None
         with suppress(OSError):  # a full disk keeps nobody from holding the lock
             os.ftruncate(self._file.fileno(), 0)
             text = f"{holder}, process {os.getpid()} on {socket.gethostname()}\n"

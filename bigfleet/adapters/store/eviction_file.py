@@ -15,8 +15,8 @@ from bigfleet.ports.store import Eviction
 
 
 class _Line(msgspec.Struct, omit_defaults=True):
-    begun: Eviction | None = None
-    ended: str = ""
+    record_started: Eviction | None = None
+    record_ended: str = ""
 
 
 # The file is written anew when that many of its lines speak of nothing that is under way.
@@ -43,25 +43,25 @@ class EvictionFile:
         """See `ports.store.EvictionStore`."""
         return list(self._under_way.values())
 
-    def begun(self, eviction: Eviction) -> None:
+    def record_started(self, eviction: Eviction) -> None:
         """See `ports.store.EvictionStore`."""
         before = self._under_way.get(eviction.machine_id)
         if before == eviction:
             return
         self._under_way[eviction.machine_id] = eviction
         try:
-            self._note(_Line(begun=eviction))
+            self._note(_Line(record_started=eviction))
         except OSError as error:
             del self._under_way[eviction.machine_id]
             if before is not None:
                 self._under_way[eviction.machine_id] = before
             raise self._unusable(error) from None
 
-    def ended(self, machine_id: str) -> None:
+    def record_ended(self, machine_id: str) -> None:
         """See `ports.store.EvictionStore`."""
         if self._under_way.pop(machine_id, None) is not None:
             with suppress(OSError):
-                self._note(_Line(ended=machine_id))
+                self._note(_Line(record_ended=machine_id))
 
     def _note(self, line: _Line) -> None:
         """Append; after a failure, which may have left half a line, all is written anew."""
@@ -74,7 +74,7 @@ class EvictionFile:
         self._lines += 1
 
     def _rewrite(self) -> None:
-        lines = [_Line(begun=eviction) for eviction in self._under_way.values()]
+        lines = [_Line(record_started=eviction) for eviction in self._under_way.values()]
         self._files.replace(self._path, self._encoder.encode_lines(lines))
         self._damaged, self._lines = False, len(lines)
 
@@ -100,7 +100,7 @@ def _under_way(content: bytes) -> Iterator[Eviction]:
             line = decoder.decode(raw)
         except msgspec.DecodeError:
             continue
-        if line.begun is not None:
-            under_way[line.begun.machine_id] = line.begun
-        under_way.pop(line.ended, None)
+        if line.record_started is not None:
+            under_way[line.record_started.machine_id] = line.record_started
+        under_way.pop(line.record_ended, None)
     yield from under_way.values()

@@ -10,7 +10,12 @@ from bigfleet.adapters.store.disk import Disk
 from bigfleet.model.domain import Domain
 from bigfleet.model.errors import BigFleetError
 from bigfleet.ports.files import Files
-from bigfleet.ports.holdings import Answered, Holdings, Mark, QuotaKey
+from bigfleet.ports.ownership import (
+    InstructionResult,
+    InstructionVersion,
+    OwnershipRecord,
+    QuotaKey,
+)
 
 
 class _Slice(msgspec.Struct):
@@ -29,19 +34,19 @@ class _Content(msgspec.Struct, forbid_unknown_fields=True):
     answered: list[tuple[str, int, str]]
 
 
-class HoldingsFile:
+class OwnershipFile:
     """`holdings.json` in `directory`, which must not be shared with another shard."""
 
     def __init__(self, directory: Path, files: Files | None = None) -> None:
         self._path = directory / "holdings.json"
         self._files = files or Disk()
 
-    def load(self) -> Holdings:
-        """See `ports.holdings.HoldingsStore`."""
+    def load(self) -> OwnershipRecord:
+        """See `ports.holdings.OwnershipStore`."""
         try:
             raw = self._files.read(self._path)
         except FileNotFoundError:
-            return Holdings()
+            return OwnershipRecord()
         except OSError as error:
             raise self._unusable(error) from None
         try:
@@ -52,8 +57,8 @@ class HoldingsFile:
                 "remove the shard from the coordinator and start it anew with an empty directory"
             ) from None
 
-    def save(self, holdings: Holdings) -> None:
-        """See `ports.holdings.HoldingsStore`."""
+    def save(self, holdings: OwnershipRecord) -> None:
+        """See `ports.holdings.OwnershipStore`."""
         try:
             self._files.replace(self._path, msgspec.json.encode(_content(holdings)))
         except OSError as error:
@@ -66,7 +71,7 @@ class HoldingsFile:
         )
 
 
-def _content(held: Holdings) -> _Content:
+def _content(held: OwnershipRecord) -> _Content:
     return _Content(
         term=held.newest.term,
         sequence=held.newest.sequence,
@@ -78,12 +83,14 @@ def _content(held: Holdings) -> _Content:
     )
 
 
-def _holdings(content: _Content) -> Holdings:
-    return Holdings(
-        newest=Mark(content.term, content.sequence),
+def _holdings(content: _Content) -> OwnershipRecord:
+    return OwnershipRecord(
+        newest=InstructionVersion(content.term, content.sequence),
         domains=frozenset(Domain(*each) for each in content.domains),
         clusters=frozenset(content.clusters),
         slices={QuotaKey(s.provider, s.region): s.machines for s in content.slices},
         leaving={number: Domain(*each) for number, each in content.leaving.items()},
-        answered={number: Answered(outcome, why) for number, outcome, why in content.answered},
+        answered={
+            number: InstructionResult(outcome, why) for number, outcome, why in content.answered
+        },
     )

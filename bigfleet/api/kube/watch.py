@@ -151,8 +151,8 @@ class Watch(Generic[T]):
 
     def _interrupted(self, error: Exception) -> None:
         if isinstance(error, msgspec.MsgspecError):
-            cure = f"is not a {self.kind.__name__} as this version knows it"
-            raise InvalidInput(f"GET {self.path}", str(error), cure) from error
+            hint = f"is not a {self.kind.__name__} as this version knows it"
+            raise InvalidInput(f"GET {self.path}", str(error), hint) from error
         if isinstance(error, ApiError) and error.status == GONE:
             self.stats.expired += self._resume_from != ""  # before the first list nothing is lost
             self._resume_from = ""

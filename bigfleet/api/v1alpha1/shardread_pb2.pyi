@@ -465,7 +465,7 @@ class MachineView(_message.Message):
     NOT_MINE_FIELD_NUMBER: _builtins.int
     HEADROOM_FIELD_NUMBER: _builtins.int
     SHARED_BY_FIELD_NUMBER: _builtins.int
-    RELEASE_COST_FIELD_NUMBER: _builtins.int
+    DISRUPTION_COST_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     order: _builtins.str
     """The order under way: Bootstrap, Provision, Preempt, Reclaim or Delete."""
@@ -477,7 +477,7 @@ class MachineView(_message.Message):
     """Why this shard does not decide about the machine; empty when it does."""
     headroom: _builtins.bool
     """Whether it is there though no need wants it, to be one machine ahead of its cluster's gangs."""
-    release_cost: _builtins.float
+    disruption_cost: _builtins.float
     """What giving it back would cost its cluster, as its operator has reported; infinite where it must
     not go now, absent where nobody was asked.
     """
@@ -521,16 +521,16 @@ class MachineView(_message.Message):
         not_mine: _builtins.str = ...,
         headroom: _builtins.bool = ...,
         shared_by: _abc.Iterable[Global___NeedReference] | None = ...,
-        release_cost: _builtins.float | None = ...,
+        disruption_cost: _builtins.float | None = ...,
         limit: _capacity_pb2.NodeLimit | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for", "release_cost", b"release_cost"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_disruption_cost", b"_disruption_cost", "counted_by", b"counted_by", "disruption_cost", b"disruption_cost", "evicted_for", b"evicted_for", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost", "counted_by", b"counted_by", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "release_cost", b"release_cost", "shared_by", b"shared_by", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disruption_cost", b"_disruption_cost", "counted_by", b"counted_by", "disruption_cost", b"disruption_cost", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "shared_by", b"shared_by", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__release_cost: _TypeAlias = _typing.Literal["release_cost"]  # noqa: Y015
-    _WhichOneofArgType__release_cost: _TypeAlias = _typing.Literal["_release_cost", b"_release_cost"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__release_cost) -> _WhichOneofReturnType__release_cost | None: ...
+    _WhichOneofReturnType__disruption_cost: _TypeAlias = _typing.Literal["disruption_cost"]  # noqa: Y015
+    _WhichOneofArgType__disruption_cost: _TypeAlias = _typing.Literal["_disruption_cost", b"_disruption_cost"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__disruption_cost) -> _WhichOneofReturnType__disruption_cost | None: ...
 
 Global___MachineView: _TypeAlias = MachineView  # noqa: Y015
 
@@ -606,7 +606,7 @@ class CeilingView(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
-    MOST_PRIORITY_FIELD_NUMBER: _builtins.int
+    PRIORITY_CEILING_FIELD_NUMBER: _builtins.int
     MOST_MACHINES_FIELD_NUMBER: _builtins.int
     MOST_DOLLARS_PER_HOUR_FIELD_NUMBER: _builtins.int
     MACHINES_FIELD_NUMBER: _builtins.int
@@ -616,7 +616,7 @@ class CeilingView(_message.Message):
     WAITING_PODS_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
-    most_priority: _builtins.int
+    priority_ceiling: _builtins.int
     """Its ceilings; absent where it has none of that kind."""
     most_machines: _builtins.int
     most_dollars_per_hour: _builtins.float
@@ -634,7 +634,7 @@ class CeilingView(_message.Message):
         self,
         *,
         cluster_id: _builtins.str = ...,
-        most_priority: _builtins.int | None = ...,
+        priority_ceiling: _builtins.int | None = ...,
         most_machines: _builtins.int | None = ...,
         most_dollars_per_hour: _builtins.float | None = ...,
         machines: _builtins.int = ...,
@@ -644,22 +644,22 @@ class CeilingView(_message.Message):
         waiting_pods: _builtins.int = ...,
         waiting: _abc.Iterable[Global___WaitingNeed] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_most_dollars_per_hour", b"_most_dollars_per_hour", "_most_machines", b"_most_machines", "_most_priority", b"_most_priority", "most_dollars_per_hour", b"most_dollars_per_hour", "most_machines", b"most_machines", "most_priority", b"most_priority"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_most_dollars_per_hour", b"_most_dollars_per_hour", "_most_machines", b"_most_machines", "_priority_ceiling", b"_priority_ceiling", "most_dollars_per_hour", b"most_dollars_per_hour", "most_machines", b"most_machines", "priority_ceiling", b"priority_ceiling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_dollars_per_hour", b"_most_dollars_per_hour", "_most_machines", b"_most_machines", "_most_priority", b"_most_priority", "cluster_id", b"cluster_id", "dollars_per_hour", b"dollars_per_hour", "lowered_needs", b"lowered_needs", "machines", b"machines", "most_dollars_per_hour", b"most_dollars_per_hour", "most_machines", b"most_machines", "most_priority", b"most_priority", "waiting", b"waiting", "waiting_needs", b"waiting_needs", "waiting_pods", b"waiting_pods"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_dollars_per_hour", b"_most_dollars_per_hour", "_most_machines", b"_most_machines", "_priority_ceiling", b"_priority_ceiling", "cluster_id", b"cluster_id", "dollars_per_hour", b"dollars_per_hour", "lowered_needs", b"lowered_needs", "machines", b"machines", "most_dollars_per_hour", b"most_dollars_per_hour", "most_machines", b"most_machines", "priority_ceiling", b"priority_ceiling", "waiting", b"waiting", "waiting_needs", b"waiting_needs", "waiting_pods", b"waiting_pods"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__most_dollars_per_hour: _TypeAlias = _typing.Literal["most_dollars_per_hour"]  # noqa: Y015
     _WhichOneofArgType__most_dollars_per_hour: _TypeAlias = _typing.Literal["_most_dollars_per_hour", b"_most_dollars_per_hour"]  # noqa: Y015
     _WhichOneofReturnType__most_machines: _TypeAlias = _typing.Literal["most_machines"]  # noqa: Y015
     _WhichOneofArgType__most_machines: _TypeAlias = _typing.Literal["_most_machines", b"_most_machines"]  # noqa: Y015
-    _WhichOneofReturnType__most_priority: _TypeAlias = _typing.Literal["most_priority"]  # noqa: Y015
-    _WhichOneofArgType__most_priority: _TypeAlias = _typing.Literal["_most_priority", b"_most_priority"]  # noqa: Y015
+    _WhichOneofReturnType__priority_ceiling: _TypeAlias = _typing.Literal["priority_ceiling"]  # noqa: Y015
+    _WhichOneofArgType__priority_ceiling: _TypeAlias = _typing.Literal["_priority_ceiling", b"_priority_ceiling"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__most_dollars_per_hour) -> _WhichOneofReturnType__most_dollars_per_hour | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__most_machines) -> _WhichOneofReturnType__most_machines | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_priority) -> _WhichOneofReturnType__most_priority | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority_ceiling) -> _WhichOneofReturnType__priority_ceiling | None: ...
 
 Global___CeilingView: _TypeAlias = CeilingView  # noqa: Y015
 

@@ -12,7 +12,7 @@ from bigfleet.conformance.caller import Caller
 from bigfleet.conformance.expectations import expect, refused_but_not_as_stale, told
 from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import Subject, state_name
-from bigfleet.tasks import end
+from bigfleet.tasks import cancel_and_wait
 
 
 @check(
@@ -83,10 +83,15 @@ async def grace(subject: Subject) -> str:
         await subject.configured(shard, machine)
         await shard.drain(machine, grace_seconds=0)
         ends = (wire.IDLE, wire.FAILED, wire.CONFIGURED)
-        end = await subject.reaches(machine, *ends, within=subject.bounds.drain)
-        sound = end.state == wire.IDLE or (end.state == wire.FAILED and bool(end.last_error))
-        expect(sound, f"it ended {state_name(end.state)}, last_error {end.last_error!r}")
-    return f"it ended {state_name(end.state)}"
+        cancel_and_wait = await subject.reaches(machine, *ends, within=subject.bounds.drain)
+        sound = cancel_and_wait.state == wire.IDLE or (
+            cancel_and_wait.state == wire.FAILED and bool(cancel_and_wait.last_error)
+        )
+        expect(
+            sound,
+            f"it ended {state_name(cancel_and_wait.state)}, last_error {cancel_and_wait.last_error!r}",
+        )
+    return f"it ended {state_name(cancel_and_wait.state)}"
 
 
 @check(
@@ -111,7 +116,7 @@ async def machines_apart(subject: Subject) -> str:
         try:
             operations = await asyncio.gather(live(0), live(1))
         finally:
-            await end(reading)
+            await cancel_and_wait(reading)
         expect(operations[0] != operations[1], f"both operations are called {operations[0]!r}")
     return f"{first} and {second} were CONFIGURED at once"
 

@@ -107,8 +107,8 @@ def demand_of(namespace: str, spec: RequestSpec) -> Demand:
     if not any(unit.values()):
         raise InvalidInput("resources", spec.resources, "ask for nothing")
     if spec.additional and spec.co_location:
-        cure = "goes with the domain among the requirements, not with coLocation"
-        raise InvalidInput("additional", spec.additional, cure)
+        hint = "goes with the domain among the requirements, not with coLocation"
+        raise InvalidInput("additional", spec.additional, hint)
     requirements = requirements_of(spec.requirements)
     if spec.co_location:
         requirements = (*requirements, Requirement(spec.co_location.topology_key, Operator.SAME))
@@ -221,8 +221,8 @@ def tolerations_of(raw: Iterable[PodToleration] | None) -> Sequence[Toleration]:
             what = f"operator of toleration {each.key}"
             raise InvalidInput(what, each.operator, "is neither Equal nor Exists")
         if (exists and each.value) or not (exists or each.key):
-            cure = "needs a key unless it is Exists, which has no value"
-            raise InvalidInput("toleration", f"{each.key}/{each.value}", cure)
+            hint = "needs a key unless it is Exists, which has no value"
+            raise InvalidInput("toleration", f"{each.key}/{each.value}", hint)
         found.append(Toleration(each.key, exists, each.value, each.effect))
     return found
 
@@ -257,5 +257,5 @@ def _bucket(field: str, amount: Amount) -> int:
             "dollars", str(amount), round_up=True, limit=resources.MAX_AGGREGATE_UNITS
         )
     except InvalidInput as error:
-        raise InvalidInput(field, error.value, error.cure) from None
+        raise InvalidInput(field, error.value, error.hint) from None
     return penalty.bucket(thousandths / 1000)

@@ -36,7 +36,7 @@ from bigfleet.controllers.operator.rollup import Rollups
 from bigfleet.controllers.operator.session import Dialer, Session
 from bigfleet.controllers.operator.short_conditions import ShortConditions
 from bigfleet.observe import health
-from bigfleet.tasks import until_stopped
+from bigfleet.tasks import run_until_stopped
 
 _LOG = logging.getLogger(__name__)
 _CONCURRENT_ORDERS = 32
@@ -240,6 +240,6 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         term = Term(leadership, lambda: Operator(settings, client))
         observer = await health.serve(settings.observe_host, settings.observe_port, term.not_ready)
         try:
-            await until_stopped(stop, term.run())
+            await run_until_stopped(stop, term.run())
         finally:
             await observer.cleanup()

@@ -25,7 +25,7 @@ from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.controllers.operator.route import Route
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
-from bigfleet.tasks import until_one_ends
+from bigfleet.tasks import run_until_first_completes
 
 _LOG = logging.getLogger(__name__)
 PROTOCOL_VERSION = "v1alpha1"
@@ -167,7 +167,7 @@ class Dialer:
             session = Session()
             call = ShardStub(channel).Session(session.messages())
             try:
-                await until_one_ends(self._read(call, session), self._speak(session))
+                await run_until_first_completes(self._read(call, session), self._speak(session))
             finally:
                 call.cancel()
 

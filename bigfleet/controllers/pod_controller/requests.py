@@ -180,5 +180,5 @@ def _dollars(annotation: str, amount: str) -> str:
     try:
         resources.parse("dollars", amount, round_up=True, limit=resources.MAX_AGGREGATE_UNITS)
     except InvalidInput as error:
-        raise Unsupported(f"annotation {annotation}", f"{amount!r} {error.cure}") from None
+        raise Unsupported(f"annotation {annotation}", f"{amount!r} {error.hint}") from None
     return amount

@@ -13,7 +13,7 @@ from bigfleet.controllers.leading import Leadership, LeaseName, Term, replica_na
 from bigfleet.controllers.pod_controller.controller import PodController
 from bigfleet.controllers.pod_controller.unschedulable import HOLD_SECONDS
 from bigfleet.observe import health
-from bigfleet.tasks import until_stopped
+from bigfleet.tasks import run_until_stopped
 
 _LEASE = LeaseName(SYSTEM_NAMESPACE, "bigfleet-pod-controller", RIGHTS)
 
@@ -63,6 +63,6 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         term = Term(leadership, begin)
         observer = await health.serve(settings.observe_host, settings.observe_port, term.not_ready)
         try:
-            await until_stopped(stop, term.run())
+            await run_until_stopped(stop, term.run())
         finally:
             await observer.cleanup()

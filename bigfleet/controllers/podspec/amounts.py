@@ -107,7 +107,7 @@ def _units(quantities: Quantities | None) -> Amounts:
     try:
         return {name: _parse(name, str(q)) for name, q in (quantities or {}).items()}
     except InvalidInput as error:
-        field, why = f"request for {error.what}", f"{error.value} {error.cure}"
+        field, why = f"request for {error.what}", f"{error.value} {error.hint}"
         raise Unsupported(field, why, kind="request") from None
 
 

@@ -144,8 +144,8 @@ class AutoscalerController:
         workload = self._host.workloads.get(autoscaler.target)
         if by := claims.rival(autoscaler, workload, self._host.autoscalers.values()):
             what = f"{autoscaler.spec.scale_target_ref.kind}: scaleTargetRef.name"
-            cure = f"is scaled by FederatedHorizontalPodAutoscaler {by} already"
-            raise InvalidInput(what, autoscaler.target.name, cure)
+            hint = f"is scaled by FederatedHorizontalPodAutoscaler {by} already"
+            raise InvalidInput(what, autoscaler.target.name, hint)
 
     def _scene(self, autoscaler: Autoscaler, bounds_of: Mapping[str, Bounds]) -> Scene:
         memory = self._memories.setdefault(autoscaler.key, Memory())

@@ -29,8 +29,8 @@ def sentence_of(cluster: str, error: Exception) -> str:
     """Which cluster, and what to do there."""
     if isinstance(error, ApiError):
         missing = error.status == NOT_FOUND and error.message.startswith("namespaces ")
-        cure = "; create it there" if missing else ""
-        return f"cluster {cluster}: {error}{cure}"
+        hint = "; create it there" if missing else ""
+        return f"cluster {cluster}: {error}{hint}"
     return str(error)
 
 

@@ -65,8 +65,8 @@ def current(text: str, what: str) -> Parts:
     Every scalar is taken as text, so that nothing in it turns into a date or a number.
     """
     if len(text) > _MOST_CHARACTERS:
-        cure = f"is no kubeconfig: it has more than {_MOST_CHARACTERS} characters"
-        raise InvalidInput(what, "...", cure)
+        hint = f"is no kubeconfig: it has more than {_MOST_CHARACTERS} characters"
+        raise InvalidInput(what, "...", hint)
     try:
         content = yaml.load(text, yaml.BaseLoader)
         found = msgspec.convert(content, _Kubeconfig)
@@ -149,5 +149,5 @@ def _pem(fields: Mapping[str, str], name: str, what: str) -> str:
     return text
 
 
-def _reject(what: str, field: str, cure: str) -> NoReturn:
-    raise InvalidInput(what, field, cure)
+def _reject(what: str, field: str, hint: str) -> NoReturn:
+    raise InvalidInput(what, field, hint)

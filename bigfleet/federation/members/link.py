@@ -38,7 +38,7 @@ from bigfleet.federation.members.state import MemberState
 from bigfleet.federation.objects import FIELD_MANAGER, Metadata
 from bigfleet.model.errors import InvalidInput, Unavailable
 from bigfleet.observe import metrics
-from bigfleet.tasks import until_one_ends
+from bigfleet.tasks import run_until_first_completes
 
 _LOG = logging.getLogger(__name__)
 _APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
@@ -52,8 +52,8 @@ class NotOurs(ApiError):
     """Something of that name is in the member that the federation did not make."""
 
     def __init__(self, what: str, label: str) -> None:
-        cure = "was not made by the federation, which leaves it alone; remove it, or hand it over"
-        super().__init__(what, CONFLICT, "NotOurs", f"{cure} by the label {label}")
+        hint = "was not made by the federation, which leaves it alone; remove it, or hand it over"
+        super().__init__(what, CONFLICT, "NotOurs", f"{hint} by the label {label}")
 
 
 class _Stranger(msgspec.Struct):
@@ -128,7 +128,7 @@ class MemberLink:
             await self._doubted.wait()
             ended.append("a write got no answer")
 
-        await until_one_ends(
+        await run_until_first_completes(
             announce(),
             self._probe_on(client, ended),
             self._follow_hpas(client, listed[0]),

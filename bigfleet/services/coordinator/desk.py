@@ -40,7 +40,7 @@ class Desk:
         """Take a shard's report; the answer carries what it is to do. Fenced for a stale one."""
         checks.report(report)
         reign.require()
-        now = reign.clock.steady_seconds()
+        now = reign.clock.monotonic_seconds()
         unix_ns = int(reign.clock.unix_seconds() * _NANOS)
         await reign.write(lambda: shards.registered(reign.registry, report, unix_ns))
         heard = reign.reports.take(report, now, unix_ns)
@@ -59,7 +59,7 @@ class Desk:
         """
         checks.name("shard_id", shard_id)
         reign.require()
-        now = reign.clock.steady_seconds()
+        now = reign.clock.monotonic_seconds()
         if shard_id not in reign.registry.shards:
             return 0
         if (ago := reign.reports.alive_seconds_ago(shard_id, now)) <= LIVE_SECONDS:
@@ -97,7 +97,7 @@ class Desk:
         if registered < self._expected_shards or reign.reports.newest_term_seen() > reign.term:
             return False
         known = {shard.id for shard in reign.registry.known_shards()}
-        now = reign.clock.steady_seconds()
+        now = reign.clock.monotonic_seconds()
         settled = now - reign.reports.since_seconds > _SETTLING_SECONDS
         return settled or known <= set(reign.reports.live(now))
 
@@ -153,7 +153,7 @@ class Desk:
         """
         checks.name("shard_id", shard_id)
         reign.require()
-        now = reign.clock.steady_seconds()
+        now = reign.clock.monotonic_seconds()
         if shard_id in set(reign.reports.live(now)):
             await reign.write(lambda: shards.leaving(reign.registry, shard_id))
             await self._go_on_leaving(reign, shard_id)
@@ -181,7 +181,7 @@ async def drop_orphans(reign: Reign) -> None:
 
 def _staying(reign: Reign) -> list[str]:
     """Live shards that are not about to leave."""
-    live = reign.reports.live(reign.clock.steady_seconds())
+    live = reign.reports.live(reign.clock.monotonic_seconds())
     rows = (reign.registry.shards.get(shard) for shard in live)
     return [row.id for row in rows if row is not None and not (row.leaving or row.removed)]
 

@@ -12,7 +12,12 @@ import msgspec
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
-from bigfleet.ports.coordination import CoordinationStore, Deposed, OutcomeUnknown, Standing
+from bigfleet.ports.coordination import (
+    CoordinationStore,
+    LeadershipLost,
+    LeadershipStatus,
+    OutcomeUnknown,
+)
 from bigfleet.services.coordinator.mirror import Mirror
 from bigfleet.services.coordinator.reign import Numbers, Reign
 from bigfleet.services.coordinator.rows import Leader, encode, leader_decoder
@@ -50,24 +55,26 @@ class Leadership:
         self._replica, self._store, self._pulse = replica, store, pulse
         self._succeeded, self._clock = succeeded, clock
         self.reign: Reign | None = None
-        self.standing: Standing | None = None
+        self.leadership_status: LeadershipStatus | None = None
         self._numbers = Numbers()
         self._mirror = Mirror(store)
         self._following: asyncio.Task[None] | None = None
         self._claiming: asyncio.Task[None] | None = None
         self._last_leader: Leader | None = None
         # How the member stood at the present claim; any other standing ends it.
-        self._claimed: Standing | None = None
+        self._claimed: LeadershipStatus | None = None
         self._resigned = False
 
     @property
     def leader(self) -> Leader | None:
         """Who leads, if this replica knows."""
-        standing = self.standing
-        if standing is None:
+        leadership_status = self.leadership_status
+        if leadership_status is None:
             return None
         known = self._last_leader if self.reign else self._mirror.leader
-        return known if known is not None and known.member_id == standing.leader_id else None
+        return (
+            known if known is not None and known.member_id == leadership_status.leader_id else None
+        )
 
     def not_ready(self) -> str:
         """Why a caller is better off elsewhere; "" for one that leads or knows who does."""
@@ -79,7 +86,7 @@ class Leadership:
         try:
             while True:
                 await self._look()
-                self._pulse(self.standing is not None)
+                self._pulse(self.leadership_status is not None)
                 self._raise_failures()
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
@@ -98,42 +105,44 @@ class Leadership:
         row = msgspec.structs.replace(self._last_leader, resigned=True)
         try:
             await self._store.claim(encode(row), reign.claim_revision)
-        except (Deposed, OutcomeUnknown) as error:
+        except (LeadershipLost, OutcomeUnknown) as error:
             _LOG.info("resigned without a word: %s", error)
 
     async def _look(self) -> None:
         try:
-            standing = await self._store.standing()
+            leadership_status = await self._store.leadership_status()
         except Unavailable:
-            self.standing = None
+            self.leadership_status = None
             if self.reign and not self.reign.confirmed_lately:
                 self._end("the etcd member does not answer")
             return
-        self._judge(standing)
-        self.standing = standing
-        metrics.coordinator_raft_term.set(standing.term)
+        self._judge(leadership_status)
+        self.leadership_status = leadership_status
+        metrics.coordinator_raft_term.set(leadership_status.term)
 
-    def _judge(self, standing: Standing) -> None:
+    def _judge(self, leadership_status: LeadershipStatus) -> None:
         over = self.reign is not None and self.reign.over
-        if self._claimed is not None and (over or standing != self._claimed):
-            self._end("another replica leads" if standing != self._claimed else "starting over")
-        if not standing.leads or self._resigned:
+        if self._claimed is not None and (over or leadership_status != self._claimed):
+            self._end(
+                "another replica leads" if leadership_status != self._claimed else "starting over"
+            )
+        if not leadership_status.is_leader or self._resigned:
             return
         if self.reign is not None:
             self.reign.confirm()
         elif self._claiming is None:
-            self._claimed = standing
-            self._claiming = asyncio.create_task(self._claim(standing))
+            self._claimed = leadership_status
+            self._claiming = asyncio.create_task(self._claim(leadership_status))
 
-    async def _claim(self, standing: Standing) -> None:
+    async def _claim(self, leadership_status: LeadershipStatus) -> None:
         """Write one's name, and begin once that has come back: then nothing earlier is missing."""
         await self._mirror.reached(0)
-        held, revision = await self._store.holder()
+        held, revision = await self._store.leader_row()
         before = leader_decoder.decode(held) if held else None
-        term = standing.term + self._mirror.registry.term_base
+        term = leadership_status.term + self._mirror.registry.term_base
         if before is not None and before.term > term:
-            raise Deposed(f"{before.id} leads in term {before.term}")
-        row = Leader(self._replica.id, standing.member_id, term, self._replica.address)
+            raise LeadershipLost(f"{before.id} leads in term {before.term}")
+        row = Leader(self._replica.id, leadership_status.member_id, term, self._replica.address)
         claim_revision = await self._store.claim(encode(row), revision)
         await self._mirror.reached(claim_revision)
         if self._following is not None:
@@ -170,7 +179,7 @@ class Leadership:
         if claiming is not None and claiming.done():
             self._claiming = None
             if not claiming.cancelled() and (error := claiming.exception()) is not None:
-                if not isinstance(error, Unavailable | Deposed | OutcomeUnknown):
+                if not isinstance(error, Unavailable | LeadershipLost | OutcomeUnknown):
                     raise error
                 _LOG.info("could not take over: %s", error)
         if following is not None and following.done() and not following.cancelled():

@@ -13,7 +13,7 @@ _NO_REPORT_YET = 0
 
 def shards(reign: Reign) -> Iterator[wire.ShardRegistryEntry]:
     """By id; a heartbeat of 0 means that this leader has not heard of the shard."""
-    now = reign.clock.steady_seconds()
+    now = reign.clock.monotonic_seconds()
     for row in sorted(reign.registry.known_shards(), key=lambda row: row.id):
         heard = reign.reports.of(row.id)
         yield wire.ShardRegistryEntry(

@@ -75,7 +75,7 @@ class Membership:
     async def _abdicate(self, members: Sequence[Member]) -> None:
         for heir in members:
             if heir.name not in ("", self._own_id) and not heir.learner:
-                await self._store.hand_over(heir.id)
+                await self._store.move_leader(heir.id)
                 raise NotLeading(f"leadership has gone to {heir.name}; ask again there")
         raise BigFleetError(f"{self._own_id} is the only replica; without it nothing is left")
 
@@ -98,16 +98,16 @@ def _refuse_confused(newcomer: Newcomer, members: Sequence[Member]) -> None:
     """InvalidInput for one with which the store could not begin, or could lose what it holds."""
     for member in members:
         if member.peer_address == newcomer.address and member.started:
-            cure = (
+            hint = (
                 f"has an empty state directory, but is a member already, as {_title(member)}: what "
                 "it confirmed would be lost with it. `bigfleet fleet leave "
                 f"{_title(member)}` comes first"
             )
-            raise InvalidInput("node_id", newcomer.id, cure)
+            raise InvalidInput("node_id", newcomer.id, hint)
         if member.name == newcomer.id and member.peer_address != newcomer.address:
-            cure = f"is a member at {member.peer_address}; `bigfleet fleet leave {newcomer.id}` "
-            raise InvalidInput("node_id", newcomer.id, cure + "comes first")
+            hint = f"is a member at {member.peer_address}; `bigfleet fleet leave {newcomer.id}` "
+            raise InvalidInput("node_id", newcomer.id, hint + "comes first")
     present = {member.peer_address for member in members} | {newcomer.address}
     if newcomer.told_of and set(newcomer.told_of) != present:
-        cure = f"does not name all replicas, as they name each other: {', '.join(sorted(present))}"
-        raise InvalidInput("--peers", ", ".join(newcomer.told_of), cure)
+        hint = f"does not name all replicas, as they name each other: {', '.join(sorted(present))}"
+        raise InvalidInput("--peers", ", ".join(newcomer.told_of), hint)

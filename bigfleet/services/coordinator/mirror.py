@@ -44,12 +44,12 @@ class Mirror:
             await self._moved.wait()
 
     async def _follow(self) -> None:
-        async for followed in self._store.follow():
-            registry = Registry() if followed.whole else self.registry
-            for piece in _pieces(followed.changes):
+        async for update in self._store.watch():
+            registry = Registry() if update.is_snapshot else self.registry
+            for piece in _pieces(update.changes):
                 registry.apply(self._rows(piece))
                 await asyncio.sleep(0)
-            self.registry, self.revision = registry, followed.revision
+            self.registry, self.revision = registry, update.revision
             self._moved.set()
             self._moved = asyncio.Event()
 

@@ -10,7 +10,7 @@ from typing import Any
 from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
-from bigfleet.ports.coordination import CoordinationStore, Deposed, OutcomeUnknown
+from bigfleet.ports.coordination import CoordinationStore, LeadershipLost, OutcomeUnknown
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.reports import Reports
 from bigfleet.services.coordinator.rows import RowChanges, encode
@@ -57,11 +57,11 @@ class Reign:
         clock: Clock,
     ) -> None:
         self.registry, self.term, self.numbers, self.clock = registry, term, numbers, clock
-        self.reports = Reports(clock.steady_seconds())
+        self.reports = Reports(clock.monotonic_seconds())
         self._store, self.claim_revision = store, claim_revision
         self._writing = asyncio.Lock()
         self._over = asyncio.Event()
-        self._confirmed_seconds = self.clock.steady_seconds()
+        self._confirmed_seconds = self.clock.monotonic_seconds()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -71,12 +71,12 @@ class Reign:
 
     def confirm(self) -> None:
         """The member has just said that it still leads in this term."""
-        self._confirmed_seconds = self.clock.steady_seconds()
+        self._confirmed_seconds = self.clock.monotonic_seconds()
 
     @property
     def confirmed_lately(self) -> bool:
         """Whether it may still answer. Time in which this process was stopped counts."""
-        return self.clock.steady_seconds() - self._confirmed_seconds <= LEASE_SECONDS
+        return self.clock.monotonic_seconds() - self._confirmed_seconds <= LEASE_SECONDS
 
     def end(self, why: str) -> None:
         """Answer nothing more; what is being written is given up."""
@@ -120,7 +120,7 @@ class Reign:
             if not commit.done():
                 raise OutcomeUnknown("leadership ended meanwhile")
             commit.result()
-        except (Deposed, OutcomeUnknown) as error:
+        except (LeadershipLost, OutcomeUnknown) as error:
             self.end(str(error))
             metrics.coordinator_commits.labels(type(error).__name__).inc()
             raise NotLeading(f"{error}; ask again") from None

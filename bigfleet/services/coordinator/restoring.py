@@ -29,8 +29,8 @@ async def restore(file: Path, member: MemberSettings) -> Meta:
     """
     meta, rows = await asyncio.to_thread(_read, file)
     if member.data.exists():
-        cure = "has a coordinator's state already; restore into an empty one"
-        raise InvalidInput("--state", str(member.directory), cure)
+        hint = "has a coordinator's state already; restore into an empty one"
+        raise InvalidInput("--state", str(member.directory), hint)
     peers = {name: address for name, address in member.peers.items() if name == member.name}
     lock = DirectoryLock("--state", member.directory, "fleet restore")
     try:
@@ -74,6 +74,6 @@ async def _fill(settings: MemberSettings, rows: Mapping[str, Row]) -> None:
 
 async def _leads(store: EtcdStore) -> bool:
     try:
-        return (await store.standing()).leads
+        return (await store.leadership_status()).is_leader
     except Unavailable:
         return False

@@ -16,7 +16,7 @@ from bigfleet.adapters.coordination.etcd_store import EtcdStore
 from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
-from bigfleet.garbage import short_collections
+from bigfleet.gc_pauses import bounded_gc_pauses
 from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.observe import health
 from bigfleet.services.coordinator.admission import ask_for_admission
@@ -27,7 +27,7 @@ from bigfleet.services.coordinator.membership import Membership
 from bigfleet.services.coordinator.servicer import CoordinatorService
 from bigfleet.services.coordinator.settings import Settings
 from bigfleet.services.coordinator.succession import Succession
-from bigfleet.tasks import end, stopped_or_failed, until_one_ends
+from bigfleet.tasks import cancel_and_wait, run_until_first_completes, wait_stopped_or_failed
 
 _LOG = logging.getLogger(__name__)
 # Whoever calls, calls another replica next.
@@ -54,9 +54,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     address is taken, BigFleetError when the stored state cannot be read.
     """
     _go_first()
-    with short_collections():  # a long one would pass for a stall, and cost leadership
+    with bounded_gc_pauses():  # a long one would pass for a stall, and cost leadership
         async with serving(settings) as serves:
-            await stopped_or_failed(stop, serves.work)
+            await wait_stopped_or_failed(stop, serves.work)
             await serves.leadership.resign()
 
 
@@ -89,7 +89,7 @@ async def serving(settings: Settings) -> AsyncIterator[Serving]:
             await ask_for_admission(settings)
         closing.push_async_callback(keeper.stop)
         work = asyncio.create_task(_work(keeper, leadership, membership))
-        closing.push_async_callback(end, work)
+        closing.push_async_callback(cancel_and_wait, work)
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         _log_start(settings, port)
@@ -116,7 +116,7 @@ def _go_first() -> None:
 async def _work(keeper: Keeper, leadership: Leadership, membership: Membership) -> None:
     """All that goes on by itself; the first part to fail ends the replica."""
     chores = _chores(keeper, leadership, membership)
-    await until_one_ends(keeper.run(), leadership.run(), chores)
+    await run_until_first_completes(keeper.run(), leadership.run(), chores)
 
 
 async def _chores(keeper: Keeper, leadership: Leadership, membership: Membership) -> None:

@@ -262,8 +262,16 @@ class CoordinatorService(CoordinatorServicer):
 
     def _say_who_leads(self, context: Context) -> None:
         leader, reign = self._leadership.leader, self._leadership.reign
-        standing = self._leadership.standing
-        term = reign.term if reign else leader.term if leader else standing.term if standing else 0
+        leadership_status = self._leadership.leadership_status
+        term = (
+            reign.term
+            if reign
+            else leader.term
+            if leader
+            else leadership_status.term
+            if leadership_status
+            else 0
+        )
         context.set_trailing_metadata(
             (
                 (LEADER_TRAILER, leader.address if leader else ""),

@@ -46,8 +46,8 @@ class Settings:
         for address in self.peers.values():
             checks.address("--peers", address)
         if len(set(self.peers.values())) < len(self.peers):
-            cure = "gives two replicas one address"
-            raise InvalidInput("--peers", ", ".join(self.peers.values()), cure)
+            hint = "gives two replicas one address"
+            raise InvalidInput("--peers", ", ".join(self.peers.values()), hint)
         if self.join and not self.peers:
             raise InvalidInput("--peers", "", "is empty; who joins others names all of them")
         if self.expected_shards < 1:

@@ -42,8 +42,8 @@ def registered(registry: Registry, report: wire.ShardReport, now_unix_ns: int) -
         )
     if row.epoch == report.shard_epoch and row.address:
         what = f"shard {row.id}: shard_address"
-        cure = f"is not {row.address}, whence epoch {row.epoch} reported before; do two processes "
-        raise InvalidInput(what, report.shard_address, cure + "share one state directory?")
+        hint = f"is not {row.address}, whence epoch {row.epoch} reported before; do two processes "
+        raise InvalidInput(what, report.shard_address, hint + "share one state directory?")
     fresh = msgspec.structs.replace(
         row, epoch=report.shard_epoch, address=report.shard_address, domain_keys=keys
     )
@@ -88,11 +88,11 @@ def _refuse_other_domains(registry: Registry, shard_id: str, keys: tuple[str, ..
             continue
         theirs = ", ".join(other.domain_keys or BY_RACK)
         if other.id != shard_id:
-            cure = f"are not those of shard {other.id}, {theirs}; start all with the same --domains"
-            raise InvalidInput(what, told, cure)
+            hint = f"are not those of shard {other.id}, {theirs}; start all with the same --domains"
+            raise InvalidInput(what, told, hint)
         if owned := registry.load(shard_id).domains:
-            cure = f"cannot change while it owns {owned} domains by {theirs}; start it as before"
-            raise InvalidInput(what, told, cure)
+            hint = f"cannot change while it owns {owned} domains by {theirs}; start it as before"
+            raise InvalidInput(what, told, hint)
 
 
 def providers_seen(registry: Registry, report: wire.ShardReport, live: Iterable[str]) -> RowChanges:

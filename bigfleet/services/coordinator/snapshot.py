@@ -59,15 +59,15 @@ def restored(name: str, content: bytes) -> tuple[Meta, Mapping[str, Row]]:
     try:
         meta = msgspec.json.decode(first, type=Meta)
     except msgspec.MsgspecError:
-        cure = "is no snapshot: its first line does not say so; `bigfleet fleet save` makes them"
-        raise InvalidInput("snapshot", name, cure) from None
+        hint = "is no snapshot: its first line does not say so; `bigfleet fleet save` makes them"
+        raise InvalidInput("snapshot", name, hint) from None
     if meta.format != FORMAT:
         raise InvalidInput("snapshot", name, f"is {meta.format}; only {FORMAT} can be restored")
     if hashlib.sha256(data).hexdigest() != meta.sha256:
         raise InvalidInput("snapshot", name, "is damaged or cut off: its checksum is another")
     if meta.rows != (held := data.count(b"\n")):
-        cure = f"is damaged: it holds {held:,} rows, and says {meta.rows:,}"
-        raise InvalidInput("snapshot", name, cure)
+        hint = f"is damaged: it holds {held:,} rows, and says {meta.rows:,}"
+        raise InvalidInput("snapshot", name, hint)
     base = TermBase(meta.term + _TERMS_SKIPPED)
     numbers = iter(range(1, meta.rows + 1))
     rows = dict(_rows(name, data, lambda: f"{base.term}-restored-{next(numbers)}"))
@@ -80,9 +80,9 @@ def _rows(name: str, data: bytes, order: Callable[[], str]) -> Iterator[tuple[st
             key, raw = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
             row = decode(key, bytes(raw))
         except msgspec.MsgspecError as error:
-            cure = f"holds the row {line[:80].decode(errors='replace')}, which is none: {error}"
-            raise InvalidInput("snapshot", name, cure) from None
+            hint = f"holds the row {line[:80].decode(errors='replace')}, which is none: {error}"
+            raise InvalidInput("snapshot", name, hint) from None
         if row is None:
-            cure = f"holds {key}, which this release does not know; use the one that wrote it"
-            raise InvalidInput("snapshot", name, cure)
+            hint = f"holds {key}, which this release does not know; use the one that wrote it"
+            raise InvalidInput("snapshot", name, hint)
         yield key, domains.repeated(row, order()) if isinstance(row, Domain) else row

@@ -100,7 +100,7 @@ def _amounts(line: _Line, where: str) -> Mapping[str, int]:
     try:
         amounts = resources.parse_capacity(line.resources)
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: resources: {error.what}", error.value, error.cure) from None
+        raise InvalidInput(f"{where}: resources: {error.what}", error.value, error.hint) from None
     for needed in (resources.CPU, resources.MEMORY, resources.PODS):
         if amounts.get(needed, 0) == 0:
             shown = line.resources.get(needed, "nothing")

@@ -132,7 +132,7 @@ class Machinery:
         if machine.cluster:
             with suppress(HostFailure, TimeoutError):
                 async with asyncio.timeout(_NODE_GOES_WITHIN_SECONDS):
-                    await self._host.gone(machine)
+                    await self._host.wait_until_node_gone(machine)
         while (now := self.store.get(machine.id)).machine.state is MachineState.FAILED:
             try:
                 self._change(now, lifecycle.recover(now), MachineEvent.RECOVER)
@@ -228,7 +228,7 @@ class Machinery:
 
     async def _leave(self, record: Record) -> None:
         """Until the Node is gone; when the grace is over the host is switched off instead."""
-        gone = asyncio.create_task(self._host.gone(record.machine))
+        gone = asyncio.create_task(self._host.wait_until_node_gone(record.machine))
         grace = asyncio.create_task(self._until(record.grace_ends_unix_seconds))
         try:
             await asyncio.wait((gone, grace), return_when=asyncio.FIRST_COMPLETED)

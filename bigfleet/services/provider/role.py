@@ -21,7 +21,7 @@ from bigfleet.services.provider.machinery import Machinery
 from bigfleet.services.provider.servicer import ProviderServicer
 from bigfleet.services.provider.settings import Settings
 from bigfleet.services.provider.store import Store
-from bigfleet.tasks import stopped_or_failed
+from bigfleet.tasks import wait_stopped_or_failed
 
 _log = logging.getLogger(__name__)
 # Calls are answered in milliseconds; one that is not is repeated by its shard.
@@ -43,7 +43,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     address is taken or the disk refuses writes.
     """
     async with serving(settings, host_for(settings)) as provider:
-        await stopped_or_failed(stop, provider.broken)
+        await wait_stopped_or_failed(stop, provider.broken)
 
 
 def host_for(settings: Settings) -> Host:

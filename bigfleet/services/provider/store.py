@@ -76,8 +76,8 @@ class Store:
                 self._run(schema.MIGRATIONS[old])
                 version = old + 1
         if version != schema.VERSION:
-            cure = f"was written by another release (format {version}, not {schema.VERSION})"
-            raise InvalidInput("state_directory", str(self._path.parent), cure)
+            hint = f"was written by another release (format {version}, not {schema.VERSION})"
+            raise InvalidInput("state_directory", str(self._path.parent), hint)
 
     def _run(self, statements: str) -> None:
         for statement in statements.split(";"):

@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.model.errors import BigFleetError, Fenced
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
@@ -54,7 +54,7 @@ class Actuation:
         self._doubt = doubt
         self._under_way: Counter[str] = Counter()
         self._queue: asyncio.Queue[Order] = asyncio.Queue()
-        for kind in ActionKind:  # so that one that never happens reads 0, not as absent
+        for kind in ActionType:  # so that one that never happens reads 0, not as absent
             metrics.shard_actions.labels(kind.value)
 
     def offer(self, order: Order, *, on_probation: bool = False) -> bool:
@@ -86,7 +86,7 @@ class Actuation:
         try:
             outcome = await self._carry_out(order)
             if outcome in _UNANSWERED:
-                lost_seconds = self._clock.steady_seconds()
+                lost_seconds = self._clock.monotonic_seconds()
         finally:
             self._orders.close(order, lost_seconds)
             self._under_way[_lane(order)] -= 1
@@ -95,7 +95,7 @@ class Actuation:
         kind = order.kind.value
         metrics.shard_action_outcomes.labels(kind, outcome.value).inc()
         if outcome is Outcome.DONE:
-            elapsed_seconds = self._clock.steady_seconds() - order.decided_seconds
+            elapsed_seconds = self._clock.monotonic_seconds() - order.decided_seconds
             metrics.shard_action_seconds.labels(kind).observe(max(0.0, elapsed_seconds))
             self._done()
 
@@ -125,8 +125,8 @@ class Actuation:
     def _report(self, order: Order, outcome: Outcome, why: str) -> None:
         if outcome is Outcome.UNKNOWN_MACHINE:
             self._doubt()
-        if outcome is Outcome.REFUSED_BY_OPERATOR and order.kind is ActionKind.BOOTSTRAP:
-            self._failures.refused(order.cluster, why, self._clock.steady_seconds())
+        if outcome is Outcome.REFUSED_BY_OPERATOR and order.kind is ActionType.BOOTSTRAP:
+            self._failures.refused(order.cluster, why, self._clock.monotonic_seconds())
         if outcome in _UNEXPECTED:
             said = {"machine": order.machine_id, "kind": order.kind.value, "why": why}
             _log.warning("order refused", extra=said)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from bigfleet.api.v1alpha1.shard_pb2 import DisruptionReport, ShardMessage
 from bigfleet.engine.decide import decide
 from bigfleet.ports.clock import Clock
-from bigfleet.ports.holdings import QuotaKey
+from bigfleet.ports.ownership import QuotaKey
 from bigfleet.ports.provider import CapacityProvider
 from bigfleet.ports.store import DemandStore, EvictionStore, RemovalStore
 from bigfleet.services.shard import updates
@@ -237,7 +237,7 @@ def _sessions(epoch: int, books: _Books, rollups: RollUps, clock: Clock) -> Sess
             known = books.inventory.view(machine_id)
             return known is not None and known.cluster == cluster
 
-        books.disruptions.take(cluster, report, clock.steady_seconds(), is_its)
+        books.disruptions.take(cluster, report, clock.monotonic_seconds(), is_its)
 
     def replay(cluster: str) -> Iterator[ShardMessage]:
         return updates.of_cluster(books.inventory, cluster)

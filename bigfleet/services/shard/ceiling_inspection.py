@@ -24,7 +24,7 @@ def ceilings(thought: Thought, request: wire.InspectCeilingsRequest) -> Iterator
 def _view(thought: Thought, number: int, ceiling: Ceiling) -> wire.CeilingView:
     view = wire.CeilingView(cluster_id=thought.view.fleet.clusters[number])
     if ceiling.priority < HIGHEST_PRIORITY:
-        view.most_priority = ceiling.priority
+        view.priority_ceiling = ceiling.priority
         view.lowered_needs = _lowered(thought, number)
     if math.isfinite(ceiling.machines):
         view.most_machines = int(ceiling.machines)

@@ -86,7 +86,7 @@ class ClusterRemoval:
         if cycle.sessions.of(cluster) is not None:
             return "its operator is connected"
         absence_seconds = cycle.settings.cluster_absence_seconds
-        away_seconds = cycle.suspensions.away_seconds(cluster, cycle.clock.steady_seconds())
+        away_seconds = cycle.suspensions.away_seconds(cluster, cycle.clock.monotonic_seconds())
         if away_seconds >= absence_seconds:
             return ""
         return (

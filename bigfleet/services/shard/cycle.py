@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
-from bigfleet.engine.carry import Carry
-from bigfleet.engine.reporting import PATIENCE_CYCLES
+from bigfleet.engine.cycle_memory import CycleMemory
+from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES
 from bigfleet.engine.snapshot import Demand, Flags, Fleet
 from bigfleet.model.ceiling import Ceilings
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
-from bigfleet.ports.holdings import QuotaKey
+from bigfleet.ports.ownership import QuotaKey
 from bigfleet.services.shard.actuation import Actuation
 from bigfleet.services.shard.arrivals import Arrivals
 from bigfleet.services.shard.disruptions import Disruptions
@@ -155,7 +155,7 @@ class Cycle:
         """Nothing is decided on a view that could not be refreshed."""
         with _phase("reconcile"):
             await self.reconciler.refresh()
-        now_seconds = self.clock.steady_seconds()
+        now_seconds = self.clock.monotonic_seconds()
         self._release_held(now_seconds)
         self.needs.keep()
         with _phase("snapshot"):
@@ -188,7 +188,7 @@ class Cycle:
             wants=wants,
             asked=self._demand(fleet.clusters, now_seconds),
             now_seconds=now_seconds,
-            carry=last.decision.carry if last else Carry(),
+            cycle_memory=last.decision.cycle_memory if last else CycleMemory(),
             hinted=self.sessions.clusters() if self.hints.are_due(now_seconds) else (),
             report_short=self.statuses.are_due(now_seconds),
             quarantine=last.quarantine if last else {},
@@ -217,8 +217,8 @@ class Cycle:
         )
         self.removals.count(fleet, wants)
         fleet = self.needs.limits.over(fleet, self.inventory)
-        held_back = self.failures.held_back(fleet, lambda: self.inventory.ids, now_seconds)
-        return replace(fleet, held_back=held_back), wants
+        backed_off = self.failures.backed_off(fleet, lambda: self.inventory.ids, now_seconds)
+        return replace(fleet, backed_off=backed_off), wants
 
     def _demand(self, clusters: Sequence[str], now_seconds: float) -> Demand:
         reachable = set(self.sessions.clusters()) - self.suspensions.silent()
@@ -251,10 +251,12 @@ class Cycle:
         names = thought.fleet.clusters
         candidates = {
             names[cluster]: [thought.machine_id(row) for row in rows.tolist()]
-            for cluster, rows in thought.decision.ask_about.items()
+            for cluster, rows in thought.decision.disruption_cost_queries.items()
             if self.sessions.of(names[cluster]) is not None
         }
-        spare = {memory.cluster: memory.spare_now for memory in thought.decision.carry.clusters}
+        spare = {
+            memory.cluster: memory.surplus_now for memory in thought.decision.cycle_memory.clusters
+        }
         fell = {names[cluster]: at for cluster, at in thought.demand.fell_seconds.items()}
         for cluster, inquiry in self.disruptions.inquiries(candidates, spare, fell, now_seconds):
             message = ShardMessage(disruption_inquiry=inquiry)
@@ -268,7 +270,7 @@ class Cycle:
         metrics.shard_needs_at_ceiling.set(len(decision.at_ceiling))
         bounded = sum(1 for need in thought.demand.needs if need.priority < need.profile.priority)
         metrics.shard_needs_bounded_priority.set(bounded)
-        aged = sum(1 for short in decision.shortfalls if short.age_cycles > PATIENCE_CYCLES)
+        aged = sum(1 for short in decision.shortfalls if short.age_cycles > ESCALATE_AFTER_CYCLES)
         metrics.shard_shortfalls_aged.set(aged)
         for complaint in thought.complaints:
             self.journal.note("need-short", **complaint.fields())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterable, Iterator
 
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.model.errors import BigFleetError
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
@@ -48,13 +48,13 @@ class Evictions:
             order.preemptor_priority,
             incarnation,
         )
-        self._store.begun(eviction)
+        self._store.record_started(eviction)
         self._under_way[eviction.machine_id] = eviction
 
     def cancel(self, machine_id: str) -> None:
         """The operator has begun nothing, and said so."""
         if self._under_way.pop(machine_id, None) is not None:
-            self._store.ended(machine_id)
+            self._store.record_ended(machine_id)
 
     def drop(self, clusters: Container[str]) -> None:
         """Nobody of these clusters carries out an eviction any more."""
@@ -79,7 +79,7 @@ class Evictions:
             view = inventory.view(eviction.machine_id)
             if not (view is not None and view.state in _NOT_GONE and _is_same(view, eviction)):
                 del self._under_way[eviction.machine_id]
-                self._store.ended(eviction.machine_id)
+                self._store.record_ended(eviction.machine_id)
 
     def resume(self, sessions: Iterable[Session], inventory: Inventory) -> None:
         """Take up what operators carry out and nobody here knows of: it was begun by a life of this
@@ -98,7 +98,7 @@ class Evictions:
                         incarnation=view.incarnation,
                     )
                     try:
-                        self._store.begun(eviction)
+                        self._store.record_started(eviction)
                     except BigFleetError as error:
                         _log.error("an eviction waits to be taken up: %s", error)
                         continue
@@ -119,7 +119,7 @@ class Evictions:
             working = inventory.state(eviction.machine_id) is MachineState.CONFIGURED
             if working and orders.of(eviction.machine_id) is None:
                 yield Order(
-                    kind=ActionKind.RECLAIM,
+                    kind=ActionType.RECLAIM,
                     machine_id=eviction.machine_id,
                     cluster=eviction.cluster,
                     need=None,

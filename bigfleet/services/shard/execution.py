@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bigfleet.api import codec
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.model.errors import (
     BigFleetError,
     Fenced,
@@ -94,11 +94,11 @@ class Execution:
         if self._is_overtaken(order):
             return Outcome.OVERTAKEN
         steps = {
-            ActionKind.BOOTSTRAP: self._bootstrap,
-            ActionKind.PROVISION: self._provision,
-            ActionKind.PREEMPT: self._reclaim,
-            ActionKind.RECLAIM: self._reclaim,
-            ActionKind.DELETE: self._delete,
+            ActionType.BOOTSTRAP: self._bootstrap,
+            ActionType.PROVISION: self._provision,
+            ActionType.PREEMPT: self._reclaim,
+            ActionType.RECLAIM: self._reclaim,
+            ActionType.DELETE: self._delete,
         }
         return await steps[order.kind](order)
 
@@ -193,7 +193,7 @@ class Execution:
         known = self.inventory.view(order.machine_id)
         if known is None or known.state not in order.starts_from:
             return True
-        left = known.cluster not in ("", order.cluster) and order.kind is not ActionKind.DELETE
+        left = known.cluster not in ("", order.cluster) and order.kind is not ActionType.DELETE
         return left or not self.orders.is_current(order)
 
     def _note(self, order: Order, event: str, note: str = "") -> None:

@@ -132,7 +132,7 @@ class Failures:
         """The cluster is gone; one of the same name begins anew."""
         self._clusters.succeeded(cluster)
 
-    def held_back(
+    def backed_off(
         self, fleet: Fleet, ids: Callable[[], Sequence[bytes]], now_seconds: float
     ) -> Flags:
         """The machines that nobody should be given now: speculative ones of offerings that rest,

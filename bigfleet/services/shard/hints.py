@@ -9,7 +9,7 @@ import numpy as np
 from bigfleet.api import codec
 from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
 from bigfleet.engine.columns import FlavourColumns
-from bigfleet.engine.matching import Matcher
+from bigfleet.engine.fit.matching import Matcher
 from bigfleet.engine.snapshot import Demand, Flags, Fleet, Longs
 from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
@@ -102,7 +102,7 @@ class _Supply:
     def _usable(self, need: Need) -> Flags:
         """Machines that the need accepts and that hold its largest pod that any of these holds."""
         accepted = self._matcher.accepting(need.profile)
-        place, allocatable = self._columns.place, self._columns.allocatable
+        place, allocatable = self._columns.column_of, self._columns.allocatable
         for size in sorted(need.sizes, reverse=True, key=lambda size: size.amounts):
             if all(name in place for name, _ in size.amounts):
                 holds = [allocatable[:, place[name]] >= amount for name, amount in size.amounts]

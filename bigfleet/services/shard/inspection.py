@@ -9,9 +9,9 @@ import numpy as np
 from bigfleet.api import codec
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
-from bigfleet.engine.decision import ActionKind
-from bigfleet.engine.explain import Counted, Explainer, Explanation
-from bigfleet.engine.normalise import fold
+from bigfleet.engine.decision import ActionType
+from bigfleet.engine.explain.explain import Explainer, Explanation, PlacedMachine
+from bigfleet.engine.fit.normalise import fold
 from bigfleet.engine.snapshot import Flags
 from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
@@ -93,8 +93,8 @@ def _view(thought: Thought, told: Explanation) -> wire.NeedView:
         satisfied=not told.deficit,
         residual_deficit=_amounts(told.deficit),
         claimed_machine_count=len(told.counted),
-        bootstrap_count=ordered.count(ActionKind.BOOTSTRAP),
-        provision_count=ordered.count(ActionKind.PROVISION),
+        bootstrap_count=ordered.count(ActionType.BOOTSTRAP),
+        provision_count=ordered.count(ActionType.PROVISION),
         age_cycles_unmet=told.age_cycles,
         matching_supply=_supply(told.matching),
         usable_supply=_supply(told.usable),
@@ -103,7 +103,7 @@ def _view(thought: Thought, told: Explanation) -> wire.NeedView:
             for text, count in told.by_requirement.items()
         ],
         free_count=told.free,
-        lower_priority_count=told.lower,
+        lower_priority_count=told.lower_priority,
         counted=[_counted(thought, counted) for counted in told.counted],
         preemption=_preemption(told),
     )
@@ -112,7 +112,7 @@ def _view(thought: Thought, told: Explanation) -> wire.NeedView:
     _tell_domains(view, need.profile.same_key, thought, told)
     if told.reason is not None:
         view.unmet_reason = wire.NeedView.UnmetReason.Value(told.reason.name)
-        view.unmet_reason_text = told.words
+        view.unmet_reason_text = told.message
     return view
 
 
@@ -140,13 +140,13 @@ def _preemption(told: Explanation) -> wire.PreemptionView:
     taken = [
         counted
         for counted in told.counted
-        if counted.state is _S.DRAINING or counted.ordered is ActionKind.PREEMPT
+        if counted.state is _S.DRAINING or counted.ordered is ActionType.PREEMPT
     ]
     freed = resources.add(counted.holds for counted in taken)
     return wire.PreemptionView(victims_found=len(taken), capacity_freed=_amounts(freed))
 
 
-def _counted(thought: Thought, counted: Counted) -> wire.CountedMachine:
+def _counted(thought: Thought, counted: PlacedMachine) -> wire.CountedMachine:
     fleet = thought.fleet
     labels = fleet.flavours[fleet.flavour[counted.row]].labels
     return wire.CountedMachine(

@@ -150,9 +150,9 @@ class Inventory:
         fleet = Fleet(
             flavours=tuple(self._flavours),
             clusters=(),
-            wanted_by=np.full(len(columns.state[rows]), NONE, np.int32),
+            last_claimed_by=np.full(len(columns.state[rows]), NONE, np.int32),
             destination=np.full(len(columns.state[rows]), NONE, np.int32),
-            release_cost=overlay.costs(self._ids, rows, release_costs or {}),
+            disruption_cost=overlay.costs(self._ids, rows, release_costs or {}),
             tie_break=self._ids.ranks[rows],
             **columns.copies(rows),
         )

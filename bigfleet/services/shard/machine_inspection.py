@@ -79,9 +79,9 @@ def _tell_decision(view: wire.MachineView, machine_id: str, thought: Thought) ->
         pods = thought.decision.placements
         for need in np.unique(pods.need[pods.row == row]).tolist():
             view.shared_by.append(_reference(thought.keys[need], thought))
-        cost = float(thought.fleet.release_cost[row])
+        cost = float(thought.fleet.disruption_cost[row])
         if not np.isnan(cost):
-            view.release_cost = cost
+            view.disruption_cost = cost
         unused_seconds = float(thought.fleet.unused_since_seconds[row])
         if not np.isnan(unused_seconds):
             view.unused_since_unix_nanos = int(unused_seconds * _NANOS)

@@ -76,8 +76,8 @@ class NeedsTable:
         """
         cluster = rollup.cluster_id
         if len(rollup.needs) > MAX_NEEDS_OF_A_CLUSTER:
-            cure = f"needs are more than {MAX_NEEDS_OF_A_CLUSTER}; aggregate equal requests"
-            raise InvalidInput(f"cluster {cluster}: roll-up", len(rollup.needs), cure)
+            hint = f"needs are more than {MAX_NEEDS_OF_A_CLUSTER}; aggregate equal requests"
+            raise InvalidInput(f"cluster {cluster}: roll-up", len(rollup.needs), hint)
         overheads, odd = overheads_from_wire(rollup.node_overheads, f"cluster {cluster}")
         limits, problems = limits_from_wire(rollup.node_limits, f"cluster {cluster}")
         _tell(problems)
@@ -165,7 +165,7 @@ class NeedsTable:
 
     def _bounded(self, cluster: str, need: Need) -> Need:
         most = self._ceilings.of(cluster).priority
-        return need if need.most_priority == most else replace(need, most_priority=most)
+        return need if need.priority_ceiling == most else replace(need, priority_ceiling=most)
 
     def _report(self, cluster: str) -> None:
         number = self._clusters.number(cluster)

@@ -61,7 +61,7 @@ class NodeLimits:
                 fleet.flavour[row] = derived[key]
                 fleet.headroom[row] = False
                 if limit.broken:
-                    fleet.release_cost[row] = 0.0
+                    fleet.disruption_cost[row] = 0.0
         for reason in LimitReason:
             metrics.shard_limited_machines.labels(reason.value).set(counts[reason])
         return replace(fleet, flavours=tuple(flavours))

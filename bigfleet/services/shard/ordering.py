@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from bigfleet.engine.decision import Action, ActionKind
+from bigfleet.engine.decision import Action, ActionType
 from bigfleet.engine.snapshot import NONE
 from bigfleet.observe import metrics
-from bigfleet.ports.holdings import QuotaKey
+from bigfleet.ports.ownership import QuotaKey
 from bigfleet.services.shard.actuation import Actuation
 from bigfleet.services.shard.execution import Outcome
 from bigfleet.services.shard.inventory import Inventory
@@ -19,7 +19,7 @@ from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.thinking import Thought
 
 _USELESS_GRACE_SECONDS = 30
-_ACQUIRING = (ActionKind.BOOTSTRAP, ActionKind.PROVISION)
+_ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
 
 
 class Ordering:
@@ -75,10 +75,10 @@ class Ordering:
 
 def _order(action: Action, thought: Thought) -> Order:
     fleet, demand, is_wanted = thought.fleet, thought.demand, action.need != NONE
-    acquires = action.kind in _ACQUIRING
+    acquires = action.type in _ACQUIRING
     cluster = int(demand.cluster[action.need] if acquires else fleet.cluster[action.row])
     return Order(
-        kind=action.kind,
+        kind=action.type,
         machine_id=thought.machine_id(action.row),
         cluster="" if cluster == NONE else fleet.clusters[cluster],
         need=demand.needs[action.need] if acquires else None,
@@ -102,9 +102,9 @@ def _most_cost(action: Action, thought: Thought) -> float | None:
     """A machine on which nothing is counted goes only if that disturbs no more than was said, and
     for somebody who waits for it nothing at all where nothing was said.
     """
-    if action.kind is not ActionKind.RECLAIM:
+    if action.type is not ActionType.RECLAIM:
         return None
-    cost = float(thought.fleet.release_cost[action.row])
+    cost = float(thought.fleet.disruption_cost[action.row])
     if math.isfinite(cost):
         return cost
     return None if action.need == NONE else 0.0

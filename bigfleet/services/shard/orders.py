@@ -10,27 +10,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, NeedKey
 
 LEADS_TO = {
-    ActionKind.BOOTSTRAP: MachineState.CONFIGURING,
-    ActionKind.PROVISION: MachineState.CREATING,
-    ActionKind.PREEMPT: MachineState.DRAINING,
-    ActionKind.RECLAIM: MachineState.DRAINING,
-    ActionKind.DELETE: MachineState.DELETING,
+    ActionType.BOOTSTRAP: MachineState.CONFIGURING,
+    ActionType.PROVISION: MachineState.CREATING,
+    ActionType.PREEMPT: MachineState.DRAINING,
+    ActionType.RECLAIM: MachineState.DRAINING,
+    ActionType.DELETE: MachineState.DELETING,
 }
 STARTS_FROM = {
-    ActionKind.BOOTSTRAP: (MachineState.IDLE,),
-    ActionKind.PROVISION: (MachineState.SPECULATIVE,),
-    ActionKind.PREEMPT: (MachineState.CONFIGURED,),
-    ActionKind.RECLAIM: (MachineState.CONFIGURED,),
-    ActionKind.DELETE: (MachineState.IDLE, MachineState.FAILED),
+    ActionType.BOOTSTRAP: (MachineState.IDLE,),
+    ActionType.PROVISION: (MachineState.SPECULATIVE,),
+    ActionType.PREEMPT: (MachineState.CONFIGURED,),
+    ActionType.RECLAIM: (MachineState.CONFIGURED,),
+    ActionType.DELETE: (MachineState.IDLE, MachineState.FAILED),
 }
 
 
-_BY_OPERATOR = (ActionKind.BOOTSTRAP, ActionKind.PREEMPT, ActionKind.RECLAIM)
+_BY_OPERATOR = (ActionType.BOOTSTRAP, ActionType.PREEMPT, ActionType.RECLAIM)
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +43,7 @@ class Order:
     disturb more than that; one that is `unattended` asks nobody, since its cluster is gone.
     """
 
-    kind: ActionKind
+    kind: ActionType
     machine_id: str
     cluster: str
     need: Need | None

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from bigfleet.engine.decision import Action, ActionKind
+from bigfleet.engine.decision import Action, ActionType
 from bigfleet.engine.snapshot import Flags, Fleet, Ints
 from bigfleet.model.domain import region_of
 from bigfleet.model.machine import MachineState
-from bigfleet.ports.holdings import QuotaKey
+from bigfleet.ports.ownership import QuotaKey
 
 
 class Quotas:
@@ -49,7 +49,7 @@ class Quotas:
         left = list(self._left)
         for action in actions:
             region = int(self._region[action.row])
-            if action.kind is ActionKind.PROVISION and region >= 0:
+            if action.type is ActionType.PROVISION and region >= 0:
                 if left[region] == 0:
                     continue
                 left[region] -= 1

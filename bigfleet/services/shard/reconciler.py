@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.model.machine import BOUND, TRANSITIONS, Machine, MachineState
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
@@ -61,7 +61,7 @@ class Reconciler:
 
     async def refresh(self) -> None:
         """List what changed, or everything when that is due. Unavailable when the provider is."""
-        now_seconds = self._clock.steady_seconds()
+        now_seconds = self._clock.monotonic_seconds()
         is_full = not self._revision or now_seconds >= self._full_listing_due_seconds
         number = self._orders.listing_asked()
         listing = await self._provider.list(b"" if is_full else self._revision)
@@ -92,7 +92,7 @@ class Reconciler:
         A listing may have shown more meanwhile; then that is newer.
         """
         if self._inventory.state(machine.id) in order.starts_from:
-            self._observe(self._inventory.apply([machine], self._clock.steady_seconds()))
+            self._observe(self._inventory.apply([machine], self._clock.monotonic_seconds()))
 
     async def _sound(self, listing: Listing) -> list[Machine]:
         for error in listing.rejected.values():
@@ -119,7 +119,7 @@ class Reconciler:
         for start in range(0, len(machines), _RECORDS_AT_ONCE):
             batch = machines[start : start + _RECORDS_AT_ONCE]
             fresh = [m for m in batch if not self._orders.is_stale(m.id, m.state, number)]
-            self._observe(self._inventory.apply(fresh, self._clock.steady_seconds()))
+            self._observe(self._inventory.apply(fresh, self._clock.monotonic_seconds()))
             taken += len(fresh)
             await asyncio.sleep(0)
         return taken == len(machines)
@@ -161,7 +161,7 @@ class Reconciler:
     def _learn(self, transition: Transition) -> None:
         view = self._inventory.view(transition.machine_id)
         if view is not None:
-            self._failures.follow(transition, view.kind.flavour, self._clock.steady_seconds())
+            self._failures.follow(transition, view.kind.flavour, self._clock.monotonic_seconds())
 
     def _journal_state(self, transition: Transition, order: Order | None, adopted: bool) -> None:
         view = self._inventory.view(transition.machine_id)
@@ -178,13 +178,13 @@ class Reconciler:
         )
 
     def _time_configuring(self, transition: Transition, order: Order | None) -> None:
-        if order is not None and order.kind is ActionKind.BOOTSTRAP:
+        if order is not None and order.kind is ActionType.BOOTSTRAP:
             self._configuring_since[transition.machine_id] = order.decided_seconds
         if transition.after is MachineState.CONFIGURING:
             return
         since_seconds = self._configuring_since.pop(transition.machine_id, None)
         if since_seconds is not None and transition.after is MachineState.CONFIGURED:
-            elapsed_seconds = self._clock.steady_seconds() - since_seconds
+            elapsed_seconds = self._clock.monotonic_seconds() - since_seconds
             metrics.shard_configure_seconds.observe(max(0.0, elapsed_seconds))
 
     def _report_adoption(self, transition: Transition) -> None:

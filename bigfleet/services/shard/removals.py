@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import Fleet
 from bigfleet.model.errors import BigFleetError
 from bigfleet.model.machine import MachineState
@@ -68,7 +68,7 @@ class Removals:
             for view in inventory.bound_to(cluster):
                 if view.state is MachineState.CONFIGURED and orders.of(view.id) is None:
                     yield Order(
-                        kind=ActionKind.RECLAIM,
+                        kind=ActionType.RECLAIM,
                         machine_id=view.id,
                         cluster=cluster,
                         need=None,

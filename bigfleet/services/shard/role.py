@@ -19,14 +19,14 @@ from bigfleet.adapters.store.demand_file import DemandFile
 from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
-from bigfleet.adapters.store.holdings_file import HoldingsFile
+from bigfleet.adapters.store.holdings_file import OwnershipFile
 from bigfleet.adapters.store.removal_file import RemovalFile
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.shard_pb2_grpc import add_ShardServicer_to_server
 from bigfleet.api.v1alpha1.shardadmin_pb2_grpc import add_ShardAdminServicer_to_server
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import add_ShardReadServicer_to_server
 from bigfleet.engine.precompile import precompile
-from bigfleet.garbage import short_collections
+from bigfleet.gc_pauses import bounded_gc_pauses
 from bigfleet.model.ceiling import Ceilings
 from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
@@ -40,7 +40,7 @@ from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.read_servicer import ShardReadServicer
 from bigfleet.services.shard.servicer import SessionServicer
 from bigfleet.services.shard.settings import Settings
-from bigfleet.tasks import end, until_stopped
+from bigfleet.tasks import cancel_and_wait, run_until_stopped
 
 _log = logging.getLogger(__name__)
 # Operators dial again by themselves; nothing is gained by waiting for them.
@@ -87,8 +87,8 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         async with serving(settings, provider, SystemClock(), _coordinator(settings)) as serves:
             await asyncio.shield(serves.work)
 
-    with short_collections():
-        await until_stopped(stop, serve())
+    with bounded_gc_pauses():
+        await run_until_stopped(stop, serve())
 
 
 @asynccontextmanager
@@ -111,7 +111,7 @@ async def serving(
         ties = None
         if coordinator is not None:
             closing.push_async_callback(coordinator.close)
-            ties = Ties(coordinator, HoldingsFile(settings.state_directory))
+            ties = Ties(coordinator, OwnershipFile(settings.state_directory))
         journal = Journal(settings.journal, clock, settings.journal_sizes)
         closing.callback(journal.close)
         host, observe_port = settings.observe_host, settings.observe_port
@@ -126,7 +126,7 @@ async def serving(
         beginning.not_ready_of = shard.cycle.not_ready
         server, port = _server(settings, shard)
         work = asyncio.create_task(shard.run())
-        closing.push_async_callback(end, work)
+        closing.push_async_callback(cancel_and_wait, work)
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         closing.callback(shard.sessions.close_all)

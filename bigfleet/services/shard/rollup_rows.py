@@ -62,8 +62,8 @@ def read(
 
 def _parsed(raw: wire.CapacityNeed, size: int, where: str) -> Need:
     if size > MAX_NEED_BYTES:
-        cure = f"bytes are more than {MAX_NEED_BYTES}, the most that one need may take"
-        raise InvalidInput(where, size, cure)
+        hint = f"bytes are more than {MAX_NEED_BYTES}, the most that one need may take"
+        raise InvalidInput(where, size, hint)
     return codec.need_from_wire(raw, where)
 
 

@@ -41,7 +41,7 @@ class RollUps:
                     "roll-up: cluster_id", rollup.cluster_id, f"came on the session of {cluster}"
                 )
             before = self._needs.version
-            taken = self._needs.replace(rollup, self._clock.steady_seconds())
+            taken = self._needs.replace(rollup, self._clock.monotonic_seconds())
         except InvalidInput as error:
             self._tell("rejected", cluster, rollup, str(error))
             return Acknowledgement(rejected=str(error))

@@ -19,7 +19,7 @@ from bigfleet.observe import metrics
 from bigfleet.services.shard import session as one
 from bigfleet.services.shard.coordination.reception import Reception
 from bigfleet.services.shard.sessions import Sessions, check
-from bigfleet.tasks import end
+from bigfleet.tasks import cancel_and_wait
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _Requests = AsyncIterator[shard_pb2.OperatorMessage]
@@ -72,7 +72,7 @@ class SessionServicer(ShardServicer):
             if not session.broken_off:
                 self._sessions.close(session)  # at once: who waits may be cancelled a second time
                 watching.cancel()
-            await end(reading)
+            await cancel_and_wait(reading)
         if session.ending is not None and not session.broken_off:
             replaced = session.ending.replaced
             code = grpc.StatusCode.ABORTED if replaced else grpc.StatusCode.INVALID_ARGUMENT

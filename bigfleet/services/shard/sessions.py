@@ -42,8 +42,8 @@ def check(hello: shard_pb2.Hello) -> str:
 def check_name(what: str, cluster: str) -> str:
     """`cluster`; InvalidInput when that is no name."""
     if not 0 < len(cluster) <= MAX_CLUSTER_ID or not cluster.isprintable():
-        cure = f"is not a name of 1 to {MAX_CLUSTER_ID} printable characters"
-        raise InvalidInput(what, cluster[:80], cure)
+        hint = f"is not a name of 1 to {MAX_CLUSTER_ID} printable characters"
+        raise InvalidInput(what, cluster[:80], hint)
     return cluster
 
 
@@ -176,15 +176,15 @@ class Sessions:
 
 def _asked(inquiry: shard_pb2.Inquiry) -> set[str]:
     if len(inquiry.machine_ids) > MAX_ASKED:
-        cure = f"are more than the {MAX_ASKED} that a cluster can hold"
-        raise InvalidInput("Inquiry: machine_ids", len(inquiry.machine_ids), cure)
+        hint = f"are more than the {MAX_ASKED} that a cluster can hold"
+        raise InvalidInput("Inquiry: machine_ids", len(inquiry.machine_ids), hint)
     return {machine_id for machine_id in inquiry.machine_ids if acceptable(machine_id)}
 
 
 def _emptying(inquiry: shard_pb2.Inquiry) -> dict[str, int]:
     if len(inquiry.emptying) > MAX_ASKED:
-        cure = f"are more than the {MAX_ASKED} that a cluster can hold"
-        raise InvalidInput("Inquiry: emptying", len(inquiry.emptying), cure)
+        hint = f"are more than the {MAX_ASKED} that a cluster can hold"
+        raise InvalidInput("Inquiry: emptying", len(inquiry.emptying), hint)
     return {
         each.machine_id: min(max(0, each.seconds_left), MAX_GRACE_SECONDS)
         for each in inquiry.emptying

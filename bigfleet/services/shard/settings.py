@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bigfleet.api.identity import Identity
-from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.domain import BY_RACK
 from bigfleet.model.errors import InvalidInput
 from bigfleet.services.shard.journal import Sizes
@@ -44,7 +44,7 @@ class Settings:
     journal: Path | None = None
     journal_sizes: Sizes = field(default_factory=Sizes)
     actuation_paused: bool = False
-    engine: EngineSettings = field(default_factory=EngineSettings)
+    engine: EngineConfig = field(default_factory=EngineConfig)
     batch_wait_seconds: float = 1800.0
     cluster_absence_seconds: float = 600.0
     ceilings: Path | None = None
@@ -67,7 +67,7 @@ class Settings:
         if not self.batch_wait_seconds >= 0:
             raise InvalidInput("batch_wait_seconds", self.batch_wait_seconds, "is not a time >= 0")
         if not self.cluster_absence_seconds >= 0:
-            cure = "is not a time >= 0"
-            raise InvalidInput("cluster_absence_seconds", self.cluster_absence_seconds, cure)
+            hint = "is not a time >= 0"
+            raise InvalidInput("cluster_absence_seconds", self.cluster_absence_seconds, hint)
         if self.execute_concurrency < 1:
             raise InvalidInput("execute_concurrency", self.execute_concurrency, "is not >= 1")

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from bigfleet.api.codec import sizes_to_wire
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.engine.decision import Decision, Shortfall
-from bigfleet.engine.explain import Explainer, Reason
+from bigfleet.engine.explain.explain import Explainer, Reason
 from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model.need import Need, Size, sizes_of, total_of
 from bigfleet.services.shard.quarantine import WHY_LEFT_OUT, Quarantine
 
 # What passes by itself within some decisions is not worth writing into the cluster.
-PATIENCE_CYCLES = 3
+ESCALATE_AFTER_CYCLES = 3
 AT_LEAST_APART_SECONDS = 2.0
 
 StatusByCluster = Mapping[str, shard_pb2.DemandStatus]
@@ -42,7 +42,7 @@ def statuses_of(
         if served.needs[index].key == need.key:
             status.short.extend(_of_need(need, shortfall, explainer))
         elif _is_short(need, gangs[index]):
-            status.short.append(_status(need, need.sizes, *explainer.reason_and_words(index)))
+            status.short.append(_status(need, need.sizes, *explainer.reason_and_message(index)))
     return {cluster: status for cluster, status in found.items() if status.short}
 
 
@@ -63,8 +63,8 @@ def _of_need(
         obstacles.setdefault(explainer.obstacle(shortfall.need, size), []).append(size)
     for obstacle, sizes in obstacles.items():
         yield _status(need, sizes, Reason.NO_MATCHING_SUPPLY, obstacle)
-    if shortfall.sizes and shortfall.age_cycles >= PATIENCE_CYCLES:
-        yield _status(need, shortfall.sizes, *explainer.reason_and_words(shortfall.need))
+    if shortfall.sizes and shortfall.age_cycles >= ESCALATE_AFTER_CYCLES:
+        yield _status(need, shortfall.sizes, *explainer.reason_and_message(shortfall.need))
 
 
 def _status(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bigfleet.engine.carry import Carry
+from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Decision
-from bigfleet.engine.explain import Explainer
-from bigfleet.engine.normalise import fold
-from bigfleet.engine.reporting import MOST_ROWS, PATIENCE_CYCLES
-from bigfleet.engine.snapshot import Demand, Fleet, Settings
+from bigfleet.engine.explain.explain import Explainer
+from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES, MAX_ROWS
+from bigfleet.engine.fit.normalise import fold
+from bigfleet.engine.snapshot import Demand, EngineConfig, Fleet
 from bigfleet.model import resources
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.failures import Failure, Offering
@@ -19,13 +19,13 @@ from bigfleet.services.shard.quarantine import Quarantine, decide_without_culpri
 from bigfleet.services.shard.statuses import StatusByCluster, statuses_of, with_left_out
 from bigfleet.services.shard.wants import Wants
 
-Decide = Callable[[Fleet, Demand, Carry, Settings, float], Decision]
+Decide = Callable[[Fleet, Demand, CycleMemory, EngineConfig, float], Decision]
 
 
 @dataclass(frozen=True)
 class View:
     """What is known at one moment, safe from later changes. `asked` is the demand as reported,
-    `carry` what the last decision handed on, `machine_ids` names the rows, `hinted` are the
+    `cycle_memory` what the last decision handed on, `machine_ids` names the rows, `hinted` are the
     clusters that are to be told what could be had, `report_short` says whether all are to be told
     what is short, `quarantine` has the needs that the last decision left out, and `unavailable`
     what is not bought now because it has failed.
@@ -36,7 +36,7 @@ class View:
     wants: Wants
     asked: Demand
     now_seconds: float
-    carry: Carry
+    cycle_memory: CycleMemory
     hinted: Collection[str] = ()
     report_short: bool = False
     quarantine: Quarantine = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Thought:
         return bytes(self.view.machine_ids[row]).decode()
 
 
-def think(view: View, decide: Decide, settings: Settings) -> Thought:
+def think(view: View, decide: Decide, settings: EngineConfig) -> Thought:
     """Fold the demand, say which need each machine is meant for, decide, and work out hints."""
 
     def think_about(asked: Demand) -> Thought:
@@ -102,7 +102,7 @@ def think(view: View, decide: Decide, settings: Settings) -> Thought:
     return thought
 
 
-def _think(view: View, decide: Decide, settings: Settings) -> Thought:
+def _think(view: View, decide: Decide, settings: EngineConfig) -> Thought:
     folding = fold(view.fleet, view.asked)
     demand = folding.demand
     keys = [
@@ -110,7 +110,7 @@ def _think(view: View, decide: Decide, settings: Settings) -> Thought:
         for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True)
     ]
     fleet = view.wants.over(view.fleet, {key: index for index, key in enumerate(keys)})
-    decision = decide(fleet, demand, view.carry, settings, view.now_seconds)
+    decision = decide(fleet, demand, view.cycle_memory, settings, view.now_seconds)
     complaints = list(_complaints(fleet, demand, keys, decision))
     hints = hints_of(view.fleet, view.asked, view.hinted) if view.hinted else None
     statuses = (
@@ -125,10 +125,10 @@ def _complaints(
     fleet: Fleet, demand: Demand, keys: Sequence[NeedKey], decision: Decision
 ) -> Iterator[Complaint]:
     """Each lack that has just outlasted all patience: told once, with its reason."""
-    aged = [s for s in decision.shortfalls if s.age_cycles == PATIENCE_CYCLES + 1][:MOST_ROWS]
+    aged = [s for s in decision.shortfalls if s.age_cycles == ESCALATE_AFTER_CYCLES + 1][:MAX_ROWS]
     if not aged:
         return
     explainer = Explainer(fleet, demand, decision)
     for shortfall in aged:
-        _, why = explainer.reason_and_words(shortfall.need)
+        _, why = explainer.reason_and_message(shortfall.need)
         yield Complaint(keys[shortfall.need], shortfall.deficit, why)

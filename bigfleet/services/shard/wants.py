@@ -23,5 +23,5 @@ class Wants:
         positions = np.full(len(self.keys) + 1, NONE, np.int32)  # the last entry is for NONE
         for number in np.unique(self.numbers[self.numbers != NONE]):
             positions[number] = place.get(self.keys[int(number)], NONE)
-        wanted_by: Ints = positions[self.numbers]
-        return replace(fleet, wanted_by=wanted_by)
+        last_claimed_by: Ints = positions[self.numbers]
+        return replace(fleet, last_claimed_by=last_claimed_by)

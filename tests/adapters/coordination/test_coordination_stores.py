@@ -16,7 +16,7 @@ from bigfleet.adapters.coordination.etcd_member import EtcdMember, MemberSetting
 from bigfleet.adapters.coordination.etcd_store import EtcdStore
 from bigfleet.adapters.coordination.memory import MemoryCluster
 from bigfleet.model.errors import Unavailable
-from bigfleet.ports.coordination import LEADER_KEY, CoordinationStore, Deposed, Followed
+from bigfleet.ports.coordination import LEADER_KEY, CoordinationStore, LeadershipLost, WatchUpdate
 from controlplane.request import Binaries
 
 _DEADLINE_SECONDS = 30.0
@@ -57,7 +57,7 @@ async def leading(store: CoordinationStore) -> None:
     async with asyncio.timeout(_DEADLINE_SECONDS):
         while True:
             try:
-                if (await store.standing()).leads:
+                if (await store.leadership_status()).is_leader:
                     return
             except Unavailable:
                 pass
@@ -65,12 +65,12 @@ async def leading(store: CoordinationStore) -> None:
 
 
 async def claimed(store: CoordinationStore, row: bytes) -> int:
-    _, revision = await store.holder()
+    _, revision = await store.leader_row()
     return await store.claim(row, revision)
 
 
-async def take(following: AsyncIterator[Followed]) -> Followed:
-    return await asyncio.wait_for(anext(following), _DEADLINE_SECONDS)
+async def take(watching: AsyncIterator[WatchUpdate]) -> WatchUpdate:
+    return await asyncio.wait_for(anext(watching), _DEADLINE_SECONDS)
 
 
 async def test_a_commit_under_the_newest_claim_is_followed_by_all(
@@ -79,56 +79,56 @@ async def test_a_commit_under_the_newest_claim_is_followed_by_all(
     """Followers get all rows first, then every change in order."""
     revision = await claimed(store, b"one")
     await store.commit(revision, {"x": b"1", "y": b"2"})
-    following = store.follow()
-    whole = await take(following)
-    assert whole.whole
-    assert whole.changes == {LEADER_KEY: b"one", "x": b"1", "y": b"2"}
+    watching = store.watch()
+    is_snapshot = await take(watching)
+    assert is_snapshot.is_snapshot
+    assert is_snapshot.changes == {LEADER_KEY: b"one", "x": b"1", "y": b"2"}
     await store.commit(revision, {"x": None, "z": b"3"})
-    news = await take(following)
-    assert (news.whole, news.changes) == (False, {"x": None, "z": b"3"})
-    assert news.revision > whole.revision
+    news = await take(watching)
+    assert (news.is_snapshot, news.changes) == (False, {"x": None, "z": b"3"})
+    assert news.revision > is_snapshot.revision
 
 
 async def test_a_write_of_a_deposed_leader_leaves_no_trace(store: CoordinationStore) -> None:
     """Every commit compares the claim: none passes once there is a newer one."""
     old = await claimed(store, b"one")
     await claimed(store, b"two")
-    with pytest.raises(Deposed):
+    with pytest.raises(LeadershipLost):
         await store.commit(old, {"x": b"1"})
-    whole = await take(store.follow())
-    assert whole.changes == {LEADER_KEY: b"two"}
+    is_snapshot = await take(store.watch())
+    assert is_snapshot.changes == {LEADER_KEY: b"two"}
 
 
 async def test_of_two_claims_on_one_revision_the_second_fails(store: CoordinationStore) -> None:
-    _, revision = await store.holder()
+    _, revision = await store.leader_row()
     await store.claim(b"one", revision)
-    with pytest.raises(Deposed):
+    with pytest.raises(LeadershipLost):
         await store.claim(b"two", revision)
-    assert (await store.holder())[0] == b"one"
+    assert (await store.leader_row())[0] == b"one"
 
 
 async def test_a_claim_comes_back_in_the_order_of_all_changes(store: CoordinationStore) -> None:
     """Whoever has seen its own claim come back has seen everything before it."""
     first = await claimed(store, b"one")
-    following = store.follow()
-    await take(following)
+    watching = store.watch()
+    await take(watching)
     await store.commit(first, {"x": b"1"})
     second = await claimed(store, b"two")
     seen: dict[str, bytes | None] = {}
     revision = 0
     while revision < second:
-        news = await take(following)
+        news = await take(watching)
         seen, revision = {**seen, **news.changes}, news.revision
     assert list(seen.items()) == [("x", b"1"), (LEADER_KEY, b"two")]
 
 
 async def test_the_only_member_is_listed_and_leads(store: CoordinationStore) -> None:
-    standing = await store.standing()
+    leadership_status = await store.leadership_status()
     [member] = await store.members()
     assert (member.name, member.learner) == ("a", False)
-    assert standing.leads
-    assert standing.member_id == member.id
-    assert standing.term > 0
+    assert leadership_status.is_leader
+    assert leadership_status.member_id == member.id
+    assert leadership_status.term > 0
 
 
 async def test_more_rows_than_a_page_are_read_as_of_one_moment(binaries: Binaries) -> None:
@@ -138,8 +138,8 @@ async def test_more_rows_than_a_page_are_read_as_of_one_moment(binaries: Binarie
         for start in range(0, 5000, 1000):
             rows = {f"row/{n:05}": b"x" * 100 for n in range(start, start + 1000)}
             await store.commit(revision, rows)
-        whole = await take(store.follow())
-        assert len(whole.changes) == 5001
+        is_snapshot = await take(store.watch())
+        assert len(is_snapshot.changes) == 5001
 
 
 async def test_who_follows_from_before_a_compaction_begins_again(binaries: Binaries) -> None:
@@ -147,14 +147,14 @@ async def test_who_follows_from_before_a_compaction_begins_again(binaries: Binar
     async for store, settings in etcd_alone(binaries.etcd):
         await leading(store)
         claim = await claimed(store, b"one")
-        following = store.follow()
-        await take(following)  # the rows; what comes next is asked for with the next question
+        watching = store.watch()
+        await take(watching)  # the rows; what comes next is asked for with the next question
         for value in (b"1", b"2", b"3"):
             await store.commit(claim, {"x": value})
         await compacted(settings, claim + 3)
         with pytest.raises(Unavailable, match="compacted"):
-            await take(following)
-        assert (await take(store.follow())).changes == {LEADER_KEY: b"one", "x": b"3"}
+            await take(watching)
+        assert (await take(store.watch())).changes == {LEADER_KEY: b"one", "x": b"3"}
 
 
 async def compacted(settings: MemberSettings, revision: int) -> None:

@@ -119,7 +119,7 @@ async def test_an_instant_host_boots_from_anything_but_nothing() -> None:
     await host.boot(boot(), timeout_seconds=1)
     with pytest.raises(HostFailure, match="blob is empty"):
         await host.boot(Boot(MACHINE, "m-1.2", b""), timeout_seconds=1)
-    await host.gone(MACHINE)
+    await host.wait_until_node_gone(MACHINE)
     await host.power_off(MACHINE)
     await host.close()
 

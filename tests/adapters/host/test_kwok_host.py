@@ -157,7 +157,7 @@ async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
         assert "unschedulable" not in node["spec"]
         assert [t["key"] for t in node["spec"]["taints"]].count(slow.key) == 1
 
-        gone = asyncio.create_task(host.gone(machine))
+        gone = asyncio.create_task(host.wait_until_node_gone(machine))
         await asyncio.sleep(0.2)
         assert not gone.done()
         await here.admin.delete("/api/v1/nodes/m-1")
@@ -170,7 +170,7 @@ async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
         with pytest.raises(HostFailure, match="may not change providerID"):
             await host.boot(replace(first, operation_id="m-1.4"), PATIENCE_SECONDS)
         with pytest.raises(HostFailure, match=r"no host can join cluster 'z'.*z\.kubeconfig"):
-            await host.gone(replace(machine, cluster="z"))
+            await host.wait_until_node_gone(replace(machine, cluster="z"))
         await host.close()
 
 

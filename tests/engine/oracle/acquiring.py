@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.need import HOSTNAME_LABEL
-from tests.engine.oracle.counting import pods_by_domain
-from tests.engine.oracle.cycle import Cycle, View
+from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.objects import FREE, Machine, PodSize, Slot
+from tests.engine.oracle.packing import pods_by_domain
 
 _TIERS = 4
 _LOOKED_AT = 256
@@ -20,7 +20,7 @@ _SLOT_WORTH = 1e-3
 Domain = tuple[str | None, ...]
 
 
-class Kind(NamedTuple):
+class MachineGroup(NamedTuple):
     """Machines that are alike: in what they have for pods, in cost, tier and domain. They are taken
     in the order given, and judged by the first that is to be had.
     """
@@ -32,7 +32,7 @@ class Kind(NamedTuple):
 
 
 # What may be chosen from at one time: nothing of the next offer before this one is exhausted.
-Offer = list[Kind]
+Offer = list[MachineGroup]
 
 
 @dataclass(eq=False)
@@ -63,13 +63,13 @@ class Chosen:
         return min(self.fits(size), 1) if need.one_a_machine else self.fits(size)
 
 
-def kinds_of(
-    cycle: Cycle, need: View, machines: Iterable[Machine], keys: Sequence[str] = ()
+def group_machines(
+    cycle: Cycle, need: NeedView, machines: Iterable[Machine], keys: Sequence[str] = ()
 ) -> Offer:
     """What a need may have of `machines`, by kind; those with other values of the labels `keys` are
     other kinds.
     """
-    kinds: dict[tuple[object, ...], Kind] = {}
+    groups: dict[tuple[object, ...], MachineGroup] = {}
     for machine in machines:
         flavour = machine.flavour
         if need.accepts(flavour):
@@ -80,21 +80,25 @@ def kinds_of(
             domain = tuple(flavour.labels.get(key) for key in keys)
             amounts = tuple(room.get(name, 0) for name in cycle.resources)
             names = tuple((name is not None, name or "") for name in domain)
-            kind = kinds.setdefault((amounts, cost, tier, names), Kind(room, cost, domain, []))
-            kind.machines.append(machine)
-    return [kind for _, kind in sorted(kinds.items(), key=lambda item: item[0])]
+            group = groups.setdefault(
+                (amounts, cost, tier, names), MachineGroup(room, cost, domain, [])
+            )
+            group.machines.append(machine)
+    return [group for _, group in sorted(groups.items(), key=lambda item: item[0])]
 
 
-def free_machines(cycle: Cycle, need: View, keys: Sequence[str] = ()) -> Iterator[Offer]:
+def free_machines(cycle: Cycle, need: NeedView, keys: Sequence[str] = ()) -> Iterator[Offer]:
     """Machines without a cluster, by tier; idle ones before speculative ones."""
     for tier in range(_TIERS):
         for state in FREE:
             its = [m for m in cycle.machines if m.state is state]
             its.sort(key=lambda machine: (-machine.last_reclamation, machine.tie_break))
-            yield kinds_of(cycle, need, (m for m in its if need.tier(m.flavour) == tier), keys)
+            yield group_machines(
+                cycle, need, (m for m in its if need.tier(m.flavour) == tier), keys
+            )
 
 
-def preferred_keys(need: View) -> tuple[str, ...]:
+def preferred_keys(need: NeedView) -> tuple[str, ...]:
     """The first topology key over which the need would like to spread."""
     keys = [term.topology_key for term in need.profile.spread if not term.hard]
     return tuple(key for key in keys if key != HOSTNAME_LABEL)[:1]
@@ -118,7 +122,7 @@ class Wanted:
 
 def choose(
     cycle: Cycle,
-    need: View,
+    need: NeedView,
     others: Sequence[PodSize],
     offers: Iterable[Offer],
     *,
@@ -137,14 +141,14 @@ def choose(
             best = _best(cycle, need, offer, wanted, [one.machine for one in chosen])
             if best is None:
                 break
-            kind, one = best
+            group, one = best
             one.source = source
             one.machine.is_gone = True
             for size, pods in one.pods.items():
                 wanted.left[size] -= pods
                 if size.need == need.index:
-                    its = wanted.in_domain.get(kind.domain, 0)
-                    wanted.in_domain[kind.domain] = its + pods
+                    its = wanted.in_domain.get(group.domain, 0)
+                    wanted.in_domain[group.domain] = its + pods
             chosen.append(one)
     if wanted.withheld and any(wanted.left[size] for size in wanted.own):
         cycle.at_ceiling.add(need.index)
@@ -153,7 +157,7 @@ def choose(
 
 def _wanted(
     cycle: Cycle,
-    need: View,
+    need: NeedView,
     others: Sequence[PodSize],
     pods_at_most: int | None,
     keys: Sequence[str],
@@ -185,10 +189,10 @@ def _wanted(
 
 
 def _head(
-    cycle: Cycle, need: View, kind: Kind, wanted: Wanted, chosen: Sequence[Machine]
+    cycle: Cycle, need: NeedView, group: MachineGroup, wanted: Wanted, chosen: Sequence[Machine]
 ) -> Machine | None:
     """The first machine of a kind that the need may have, and that its cluster's ceiling leaves."""
-    for machine in kind.machines:
+    for machine in group.machines:
         if cycle.may_have(need, machine):
             if cycle.leaves(need, machine, chosen):
                 return machine
@@ -197,13 +201,13 @@ def _head(
 
 
 def _best(
-    cycle: Cycle, need: View, offer: Offer, wanted: Wanted, chosen: Sequence[Machine]
-) -> tuple[Kind, Chosen] | None:
+    cycle: Cycle, need: NeedView, offer: Offer, wanted: Wanted, chosen: Sequence[Machine]
+) -> tuple[MachineGroup, Chosen] | None:
     """The machine to take next, filled; None if none is of use."""
     heads = [
-        (kind, machine)
-        for kind in offer
-        for machine in [_head(cycle, need, kind, wanted, chosen)]
+        (group, machine)
+        for group in offer
+        for machine in [_head(cycle, need, group, wanted, chosen)]
         if machine is not None
     ]
     waiting = [size for size in wanted.own if wanted.left[size]]
@@ -211,18 +215,18 @@ def _best(
     if lead is None:
         return None
     ranked = []
-    for place, (kind, machine) in enumerate(heads):
-        if need.holds_one(kind.room, lead):
-            one = Chosen(machine, 0, kind.cost, kind.room)
+    for place, (group, machine) in enumerate(heads):
+        if need.holds_one(group.room, lead):
+            one = Chosen(machine, 0, group.cost, group.room)
             use = 0.0
             for size in wanted.sizes:
                 pods = min(one.takes(cycle, size), wanted.left[size] + wanted.more[size])
                 if pods:
                     one.pods[size] = pods
                     use += pods * wanted.worth[size]
-            ranked.append((kind.cost / use, use, place, kind, one))
+            ranked.append((group.cost / use, use, place, group, one))
     limit = min(rate for rate, *_ in ranked) * (1 + cycle.settings.price_tolerance)
-    _, _, _, kind, one = min(
+    _, _, _, group, one = min(
         (each for each in ranked if each[0] <= limit),
         key=lambda each: (
             -each[1],
@@ -236,7 +240,7 @@ def _best(
     for size in wanted.sizes:
         if pods := min(one.takes(cycle, size), wanted.left[size]):
             one.pods[size] = pods
-    return kind, one
+    return group, one
 
 
 def _without_superfluous(
@@ -272,13 +276,13 @@ def _moved(cycle: Cycle, size: PodSize, pods: int, others: Sequence[Chosen]) -> 
 
 
 def order(
-    cycle: Cycle, need: View, chosen: Sequence[Chosen], *, with_pods: bool = True
+    cycle: Cycle, need: NeedView, chosen: Sequence[Chosen], *, with_pods: bool = True
 ) -> list[Slot]:
     """Give chosen machines to the need's cluster, for needs of its priority and lower ones."""
     slots = []
     for one in chosen:
         slot = cycle.add(cycle.cluster_of(need), one.machine)
-        slot.open_to, slot.orderer = need.priority, need.index
+        slot.max_priority, slot.orderer = need.priority, need.index
         one.machine.is_gone, one.machine.ordered_by = True, need.index
         for size, pods in one.pods.items() if with_pods else ():
             slot.put(size, pods)
@@ -286,7 +290,7 @@ def order(
     return slots
 
 
-def give_back(cycle: Cycle, need: View, machines: Sequence[Machine]) -> None:
+def give_back(cycle: Cycle, need: NeedView, machines: Sequence[Machine]) -> None:
     """Do not order these machines after all."""
     cluster = cycle.cluster_of(need)
     for machine in machines:
@@ -296,7 +300,7 @@ def give_back(cycle: Cycle, need: View, machines: Sequence[Machine]) -> None:
         machine.is_gone, machine.ordered_by = False, NONE
 
 
-def acquire(cycle: Cycle, need: View, others: Sequence[PodSize]) -> None:
+def acquire(cycle: Cycle, need: NeedView, others: Sequence[PodSize]) -> None:
     """Acquire machines for what a plain or additional need has no places for."""
     keys = preferred_keys(need)
     chosen = choose(cycle, need, others, free_machines(cycle, need, keys), keys=keys)

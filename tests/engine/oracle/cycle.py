@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from bigfleet.engine.carry import Carry, ClusterMemory, Reservation
-from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, Settings
+from bigfleet.engine.cycle_memory import ClusterMemory, CycleMemory, Reservation
+from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model import penalty
 from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.need import HOSTNAME_LABEL, Need, NeedKey, Spread
@@ -25,7 +25,7 @@ from tests.engine.oracle.objects import (
 _ORDINARY = ("cpu", "memory", "pods", "ephemeral-storage", "storage")
 
 
-class View:
+class NeedView:
     """One need, and what it makes of flavours; `sizes` are its pods, the largest share first."""
 
     def __init__(self, cycle: Cycle, index: int, need: Need, cluster: int) -> None:
@@ -114,26 +114,31 @@ class View:
 
 class Cycle:
     """One decision under way. `homes` are the domains of gangs, `reserved` the reservations in
-    force; needs in `expired` acquire and take nothing; from needs in `at_ceiling` their cluster's
+    force; needs in `not_acquiring` acquire and take nothing; from needs in `at_ceiling` their cluster's
     ceiling withheld something when they last tried.
     """
 
     def __init__(
-        self, fleet: Fleet, demand: Demand, carry: Carry, settings: Settings, now: float
+        self,
+        fleet: Fleet,
+        demand: Demand,
+        cycle_memory: CycleMemory,
+        settings: EngineConfig,
+        now: float,
     ) -> None:
-        self.fleet, self.demand, self.carry = fleet, demand, carry
+        self.fleet, self.demand, self.cycle_memory = fleet, demand, cycle_memory
         self.settings, self.now = settings, now
         names = {name for flavour in fleet.flavours for name in flavour.allocatable}
         leading = ("cpu", "memory", "pods")
         self.resources = (*leading, *sorted(names.difference(leading)))
         self.machines = [machine_of(fleet, row) for row in range(len(fleet))]
         self.needs = [
-            View(self, index, need, int(demand.cluster[index]))
+            NeedView(self, index, need, int(demand.cluster[index]))
             for index, need in enumerate(demand.needs)
         ]
         self.reserved: dict[int, Reservation] = {}
-        self.expired = {need.index for need in self.needs if need.cluster in demand.suspended}
-        for reservation in carry.reservations:
+        self.not_acquiring = {need.index for need in self.needs if need.cluster in demand.suspended}
+        for reservation in cycle_memory.reservations:
             for need in self.needs:
                 if need.key == reservation.need:
                     self._take_up(need.index, reservation)
@@ -147,22 +152,22 @@ class Cycle:
     def memory_of(self, cluster: int) -> ClusterMemory:
         """What was remembered of a cluster."""
         name = self.fleet.clusters[cluster]
-        known = {memory.cluster: memory for memory in self.carry.clusters}
+        known = {memory.cluster: memory for memory in self.cycle_memory.clusters}
         return known.get(name, ClusterMemory(name, factor_seconds=self.now))
 
     def room(self, cluster: int, flavour: Flavour) -> dict[str, int]:
         """What a machine of a cluster has for pods."""
         return room_of(flavour, self.demand.overheads.get(cluster, ()))
 
-    def cluster_of(self, need: View) -> Cluster:
+    def cluster_of(self, need: NeedView) -> Cluster:
         """The need's cluster."""
         return self.clusters[need.cluster]
 
-    def may_have(self, need: View, machine: Machine) -> bool:
+    def may_have(self, need: NeedView, machine: Machine) -> bool:
         """Whether it is neither gone nor kept for somebody else of at least the need's priority."""
-        keeper = machine.kept_for
-        mine = keeper in (NONE, need.index)
-        return not machine.is_gone and (mine or self.needs[keeper].priority < need.priority)
+        reserving_need = machine.reserved_for
+        mine = reserving_need in (NONE, need.index)
+        return not machine.is_gone and (mine or self.needs[reserving_need].priority < need.priority)
 
     def held(self, cluster: int) -> list[Machine]:
         """What a cluster has, what comes to it, and what is ordered for it."""
@@ -173,7 +178,7 @@ class Cycle:
             or (machine.ordered_by != NONE and self.needs[machine.ordered_by].cluster == cluster)
         ]
 
-    def leaves(self, need: View, machine: Machine, chosen: Sequence[Machine]) -> bool:
+    def leaves(self, need: NeedView, machine: Machine, chosen: Sequence[Machine]) -> bool:
         """Whether the ceiling of the need's cluster leaves room for a machine beside those that
         were `chosen` already.
         """
@@ -188,10 +193,10 @@ class Cycle:
             or millionths <= round(ceiling.dollars_per_hour * 1e6)
         )
 
-    def slots_for(self, need: View) -> Iterator[Slot]:
+    def slots_for(self, need: NeedView) -> Iterator[Slot]:
         """The machines of its cluster that a need may use."""
         for slot in self.cluster_of(need).slots:
-            if slot.open_to >= need.priority and need.accepts(slot.machine.flavour):
+            if slot.max_priority >= need.priority and need.accepts(slot.machine.flavour):
                 yield slot
 
     def add(self, cluster: Cluster, machine: Machine) -> Slot:
@@ -215,28 +220,28 @@ class Cycle:
         if self.now - reservation.since_seconds < self.settings.reservation_seconds:
             self.reserved[index] = reservation
         else:
-            self.expired.add(index)
+            self.not_acquiring.add(index)
 
     def _place(self, machine: Machine) -> None:
-        wanted_by = machine.wanted_by
+        last_claimed_by = machine.last_claimed_by
         if machine.state in (S.CONFIGURED, S.CONFIGURING):
             machine.home = machine.cluster
         if machine.state in (S.CREATING, S.DRAINING):
-            known = wanted_by != NONE
-            machine.home = self.needs[wanted_by].cluster if known else machine.destination
-        reserved = machine.state in FREE and wanted_by in self.reserved
+            known = last_claimed_by != NONE
+            machine.home = self.needs[last_claimed_by].cluster if known else machine.destination
+        reserved = machine.state in FREE and last_claimed_by in self.reserved
         if machine.state is S.DRAINING or reserved:
-            machine.kept_for = machine.promised_to = wanted_by
+            machine.reserved_for = machine.initially_reserved_for = last_claimed_by
 
     def _cluster(self, number: int) -> Cluster:
         cluster = Cluster(number)
         its = sorted((m for m in self.machines if m.home == number), key=keep_order)
-        cluster.reserve = [machine for machine in its if machine.ahead]
+        cluster.headroom_pool = [machine for machine in its if machine.ahead]
         for machine in its:
             if not machine.ahead:
                 slot = self.add(cluster, machine)
-                if machine.state is S.DRAINING and machine.kept_for != NONE:
-                    slot.open_to = self.needs[machine.kept_for].priority
+                if machine.state is S.DRAINING and machine.reserved_for != NONE:
+                    slot.max_priority = self.needs[machine.reserved_for].priority
         sizes = [size for need in self.needs if need.cluster == number for size in need.sizes]
         cpu, memory = (
             sum(size.amounts.get(name, 0) * size.left for size in sizes)

@@ -1,7 +1,7 @@
 """The same decision made the slow, obvious way, from docs/design/engine.md.
 
 Machines, pods and clusters are plain objects and numbers are Python's own. Nothing is shared with
-the engine but the records that go in and come out: snapshots, `Carry`, `Decision`. Left out are
+the engine but the records that go in and come out: snapshots, `CycleMemory`, `Decision`. Left out are
 reports and reasons, and that snapshots which cannot be are refused.
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from bigfleet.engine.carry import Carry, Reservation, Shortage
-from bigfleet.engine.snapshot import NONE, Demand, Fleet, Settings
+from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge
+from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Fleet
 from bigfleet.model.need import Size
-from tests.engine.oracle.ahead import Ahead
+from tests.engine.oracle.assignment import serve_all
 from tests.engine.oracle.cycle import Cycle
-from tests.engine.oracle.giving import Giving, cap, release_order
+from tests.engine.oracle.headroom import Headroom
 from tests.engine.oracle.objects import Machine, S
-from tests.engine.oracle.serving import serve_all
-from tests.engine.oracle.taking import Taking, grace
+from tests.engine.oracle.preemption import PreemptionPhase, grace
+from tests.engine.oracle.reclaim import ReclaimPhase, cap, reclaim_order
 
 # Kind, row, need and seconds of grace.
 Order = tuple[str, int, int, int]
@@ -28,15 +28,20 @@ class Oracle:
     """One decision; its parts can be compared with those of a `Decision`."""
 
     def __init__(
-        self, fleet: Fleet, demand: Demand, carry: Carry, settings: Settings, now: float
+        self,
+        fleet: Fleet,
+        demand: Demand,
+        cycle_memory: CycleMemory,
+        settings: EngineConfig,
+        now: float,
     ) -> None:
-        self._cycle = cycle = Cycle(fleet, demand, carry, settings, now)
+        self._cycle = cycle = Cycle(fleet, demand, cycle_memory, settings, now)
         serve_all(cycle)
-        ahead = Ahead(cycle)
+        ahead = Headroom(cycle)
         ahead.retain()
-        self._giving = Giving(cycle)
-        self._taking = Taking(cycle, self._giving.going)
-        self._taking.run()
+        self._reclaim = ReclaimPhase(cycle)
+        self._preemption = PreemptionPhase(cycle, self._reclaim.going)
+        self._preemption.run()
         ahead.acquire()
         self.headroom = ahead.rows
         reclaims = [*self._reclaims_for_needs(), *self._reclaims_for_nobody()]
@@ -44,8 +49,8 @@ class Oracle:
         self.reclaims_capped = len(reclaims) - len(within)
         self.actions = [*self._acquisitions(), *self._preemptions(), *within, *self._deletes()]
         self.claimed_by = [cycle.holder(machine) for machine in cycle.machines]
-        self.ask_about = self._giving.to_ask_about()
-        self.shortfalls, shortages = self._shortfalls()
+        self.disruption_cost_queries = self._reclaim.find_disruption_cost_queries()
+        self.shortfalls, shortfall_ages = self._shortfalls()
         self.at_ceiling = {index for index in cycle.at_ceiling if cycle.needs[index].lacks}
         self.held = {
             cluster: _amounts(cycle.held(cluster))
@@ -54,11 +59,11 @@ class Oracle:
         }
         given_back: dict[int, int] = {}
         for _, row, _, _ in within:
-            if cycle.machines[row] in self._giving.going:
+            if cycle.machines[row] in self._reclaim.going:
                 cluster = cycle.machines[row].cluster
                 given_back[cluster] = given_back.get(cluster, 0) + 1
-        memories = self._giving.memories(given_back)
-        self.carry = Carry(tuple(self._reservations()), shortages, memories)
+        memories = self._reclaim.memories(given_back)
+        self.cycle_memory = CycleMemory(tuple(self._reservations()), shortfall_ages, memories)
 
     @property
     def placements(self) -> dict[tuple[int, int, int], int]:
@@ -77,20 +82,20 @@ class Oracle:
                 yield kind, machine.row, index, 0
 
     def _preemptions(self) -> Iterator[Order]:
-        for index, taken in sorted(self._taking.taken.items()):
+        for index, taken in sorted(self._preemption.taken.items()):
             for each in taken:
-                if not each.gentle:
+                if not each.non_disruptive:
                     yield "Preempt", each.machine.row, index, grace(each.gap)
 
     def _reclaims_for_needs(self) -> Iterator[Order]:
-        for index, taken in sorted(self._taking.taken.items()):
+        for index, taken in sorted(self._preemption.taken.items()):
             for each in taken:
-                if each.gentle and each.machine.state is S.CONFIGURED:
+                if each.non_disruptive and each.machine.state is S.CONFIGURED:
                     yield "Reclaim", each.machine.row, index, grace(each.gap)
 
     def _reclaims_for_nobody(self) -> Iterator[Order]:
         seconds = self._cycle.settings.voluntary_grace_seconds
-        for machine in sorted(self._giving.going, key=release_order):
+        for machine in sorted(self._reclaim.going, key=reclaim_order):
             if not machine.is_gone:
                 yield "Reclaim", machine.row, NONE, seconds
 
@@ -103,7 +108,7 @@ class Oracle:
                 yield order
 
     def _deletes(self) -> Iterator[Order]:
-        for machine in sorted(self._cycle.machines, key=release_order):
+        for machine in sorted(self._cycle.machines, key=reclaim_order):
             if self._is_to_delete(machine):
                 yield "Delete", machine.row, NONE, 0
 
@@ -112,25 +117,27 @@ class Oracle:
         if machine.state is S.FAILED:
             return kind.elastic
         hold_seconds = cycle.settings.idle_hold_seconds.get(kind)
-        unwanted = cycle.holder(machine) == NONE and machine.promised_to not in cycle.reserved
+        unwanted = (
+            cycle.holder(machine) == NONE and machine.initially_reserved_for not in cycle.reserved
+        )
         if machine.state is not S.IDLE or not kind.elastic or hold_seconds is None or not unwanted:
             return False
         return cycle.now - machine.unused_since > hold_seconds
 
-    def _shortfalls(self) -> tuple[list[tuple[object, ...]], tuple[Shortage, ...]]:
-        cycle, shortages = self._cycle, list[Shortage]()
+    def _shortfalls(self) -> tuple[list[tuple[object, ...]], tuple[ShortfallAge, ...]]:
+        cycle, shortfall_ages = self._cycle, list[ShortfallAge]()
         found: list[tuple[object, ...]] = []
-        last = {shortage.need: shortage for shortage in cycle.carry.shortages}
+        last = {aged.need: aged for aged in cycle.cycle_memory.shortfall_ages}
         for need in cycle.needs:
             short = [Size(tuple(sorted(s.amounts.items())), s.left) for s in need.sizes if s.left]
             impossible = [need.need.sizes[s.number] for s in need.sizes if s.impossible]
             if short or impossible:
-                before = last.get(need.key, Shortage(need.key, 0, cycle.now))
-                now = Shortage(need.key, before.cycles + 1, before.since_seconds)
-                shortages.append(now)
+                before = last.get(need.key, ShortfallAge(need.key, 0, cycle.now))
+                now = ShortfallAge(need.key, before.cycles + 1, before.since_seconds)
+                shortfall_ages.append(now)
                 sizes = tuple(sorted(short)), tuple(sorted(impossible))
                 found.append((need.index, *sizes, now.cycles, now.since_seconds))
-        return found, tuple(shortages)
+        return found, tuple(shortfall_ages)
 
     def _reservations(self) -> Iterator[Reservation]:
         cycle = self._cycle
@@ -151,7 +158,7 @@ class Oracle:
 
     def _is_drained_for(self, machine: Machine, index: int) -> bool:
         drained = machine.state in (S.DRAINING, S.CONFIGURED)
-        return drained or machine.promised_to == index
+        return drained or machine.initially_reserved_for == index
 
 
 def _amounts(machines: Sequence[Machine]) -> tuple[int, int]:

@@ -8,29 +8,29 @@ from typing import NamedTuple
 
 from bigfleet.model.need import HOSTNAME_LABEL
 from tests.engine.oracle.acquiring import Domain, Offer, choose, free_machines, give_back, order
-from tests.engine.oracle.counting import Term, count_constrained, pods_by_domain, terms_of
-from tests.engine.oracle.cycle import Cycle, View
+from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.objects import Machine, PodSize
+from tests.engine.oracle.packing import Term, place_constrained, pods_by_domain, terms_of
 
 # How a gang comes by a machine.
 OWN, CLUSTERS, ACQUIRED, SPARED, TAKEN = range(5)
 _STEPS = 2**20
 
 
-def label_keys(need: View) -> tuple[str, ...]:
+def label_keys(need: NeedView) -> tuple[str, ...]:
     """The topology keys of the need's terms that are labels of machines."""
     keys = [*(term.topology_key for term in need.terms), *need.apart]
     return tuple(key for key in dict.fromkeys(keys) if key != HOSTNAME_LABEL)
 
 
-def acquire_constrained(cycle: Cycle, need: View) -> None:
+def acquire_constrained(cycle: Cycle, need: NeedView) -> None:
     """Machines for the domains with the fewest pods, one after the other."""
     offers = list(free_machines(cycle, need, label_keys(need)))
     its = cycle.acquired.setdefault(need.index, [])
     its.extend(take_constrained(cycle, need, offers))
 
 
-def take_constrained(cycle: Cycle, need: View, offers: Sequence[Offer]) -> list[Machine]:
+def take_constrained(cycle: Cycle, need: NeedView, offers: Sequence[Offer]) -> list[Machine]:
     """Give the need machines of `offers` as long as that gives pods places."""
     taken: list[Machine] = []
     worth = _worth_entering(cycle, need, offers)
@@ -40,18 +40,18 @@ def take_constrained(cycle: Cycle, need: View, offers: Sequence[Offer]) -> list[
         one = _next_machine(cycle, need, offers, worth, terms_of(cycle, need, entered))
         if one is None:
             break
-        count_constrained(cycle, need, entered)
+        place_constrained(cycle, need, entered)
         if sum(size.left for size in need.sizes) == before:
             give_back(cycle, need, [one])
             break
         taken.append(one)
-    count_constrained(cycle, need)
+    place_constrained(cycle, need)
     return taken
 
 
 def _next_machine(
     cycle: Cycle,
-    need: View,
+    need: NeedView,
     offers: Sequence[Offer],
     worth: set[Domain] | None,
     terms: Sequence[Term],
@@ -76,7 +76,7 @@ def _next_machine(
 
 
 def _pods_in(
-    cycle: Cycle, need: View, terms: Sequence[Term], values: Mapping[str, str | None]
+    cycle: Cycle, need: NeedView, terms: Sequence[Term], values: Mapping[str, str | None]
 ) -> int | None:
     """How many pods a new machine's domains have; None if one of them may have no more."""
     there = 0
@@ -93,7 +93,7 @@ def _pods_in(
     return there
 
 
-def _share_of(cycle: Cycle, need: View, terms: Sequence[Term], there: int, domains: int) -> int:
+def _share_of(cycle: Cycle, need: NeedView, terms: Sequence[Term], there: int, domains: int) -> int:
     """The part of all pods that belongs into one domain, less those that are there."""
     left = sum(size.left for size in need.sizes)
     placed = sum(pods_by_domain(cycle, need, terms[0].key).values())
@@ -108,7 +108,7 @@ def _share_of(cycle: Cycle, need: View, terms: Sequence[Term], there: int, domai
     return max(1, min(share, left))
 
 
-def _worth_entering(cycle: Cycle, need: View, offers: Sequence[Offer]) -> set[Domain] | None:
+def _worth_entering(cycle: Cycle, need: NeedView, offers: Sequence[Offer]) -> set[Domain] | None:
     """Which domains to acquire machines in; None for all."""
     keys = label_keys(need)
     if len(need.terms) != 1 or len(keys) != 1 or need.terms[0].topology_key == HOSTNAME_LABEL:
@@ -134,7 +134,9 @@ def _worth_entering(cycle: Cycle, need: View, offers: Sequence[Offer]) -> set[Do
     return {(domain,) for domain in best}
 
 
-def _room_by_domain(cycle: Cycle, need: View, offers: Sequence[Offer], key: str) -> dict[str, int]:
+def _room_by_domain(
+    cycle: Cycle, need: NeedView, offers: Sequence[Offer], key: str
+) -> dict[str, int]:
     """How many of its largest pods each domain could hold, those that are there included."""
     size = next(size for size in need.sizes if not size.impossible)
     most = 1 if need.one_a_machine else None
@@ -154,7 +156,7 @@ def _room_by_domain(cycle: Cycle, need: View, offers: Sequence[Offer], key: str)
     return room
 
 
-class Home(NamedTuple):
+class DomainChoice(NamedTuple):
     """A gang's domain, if it has machines anywhere, and whether all of it fits there."""
 
     domain: str | None
@@ -170,8 +172,8 @@ class Prospect:
 
 
 def best_domain(
-    cycle: Cycle, need: View, further: Sequence[tuple[int, Offer]] = (), kept: str | None = None
-) -> Home:
+    cycle: Cycle, need: NeedView, further: Sequence[tuple[int, Offer]] = (), kept: str | None = None
+) -> DomainChoice:
     """The best domain for the pods of a gang that have no place."""
     prospects = _prospects(cycle, need, further)
     waiting = [size for size in need.sizes if size.left]
@@ -188,16 +190,20 @@ def best_domain(
         room = sum(round(sum(m.free[n] / float(want[n]) for n in asked) * _STEPS) for m in machines)
         served, whole = _filled(need, machines, waiting, worth)
         own, clusters = served[OWN], served[OWN] + served[CLUSTERS]
-        gentle = clusters + served[ACQUIRED] + served[SPARED]
+        non_disruptive = clusters + served[ACQUIRED] + served[SPARED]
         if whole:
-            parts = [domain != kept, *(-_steps(part) for part in (gentle, clusters, own)), room]
+            parts = [
+                domain != kept,
+                *(-_steps(part) for part in (non_disruptive, clusters, own)),
+                room,
+            ]
         else:
             parts = [-_steps(part) for part in (own, sum(served), clusters)]
         ranked.append(((not whole, *parts, -len(machines)), domain, whole))
     if not ranked:
-        return Home(None, False)
+        return DomainChoice(None, False)
     _, domain, whole = min(ranked)
-    return Home(domain, whole)
+    return DomainChoice(domain, whole)
 
 
 def _steps(part: float) -> int:
@@ -205,7 +211,7 @@ def _steps(part: float) -> int:
 
 
 def _filled(
-    need: View,
+    need: NeedView,
     machines: Sequence[Prospect],
     sizes: Sequence[PodSize],
     worth: Mapping[PodSize, float],
@@ -231,7 +237,7 @@ def _filled(
 
 
 def _prospects(
-    cycle: Cycle, need: View, further: Sequence[tuple[int, Offer]]
+    cycle: Cycle, need: NeedView, further: Sequence[tuple[int, Offer]]
 ) -> dict[str, list[Prospect]]:
     """By domain, what the gang could have: its own, its cluster's, what it can acquire, what
     others have.
@@ -244,12 +250,12 @@ def _prospects(
         found.setdefault(domain, []).append(Prospect(way, amounts))
 
     slots = list(cycle.slots_for(need))
-    for slot in sorted(slots, key=lambda slot: slot.machine.wanted_by != need.index):
-        way = OWN if slot.machine.wanted_by == need.index else CLUSTERS
+    for slot in sorted(slots, key=lambda slot: slot.machine.last_claimed_by != need.index):
+        way = OWN if slot.machine.last_claimed_by == need.index else CLUSTERS
         free = {name: slot.free(name) for name in cycle.resources}
         add(way, slot.machine.flavour.labels[key], free)
     offers = list(further)
-    if need.index not in cycle.expired:
+    if need.index not in cycle.not_acquiring:
         offers = [*((ACQUIRED, o) for o in free_machines(cycle, need, (key,))), *offers]
     for way, kind in ((way, kind) for way, offer in offers for kind in offer):
         for _ in filter(lambda machine: cycle.may_have(need, machine), kind.machines):

@@ -26,7 +26,7 @@ from bigfleet.model.need import (
 
 FOLDED = "folded:"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_ANYBODYS = ("SPECULATIVE", "CREATING", "IDLE", "DRAINING")
+_UNCLAIMED_STATES = ("SPECULATIVE", "CREATING", "IDLE", "DRAINING")
 
 
 def _integer(text: str) -> int | None:
@@ -137,8 +137,10 @@ def _fits(fleet: Fleet, demand: Demand, gang: Need, cluster: int) -> bool:
         flavour = fleet.flavours[fleet.flavour[row]]
         state = MachineState(int(fleet.state[row]))
         own = state.name in ("CONFIGURED", "CONFIGURING") and fleet.cluster[row] == cluster
-        lower = state is MachineState.CONFIGURED and fleet.priority[row] < gang.profile.priority
-        if own or lower or state.name in _ANYBODYS:
+        lower_priority = (
+            state is MachineState.CONFIGURED and fleet.priority[row] < gang.profile.priority
+        )
+        if own or lower_priority or state.name in _UNCLAIMED_STATES:
             room = room_of(flavour, demand.overheads.get(cluster, ()))
             if suits(alone.profile, flavour) and all(room.get(n, 0) >= a for n, a in whole):
                 return True
@@ -157,21 +159,21 @@ def _as_one_pod(gang: Need) -> Need:
     """The gang as one pod of a plain need: whatever its pods asked of each other is settled by one
     machine, which still has the label that they look for. (Its host name it has in any case.)
     """
-    kind, key = gang.profile, gang.profile.same_key
-    kept = [r for r in kind.requirements if r.operator is not Operator.SAME]
+    gang_profile, key = gang.profile, gang.profile.same_key
+    kept = [r for r in gang_profile.requirements if r.operator is not Operator.SAME]
     if key != HOSTNAME_LABEL:
         kept.append(Requirement(str(key), Operator.EXISTS))
     alone = profile(
         kept,
         (),
-        kind.priority,
-        kind.interruption_bucket,
-        kind.reclamation_bucket,
-        alternatives=kind.alternatives,
-        tolerations=kind.tolerations,
-        never_preempts=kind.never_preempts,
+        gang_profile.priority,
+        gang_profile.interruption_bucket,
+        gang_profile.reclamation_bucket,
+        alternatives=gang_profile.alternatives,
+        tolerations=gang_profile.tolerations,
+        never_preempts=gang_profile.never_preempts,
     )
-    return Need(alone, (Size(_whole(gang), 1),), f"{FOLDED}{key}", gang.most_priority)
+    return Need(alone, (Size(_whole(gang), 1),), f"{FOLDED}{key}", gang.priority_ceiling)
 
 
 def _joined(sizes: Iterable[Size]) -> tuple[Size, ...]:

@@ -15,7 +15,7 @@ FREE = (S.IDLE, S.SPECULATIVE)
 
 @dataclass(eq=False)
 class Machine:
-    """One row of the fleet. `home` is the cluster it is supply for, `kept_for` the need it drains
+    """One row of the fleet. `home` is the cluster it is supply for, `reserved_for` the need it drains
     or is kept for. Once acquired or taken in this decision it `is_gone`, `ordered_by` a need; what
     is held back is so from the start.
     """
@@ -25,17 +25,17 @@ class Machine:
     state: MachineState
     cluster: int
     destination: int
-    wanted_by: int
+    last_claimed_by: int
     last_priority: int
     last_interruption: int
     last_reclamation: int
     unused_since: float
     ahead: bool
-    release_cost: float
+    disruption_cost: float
     tie_break: int
     home: int = NONE
-    kept_for: int = NONE
-    promised_to: int = NONE
+    reserved_for: int = NONE
+    initially_reserved_for: int = NONE
     is_gone: bool = False
     ordered_by: int = NONE
 
@@ -55,13 +55,13 @@ class PodSize:
 
 @dataclass(eq=False)
 class Slot:
-    """A machine among those of a cluster, for needs of at most priority `open_to`; `orderer` is the
+    """A machine among those of a cluster, for needs of at most priority `max_priority`; `orderer` is the
     need that ordered it in this decision.
     """
 
     machine: Machine
     room: dict[str, int]
-    open_to: float = math.inf
+    max_priority: float = math.inf
     orderer: int = NONE
     pods: dict[PodSize, int] = field(default_factory=dict)
 
@@ -89,24 +89,24 @@ class Slot:
 
 @dataclass
 class Cluster:
-    """`slots` in keep order; what is kept ahead of gangs is in `reserve` instead. `factors` for CPU
+    """`slots` in keep order; what is kept ahead of gangs is in `headroom_pool` instead. `factors` for CPU
     and memory make their used parts equal in the proportion in which its pods ask for them.
     """
 
     number: int
     slots: list[Slot] = field(default_factory=list)
-    reserve: list[Machine] = field(default_factory=list)
+    headroom_pool: list[Machine] = field(default_factory=list)
     factors: tuple[float, float] = (1.0, 1.0)
 
 
 def keep_order(machine: Machine) -> tuple[float, ...]:
     """Those that are least to be given back come first."""
-    known = math.isfinite(machine.release_cost)
+    known = math.isfinite(machine.disruption_cost)
     arrival = {S.CONFIGURED: 0, S.CONFIGURING: 1, S.CREATING: 2}.get(machine.state, 3)
     return (
         known,
-        -machine.release_cost if known else 0.0,
-        machine.wanted_by == NONE,
+        -machine.disruption_cost if known else 0.0,
+        machine.last_claimed_by == NONE,
         arrival,
         machine.flavour.price_per_hour,
         -machine.last_reclamation,
@@ -122,13 +122,13 @@ def machine_of(fleet: Fleet, row: int) -> Machine:
         S(int(fleet.state[row])),
         int(fleet.cluster[row]),
         int(fleet.destination[row]),
-        int(fleet.wanted_by[row]),
+        int(fleet.last_claimed_by[row]),
         int(fleet.priority[row]),
         int(fleet.interruption_bucket[row]),
         int(fleet.reclamation_bucket[row]),
         float(fleet.unused_since_seconds[row]),
         bool(fleet.headroom[row]),
-        float(fleet.release_cost[row]),
+        float(fleet.disruption_cost[row]),
         int(fleet.tie_break[row]),
-        is_gone=fleet.held_back is not None and bool(fleet.held_back[row]),
+        is_gone=fleet.backed_off is not None and bool(fleet.backed_off[row]),
     )

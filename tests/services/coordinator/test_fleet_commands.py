@@ -58,9 +58,9 @@ def test_a_shard_that_died_while_leaving_shows_how_to_end_it() -> None:
     entry = wire.ShardRegistryEntry(
         shard_id="s", last_heartbeat_unix_ns=1, silent_seconds=60.0, leaving=True
     )
-    *_, silent, cure = views.status("a:1", 2, views.Lists([entry], [], [], []))
+    *_, silent, hint = views.status("a:1", 2, views.Lists([entry], [], [], []))
     assert silent.endswith("shard s has not reported for 60 s")
-    assert cure.endswith("if it is dead, `fleet remove-shard s` again")
+    assert hint.endswith("if it is dead, `fleet remove-shard s` again")
 
 
 async def test_a_leader_that_must_wait_is_not_called_absent() -> None:

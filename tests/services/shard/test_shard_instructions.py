@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.ports.holdings import Holdings, Mark, QuotaKey
+from bigfleet.ports.ownership import InstructionVersion, OwnershipRecord, QuotaKey
 from bigfleet.services.shard.coordination.instructions import REMEMBERED, Draft, give_up, take
 from tests.services.shard.coordinator_rig import rack
 
@@ -39,29 +39,29 @@ def outcomes(draft: Draft, *told: wire.CoordinatorInstruction) -> list[str]:
 
 def test_only_what_is_newer_is_carried_out() -> None:
     """An older term or an older number is refused as stale, and changes nothing."""
-    draft = Draft(Holdings())
+    draft = Draft(OwnershipRecord())
     assert outcomes(draft, instruction(2, 5, **_ASSIGN)) == ["ACCEPTED"]
     for stale in (instruction(2, 5, "x", **_UNASSIGN), instruction(1, 9, **_UNASSIGN)):
         assert outcomes(draft, stale) == ["REJECTED_STALE"]
     assert draft.domains == {rack("a")}
-    assert draft.newest == Mark(2, 5)
+    assert draft.newest == InstructionVersion(2, 5)
 
 
 def test_a_repeated_instruction_gets_its_answer_again() -> None:
     """Also after newer ones, and from a newer leader; it is not carried out twice."""
-    draft = Draft(Holdings())
+    draft = Draft(OwnershipRecord())
     assign = instruction(1, 1, **_ASSIGN)
     take(draft, assign)
     take(draft, instruction(1, 2, **_UNASSIGN))
     give_up(draft, "1-2")
     assert outcomes(draft, assign, instruction(2, 7, "1-1", **_ASSIGN)) == ["ACCEPTED"] * 2
     assert draft.domains == set()
-    assert draft.newest == Mark(2, 7)
+    assert draft.newest == InstructionVersion(2, 7)
 
 
 def test_a_domain_leaves_only_once_it_is_given_up() -> None:
     """Until then there is no answer, however often it is asked for."""
-    draft = Draft(Holdings(domains=frozenset({rack("a")})))
+    draft = Draft(OwnershipRecord(domains=frozenset({rack("a")})))
     leave = instruction(1, 1, **_UNASSIGN)
     assert outcomes(draft, leave, leave) == []
     assert draft.domains == {rack("a")}
@@ -71,7 +71,7 @@ def test_a_domain_leaves_only_once_it_is_given_up() -> None:
 
 def test_a_domain_that_is_assigned_again_stays() -> None:
     """The newer word counts, and the older one ends as failed."""
-    draft = Draft(Holdings(domains=frozenset({rack("a")})))
+    draft = Draft(OwnershipRecord(domains=frozenset({rack("a")})))
     take(draft, instruction(1, 1, **_UNASSIGN))
     assert outcomes(draft, instruction(1, 2, **_ASSIGN)) == ["FAILED", "ACCEPTED"]
     assert (draft.domains, draft.leaving) == ({rack("a")}, {})
@@ -79,7 +79,7 @@ def test_a_domain_that_is_assigned_again_stays() -> None:
 
 def test_what_is_not_owned_is_given_up_at_once() -> None:
     """A coordinator that forgot is not kept waiting."""
-    assert outcomes(Draft(Holdings()), instruction(1, 1, **_UNASSIGN)) == ["ACCEPTED"]
+    assert outcomes(Draft(OwnershipRecord()), instruction(1, 1, **_UNASSIGN)) == ["ACCEPTED"]
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_what_is_not_owned_is_given_up_at_once() -> None:
 )
 def test_what_cannot_be_carried_out_is_never_accepted(what: dict[str, Any]) -> None:
     """It is refused with the reason, and no newer instruction is barred by it."""
-    draft = Draft(Holdings())
+    draft = Draft(OwnershipRecord())
     (answer,) = take(draft, instruction(1, 1, **what))
     assert answer.outcome == _ACK.REJECTED_INVALID
     assert answer.reason
-    assert draft.holdings() == Holdings()
+    assert draft.holdings() == OwnershipRecord()
 
 
 def test_a_quota_slice_replaces_the_one_before() -> None:
     """One number for each provider and region."""
-    draft = Draft(Holdings())
+    draft = Draft(OwnershipRecord())
     for sequence, machines in ((1, 5), (2, 3)):
         told = wire.QuotaSlice(provider="p", region="r", machines=machines)
         take(draft, instruction(1, sequence, quota_slice=told))
@@ -112,7 +112,7 @@ def test_a_quota_slice_replaces_the_one_before() -> None:
 
 def test_only_the_newest_answers_are_kept() -> None:
     """Memory does not grow with every instruction there ever was."""
-    draft = Draft(Holdings())
+    draft = Draft(OwnershipRecord())
     for sequence in range(1, REMEMBERED + 11):
         take(draft, instruction(1, sequence, **_ASSIGN))
     assert next(iter(draft.holdings().answered)) == "1-11"
@@ -126,7 +126,7 @@ def test_whatever_arrives_holdings_follow_the_newest_word(
     arrived: list[tuple[tuple[int, int], bool]],
 ) -> None:
     """Late, repeated and shuffled instructions end as those alone would that came in order."""
-    draft, newest, owned = Draft(Holdings()), (0, 0), False
+    draft, newest, owned = Draft(OwnershipRecord()), (0, 0), False
     seen: dict[tuple[int, int], bool] = {}
     for mark, assigns in arrived:
         assigns = seen.setdefault(mark, assigns)  # an id stands for one instruction for good
@@ -135,5 +135,5 @@ def test_whatever_arrives_holdings_follow_the_newest_word(
             give_up(draft, number)
         if mark > newest:
             newest, owned = mark, assigns
-        assert draft.newest == Mark(*newest)
+        assert draft.newest == InstructionVersion(*newest)
         assert (rack("a") in draft.domains) is owned

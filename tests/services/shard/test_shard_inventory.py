@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigfleet.api import machine_codec
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE, Demand, Fleet
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import Need, NeedKey, Taint
@@ -33,7 +33,7 @@ def inventory(*machines: Machine, now_seconds: float = 0.0) -> Inventory:
 
 
 def order(
-    kind: ActionKind, machine_id: str, wanted: Need | None = None, cluster: str = ""
+    kind: ActionType, machine_id: str, wanted: Need | None = None, cluster: str = ""
 ) -> Order:
     return Order(kind, machine_id, cluster, wanted, 0, 0.0)
 
@@ -117,7 +117,7 @@ def test_an_idle_machine_remembers_what_it_last_did() -> None:
     kept = inventory(bound("m-1", wanted))
     kept.apply([machine("m-1")], 1)
     assert fleet(kept).priority[0] == 6
-    assert fleet(kept).wanted_by[0] == NONE
+    assert fleet(kept).last_claimed_by[0] == NONE
     kept.apply([machine("m-1", _S.SPECULATIVE)], 2)
     assert fleet(kept).priority[0] == 0
 
@@ -138,28 +138,28 @@ def test_purpose_is_restored_from_the_providers_keeping() -> None:
 @pytest.mark.parametrize(
     ("kind", "starts", "shows"),
     [
-        (ActionKind.BOOTSTRAP, _S.IDLE, _S.CONFIGURING),
-        (ActionKind.PROVISION, _S.SPECULATIVE, _S.CREATING),
-        (ActionKind.RECLAIM, _S.CONFIGURED, _S.DRAINING),
-        (ActionKind.DELETE, _S.IDLE, _S.DELETING),
+        (ActionType.BOOTSTRAP, _S.IDLE, _S.CONFIGURING),
+        (ActionType.PROVISION, _S.SPECULATIVE, _S.CREATING),
+        (ActionType.RECLAIM, _S.CONFIGURED, _S.DRAINING),
+        (ActionType.DELETE, _S.IDLE, _S.DELETING),
     ],
 )
 def test_an_order_shows_as_where_it_leads(
-    kind: ActionKind, starts: MachineState, shows: MachineState
+    kind: ActionType, starts: MachineState, shows: MachineState
 ) -> None:
     """The overlay is in the snapshot only, and ends where the machine has moved on by itself."""
     cluster = "east" if starts is _S.CONFIGURED else ""
     kept = inventory(machine("m-1", starts, cluster))
-    wanted = need(priority=5) if kind in (ActionKind.BOOTSTRAP, ActionKind.PROVISION) else None
+    wanted = need(priority=5) if kind in (ActionType.BOOTSTRAP, ActionType.PROVISION) else None
     under_way = order(kind, "m-1", wanted, "east")
     seen = fleet(kept, under_way, position=3)
     assert seen.state[0] == shows
-    assert seen.wanted_by[0] == (3 if wanted else NONE)
+    assert seen.last_claimed_by[0] == (3 if wanted else NONE)
     assert kept.state("m-1") is starts
-    if kind is ActionKind.BOOTSTRAP:
+    if kind is ActionType.BOOTSTRAP:
         assert seen.clusters[seen.cluster[0]] == "east"
         assert seen.priority[0] == 5
-    moved_on = _S.SPECULATIVE if kind is ActionKind.DELETE else _S.FAILED
+    moved_on = _S.SPECULATIVE if kind is ActionType.DELETE else _S.FAILED
     kept.apply([machine("m-1", moved_on)], 1)
     assert fleet(kept, under_way).state[0] == moved_on
 
@@ -168,21 +168,21 @@ def test_a_machine_taken_for_a_need_is_shown_as_that_needs() -> None:
     """It drains out of its cluster, and already belongs to the need that waits for it."""
     kept = inventory(bound("m-1", need(), "west"))
     waiting = NeedKey("east", *need(priority=9).key)
-    under_way = replace(order(ActionKind.RECLAIM, "m-1", None, "west"), need_key=waiting)
+    under_way = replace(order(ActionType.RECLAIM, "m-1", None, "west"), need_key=waiting)
     seen, wants = kept.snapshot([under_way])
     assert seen.state[0] == _S.DRAINING
     assert seen.clusters[seen.cluster[0]] == "west"
-    assert wants.over(seen, {waiting: 4}).wanted_by.tolist() == [4]
+    assert wants.over(seen, {waiting: 4}).last_claimed_by.tolist() == [4]
 
 
 def test_a_machine_being_created_stays_with_its_need() -> None:
     """Once the provider shows CREATING, the order is over but the purpose is not."""
     kept = inventory(machine("m-1", _S.SPECULATIVE))
-    kept.attribute(order(ActionKind.PROVISION, "m-1", need(), "east"))
+    kept.attribute(order(ActionType.PROVISION, "m-1", need(), "east"))
     kept.apply([machine("m-1", _S.CREATING)], 1)
-    assert fleet(kept, position=2).wanted_by[0] == 2
+    assert fleet(kept, position=2).last_claimed_by[0] == 2
     kept.apply([machine("m-1")], 2)
-    assert fleet(kept, position=2).wanted_by[0] == 2
+    assert fleet(kept, position=2).last_claimed_by[0] == 2
 
 
 def test_a_snapshot_does_not_change_afterwards() -> None:
@@ -237,7 +237,7 @@ def test_ids_are_found_where_they_were_put(batches: list[list[str]]) -> None:
 def test_a_listing_older_than_an_answer_is_stale() -> None:
     """A record that shows a machine as it was before its order cannot undo the answer to it."""
     orders = Orders()
-    sent = order(ActionKind.BOOTSTRAP, "m-1", need(), "east")
+    sent = order(ActionType.BOOTSTRAP, "m-1", need(), "east")
     orders.add(sent)
     asked_before = orders.listing_asked()
     assert not orders.is_stale("m-1", _S.IDLE, asked_before)
@@ -253,7 +253,7 @@ def test_a_listing_older_than_an_answer_is_stale() -> None:
 def test_an_overtaken_order_is_dropped_unless_it_was_sent() -> None:
     """A machine that moved by itself is free for new orders, except while an answer is awaited."""
     orders = Orders()
-    queued = order(ActionKind.DELETE, "m-1")
+    queued = order(ActionType.DELETE, "m-1")
     orders.add(queued)
     orders.overtake("m-1")
     assert orders.of("m-1") is None
@@ -273,10 +273,10 @@ def claimed(kept: Inventory, claims: list[int], needs: list[Need], now_seconds: 
         pass
 
 
-def wanted_by(kept: Inventory, needs: list[Need]) -> list[int]:
+def last_claimed_by(kept: Inventory, needs: list[Need]) -> list[int]:
     place = {NeedKey("east", *wanted.key): index for index, wanted in enumerate(needs)}
     seen, wants = kept.snapshot([])
-    return [int(index) for index in wants.over(seen, place).wanted_by]
+    return [int(index) for index in wants.over(seen, place).last_claimed_by]
 
 
 def test_what_a_decision_counted_is_counted_likewise_next_time() -> None:
@@ -288,9 +288,9 @@ def test_what_a_decision_counted_is_counted_likewise_next_time() -> None:
         bound("m-1", needs[0]), machine("m-2"), machine("m-3", _S.SPECULATIVE), machine("m-4")
     )
     claimed(kept, [1, 1, 0, NONE], needs, 7.0)
-    assert wanted_by(kept, needs) == [1, 1, 0, NONE]
+    assert last_claimed_by(kept, needs) == [1, 1, 0, NONE]
     claimed(kept, [NONE, NONE, NONE, 0], needs, 8.0)
-    assert wanted_by(kept, needs) == [1, NONE, NONE, 0]
+    assert last_claimed_by(kept, needs) == [1, NONE, NONE, 0]
 
 
 def test_a_machine_is_worth_what_it_serves_now() -> None:
@@ -309,9 +309,9 @@ def test_a_drained_machine_stays_promised() -> None:
     kept = Inventory(Interned(), lambda _: NeedKey("east", *needs[1].key))
     kept.apply([bound("m-1", needs[0])], 1)
     kept.apply([replace(bound("m-1", needs[0]), state=_S.DRAINING)], 2)
-    assert wanted_by(kept, needs) == [1]
+    assert last_claimed_by(kept, needs) == [1]
     kept.apply([machine("m-1")], 3)
-    assert wanted_by(kept, needs) == [1]
+    assert last_claimed_by(kept, needs) == [1]
     assert fleet(kept).priority.tolist() == [1], "it keeps the worth of what it last served"
 
 

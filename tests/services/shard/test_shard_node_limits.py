@@ -12,7 +12,7 @@ from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.limit_codec import LimitReason, limits_from_wire, limits_to_wire
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeLimit
 from bigfleet.commands import asking
-from bigfleet.engine.snapshot import Settings as EngineSettings
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, profile, sizes_of_aggregate
 from bigfleet.observe import metrics
@@ -149,7 +149,7 @@ async def test_an_emptied_cordoned_machine_goes_while_demand_grows_and_others_ar
 ) -> None:
     """It is no supply: neither growth nor the reserve of the others is a reason to pay for it."""
     machines = [machine(f"m-{n}", _S.CONFIGURED, "east") for n in range(8)]
-    hold = EngineSettings(reclaim_hold_seconds=2.0)
+    hold = EngineConfig(reclaim_hold_seconds=2.0)
     provider = MemoryProvider(machines, finishes_by_itself=True)
     async with shard(provider, tmp_path, engine=hold) as rig:
         operator = await rig.operator()

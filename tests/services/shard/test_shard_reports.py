@@ -46,10 +46,10 @@ def big_fleet(types: int, machines: int) -> Fleet:
         flavour=(np.arange(machines) % types).astype(np.int32),
         state=np.full(machines, MachineState.IDLE, np.uint8),
         cluster=none - 1,
-        wanted_by=none - 1,
+        last_claimed_by=none - 1,
         destination=none - 1,
         headroom=none > 0,
-        release_cost=none.astype(np.float64),
+        disruption_cost=none.astype(np.float64),
         priority=none,
         interruption_bucket=none.astype(np.uint8),
         reclamation_bucket=none.astype(np.uint8),
@@ -105,10 +105,10 @@ async def test_a_domain_that_needs_want_whole_and_that_is_split_over_shards_is_t
     ]
     assert told.shortfalls[0].count > 0
     snapshot = wire.ShardReportSnapshot(shard_id="s-0", splits=told.splits)
-    *_, split, asking, cure = views.status("a:1", 2, views.Lists([], [snapshot], [], []))
+    *_, split, asking, hint = views.status("a:1", 2, views.Lists([], [snapshot], [], []))
     assert split == "trouble      a (topology.kubernetes.io/zone): split over shards"
     assert "needs of s-0, which may" in asking
-    assert "bring its domains to one shard" in cure
+    assert "bring its domains to one shard" in hint
 
 
 def test_every_foreign_domain_is_told_in_portions_and_again_later() -> None:

@@ -14,7 +14,7 @@ from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
-from bigfleet.engine.decision import ActionKind
+from bigfleet.engine.decision import ActionType
 from bigfleet.model.errors import BigFleetError, IllegalTransition, Unavailable
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import Need, Operator, Requirement, Spread, profile
@@ -56,9 +56,9 @@ async def test_actions_that_never_happened_are_reported_as_none(tmp_path: Path) 
     async with shard(MemoryProvider([machine("m-1")]), tmp_path):
         counts = {
             kind: REGISTRY.get_sample_value("bigfleet_shard_actions_total", {"kind": kind.value})
-            for kind in ActionKind
+            for kind in ActionType
         }
-    assert counts == dict.fromkeys(ActionKind, 0)
+    assert counts == dict.fromkeys(ActionType, 0)
 
 
 async def test_the_bootstrap_request_names_machine_and_requirements(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from bigfleet.model.domain import Domain
 from bigfleet.model.errors import BigFleetError
-from bigfleet.ports.holdings import Holdings, HoldingsStore
+from bigfleet.ports.ownership import OwnershipRecord, OwnershipStore
 
 _log = logging.getLogger(__name__)
 
@@ -19,11 +19,11 @@ class Estate:
     `version` is another number after every change of domains or clusters.
     """
 
-    def __init__(self, store: HoldingsStore) -> None:
+    def __init__(self, store: OwnershipStore) -> None:
         """BigFleetError when what was kept is damaged."""
         self._store = store
         self.version = 0
-        self.held = Holdings()
+        self.held = OwnershipRecord()
         self._saved = store.load()
         self._adopt(self._saved)
 
@@ -42,7 +42,7 @@ class Estate:
         """Those that this shard serves."""
         return self.held.clusters
 
-    def change(self, held: Holdings) -> None:
+    def change(self, held: OwnershipRecord) -> None:
         """From now on `held` is what this shard owns. BigFleetError when it cannot be kept on the
         disk; then nothing has changed.
         """
@@ -72,7 +72,7 @@ class Estate:
             except BigFleetError as error:
                 _log.error("clusters of this shard are not kept", extra={"why": str(error)})
 
-    def _adopt(self, held: Holdings) -> None:
+    def _adopt(self, held: OwnershipRecord) -> None:
         self.held = held
         self._leaving = frozenset(held.leaving.values())
         self._domains = held.domains - self._leaving

@@ -12,7 +12,12 @@ from itertools import islice
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.domain import Domain
-from bigfleet.ports.holdings import Answered, Holdings, Mark, QuotaKey
+from bigfleet.ports.ownership import (
+    InstructionResult,
+    InstructionVersion,
+    OwnershipRecord,
+    QuotaKey,
+)
 
 REMEMBERED = 10_000
 _ACK = wire.InstructAck
@@ -21,7 +26,7 @@ _ACK = wire.InstructAck
 class Draft:
     """Holdings being changed; `holdings` is the result."""
 
-    def __init__(self, held: Holdings) -> None:
+    def __init__(self, held: OwnershipRecord) -> None:
         self.newest = held.newest
         self.domains = set(held.domains)
         self.slices = dict(held.slices)
@@ -29,10 +34,10 @@ class Draft:
         self.answered = dict(held.answered)
         self._clusters = held.clusters
 
-    def holdings(self) -> Holdings:
+    def holdings(self) -> OwnershipRecord:
         """As they are now; of what was answered long ago nothing is kept."""
         too_many = max(0, len(self.answered) - REMEMBERED)
-        return Holdings(
+        return OwnershipRecord(
             newest=self.newest,
             domains=frozenset(self.domains),
             clusters=self._clusters,
@@ -44,14 +49,14 @@ class Draft:
     def end(self, instruction_id: str, outcome: _ACK.Outcome.ValueType, reason: str = "") -> _ACK:
         """Note how an instruction ended; the answer to it."""
         self.leaving.pop(instruction_id, None)
-        self.answered[instruction_id] = Answered(int(outcome), reason)
+        self.answered[instruction_id] = InstructionResult(int(outcome), reason)
         return _ACK(instruction_id=instruction_id, outcome=outcome, reason=reason)
 
 
 def take(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
     """Carry out `instruction`; the answers that this makes due, none while it is under way."""
     number = instruction.instruction_id
-    mark = Mark(instruction.coordinator_term, instruction.sequence_number)
+    mark = InstructionVersion(instruction.coordinator_term, instruction.sequence_number)
     known = draft.answered.get(number)
     if known is not None or number in draft.leaving:
         draft.newest = max(draft.newest, mark)
@@ -121,12 +126,12 @@ def _refused(instruction_id: str, outcome: _ACK.Outcome.ValueType, reason: str) 
     return _ACK(instruction_id=instruction_id, outcome=outcome, reason=reason)
 
 
-def _again(instruction_id: str, known: Answered) -> _ACK:
+def _again(instruction_id: str, known: InstructionResult) -> _ACK:
     outcome = _ACK.Outcome.ValueType(known.outcome)
     return _ACK(instruction_id=instruction_id, outcome=outcome, reason=known.reason)
 
 
-def _stale(mark: Mark, newest: Mark) -> str:
+def _stale(mark: InstructionVersion, newest: InstructionVersion) -> str:
     return (
         f"term {mark.term} sequence {mark.sequence} is not newer than term {newest.term} sequence "
         f"{newest.sequence}, which this shard has taken already"

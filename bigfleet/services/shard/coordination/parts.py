@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bigfleet.model.domain import Domain
 from bigfleet.ports.coordinator import Coordinator
-from bigfleet.ports.holdings import HoldingsStore
+from bigfleet.ports.ownership import OwnershipStore
 from bigfleet.services.shard.actuation import Actuation
 from bigfleet.services.shard.coordination.estate import Estate
 from bigfleet.services.shard.coordination.link import Link
@@ -23,7 +23,7 @@ class Ties:
     """Whom a shard reports to, and where it keeps what it is told to own."""
 
     coordinator: Coordinator
-    holdings: HoldingsStore
+    holdings: OwnershipStore
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def coordinate(
         """Also while a machine there is still being created, or nobody knows whether one is, or
         whether an order that was not answered is still on its way to the provider.
         """
-        lost_since = reporter.clock.steady_seconds() - EXECUTE_SECONDS
+        lost_since = reporter.clock.monotonic_seconds() - EXECUTE_SECONDS
         ordered = {*(order.machine_id for order in orders), *orders.may_arrive(lost_since)}
         there = any(inventory.domain(machine_id) == domain for machine_id in ordered)
         return there or reporter.cycle.latest is None or inventory.promises_in(domain)

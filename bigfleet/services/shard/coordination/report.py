@@ -11,7 +11,7 @@ from bigfleet.api import codec
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1.capacity_pb2 import PenaltyBucket
-from bigfleet.engine.reporting import ReportedShortfall, report
+from bigfleet.engine.explain.shortfall_report import ShortfallGroup, report
 from bigfleet.engine.snapshot import Fleet
 from bigfleet.model import resources
 from bigfleet.model.domain import RACK_LABEL
@@ -89,7 +89,7 @@ def _commonest(
     return told
 
 
-def _shortfall(row: ReportedShortfall) -> wire.Shortfall:
+def _shortfall(row: ShortfallGroup) -> wire.Shortfall:
     return wire.Shortfall(
         requirements=codec.requirements_to_wire(row.profile.requirements),
         deficit=provider_pb2.Resources(resources=resources.texts(dict(row.deficit))),
@@ -99,7 +99,7 @@ def _shortfall(row: ReportedShortfall) -> wire.Shortfall:
         cluster_id=row.cluster,
         profile_fingerprint=row.profile.fingerprint,
         needs=row.needs,
-        reason=row.words,
+        reason=row.message,
         same_domain=row.profile.same_key is not None,
         count=min(row.count, MOST_COUNT),
     )

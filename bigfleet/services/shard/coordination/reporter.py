@@ -48,7 +48,7 @@ class Reporter:
 
     async def compose(self) -> wire.ShardReport:
         """The report as of now, but for answers to instructions."""
-        held, now_seconds = self.estate.held, self.clock.steady_seconds()
+        held, now_seconds = self.estate.held, self.clock.monotonic_seconds()
         seen = self.inventory.seen_domains()
         guests, guests_left_out = report.guests(self.inventory)
         made = wire.ShardReport(
@@ -80,7 +80,7 @@ class Reporter:
 
     def heard(self, told: wire.ShardReport, term: int) -> None:
         """The leader of `term` has this report."""
-        self._sightings.told(told.unowned_domains, term, self.clock.steady_seconds())
+        self._sightings.told(told.unowned_domains, term, self.clock.monotonic_seconds())
         ended = [each.cluster_id for each in told.removals if not each.machines_left]
         try:
             self.estate.drop_clusters(ended)

@@ -1,0 +1,300 @@
+"""Why a need has what it has: read from a decision and what it was made from, on request.
+
+Nothing here decides anything, so nothing here has to be fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from bigfleet.engine.columns import FlavourColumns
+from bigfleet.engine.decision import ActionType, Decision
+from bigfleet.engine.fit.capacity import Capacities
+from bigfleet.engine.fit.matching import Matcher
+from bigfleet.engine.fit.pod_classes import PodClasses
+from bigfleet.engine.placement.acquire import ACQUIRABLE
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows
+from bigfleet.engine.state.ceiling_budgets import describe_usage
+from bigfleet.model import resources
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Size, total_of
+
+_MAX_DOMAINS = 5
+
+
+class Reason(Enum):
+    """Why a need is short; the names are those of the wire."""
+
+    NO_MATCHING_SUPPLY = "no machine of the fleet could ever serve it"
+    TOPOLOGY_UNSATISFIABLE = "there are machines, but not where its topology wants them"
+    PREEMPTION_EXHAUSTED = "it takes machines from lower priorities, and they are not enough"
+    OFFERINGS_UNAVAILABLE = "what could serve it has just failed; it is tried again after a while"
+    CEILING_REACHED = "its cluster may have no more of the fleet"
+    CLUSTER_SUSPENDED = "nothing is acquired for a cluster whose operator takes no machines now"
+    PRIORITY_STARVED = "what could serve it serves needs of at least its priority, or is out of use"
+
+
+@dataclass(frozen=True)
+class PlacedMachine:
+    """A machine that has pods of the need, or was ordered for it: what it costs the need in dollars
+    per hour, how many of its pods it has and what they ask for, and what is ordered for it in this
+    cycle, if anything. Other needs' pods may be there, too.
+    """
+
+    row: int
+    state: MachineState
+    cost: float
+    pods: int
+    holds: Mapping[str, int]
+    ordered: ActionType | None
+
+
+@dataclass(frozen=True)
+class DomainCoverage:
+    """How much of a gang its machines in one domain and the free ones there hold, per mille of
+    its scarcest resource.
+    """
+
+    domain: str
+    per_mille: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One need of a decision.
+
+    `matching` and `usable` count machines by state: those that meet its conditions on a single
+    machine, and of these those that hold its smallest possible pod when they are empty.
+    `by_requirement` counts the machines that meet each requirement alone. `free` are usable ones
+    that nobody counts, `lower_priority` those that serve lower priorities. `domains` are a gang's best.
+    `short` and `impossible` are the sizes without a place. `reason` is None, and its
+    `message` are empty, while nothing is lacking.
+    """
+
+    need: int
+    matching: Mapping[MachineState, int]
+    usable: Mapping[MachineState, int]
+    by_requirement: Mapping[str, int]
+    free: int
+    lower_priority: int
+    counted: Sequence[PlacedMachine]
+    short: Sequence[Size]
+    impossible: Sequence[Size]
+    age_cycles: int
+    domains: Sequence[DomainCoverage]
+    reason: Reason | None
+    message: str
+
+    @property
+    def deficit(self) -> Mapping[str, int]:
+        """What its pods without a place ask for, by resource name."""
+        return total_of((*self.short, *self.impossible))
+
+
+class Explainer:
+    """Explains needs of one decision."""
+
+    def __init__(self, fleet: Fleet, demand: Demand, decision: Decision) -> None:
+        self._fleet, self._demand, self._decision = fleet, demand, decision
+        self._columns = FlavourColumns(fleet.flavours)
+        self._matcher = Matcher(fleet.flavours, self._columns)
+        self._capacities = Capacities(self._columns, self._matcher, demand)
+        present = np.unique(fleet.flavour).astype(np.intp)
+        self._classes = PodClasses(demand, self._columns, self._matcher, self._capacities, present)
+        self._ordered = {action.row: action for action in decision.actions}
+        self._short = {shortfall.need: shortfall for shortfall in decision.shortfalls}
+        self._preempting = {
+            action.need for action in decision.actions if action.type is ActionType.PREEMPT
+        }
+        self._priority: Ints = np.array([*(need.priority for need in demand.needs), 0], np.int64)
+
+    def need(self, index: int) -> Explanation:
+        """Need number `index` of the demand."""
+        shortfall = self._short.get(index)
+        usable = np.flatnonzero(self._usable(index)[self._fleet.flavour])
+        free = self._free(usable)
+        reason = self._reason(index, usable, free) if shortfall else None
+        return Explanation(
+            need=index,
+            matching=self._by_state(self._classes.of_need[index].accepted),
+            usable=self._by_state(self._usable(index)),
+            by_requirement=self._by_requirement(index),
+            free=len(free),
+            lower_priority=len(self._lower_priority(index, usable)),
+            counted=self._counted(index),
+            short=shortfall.sizes if shortfall else (),
+            impossible=shortfall.impossible if shortfall else (),
+            age_cycles=shortfall.age_cycles if shortfall else 0,
+            domains=self._domains(index, free),
+            reason=reason,
+            message=self._message(index, reason) if reason else "",
+        )
+
+    def reason(self, index: int) -> Reason:
+        """Why need `index` is short."""
+        usable = np.flatnonzero(self._usable(index)[self._fleet.flavour])
+        return self._reason(index, usable, self._free(usable))
+
+    def reason_and_message(self, index: int) -> tuple[Reason, str]:
+        """Why need `index` is short, also for people: of a ceiling also which one."""
+        reason = self.reason(index)
+        return reason, self._message(index, reason)
+
+    def _message(self, index: int, reason: Reason) -> str:
+        if reason is not Reason.CEILING_REACHED:
+            return str(reason.value)
+        need, cluster = self._demand.needs[index], int(self._demand.cluster[index])
+        messages = [
+            *describe_usage(self._demand.ceilings.get(cluster), self._decision.held.get(cluster))
+        ]
+        if need.priority < need.profile.priority:
+            messages.append(f"its priority {need.profile.priority} counts as {need.priority}")
+        return f"{reason.value}, by a ceiling of this cluster: {'; '.join(messages)}"
+
+    def _usable(self, index: int) -> Flags:
+        """Flavours that the need accepts and that hold one of its pods."""
+        usable = np.zeros(len(self._columns), np.bool_)
+        capacity = self._capacity_for(index)
+        for pod_class in range(*self._bounds(index)):
+            usable |= (capacity >= self._classes.sizes[pod_class]).all(axis=1)
+        if self._bounds(index)[0] < self._bounds(index)[1]:
+            possible = ~self._classes.impossible[slice(*self._bounds(index))]
+            usable &= bool(possible.any())
+        return usable & self._classes.of_need[index].accepted
+
+    def obstacle(self, index: int, size: Size) -> str:
+        """Why no machine could ever hold a pod of that size of need `index`."""
+        accepted = self._classes.of_need[index].accepted
+        if not accepted.any():
+            unmet = [text for text, count in self._by_requirement(index).items() if not count]
+            wanted = f": none has {' and '.join(unmet)}" if unmet else ""
+            return f"no machine of the fleet meets its conditions{wanted}"
+        column_of, capacity = self._columns.column_of, self._capacity_for(index)[accepted]
+        for name, amount in size.amounts:
+            most = int(capacity[:, column_of[name]].max()) if name in column_of else 0
+            if amount > most:
+                asked, offered = (resources.text(name, each) for each in (amount, most))
+                there = f"has more than {offered} for it" if most else "has any"
+                return f"it asks for {name} {asked}, and no machine that it accepts {there}"
+        all_of = ", ".join(f"{n} {a}" for n, a in resources.texts(dict(size.amounts)).items())
+        return f"no machine that it accepts has all of {all_of} for it"
+
+    def accepts(self, index: int) -> Flags:
+        """The flavours on which pods of need `index` may run, whatever their size."""
+        return self._classes.of_need[index].accepted
+
+    def _bounds(self, index: int) -> tuple[int, int]:
+        its = self._classes.of(index)
+        return its.start, its.stop
+
+    def _capacity_for(self, index: int) -> Longs:
+        return self._capacities.of(int(self._demand.cluster[index]))
+
+    def _by_state(self, flavours: Flags) -> dict[MachineState, int]:
+        states = self._fleet.state[flavours[self._fleet.flavour]]
+        counts = np.bincount(states, minlength=max(MachineState) + 1)
+        return {state: int(counts[state]) for state in MachineState if counts[state]}
+
+    def _by_requirement(self, index: int) -> dict[str, int]:
+        counts = {}
+        for requirement in self._demand.needs[index].profile.requirements:
+            meeting = self._matcher.meeting((requirement,))
+            counts[str(requirement)] = int(np.count_nonzero(meeting[self._fleet.flavour]))
+        return counts
+
+    def _free(self, usable: Rows) -> Rows:
+        acquirable = np.isin(self._fleet.state[usable], [int(state) for state in ACQUIRABLE])
+        if self._fleet.backed_off is not None:
+            acquirable &= ~self._fleet.backed_off[usable]
+        free: Rows = usable[acquirable & (self._decision.claimed_by[usable] == NONE)]
+        return free
+
+    def _lower_priority(self, index: int, usable: Rows) -> Rows:
+        holder = self._decision.claimed_by[usable]
+        is_lower = self._priority[holder] < self._demand.needs[index].priority
+        lower_priority: Rows = usable[(holder != NONE) & is_lower]
+        return lower_priority
+
+    def _at_ceiling(self, index: int, usable: Rows, free: Rows) -> bool:
+        """Whether there are machines that it lacks because of a ceiling."""
+        need, holder = self._demand.needs[index], self._decision.claimed_by[usable]
+        if index in self._decision.at_ceiling and (
+            len(free) or len(self._lower_priority(index, usable))
+        ):
+            return True
+        claimed = self._priority[holder] < need.profile.priority
+        out_of_reach = (holder != NONE) & claimed & (self._priority[holder] >= need.priority)
+        others = self._demand.cluster[holder] != self._demand.cluster[index]
+        return not len(free) and bool((out_of_reach & others).any())
+
+    def _counted(self, index: int) -> list[PlacedMachine]:
+        pods = self._decision.placements
+        its = pods.need == index
+        ordered = [row for row, action in self._ordered.items() if action.need == index]
+        sizes = self._demand.needs[index].sizes
+        found = []
+        for row in sorted({*pods.row[its].tolist(), *ordered}):
+            here = its & (pods.row == row)
+            held = [
+                Size(sizes[size].amounts, number)
+                for size, number in zip(
+                    pods.size[here].tolist(), pods.pods[here].tolist(), strict=True
+                )
+            ]
+            action = self._ordered.get(row)
+            found.append(
+                PlacedMachine(
+                    row,
+                    MachineState(int(self._fleet.state[row])),
+                    float(self._classes.of_need[index].costs[self._fleet.flavour[row]]),
+                    sum(size.pods for size in held),
+                    total_of(held),
+                    action.type if action else None,
+                )
+            )
+        return found
+
+    def _domains(self, index: int, free: Rows) -> list[DomainCoverage]:
+        same_key = self._demand.needs[index].profile.same_key
+        if same_key is None:
+            return []
+        own = np.array([counted.row for counted in self._counted(index)], np.intp)
+        flavours = self._fleet.flavour[np.concatenate((own, free))]
+        codes, names = self._columns.label(same_key)
+        found = [
+            DomainCoverage(names[code], self._per_mille(index, flavours[codes[flavours] == code]))
+            for code in np.unique(codes[flavours]).tolist()
+            if code != NONE
+        ]
+        return sorted(found, key=lambda each: (-each.per_mille, each.domain))[:_MAX_DOMAINS]
+
+    def _per_mille(self, index: int, flavours: Ints) -> int:
+        """In Python's numbers, because the products do not fit into 64 bits."""
+        column_of, capacity = self._columns.column_of, self._capacity_for(index)[flavours]
+        want = self._demand.needs[index].aggregate
+        have = {n: sum(capacity[:, column_of[n]].tolist()) if n in column_of else 0 for n in want}
+        return min(min(1000 * have[name] // want[name], 1000) for name in want)
+
+    def _reason(self, index: int, usable: Rows, free: Rows) -> Reason:
+        profile = self._demand.needs[index].profile
+        if not len(usable) or not self._short[index].sizes:
+            return Reason.NO_MATCHING_SUPPLY
+        if int(self._demand.cluster[index]) in self._demand.suspended:
+            return Reason.CLUSTER_SUSPENDED
+        if self._at_ceiling(index, usable, free):
+            return Reason.CEILING_REACHED
+        backed_off = self._fleet.backed_off
+        if not len(free) and backed_off is not None and backed_off[usable].any():
+            return Reason.OFFERINGS_UNAVAILABLE
+        constrained = self._classes.of_need[index].is_constrained
+        if profile.same_key is not None or (constrained and len(free)):
+            return Reason.TOPOLOGY_UNSATISFIABLE
+        pods = self._decision.placements
+        rows = pods.row[pods.need == index]
+        if (self._fleet.state[rows] == MachineState.DRAINING).any() or index in self._preempting:
+            return Reason.PREEMPTION_EXHAUSTED
+        return Reason.PRIORITY_STARVED

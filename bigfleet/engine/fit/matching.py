@@ -1,0 +1,133 @@
+"""Which flavours a profile accepts: node-affinity and toleration semantics over label columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from bigfleet.engine.columns import FlavourColumns
+from bigfleet.engine.snapshot import Flags, Flavour
+from bigfleet.model.integers import is_integer
+from bigfleet.model.need import (
+    HOSTNAME_LABEL,
+    Operator,
+    Profile,
+    Requirement,
+    Spread,
+    Taint,
+    Term,
+    Toleration,
+)
+
+# Preferences and effects unknown to Kubernetes keep no pod away.
+_REPELLING = ("NoSchedule", "NoExecute")
+# Every machine has a host name, and no pod can know it beforehand.
+_ANY_HOSTNAME = "\0"
+
+
+def matches(requirement: Requirement, value: str | None) -> bool:
+    """Whether a machine whose label `requirement.key` is `value` (None: absent) qualifies.
+
+    As in Kubernetes, NotIn accepts an absent key. Same accepts any value, but needs one: which
+    value it is to be is a question about all machines of the need together.
+    """
+    operator, values = requirement.operator, requirement.values
+    if operator is Operator.IN:
+        return value is not None and value in values
+    if operator is Operator.NOT_IN:
+        return value is None or value not in values
+    if operator is Operator.DOES_NOT_EXIST:
+        return value is None
+    if operator in (Operator.GREATER_THAN, Operator.LESS_THAN):
+        if value is None or not is_integer(value):
+            return False
+        greater = int(value) > int(values[0])
+        return greater if operator is Operator.GREATER_THAN else int(value) < int(values[0])
+    return value is not None
+
+
+def hard_spread(profile: Profile) -> tuple[Spread, ...]:
+    """The spread terms that bind: hard ones, and none where Same wants a single domain."""
+    if profile.same_key is not None:
+        return ()
+    return tuple(term for term in profile.spread if term.hard)
+
+
+def placement_requirements(profile: Profile) -> Term:
+    """All that every machine's labels must meet. A machine outside the domains of a hard spread
+    term takes no pod of that term, so the term's key must be there.
+    """
+    keys = (*(term.topology_key for term in hard_spread(profile)), *profile.anti_affinity)
+    return (*profile.requirements, *(Requirement(key, Operator.EXISTS) for key in keys))
+
+
+def tolerates(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> bool:
+    """Whether none of `taints` keeps a pod with these tolerations away."""
+    repelling = (taint for taint in taints if taint.effect in _REPELLING)
+    return all(any(each.tolerates(taint) for each in tolerations) for taint in repelling)
+
+
+def accepts(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
+    """Whether one machine's labels meet all `requirements`."""
+    return all(
+        matches(r, _ANY_HOSTNAME if r.key == HOSTNAME_LABEL else labels.get(r.key))
+        for r in requirements
+    )
+
+
+def accepts_machine(profile: Profile, flavour: Flavour) -> bool:
+    """Whether a machine of `flavour` meets all conditions of `profile` on a single machine."""
+    labels, alternatives = flavour.labels, profile.alternatives
+    return (
+        accepts(placement_requirements(profile), labels)
+        and (not alternatives or any(accepts(term, labels) for term in alternatives))
+        and tolerates(profile.tolerations, flavour.taints)
+    )
+
+
+class Matcher:
+    """Remembers, for one decision, which flavours meet what."""
+
+    def __init__(self, flavours: Sequence[Flavour], columns: FlavourColumns) -> None:
+        self._columns = columns
+        self._taints = [flavour.taints for flavour in flavours]
+        self._tainted = any(self._taints)
+        self._by_requirement: dict[Requirement, Flags] = {}
+        self._by_tolerations: dict[tuple[Toleration, ...], Flags] = {}
+
+    def accepting(self, profile: Profile) -> Flags:
+        """One flag per flavour: it meets all conditions of `profile` on a single machine."""
+        accepted = self.meeting(placement_requirements(profile), profile.alternatives)
+        return accepted & self.tolerating(profile.tolerations)
+
+    def meeting(self, requirements: Term, alternatives: Sequence[Term] = ()) -> Flags:
+        """One flag per flavour: it meets all of `requirements`, and one of any `alternatives`."""
+        met = np.ones(len(self._columns), np.bool_)
+        for requirement in requirements:
+            met &= self._matched(requirement)
+        if alternatives:
+            met &= np.logical_or.reduce([self.meeting(term) for term in alternatives])
+        return met
+
+    def tolerating(self, tolerations: tuple[Toleration, ...]) -> Flags:
+        """One flag per flavour: its taints keep no pod with these tolerations away."""
+        if tolerations not in self._by_tolerations:
+            verdicts = np.ones(len(self._taints), np.bool_)
+            if self._tainted:
+                verdicts[:] = [tolerates(tolerations, taints) for taints in self._taints]
+            self._by_tolerations[tolerations] = verdicts
+        return self._by_tolerations[tolerations]
+
+    def _matched(self, requirement: Requirement) -> Flags:
+        if requirement not in self._by_requirement:
+            self._by_requirement[requirement] = self._match(requirement)
+        return self._by_requirement[requirement]
+
+    def _match(self, requirement: Requirement) -> Flags:
+        if requirement.key == HOSTNAME_LABEL:
+            return np.full(len(self._columns), matches(requirement, _ANY_HOSTNAME), np.bool_)
+        codes, values = self._columns.label(requirement.key)
+        # The absent key comes last, where the code NONE (-1) finds it.
+        verdicts = [matches(requirement, value) for value in (*values, None)]
+        return np.array(verdicts, np.bool_)[codes]

@@ -1,0 +1,203 @@
+"""Phase 1: every need counts what its cluster has, then acquires the rest.
+
+Needs are served by priority. Of one priority, first each cluster's pods are packed onto what those
+of higher priority have left of its machines, whichever need they belong to, because that is what
+kube-scheduler will do: gangs first, then needs whose pods depend on each other, then all others,
+the most constrained first and the largest first. Then the needs whose pods found no place acquire
+machines, in the order of their arrival; what such a machine has left goes to the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from bigfleet.engine.fit.normalise import is_folded
+from bigfleet.engine.fit.pod_classes import NeedType
+from bigfleet.engine.placement.acquire import FreePools, acquire
+from bigfleet.engine.placement.gangs import begin_gang, first_fit, place_in_gang_domain, serve_gang
+from bigfleet.engine.placement.topology import acquire_constrained, place_constrained
+from bigfleet.engine.snapshot import NONE, Longs, Rows
+from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.machine import MachineState
+
+
+class AssignmentPhase:
+    """Serves needs, one after the other."""
+
+    def __init__(self, state: CycleState) -> None:
+        self._state = state
+        self.free_pools = FreePools(state)
+        self._order = _packing_order(state)
+
+    def run(self) -> None:
+        """Serve all needs."""
+        state = self._state
+        self._place_additional()
+        changes = np.flatnonzero(np.diff(state.priorities)) + 1
+        borders = [0, *changes.tolist(), len(state.priorities)]
+        for start, stop in itertools.pairwise(borders if len(state.priorities) else []):
+            needs = np.arange(start, stop)
+            incomplete = self._place_priority(needs)
+            for index in needs[state.lacking(start, stop)].tolist():
+                if index not in incomplete:
+                    self.serve(index)
+            for index in sorted(incomplete):
+                self.serve(index)
+
+    def serve(self, index: int) -> None:
+        """Find places for what the need lacks, and acquire machines for the rest."""
+        state = self._state
+        if not state.lacks(index):
+            return
+        need_type = state.classes.need_type[index]
+        if need_type != NeedType.PLAIN or is_folded(state.demand.needs[index]):
+            self._use_headroom(index)
+        if need_type == NeedType.GANG:
+            serve_gang(state, self.free_pools, index)
+        else:
+            self.place_again(index)
+            self._acquire(index)
+        if state.lacks(index) and self._use_headroom(index):
+            self.place_again(index)
+
+    def _acquire(self, index: int) -> None:
+        state = self._state
+        if (
+            not state.lacks(index)
+            or index in state.not_acquiring
+            or self._waits_for_incoming(index)
+        ):
+            return
+        if state.classes.need_type[index] == NeedType.CONSTRAINED:
+            acquire_constrained(state, self.free_pools, index)
+        else:
+            acquire(state, self.free_pools, index, self._order_of(index))
+
+    def place_again(self, index: int) -> None:
+        """Find places for pods of the need that lost theirs, on machines of its cluster."""
+        state = self._state
+        need_type = state.classes.need_type[index]
+        if need_type == NeedType.GANG:
+            place_in_gang_domain(state, index)
+        elif need_type == NeedType.CONSTRAINED:
+            place_constrained(state, index)
+        elif need_type == NeedType.PLAIN:
+            its = state.classes.of(index)
+            order = np.arange(its.start, its.stop, dtype=np.int64)
+            state.packing_of(index).place_more(order, int(state.priorities[index]))
+
+    def levels(self, cluster: int) -> list[tuple[int, list[int], Longs | None]]:
+        """The cluster's needs in the order in which they are counted: for each priority the needs
+        whose pods depend on each other, and the classes of all plain ones.
+        """
+        state = self._state
+        constrained: dict[int, list[int]] = {}
+        need_types = state.classes.need_type
+        its = (state.demand.cluster == cluster) & (need_types == NeedType.CONSTRAINED)
+        for index in np.flatnonzero(its).tolist():
+            constrained.setdefault(int(state.priorities[index]), []).append(index)
+        plain = {priority for its, priority in self._order if its == cluster}
+        return [
+            (priority, constrained.get(priority, []), self._order.get((cluster, priority)))
+            for priority in sorted({*constrained, *plain}, reverse=True)
+        ]
+
+    def _place_priority(self, needs: Rows) -> set[int]:
+        """Pack the pods of all needs of one priority onto their clusters' machines; the gangs that
+        no domain can hold as a whole, which come after everybody else.
+        """
+        state, need_types = self._state, self._state.classes.need_type[needs]
+        incomplete = {
+            index
+            for index in needs[need_types == NeedType.GANG].tolist()
+            if state.lacks(index) and not begin_gang(state, self.free_pools, index)
+        }
+        for index in needs[need_types == NeedType.CONSTRAINED].tolist():
+            place_constrained(state, index)
+        priority = int(state.priorities[needs[0]])
+        for cluster in np.unique(
+            state.demand.cluster[needs[need_types == NeedType.PLAIN]]
+        ).tolist():
+            if (cluster, priority) in self._order:  # else no machine could hold any of its pods
+                state.packings[cluster].place(self._order[cluster, priority], priority)
+        return incomplete
+
+    def _place_additional(self) -> None:
+        """Additional needs count the machines that were fetched for them, and no others: whatever
+        else is there may be full of pods, which no count of machines can tell.
+        """
+        state = self._state
+        for index in np.flatnonzero(state.classes.need_type == NeedType.ADDITIONAL).tolist():
+            packing, accepted = state.packing_of(index), state.flavour_fit(index).accepted
+            fetched = state.fleet.last_claimed_by[packing.rows] == index
+            first_fit(state, index, np.flatnonzero(fetched & accepted[packing.flavour]).tolist())
+
+    def _use_headroom(self, index: int) -> bool:
+        """Count on what was kept ahead of gangs: it is there for them, for needs that look at the
+        domains of all machines, and for others when there is nothing to acquire. Whether that adds
+        any machine.
+        """
+        state = self._state
+        cluster, flavour_fit = state.cluster_of(index), state.flavour_fit(index)
+        rows = state.headroom_pool[cluster]
+        useful = flavour_fit.accepted[state.fleet.flavour[rows]]
+        helps = bool(useful.any()) and state.classes.need_type[index] != NeedType.ADDITIONAL
+        if helps:
+            state.headroom_pool[cluster] = rows[~useful]
+            found, fleet = rows[useful], state.fleet
+            state.packings[cluster].add(found, fleet.flavour[found], fleet.last_claimed_by[found])
+            if flavour_fit.is_constrained:  # their domains have been there all the time
+                state.packings[cluster].clear_need(state.classes.of(index))
+        return helps
+
+    def _waits_for_incoming(self, index: int) -> bool:
+        """Whether pods that want a machine beyond those there may yet find room on one that their
+        cluster is about to get, or has just got: kube-scheduler must have had time to use it, and
+        the news of that time to arrive.
+        """
+        state = self._state
+        if state.classes.need_type[index] != NeedType.ADDITIONAL:
+            return False
+        last_arrival_seconds = state.memory_of(state.cluster_of(index)).incoming_seconds
+        grace_seconds = state.settings.arrival_grace_seconds
+        if (
+            last_arrival_seconds is not None
+            and state.now_seconds - last_arrival_seconds < grace_seconds
+        ):
+            return True
+        fleet, packing = state.fleet, state.packing_of(index)
+        incoming = (fleet.state[packing.rows] != MachineState.CONFIGURED) & (packing.rows != NONE)
+        incoming &= fleet.last_claimed_by[packing.rows] != index
+        incoming &= state.flavour_fit(index).accepted[packing.flavour]
+        its = state.classes.of(index)
+        waiting = state.classes.sizes[its][state.left[its] > 0]
+        return any((packing.capacity[incoming] >= size).all(axis=1).any() for size in waiting)
+
+    def _order_of(self, index: int) -> Longs:
+        """All classes that are packed together with those of a plain need."""
+        key = self._state.cluster_of(index), int(self._state.priorities[index])
+        return self._order.get(key, np.empty(0, np.int64))
+
+
+def _packing_order(state: CycleState) -> dict[tuple[int, int], Longs]:
+    """The classes of plain needs by cluster and priority, those first that fewest flavours accept,
+    then the largest.
+    """
+    classes = state.classes
+    plain = classes.need_type[classes.need] == NeedType.PLAIN
+    its = np.flatnonzero(plain & ~classes.impossible)
+    choice = classes.accepted[:, state.present].sum(axis=1)[classes.flavour_fit[its]]
+    need = classes.need[its]
+    cluster, priority = state.demand.cluster[need], state.priorities[need]
+    order = np.lexsort((its, -classes.dominant_share[its], choice, -priority, cluster))
+    its, keys = its[order], np.stack((cluster[order], priority[order]), axis=1)
+    if not len(its):
+        return {}
+    borders = np.flatnonzero((keys[1:] != keys[:-1]).any(axis=1)) + 1
+    starts = [0, *borders.tolist()]
+    return {
+        (int(keys[start, 0]), int(keys[start, 1])): part.astype(np.int64)
+        for start, part in zip(starts, np.split(its, borders), strict=True)
+    }

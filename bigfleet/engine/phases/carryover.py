@@ -1,0 +1,82 @@
+"""What is handed to the next decision: who is short and for how long, and what is kept for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge
+from bigfleet.engine.decision import Shortfall
+from bigfleet.engine.snapshot import NONE, Ints
+from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Size
+
+
+def shortfalls(
+    state: CycleState, cycle_memory: CycleMemory
+) -> tuple[Sequence[Shortfall], tuple[ShortfallAge, ...]]:
+    """What each need lacks, in the demand's order, and the same for the next decision."""
+    before = {aged.need: aged for aged in cycle_memory.shortfall_ages}
+    found: list[Shortfall] = []
+    shortfall_ages: list[ShortfallAge] = []
+    missing = np.where(state.classes.impossible, state.classes.count, state.left)
+    for index in np.unique(state.classes.need[missing > 0]).tolist():
+        key = state.key(index)
+        last = before.get(key, ShortfallAge(key, 0, state.now_seconds))
+        aged = ShortfallAge(key, last.cycles + 1, last.since_seconds)
+        shortfall_ages.append(aged)
+        sizes, impossible = _sizes(state, index)
+        found.append(Shortfall(index, sizes, impossible, aged.cycles, aged.since_seconds))
+    return found, tuple(shortfall_ages)
+
+
+def _sizes(state: CycleState, index: int) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
+    """The need's pods without a place, by size: possible ones and impossible ones."""
+    classes, need = state.classes, state.demand.needs[index]
+    its = classes.of(index)
+    short: list[Size] = []
+    impossible: list[Size] = []
+    for pod_class in range(its.start, its.stop):
+        size = need.sizes[int(classes.original[pod_class]) - its.start]
+        if classes.impossible[pod_class]:
+            impossible.append(size)
+        elif state.left[pod_class]:
+            short.append(Size(size.amounts, int(state.left[pod_class])))
+    return tuple(sorted(short)), tuple(sorted(impossible))
+
+
+def reservations(state: CycleState, claimed_by: Ints) -> tuple[Reservation, ...]:
+    """For whom machines are kept until they have all of theirs.
+
+    A gang that has a domain for all of it, until all its machines are in service; another need,
+    until no machine is drained for it any more.
+    """
+    kept = []
+    for index in _waiting(state, claimed_by):
+        domain = ""
+        if state.flavour_fit(index).profile.same_key is not None:
+            if state.lacks(index):
+                continue
+            domain = state.gang_domains[index]
+        before = state.reserved.get(index)
+        goes_on = before is not None and before.domain == domain
+        since = before.since_seconds if before and goes_on else state.now_seconds
+        kept.append(Reservation(state.key(index), domain, since))
+    return tuple(kept)
+
+
+def _waiting(state: CycleState, claimed_by: Ints) -> list[int]:
+    """Needs that hold a machine which does not serve them yet, in order."""
+    fleet = state.fleet
+    rows = np.flatnonzero(claimed_by != NONE)
+    holder = claimed_by[rows]
+    at_work = (fleet.state[rows] == MachineState.CONFIGURED) & (
+        fleet.cluster[rows] == state.demand.cluster[holder]
+    )
+    is_gang = np.array([n.profile.same_key is not None for n in state.demand.needs], np.bool_)
+    drained = np.isin(fleet.state[rows], (int(MachineState.DRAINING), int(MachineState.CONFIGURED)))
+    drained |= state.initially_reserved_for[rows] == holder
+    waits = ~at_work & (drained | is_gang[holder])
+    return [int(index) for index in np.unique(holder[waits])]

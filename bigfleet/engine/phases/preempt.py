@@ -1,0 +1,173 @@
+"""Phase 2: who still lacks something takes what others can spare, then what others use less well.
+
+It sees all that phase 1 has counted, in the order of needs. A plain need takes as much as there is;
+a gang takes nothing unless it then is whole. Pods that lose their machine count on others of their
+cluster, or are served again when it is their need's turn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigfleet.engine.fit.pod_classes import NeedType
+from bigfleet.engine.phases.assign import AssignmentPhase
+from bigfleet.engine.phases.preemption_candidates import Candidates, PreemptionCandidates, in_ranks
+from bigfleet.engine.placement.acquire import choose_machines, in_tiers, order
+from bigfleet.engine.placement.gang_domains import (
+    SOURCE_PREEMPTIBLE,
+    SOURCE_SURPLUS,
+    DomainChoice,
+    choose_domain,
+)
+from bigfleet.engine.placement.gangs import (
+    acquire_in_domain,
+    gang_candidates,
+    place_gang,
+    pods_of,
+    preempt_in_domain,
+    reserved_domain,
+    same_key,
+    serve_gang,
+    unplace_gang,
+)
+from bigfleet.engine.placement.topology import label_keys, take_constrained
+from bigfleet.engine.snapshot import NONE, Flags, Rows
+from bigfleet.engine.state.cycle_state import CycleState, TakenMachines
+from bigfleet.model.machine import MachineState
+
+_FREE_STATES = (int(MachineState.IDLE), int(MachineState.SPECULATIVE))
+
+
+def preempt(state: CycleState, assignment: AssignmentPhase, reclaimable: Flags) -> None:
+    """Take machines for all needs that lack something, in their order.
+
+    `reclaimable` are the CONFIGURED machines that are to go in any case.
+    """
+    if state.left.any():
+        _Preemption(state, assignment, reclaimable).run()
+
+
+class _Preemption:
+    """`_dirty_clusters` holds the clusters whose needs have to look again, because pods lost their places or
+    machines came or went; `_all_dirty`: machines became free after a need had its turn, so that
+    all later ones look again.
+    """
+
+    def __init__(self, state: CycleState, assignment: AssignmentPhase, reclaimable: Flags) -> None:
+        self._state, self._assignment = state, assignment
+        self._candidates = PreemptionCandidates(state, reclaimable)
+        given_back = np.unique(state.fleet.cluster[reclaimable]).tolist()
+        self._dirty_clusters = {*state.acquiring_clusters(), *given_back}
+        self._all_dirty = self._drop_idle_reservations()
+
+    def run(self) -> None:
+        """Losers are of lower priority, so their turn is still to come.
+
+        Additional pods have machines enough already, as far as counting tells: nobody is evicted
+        for them.
+        """
+        state = self._state
+        for index in range(len(state.demand.needs)):
+            additional = state.classes.need_type[index] == NeedType.ADDITIONAL
+            if state.lacks(index) and index not in state.not_acquiring and not additional:
+                machines = len(state.packing_of(index))
+                self._preempt_for(index)
+                if len(state.packing_of(index)) > machines:  # whose rest is for others
+                    self._dirty_clusters.add(state.cluster_of(index))
+
+    def _drop_idle_reservations(self) -> bool:
+        """From now on idle machines are kept for nobody; whether that sets any free."""
+        state = self._state
+        kept = (state.reserved_for != NONE) & np.isin(state.fleet.state, _FREE_STATES)
+        set_free = bool((kept & ~state.unavailable).any())
+        state.reserved_for[kept] = NONE
+        return set_free
+
+    def _preempt_for(self, index: int) -> None:
+        state = self._state
+        if self._all_dirty or state.cluster_of(index) in self._dirty_clusters:
+            self._assignment.serve(index)
+            self._candidates.refresh()
+        if not state.lacks(index):
+            return
+        candidates = self._candidates.of(index)
+        flavour_fit = state.flavour_fit(index)
+        if flavour_fit.profile.same_key is not None:
+            self._complete_gang(index, candidates)
+        elif len(candidates.rows) and flavour_fit.is_constrained:
+            keys = label_keys(flavour_fit)
+            pools = list(in_ranks(state, index, candidates, keys))
+            rows = take_constrained(state, index, pools, record_acquired=False)
+            self._note(index, candidates, np.array(rows, np.intp))
+        elif len(candidates.rows):
+            selection = choose_machines(
+                state, index, np.empty(0, np.int64), in_ranks(state, index, candidates)
+            )
+            order(state, index, selection)
+            self._note(index, candidates, selection.rows.astype(np.intp))
+
+    def _complete_gang(self, index: int, candidates: Candidates) -> None:
+        """Make a gang whole in any domain where that is possible."""
+        state, free_pools = self._state, self._assignment.free_pools
+        had = state.acquired.get(index, [])
+        counted = self._usable_machines(index)
+        unplace_gang(state, index)
+        if had:  # pods of others that shared these machines have lost their places
+            self._dirty_clusters.add(state.cluster_of(index))
+        keys = (same_key(state, index),)
+        non_disruptive, others = (
+            candidates.only(candidates.non_disruptive),
+            candidates.only(~candidates.non_disruptive),
+        )
+        further = [(each, SOURCE_SURPLUS) for each in in_ranks(state, index, non_disruptive, keys)]
+        further += [(each, SOURCE_PREEMPTIBLE) for each in in_ranks(state, index, others, keys)]
+        found = gang_candidates(state, free_pools, index, further)
+        choice = choose_domain(found, *pods_of(state, index), reserved_domain(state, index))
+        if not choice.whole or not self._fill(index, choice, candidates):
+            # What it kept for becoming whole is for others from now on.
+            self._all_dirty |= state.reserved.pop(index, None) is not None
+            serve_gang(state, free_pools, index)
+        self._all_dirty |= not set(had) <= set(state.acquired.get(index, []))
+        if self._usable_machines(index) != counted:
+            self._candidates.refresh()
+
+    def _fill(self, index: int, choice: DomainChoice, candidates: Candidates) -> bool:
+        """Acquire and take in its domain what makes the gang whole; whether its ceiling lets it."""
+        state, free_pools = self._state, self._assignment.free_pools
+        keys = (same_key(state, index),)
+        place_gang(state, index, choice)
+        state.at_ceiling.discard(index)
+        acquire_in_domain(state, index, [*in_tiers(free_pools.pools(index, keys))])
+        if state.lacks(index):
+            pools = list(in_ranks(state, index, candidates, keys))
+            rows = preempt_in_domain(state, index, pools)
+            if state.lacks(index) and index in state.at_ceiling:
+                state.give_back(index, rows.tolist())
+                state.not_acquiring.add(index)
+                return False
+            self._note(index, candidates, rows)
+        return True
+
+    def _usable_machines(self, index: int) -> list[tuple[int, int, int]]:
+        state = self._state
+        return sorted(state.packing_of(index).entries_of(state.classes.of(index)))
+
+    def _note(self, index: int, candidates: Candidates, rows: Rows) -> None:
+        """The need has taken `rows` of the candidates: their pods lose their places."""
+        if not len(rows):
+            return
+        state = self._state
+        place = {row: at for at, row in enumerate(candidates.rows.tolist())}
+        at = np.array([place[row] for row in rows.tolist()], np.intp)
+        state.taken[index] = TakenMachines(rows, candidates.non_disruptive[at], candidates.gap[at])
+        supply_clusters = state.supply_clusters[rows]
+        for cluster in np.unique(supply_clusters[supply_clusters != NONE]).tolist():
+            packing, lost = state.packings[cluster], rows[supply_clusters == cluster]
+            for machine in np.flatnonzero(np.isin(packing.rows, lost)).tolist():
+                if packing.orderer[machine] != index:
+                    packing.clear_machine(machine)
+                    packing.remove_machine(machine)
+            headroom_pool = state.headroom_pool[cluster]
+            state.headroom_pool[cluster] = headroom_pool[~np.isin(headroom_pool, lost)]
+            self._dirty_clusters.add(cluster)
+        self._candidates.refresh()

@@ -1,0 +1,292 @@
+"""Phase 3: which machines a cluster gives back, and when.
+
+What runs is left alone. A CONFIGURED machine goes only if its cluster's operator has said what that
+would disturb (`Fleet.disruption_cost`), those that disturb least first; if the cluster's pods, and a
+few more, count on the others without it; if the cluster has had machines to spare for its hold; and
+if it is not just growing: a machine with pods on it stays until demand has fallen since the cluster
+last acquired one, an empty one until demand has stood still for the hold. An empty one that can
+hold nothing is to spare whatever demand does.
+
+A release by count alone would go to and fro: kube-scheduler packs worse than a count can, so that
+what was given back has to be bought again. So a cluster that acquires a machine soon after it gave
+one back, though its demand has hardly grown, holds on to its machines for twice as long from then
+on, until that has long been no use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from bigfleet.engine.cycle_memory import ClusterMemory
+from bigfleet.engine.phases.assign import AssignmentPhase
+from bigfleet.engine.phases.limits import reclaim_cap
+from bigfleet.engine.phases.repacking import Repacking
+from bigfleet.engine.placement.gangs import same_key
+from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints, Rows
+from bigfleet.engine.state.cluster_packing import ClusterPacking
+from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.machine import MachineState
+
+_MAX_HOLD_FACTOR = 32
+# Each is a new count of all pods of a cluster.
+_MAX_TRIALS = 12
+
+
+class ReclaimPhase:
+    """What one decision gives back."""
+
+    def __init__(self, state: CycleState, assignment: AssignmentPhase) -> None:
+        self._state, self._assignment = state, assignment
+        self._demand = state.demand_of_clusters()
+        self._surplus: dict[int, int] = {}
+        self._acquiring = state.acquiring_clusters()
+
+    def reclaimable(self) -> Flags:
+        """CONFIGURED machines that are to go in any case."""
+        state = self._state
+        going = np.zeros(len(state.fleet), np.bool_)
+        left = abandoned_by_gangs(state)
+        going[left] = True
+        for cluster in np.unique(state.fleet.cluster[left]).tolist():
+            packing = state.packings[cluster]
+            for machine in np.flatnonzero(np.isin(packing.rows, left)).tolist():
+                packing.remove_machine(machine)
+        for cluster in sorted(state.demand.reported - state.demand.unreachable):
+            if cluster in state.packings:
+                rows = self._find_surplus(cluster)
+                self._surplus[cluster] = len(rows)
+                for row in self._due(cluster, rows).tolist():
+                    going[row] = self._evacuate(cluster, row)
+        return going
+
+    def _evacuate(self, cluster: int, row: int) -> bool:
+        """Count the machine's pods on the cluster's others, and the machine no more; False where
+        that cannot be done one machine after the other.
+        """
+        state, packing = self._state, self._state.packings[cluster]
+        memory, left = packing.checkpoint(), state.left.copy()
+        machine = int(np.flatnonzero(packing.rows == row)[0])
+        losers = packing.clear_machine(machine)
+        packing.remove_machine(machine)
+        for index in losers:
+            self._assignment.place_again(index)
+        if (state.left > left).any():
+            packing.restore(memory)
+            state.left[:] = left
+            return False
+        return True
+
+    def memory(self, acquiring: set[int], reclaimed: Mapping[int, int]) -> Iterator[ClusterMemory]:
+        """What to hand on: `acquiring` are the clusters that acquire machines now, `reclaimed` has
+        how many each gives back that it had to spare, to whomever they go.
+        """
+        state, now = self._state, self._state.now_seconds
+        names, incoming = state.fleet.clusters, state.clusters_with_incoming()
+        for cluster, name in sorted(enumerate(names), key=lambda pair: pair[1]):
+            memory = self._with_surplus(cluster, reclaimed.get(cluster, 0))
+            if cluster in incoming:
+                memory = replace(memory, incoming_seconds=now)
+            if cluster in acquiring:
+                memory = self._after_acquisition(memory, float(self._demand[cluster]))
+            elif (
+                now - memory.factor_seconds > state.settings.reacquire_seconds * memory.hold_factor
+            ):
+                factor = max(1, memory.hold_factor // 2)
+                memory = replace(memory, hold_factor=factor, factor_seconds=now)
+            if reclaimed.get(cluster, 0):
+                demand = float(self._demand[cluster])
+                memory = replace(memory, reclaimed_seconds=now, reclaimed_demand=demand)
+            if replace(memory, factor_seconds=0.0) != ClusterMemory(name):
+                yield memory
+
+    def _with_surplus(self, cluster: int, reclaimed: int) -> ClusterMemory:
+        surplus = self._surplus.get(cluster, 0) - reclaimed
+        memory = self._state.memory_of(cluster)
+        return memory.with_surplus(surplus, reclaimed, self._state.now_seconds)
+
+    def _after_acquisition(self, memory: ClusterMemory, demand: float) -> ClusterMemory:
+        state = self._state
+        had_surplus = state.memory_of(state.fleet.clusters.index(memory.cluster)).surplus
+        soon = (
+            memory.reclaimed_seconds is not None
+            and state.now_seconds - memory.reclaimed_seconds < state.settings.reacquire_seconds
+        )
+        has_grown = demand > memory.reclaimed_demand * (1 + state.settings.reclaim_margin)
+        if soon and not has_grown:
+            factor = min(_MAX_HOLD_FACTOR, memory.hold_factor * 2)
+            memory = replace(
+                memory,
+                hold_factor=factor,
+                factor_seconds=state.now_seconds,
+                reclaimed_seconds=None,
+            )
+        if not had_surplus:
+            memory = replace(memory, grown_seconds=state.now_seconds)
+        return replace(memory, acquired_seconds=state.now_seconds)
+
+    def _due(self, cluster: int, rows: Rows) -> Rows:
+        """Which of the spare machines `rows` go now: as many as there have been for the cluster's
+        whole hold, within the cap.
+        """
+        state = self._state
+        configured = state.fleet.state == MachineState.CONFIGURED
+        count = int((configured & (state.fleet.cluster == cluster)).sum())
+        most = reclaim_cap(count, state.settings.reclaim_cap_fraction)
+        hold_seconds = self._hold_seconds(cluster)
+        if hold_seconds:
+            held = state.memory_of(cluster).held(hold_seconds, state.now_seconds)
+            most = min(most, held)
+        due = rows[:most]
+        return due if self._is_stable(cluster) else due[state.fleet.disruption_cost[due] == 0]
+
+    def _hold_seconds(self, cluster: int) -> float:
+        factor = self._state.memory_of(cluster).hold_factor
+        return self._state.settings.reclaim_hold_seconds * factor
+
+    def _find_surplus(self, cluster: int) -> Rows:
+        """Machines that can hold nothing, and those of the cluster's candidates without which its
+        pods have places, all together.
+        """
+        unschedulable = self._empty_unschedulable(cluster)
+        rows = self._candidates(cluster)
+        rows = rows[~np.isin(rows, unschedulable)]
+        return np.concatenate((unschedulable, self._removable(cluster, rows)))
+
+    def _removable(self, cluster: int, rows: Rows) -> Rows:
+        """All of them, else as many as are found by halving what fails: one machine that must stay,
+        such as one with a part of a gang, keeps no others.
+        """
+        repacking = Repacking(self._state, self._assignment, cluster)
+        chosen, parts = rows[:0], [rows] if len(rows) else []
+        for _ in range(_MAX_TRIALS):
+            if not parts:
+                break
+            part = parts.pop()
+            if repacking.fits_without(np.concatenate((chosen, part))):
+                chosen = np.concatenate((chosen, part))
+            elif len(part) > 1:
+                half = (len(part) + 1) // 2
+                parts += [part[half:], part[:half]]
+        return chosen
+
+    def _empty_unschedulable(self, cluster: int) -> Rows:
+        """Empty machines whose Nodes take no new pods: without them nothing changes, whatever
+        demand does.
+        """
+        state, packing = self._state, self._state.packings[cluster]
+        limited = state.columns.limited[packing.flavour] & ~packing.capacity.any(axis=1)
+        rows = packing.rows[(packing.rows != NONE) & limited]
+        fleet, at_work = state.fleet, state.fleet.state[rows] == MachineState.CONFIGURED
+        empty = at_work & ~state.unavailable[rows] & (fleet.disruption_cost[rows] == 0)
+        return reclaim_order(fleet, state.columns.price, rows[empty])
+
+    def _candidates(self, cluster: int) -> Rows:
+        """Those that disturb least first; of equals those on which nothing is counted."""
+        state, fleet = self._state, self._state.fleet
+        packing = state.packings[cluster]
+        rows = packing.rows[self._at_work(packing)]
+        cost = fleet.disruption_cost[rows]
+        allowed = np.isfinite(cost)
+        has_decreased = self._demand_has_decreased(cluster)
+        allowed &= has_decreased | ((cost == 0) & self._demand_is_stable(cluster))
+        rows = reclaim_order(fleet, state.columns.price, rows[allowed])
+        counted = np.isin(rows, packing.rows[packing.has_pods])
+        return rows[np.lexsort((counted, fleet.disruption_cost[rows]))]
+
+    def _at_work(self, packing: ClusterPacking) -> Flags:
+        state = self._state
+        rows = np.where(packing.rows == NONE, 0, packing.rows)
+        at_work: Flags = (state.fleet.state[rows] == MachineState.CONFIGURED) & (
+            packing.rows != NONE
+        )
+        return at_work & ~state.unavailable[rows]
+
+    def _demand_has_decreased(self, cluster: int) -> bool:
+        """Whether demand has fallen since the cluster last grew. What it acquires beside machines
+        that it has to spare is for pods that these cannot hold, and no growth.
+        """
+        memory = self._state.memory_of(cluster)
+        fell, grown = self._state.demand.fell_seconds.get(cluster), memory.grown_seconds
+        grows = cluster in self._acquiring and not memory.surplus
+        return fell is not None and not grows and (grown is None or fell >= grown)
+
+    def _is_stable(self, cluster: int) -> bool:
+        """Whether the cluster acquires nothing, and has not for its hold unless demand fell since:
+        pods that wait for a machine may need the room that others are about to take.
+        """
+        state = self._state
+        acquired = state.memory_of(cluster).acquired_seconds
+        if cluster in self._acquiring:
+            return False
+        if acquired is None or state.demand.fell_seconds.get(cluster, -math.inf) >= acquired:
+            return True
+        return state.now_seconds - acquired >= self._hold_seconds(cluster)
+
+    def _demand_is_stable(self, cluster: int) -> bool:
+        """Whether demand has not grown for as long as a machine is held."""
+        state = self._state
+        rose = state.demand.rose_seconds.get(cluster)
+        return rose is None or state.now_seconds - rose >= state.settings.reclaim_hold_seconds
+
+
+def abandoned_by_gangs(state: CycleState) -> Rows:
+    """Machines that nobody counts and that served a gang before it became whole elsewhere.
+
+    Its pods there hold the others to the old domain, which has no room for them: until they are
+    evicted, too, the gang hangs between two domains while its need counts as met.
+    """
+    fleet = state.fleet
+    open_ = np.isin(fleet.cluster, sorted(state.demand.reported - state.demand.unreachable))
+    idle = (fleet.state == MachineState.CONFIGURED) & open_ & (fleet.last_claimed_by != NONE)
+    for ahead in state.headroom_pool.values():
+        idle[ahead] = False
+    rows = np.flatnonzero(idle & (state.claims() == NONE))
+    found = [np.empty(0, np.intp)]
+    for index in np.unique(fleet.last_claimed_by[rows]).tolist():
+        if index in state.gang_domains and _at_work(state, index):
+            label = state.columns.label(same_key(state, index))
+            its = rows[fleet.last_claimed_by[rows] == index]
+            here = label.codes[fleet.flavour[its]] == label.values.index(state.gang_domains[index])
+            found.append(its[~here])
+    return np.concatenate(found)
+
+
+def _at_work(state: CycleState, index: int) -> bool:
+    """Whether the need lacks nothing and all its machines can take pods."""
+    packing = state.packing_of(index)
+    machines = {machine for machine, _, _ in packing.entries_of(state.classes.of(index))}
+    states = state.fleet.state[packing.rows[sorted(machines)]]
+    return not state.lacks(index) and bool((states == MachineState.CONFIGURED).all())
+
+
+def machines_to_delete(state: CycleState, claimed_by: Ints) -> Rows:
+    """Elastic machines to be given back to their seller, in release order: those idle and unwanted
+    for longer than their hold, and failed ones. One that has been idle for an unknown time stays.
+    """
+    fleet, settings = state.fleet, state.settings
+    elastic = np.array([f.capacity_type.elastic for f in fleet.flavours], np.bool_)
+    holds = np.array(
+        [
+            settings.idle_hold_seconds.get(f.capacity_type, np.inf)
+            if f.capacity_type.elastic
+            else np.inf
+            for f in fleet.flavours
+        ]
+    )
+    overdue = state.now_seconds - fleet.unused_since_seconds > holds[fleet.flavour]
+    unclaimed = claimed_by == NONE
+    kept = np.isin(state.initially_reserved_for, [*state.reserved])
+    idle = (fleet.state == MachineState.IDLE) & unclaimed & overdue & ~kept
+    failed = (fleet.state == MachineState.FAILED) & elastic[fleet.flavour]
+    return reclaim_order(fleet, state.columns.price, np.flatnonzero(idle | failed))
+
+
+def reclaim_order(fleet: Fleet, price: Floats, rows: Rows) -> Rows:
+    """What disturbs least first, then the dearest, the lower reclamation penalty, tie_break."""
+    cost = np.nan_to_num(fleet.disruption_cost[rows], nan=0.0, posinf=np.finfo(np.float64).max)
+    dear = -price[fleet.flavour[rows]]
+    return rows[np.lexsort((fleet.tie_break[rows], fleet.reclamation_bucket[rows], dear, cost))]

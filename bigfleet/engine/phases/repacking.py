@@ -1,0 +1,177 @@
+"""Whether a cluster's pods have places without some of its machines, and which those might be."""
+
+from __future__ import annotations
+
+import copy
+from functools import cached_property
+
+import numpy as np
+
+from bigfleet.engine.phases.assign import AssignmentPhase
+from bigfleet.engine.placement.gangs import first_fit, same_key
+from bigfleet.engine.placement.topology import label_keys, place_constrained
+from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
+from bigfleet.engine.state.cluster_packing import ClusterPacking
+from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.machine import MachineState
+
+_MAX_QUERIED = 16
+
+
+class Repacking:
+    """Packs a cluster's pods anew onto a part of its machines, as often as it is asked. Meanwhile
+    nothing may be counted or acquired there.
+    """
+
+    def __init__(self, state: CycleState, assignment: AssignmentPhase, cluster: int) -> None:
+        self._state, self._packing = state, state.packings[cluster]
+        self._assignment, self._cluster = assignment, cluster
+
+    def fits_without(self, rows: Rows) -> bool:
+        """Whether all pods that have places, and a few more, have them without these machines."""
+        gone = np.isin(self._packing.rows, rows)
+        if not may_fit_without(self._packing, gone) or not self._domains_stay(gone):
+            return False
+        trial = _Trial(self._state, self._packing, self._cluster, gone)
+        return trial.keeps(self._fixed) and trial.places(self._levels, self._wanted)
+
+    @cached_property
+    def _levels(self) -> list[tuple[int, list[int], Longs | None]]:
+        return self._assignment.levels(self._cluster)
+
+    @cached_property
+    def _placed(self) -> Longs:
+        """How many pods of each class have places."""
+        placed: Longs = np.zeros_like(self._state.left)
+        _, pod_classes, numbers = self._packing.entries()
+        np.add.at(placed, pod_classes, numbers)
+        return placed
+
+    @cached_property
+    def _wanted(self) -> Longs:
+        """Those, and of plain pods as many more as the reserve says, spread over all sizes."""
+        wanted = self._placed.copy()
+        orders = [order for _, _, order in self._levels if order is not None]
+        if orders:
+            order = np.concatenate(orders)
+            before = self._placed[order].cumsum()
+            headroom_pool = np.floor(before * self._state.settings.reclaim_margin + 1e-9)
+            wanted[order] += np.diff(headroom_pool, prepend=0.0).astype(np.int64)
+        return wanted
+
+    @cached_property
+    def _fixed(self) -> list[tuple[int, int, int]]:
+        """Machine, class and number of the pods of gangs and of additional ones."""
+        state, needs = self._state, self._state.demand.needs
+        fixed = np.array([n.profile.same_key is not None or n.is_additional for n in needs], bool)
+        machines, pod_classes, numbers = self._packing.entries()
+        its = fixed[state.classes.need[pod_classes]]
+        columns = machines[its].tolist(), pod_classes[its].tolist(), numbers[its].tolist()
+        return list(zip(*columns, strict=True))
+
+    @cached_property
+    def _domains(self) -> list[tuple[Longs, Longs]]:
+        """For each pair of a need whose pods spread and a label of theirs: the label's codes of all
+        machines, and those that the need's pods are in.
+        """
+        state, packing = self._state, self._packing
+        machines, pod_classes, _ = packing.entries()
+        need_of = state.classes.need[pod_classes]
+        found = []
+        for index in [index for _, constrained, _ in self._levels for index in constrained]:
+            its = machines[need_of == index]
+            for key in label_keys(state.flavour_fit(index)):
+                codes = state.columns.label(key).codes[packing.flavour].astype(np.int64)
+                found.append((codes, np.unique(codes[its])))
+        return found
+
+    def _domains_stay(self, gone: Flags) -> bool:
+        """Whether pods that spread stay in as many zones as before. Without its last machine a zone
+        is no domain any more, so that one of them could hold them all.
+        """
+        stay = ~gone & (self._packing.rows != NONE)
+        return all(np.isin(used, codes[stay]).all() for codes, used in self._domains)
+
+
+class _Trial:
+    """One packing, onto the machines but for those `gone`."""
+
+    def __init__(
+        self, state: CycleState, before: ClusterPacking, cluster: int, gone: Flags
+    ) -> None:
+        self._state, self._gone = state, gone
+        self._left = np.zeros_like(state.left)
+        stay = ~gone & (before.rows != NONE)
+        self._place = np.cumsum(stay) - 1
+        self._packing = before.without_pods(stay, self._left)
+        self._trial = copy.copy(state)
+        self._trial.packings, self._trial.left = {cluster: self._packing}, self._left
+
+    def keeps(self, fixed: list[tuple[int, int, int]]) -> bool:
+        """Leave gangs and additional pods where they are; whether those that lose their machine fit
+        into the same domain.
+        """
+        lost = []
+        for machine, pod_class, pods in fixed:
+            if self._gone[machine]:
+                lost.append((int(self._state.classes.need[pod_class]), pod_class, pods))
+            else:
+                self._packing.record_placement(int(self._place[machine]), pod_class, pods)
+        return all(self._finds_place(*each) for each in sorted(lost))
+
+    def places(self, levels: list[tuple[int, list[int], Longs | None]], wanted: Longs) -> bool:
+        """Whether `wanted` pods of all other needs find places."""
+        for priority, constrained, order in levels:
+            for index in constrained:
+                its = self._state.classes.of(index)
+                self._left[its] = wanted[its]
+                place_constrained(self._trial, index)
+            if order is not None:
+                self._left[order] = wanted[order]
+                self._packing.place(order, priority)
+            if self._left.any():
+                return False
+        return True
+
+    def _finds_place(self, index: int, pod_class: int, pods: int) -> bool:
+        state, packing = self._state, self._packing
+        if state.demand.needs[index].is_additional or index not in state.gang_domains:
+            return False
+        label = state.columns.label(same_key(state, index))
+        inside = label.codes[packing.flavour] == label.values.index(state.gang_domains[index])
+        inside &= state.flavour_fit(index).accepted[packing.flavour]
+        self._left[pod_class] = pods
+        first_fit(self._trial, index, np.flatnonzero(inside).tolist())
+        return not self._left[pod_class]
+
+
+def may_fit_without(packing: ClusterPacking, gone: Flags) -> bool:
+    """Whether the other machines have as much free as is used on those that go."""
+    stay = ~gone & (packing.rows != NONE)
+    used = (packing.capacity[gone] - packing.free[gone]).sum(axis=0)
+    return bool((packing.free[stay].sum(axis=0) >= used).all())
+
+
+def find_disruption_cost_queries(state: CycleState) -> dict[int, Rows]:
+    """Clusters that might have machines to spare, and the first of them to ask about: those that
+    are used least by what is counted on them.
+    """
+    asked = {}
+    for cluster in sorted(state.demand.reported - state.demand.unreachable):
+        packing = state.packings.get(cluster)
+        if packing is None:
+            continue
+        rows = np.where(packing.rows == NONE, 0, packing.rows)
+        at = np.flatnonzero(
+            (packing.rows != NONE)
+            & (state.fleet.state[rows] == MachineState.CONFIGURED)
+            & ~state.unavailable[rows]
+        )
+        capacity = np.maximum(packing.capacity[at], 1)
+        used = ((packing.capacity[at] - packing.free[at]) / capacity).max(axis=1, initial=0.0)
+        least = at[np.argsort(used, kind="stable")]
+        alone = np.zeros(len(packing), np.bool_)
+        alone[least[:1]] = True
+        if len(least) and may_fit_without(packing, alone):
+            asked[cluster] = packing.rows[least[:_MAX_QUERIED]]
+    return asked

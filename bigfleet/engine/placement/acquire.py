@@ -1,0 +1,306 @@
+"""Which machines without a cluster a need acquires: idle ones before speculative ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigfleet.engine.fit.cost import TIERS
+from bigfleet.engine.fit.pod_classes import FlavourFit
+from bigfleet.engine.kernels.packing import NO_LIMIT
+from bigfleet.engine.kernels.selection import (
+    CandidatePool,
+    FleetAvailability,
+    PendingPods,
+    SelectionBuffer,
+    redundant,
+    select_machines,
+    selection_buffer,
+    weights_of,
+)
+from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs, Rows
+from bigfleet.engine.state.ceiling_budgets import WITHHELD
+from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import HOSTNAME_LABEL
+
+ACQUIRABLE = (MachineState.IDLE, MachineState.SPECULATIVE)  # in this order
+# A purchase is worked out in parts, so that it needs no arrays for all of it at once.
+_MACHINES_PER_BATCH = 1024
+# Beyond so many machines, what the last one makes superfluous is a small part of all.
+_MAX_REDUNDANCY_CHECK = 256
+
+
+class FreePools:
+    """The machines without a cluster, as needs see them; remembered for one decision."""
+
+    def __init__(self, state: CycleState) -> None:
+        self._state = state
+        self._free = {each: self._free_rows(each) for each in ACQUIRABLE}
+        self._pools: dict[tuple[MachineState, int, int, tuple[str, ...]], CandidatePool] = {}
+
+    def pools(self, index: int, keys: tuple[str, ...] = ()) -> list[CandidatePool]:
+        """What need `index` may acquire, idle machines and then speculative ones. Those with
+        different values of the labels `keys` are in different domains.
+        """
+        state = self._state
+        flavour_fit = state.flavour_fit(index)
+        number = state.capacities.number(state.cluster_of(index))
+        found = []
+        for machines in ACQUIRABLE:
+            key = machines, flavour_fit.number, number, keys
+            if key not in self._pools:
+                capacity_of = state.capacities.matrix(number)
+                self._pools[key] = pool_of(
+                    state, self._free[machines], flavour_fit, capacity_of, keys
+                )
+            found.append(self._pools[key])
+        return found
+
+    def _free_rows(self, machines: MachineState) -> Rows:
+        """The higher reclamation penalty first: it is worth most to those who had it."""
+        fleet = self._state.fleet
+        rows = np.flatnonzero(fleet.state == machines)
+        penalty = -fleet.reclamation_bucket[rows].astype(np.int64)
+        return rows[np.lexsort((fleet.tie_break[rows], penalty))]
+
+
+def pool_of(
+    state: CycleState,
+    rows: Rows,
+    flavour_fit: FlavourFit,
+    capacity_of: Longs,
+    keys: tuple[str, ...] = (),
+) -> CandidatePool:
+    """`rows`, which are in the order in which they are to be taken, as an offer to a need."""
+    flavour = state.fleet.flavour
+    rows = rows[flavour_fit.accepted[flavour[rows]]]
+    flavours = np.unique(flavour[rows])
+    columns = [state.columns.label(key).codes[flavours] for key in keys]
+    codes, domain = _numbered(np.stack(columns, axis=1) if columns else flavours[:, None] * 0)
+    # A finite price stands in for an infinite cost: within their tier, all are as bad otherwise.
+    costs = np.where(np.isinf(flavour_fit.costs), state.columns.price, flavour_fit.costs)
+    properties = (capacity_of[flavours], costs[flavours], flavour_fit.tier[flavours], domain)
+    _, group = _numbered(np.column_stack(properties).astype(np.float64))
+    of_flavour = np.full(len(state.columns), NONE, np.int64)
+    of_flavour[flavours] = group
+    groups = of_flavour[flavour[rows]]
+    order = np.argsort(groups, kind="stable")
+    number = int(group.max(initial=NONE)) + 1
+    starts = np.searchsorted(groups[order], np.arange(number + 1)).astype(np.int64)
+    first = np.empty(number, np.int64)
+    first[group[::-1]] = np.arange(len(flavours))[::-1]
+    like = flavours[first]
+    return CandidatePool(
+        rows=rows[order].astype(np.int64),
+        starts=starts,
+        first=starts[:-1].copy(),
+        capacity=capacity_of[like],
+        costs=costs[like],
+        tier=flavour_fit.tier[like],
+        domain=domain[first],
+        codes=codes,
+    )
+
+
+def _numbered(rows: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
+    """The distinct `rows` in ascending order, and for each its number among them."""
+    distinct, numbers = np.unique(rows, axis=0, return_inverse=True)
+    return distinct, numbers.reshape(-1).astype(np.int32)
+
+
+# An offer, and which of its groups come into question.
+EligiblePool = tuple[CandidatePool, Flags]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Machines `rows` [B] that were chosen for a need: from which of the offers each is, how many
+    pods it takes of each of the `classes` [P] that were waiting (`pods` [B, P]), and its cost.
+    """
+
+    rows: Longs
+    source: Ints
+    pods: Longs
+    costs: Floats
+    classes: Longs = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+def acquire(state: CycleState, free_pools: FreePools, index: int, others: Longs) -> None:
+    """Acquire machines for what need `index` has no places for, and count its pods on them.
+
+    What its machines have left goes to `others`, classes of its cluster that wait as well.
+    """
+    keys = preferred_keys(state, index)
+    pools = in_tiers(free_pools.pools(index, keys))
+    selection = choose_machines(state, index, others, pools, keys=keys)
+    order(state, index, selection)
+    state.acquired.setdefault(index, []).extend(selection.rows.tolist())
+
+
+def preferred_keys(state: CycleState, index: int) -> tuple[str, ...]:
+    """The first topology key over which the need would like to spread, if any."""
+    preferred = (term.topology_key for term in state.flavour_fit(index).preferred)
+    return tuple(key for key in preferred if key != HOSTNAME_LABEL)[:1]
+
+
+def in_tiers(pools: Iterable[CandidatePool]) -> Iterator[EligiblePool]:
+    """Offers by tier, and in each tier in the order given."""
+    pools = list(pools)
+    for tier in range(TIERS):
+        for pool in pools:
+            eligible = pool.tier == tier
+            if eligible.any():
+                yield pool, eligible
+
+
+def choose_machines(
+    state: CycleState,
+    index: int,
+    others: Longs,
+    pools: Iterable[EligiblePool],
+    *,
+    keys: tuple[str, ...] = (),
+    pods_at_most: int = NO_LIMIT,
+    machines_at_most: int = NO_LIMIT,
+) -> Selection:
+    """Choose machines from `pools`, one offer after the other, until so many pods of the need have
+    places. Those chosen are no longer available; `state.left` is what it was. Of machines that are
+    as good, those come first in whose domain of the labels `keys` the need has fewer pods.
+    """
+    left, availability = state.left.copy(), state.availability(index)
+    classes = _pending(state, index, others, left, pods_at_most)
+    own = int((state.classes.need[classes] == index).sum())
+    more = (
+        _expected_growth(state, classes) if machines_at_most == NO_LIMIT else np.zeros_like(classes)
+    )
+    weights = weights_of(state.classes.sizes[classes], left[classes])
+    parts: list[Selection] = []
+    used: list[CandidatePool] = []
+    for number, eligible in enumerate(pools):
+        if not left[classes[:own]].any() or (parts and machines_at_most < NO_LIMIT):
+            break
+        pool = eligible[0]
+        used.append(pool)
+        pending = PendingPods(
+            classes, own, weights, _pods_by_domain(state, index, pool, keys), more
+        )
+        for buffer, count in _selections(
+            state, availability, index, eligible, left, pending, machines_at_most
+        ):
+            costs = pool.costs[buffer.group[:count]]
+            source = np.full(count, number, np.int32)
+            parts.append(Selection(buffer.rows[:count], source, buffer.pods[:count], costs))
+    if availability.budget[WITHHELD] and left[classes[:own]].any():
+        state.at_ceiling.add(index)
+    selection = _without_redundant(state, availability, classes, parts)
+    for pool in used:
+        pool.first[:] = pool.starts[:-1]  # what was chosen in vain is there again
+    return selection
+
+
+def _selections(
+    state: CycleState,
+    availability: FleetAvailability,
+    index: int,
+    eligible: EligiblePool,
+    left: Longs,
+    pending: PendingPods,
+    machines_at_most: int,
+) -> Iterator[tuple[SelectionBuffer, int]]:
+    """What is chosen from one offer, with how many machines that is."""
+    pool, groups = eligible
+    columns = state.classes.columns
+    tolerance = state.settings.price_tolerance
+    count = _MACHINES_PER_BATCH
+    while count == _MACHINES_PER_BATCH:
+        most = min(_MACHINES_PER_BATCH, machines_at_most)
+        buffer = selection_buffer(most, columns.sizes, len(pending.classes))
+        count = select_machines(
+            pool, groups, availability, index, columns, left, pending, tolerance, buffer
+        )
+        if count:
+            yield buffer, count
+
+
+def _expected_growth(state: CycleState, classes: Longs) -> Longs:
+    """How many more pods of each class are to be expected."""
+    growth: Longs = np.floor(state.classes.count[classes] * state.settings.growth + 1e-9).astype(
+        np.int64
+    )
+    return growth
+
+
+def _pending(state: CycleState, index: int, others: Longs, left: Longs, pods_at_most: int) -> Longs:
+    """The classes to choose machines for: the need's, of which no more than so many pods are left
+    in `left`, and those of `others` that lack places.
+    """
+    its = state.classes.of(index)
+    own = np.arange(its.start, its.stop, dtype=np.int64)
+    left[own] = np.diff(np.minimum(left[own].cumsum(), pods_at_most), prepend=0)
+    further = others[(left[others] > 0) & (state.classes.need[others] != index)]
+    return np.concatenate((own[left[own] > 0], further))
+
+
+def order(state: CycleState, index: int, selection: Selection, *, counted: bool = True) -> None:
+    """Give the machines of `selection` to the need's cluster, with the pods that they take unless
+    those are `counted` otherwise.
+    """
+    rows = selection.rows
+    if not len(rows):
+        return
+    packing, priority = state.packing_of(index), int(state.priorities[index])
+    begin = len(packing)
+    fleet = state.fleet
+    packing.add(rows, fleet.flavour[rows], fleet.last_claimed_by[rows], priority, index)
+    for at, place in zip(*np.nonzero(selection.pods), strict=True) if counted else ():
+        pod_class, pods = int(selection.classes[place]), int(selection.pods[at, place])
+        packing.record_placement(begin + int(at), pod_class, pods)
+        state.left[pod_class] -= pods
+    state.unavailable[rows] = True
+    state.ordered_by[rows] = index
+    state.budgets.charge(state.cluster_of(index), rows)
+
+
+def _pods_by_domain(
+    state: CycleState, index: int, pool: CandidatePool, keys: tuple[str, ...]
+) -> Longs:
+    """How many pods of the need are counted in each domain of the offer already."""
+    pods = np.zeros(len(pool.codes), np.int64)
+    if not keys:
+        return pods
+    packing = state.packing_of(index)
+    codes = np.stack([state.columns.label(key).codes for key in keys], axis=1)
+    for machine, _, number in packing.entries_of(state.classes.of(index)):
+        pods[(pool.codes == codes[packing.flavour[machine]]).all(axis=1)] += number
+    return pods
+
+
+def _without_redundant(
+    state: CycleState, availability: FleetAvailability, classes: Longs, parts: list[Selection]
+) -> Selection:
+    none = Selection(
+        np.empty(0, np.int64),
+        np.empty(0, np.int32),
+        np.empty((0, len(classes)), np.int64),
+        np.empty(0),
+    )
+    parts = parts or [none]
+    rows, source = (np.concatenate([getattr(p, n) for p in parts]) for n in ("rows", "source"))
+    pods, costs = (np.concatenate([getattr(p, n) for p in parts]) for n in ("pods", "costs"))
+    kept = np.ones(len(rows), np.bool_)
+    if 1 < len(rows) <= _MAX_REDUNDANCY_CHECK:
+        columns = state.classes.columns
+        cluster = int(state.demand.cluster[columns.need[classes[0]]])
+        capacity = state.capacities.of(cluster)[availability.flavour[rows]]
+        free = capacity - pods @ columns.sizes[classes]
+        # From the last source to the first, in each the dearest first, of equals the last chosen.
+        looked_at = np.lexsort((-np.arange(len(rows)), -costs, -source)).astype(np.int64)
+        buffer = SelectionBuffer(rows, np.zeros(len(rows), np.int64), free, pods)
+        kept = ~redundant(looked_at, availability, columns, classes, buffer)
+        state.unavailable[rows[~kept]] = False
+    return Selection(rows[kept], source[kept], pods[kept], costs[kept], classes)

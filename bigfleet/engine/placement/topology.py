@@ -1,0 +1,312 @@
+"""Needs whose pods depend on each other's places: hard spread, and at most one pod a domain.
+
+As for kube-scheduler, the domains of a term are those of the machines that its cluster has. A
+domain may have `maxSkew` pods more than the emptiest one. So a machine is acquired where the need
+has fewest pods. A domain in which the cluster has no machine yet is entered only if the need can
+then place more pods than without it: once it is there, all others have to wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from bigfleet.engine.fit.pod_classes import FlavourFit
+from bigfleet.engine.kernels.packing import NO_LIMIT, PlacementLog, fitting
+from bigfleet.engine.kernels.selection import CandidatePool
+from bigfleet.engine.kernels.topology import TopologyTerms, least, pack_constrained
+from bigfleet.engine.placement.acquire import (
+    EligiblePool,
+    FreePools,
+    choose_machines,
+    in_tiers,
+    order,
+)
+from bigfleet.engine.snapshot import Flags, Ints
+from bigfleet.engine.state.cluster_packing import ClusterPacking, MachineDomains
+from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.need import HOSTNAME_LABEL
+
+# Codes of a topology key's values.
+Domains = frozenset[int]
+
+
+def term_keys(flavour_fit: FlavourFit) -> tuple[str, ...]:
+    """The topology keys of a need's terms."""
+    return (*(t.topology_key for t in flavour_fit.terms), *flavour_fit.profile.anti_affinity)
+
+
+def label_keys(flavour_fit: FlavourFit) -> tuple[str, ...]:
+    """The topology keys of a need's terms, but for the one that tells machines apart."""
+    return tuple(key for key in dict.fromkeys(term_keys(flavour_fit)) if key != HOSTNAME_LABEL)
+
+
+def terms_of(
+    state: CycleState, index: int, packing: ClusterPacking, entered: Domains = frozenset()
+) -> TopologyTerms:
+    """The terms of need `index`, with its pods as they are counted now. `entered` are domains of
+    its first term that count although the cluster has no machine there yet.
+    """
+    flavour_fit = state.flavour_fit(index)
+    apart, keys = flavour_fit.profile.anti_affinity, term_keys(flavour_fit)
+    domain, known, domains = packing.domains_of(keys, partial(_domains_of, state))
+    counts = np.zeros((len(keys), domains), np.bool_)
+    present = packing.present(int(state.priorities[index]))
+    for at, nodes in enumerate(_nodes(state, flavour_fit, packing)):
+        counts[at, domain[at, nodes & present & known[at]]] = True
+    counts[0, sorted(entered)] = True
+    pods = np.zeros((len(keys), domains), np.int64)
+    machines, _, numbers = packing.placed_of(state.classes.of(index))
+    for at in range(len(keys)):
+        np.add.at(pods[at], domain[at, machines], numbers)
+    skews = [term.max_skew for term in flavour_fit.terms]
+    no_limit = NO_LIMIT // 4
+    return TopologyTerms(
+        domain=domain,
+        pods=pods,
+        counts=counts,
+        max_skew=np.array([*skews, *(no_limit for _ in apart)], np.int64),
+        min_domains=np.array([*(t.min_domains for t in flavour_fit.terms), *(1 for _ in apart)]),
+        most=np.array([*(no_limit for _ in skews), *(1 for _ in apart)], np.int64),
+    )
+
+
+def _domains_of(state: CycleState, keys: tuple[str, ...], flavour: Ints) -> MachineDomains:
+    """The domains of machines of these flavours, for each key; those without one share the last."""
+    codes, most = [], 0
+    for key in keys:
+        if key == HOSTNAME_LABEL:
+            codes.append(np.arange(len(flavour), dtype=np.int32))
+            most = max(most, len(flavour))
+        else:
+            label = state.columns.label(key)
+            codes.append(label.codes[flavour])
+            most = max(most, len(label.values))
+    stacked = np.stack(codes)
+    known = stacked >= 0
+    return MachineDomains(np.where(known, stacked, most).astype(np.int32), known, most + 1)
+
+
+def _nodes(state: CycleState, flavour_fit: FlavourFit, packing: ClusterPacking) -> list[Flags]:
+    """For each term the machines whose domains take part in the minimum."""
+    profile, matcher = flavour_fit.profile, state.matcher
+    affine = matcher.meeting(profile.requirements, profile.alternatives)[packing.flavour]
+    untainted = matcher.tolerating(profile.tolerations)[packing.flavour]
+    nodes = []
+    for term in flavour_fit.terms:
+        its = np.ones(len(packing), np.bool_)
+        if not term.ignores_node_affinity:
+            its &= affine
+        if term.honors_node_taints:
+            its &= untainted
+        nodes.append(its)
+    return [*nodes, *(affine for _ in profile.anti_affinity)]
+
+
+def place_constrained(state: CycleState, index: int, entered: Domains = frozenset()) -> None:
+    """Give places on its cluster's machines to what is left of the need, so that the domains which
+    are about to be `entered` get their part.
+    """
+    packing, its = state.packing_of(index), state.classes.of(index)
+    if not state.lacks(index) or not len(packing):
+        return
+    terms = terms_of(state, index, packing, entered)
+    order = np.arange(its.start, its.stop, dtype=np.int64)
+    machines, classes = packing.machines(), state.classes.columns
+    priority = int(state.priorities[index])
+
+    def kernel(log: PlacementLog, length: int) -> int:
+        return pack_constrained(
+            machines,
+            classes,
+            terms,
+            state.left,
+            order,
+            priority,
+            packing.consolidating,
+            log,
+            length,
+        )
+
+    before = -1
+    while before != (before := int(state.left[its].sum())):
+        # Small pods may raise the least of a term, so that large ones find places they had not.
+        packing.write(order, kernel)
+
+
+def acquire_constrained(state: CycleState, free_pools: FreePools, index: int) -> None:
+    """Acquire machines, one after the other, where the need has fewest pods."""
+    pools = free_pools.pools(index, label_keys(state.flavour_fit(index)))
+    take_constrained(state, index, list(in_tiers(pools)), record_acquired=True)
+
+
+def take_constrained(
+    state: CycleState, index: int, pools: Sequence[EligiblePool], *, record_acquired: bool
+) -> list[int]:
+    """Choose machines from `pools`, whose domains are those of `label_keys`, until the need has
+    places for all its pods or no machine helps. Returns their rows.
+    """
+    rows: list[int] = []
+    worthwhile = _worthwhile(state, index, pools)
+    entered = frozenset(code for (code,) in worthwhile or ())
+    while state.lacks(index):
+        chosen = _next(state, index, pools, worthwhile, entered)
+        if chosen is None:
+            break
+        before = int(state.left[state.classes.of(index)].sum())
+        place_constrained(state, index, entered)
+        if int(state.left[state.classes.of(index)].sum()) == before:
+            state.give_back(index, chosen)
+            break
+        rows += chosen
+        if record_acquired:
+            state.acquired.setdefault(index, []).extend(chosen)
+    place_constrained(state, index)  # where a domain could not be entered after all
+    return rows
+
+
+def _next(
+    state: CycleState,
+    index: int,
+    pools: Sequence[EligiblePool],
+    worthwhile: set[tuple[int, ...]] | None,
+    entered: Domains,
+) -> list[int] | None:
+    """Add one machine to the cluster, for the domains where the need has fewest pods."""
+    flavour_fit, packing = state.flavour_fit(index), state.packing_of(index)
+    terms = terms_of(state, index, packing, entered)
+    allowed = {
+        codes: _pods_in(flavour_fit, terms, codes)
+        for codes in _domains(pools)
+        if worthwhile is None or codes in worthwhile
+    }
+    for pods, codes in sorted((p, c) for c, p in allowed.items() if p is not None):
+        most = _fair_share(state, index, terms, pods, len(allowed))
+        inside = [_inside(pool, eligible, codes) for pool, eligible in pools]
+        selection = choose_machines(
+            state,
+            index,
+            np.empty(0, np.int64),
+            inside,
+            pods_at_most=most,
+            machines_at_most=1,
+        )
+        if len(selection.rows):
+            order(state, index, selection, counted=False)
+            return [int(row) for row in selection.rows]
+    return None
+
+
+def _domains(pools: Sequence[EligiblePool]) -> set[tuple[int, ...]]:
+    return {tuple(codes) for pool, _ in pools for codes in pool.codes.tolist()}
+
+
+def _inside(pool: CandidatePool, eligible: Flags, codes: tuple[int, ...]) -> EligiblePool:
+    inside = (pool.codes == np.array(codes, pool.codes.dtype)).all(axis=1)
+    return pool, eligible & inside[pool.domain]
+
+
+def _pods_in(flavour_fit: FlavourFit, terms: TopologyTerms, codes: tuple[int, ...]) -> int | None:
+    """How many pods the need has in the domains of a new machine; None where it may have no more.
+
+    A domain that is new has none, and makes the least of its term none.
+    """
+    total, keys = 0, label_keys(flavour_fit)
+    for term, key in enumerate(term_keys(flavour_fit)):
+        if key == HOSTNAME_LABEL:
+            continue
+        code = codes[keys.index(key)]
+        known = code < terms.pods.shape[1] - 1
+        pods = int(terms.pods[term, code]) if known else 0
+        fewest = least(terms, term) if known and terms.counts[term, code] else 0
+        if pods >= fewest + int(terms.max_skew[term]) or pods >= int(terms.most[term]):
+            return None
+        total += pods
+    return total
+
+
+def _fair_share(
+    state: CycleState, index: int, terms: TopologyTerms, pods: int, domains: int
+) -> int:
+    """How many pods to choose a machine for: the part of all that belongs into its domains."""
+    left = int(state.left[state.classes.of(index)].sum())
+    placed = int(terms.pods[0].sum())
+    share = max(1, -(-(placed + left) // max(1, domains)) - pods)
+    for term, key in enumerate(term_keys(state.flavour_fit(index))):
+        share = min(share, int(terms.most[term]))
+        if key == HOSTNAME_LABEL and placed:
+            share = min(share, max(1, least(terms, term) + int(terms.max_skew[term])))
+    return max(1, min(share, left))
+
+
+def _worthwhile(
+    state: CycleState, index: int, pools: Sequence[EligiblePool]
+) -> set[tuple[int, ...]] | None:
+    """The domains in which to acquire machines, None for all.
+
+    All of them, unless fewer can hold more pods; the domains of the cluster's machines count in any
+    case. Looked at for needs with one such term only.
+    """
+    flavour_fit = state.flavour_fit(index)
+    if len(flavour_fit.terms) != 1 or len(label_keys(flavour_fit)) != 1:
+        return None
+    term, packing = flavour_fit.terms[0], state.packing_of(index)
+    if term.topology_key == HOSTNAME_LABEL:
+        return None
+    terms = terms_of(state, index, packing)
+    rooms = _rooms(state, index, pools, terms)
+    present = {int(code) for code in np.flatnonzero(terms.counts[0])}
+    its, classes = state.classes.of(index), state.classes
+    pods = int(classes.count[its][~classes.impossible[its]].sum())
+    # One in which nothing has room is waited for all the same.
+    chosen = present | {code for code, room in rooms.items() if room > 0}
+    best = chosen
+    while _placeable(rooms, chosen, term.max_skew, term.min_domains) < pods:
+        optional = sorted(chosen - present, key=lambda code: (rooms[code], code))
+        if not optional:
+            break
+        chosen = chosen - {optional[0]}
+        if _placeable(rooms, chosen, term.max_skew, term.min_domains) > _placeable(
+            rooms, best, term.max_skew, term.min_domains
+        ):
+            best = chosen
+    return {(code,) for code in best}
+
+
+def _rooms(
+    state: CycleState, index: int, pools: Sequence[EligiblePool], terms: TopologyTerms
+) -> dict[int, int]:
+    """How many pods as large as the need's largest each domain could hold."""
+    its, packing, flavour_fit = (
+        state.classes.of(index),
+        state.packing_of(index),
+        state.flavour_fit(index),
+    )
+    possible = [k for k in range(its.start, its.stop) if not state.classes.impossible[k]]
+    size = state.classes.sizes[possible[0]]
+    apart = HOSTNAME_LABEL in flavour_fit.profile.anti_affinity
+    rooms: dict[int, int] = {}
+    present = packing.present(int(state.priorities[index]))
+    for machine in np.flatnonzero(flavour_fit.accepted[packing.flavour] & present).tolist():
+        code = int(terms.domain[0, machine])
+        room = min(fitting(packing.free[machine], size), 1 if apart else NO_LIMIT)
+        rooms[code] = rooms.get(code, int(terms.pods[0, code])) + room
+    for pool, eligible in pools:
+        for group in np.flatnonzero(eligible).tolist():
+            rows = pool.rows[pool.starts[group] : pool.starts[group + 1]]
+            free = rows[~state.unavailable[rows] & state.may_have(index, rows)]
+            code = int(pool.codes[pool.domain[group], 0])
+            room = min(fitting(pool.capacity[group], size), 1 if apart else NO_LIMIT)
+            rooms[code] = rooms.get(code, 0) + room * len(free)
+    return rooms
+
+
+def _placeable(rooms: dict[int, int], codes: set[int], max_skew: int, min_domains: int) -> int:
+    """How many pods these domains hold within the skew."""
+    if not codes:
+        return 0
+    held = [rooms.get(code, 0) for code in codes]
+    fewest = min(held) if len(held) >= min_domains else 0
+    return sum(min(room, fewest + max_skew) for room in held)

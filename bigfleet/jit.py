@@ -1,0 +1,41 @@
+"""Compiles the inner loops of a decision.
+
+A kernel is an ordinary Python function over numpy arrays, which numba compiles on first use and
+keeps on disk: in ~/.cache/bigfleet/kernels, or in NUMBA_CACHE_DIR. It runs without the
+interpreter's lock, so that sessions are served meanwhile. With NUMBA_DISABLE_JIT=1 in the
+environment it stays the Python function that it is, and gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, cast
+
+from numba import njit
+from numba.core import config
+
+_Function = TypeVar("_Function", bound=Callable[..., object])
+
+
+def _cache_directory() -> str:
+    """One for each state of the sources: numba itself would go on using a kernel after another one
+    that it calls has changed.
+    """
+    sources = sorted((Path(__file__).parent / "engine").rglob("*.py"))
+    digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources))
+    configured: str = config.CACHE_DIR  # type: ignore[attr-defined]
+    base = configured or Path("~/.cache/bigfleet/kernels").expanduser()
+    return str(Path(base) / digest.hexdigest()[:16])
+
+
+config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]
+
+
+def kernel(function: _Function) -> _Function:
+    """`function`, compiled."""
+    try:
+        return cast("_Function", njit(cache=True, nogil=True)(function))
+    except RuntimeError:  # there is no folder that it could be kept in
+        return cast("_Function", njit(nogil=True)(function))

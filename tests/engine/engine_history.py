@@ -1,0 +1,178 @@
+"""Random worlds over several cycles: orders end or fail, pods come and go, operators answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from bigfleet.engine.cycle_memory import CycleMemory
+from bigfleet.engine.decision import ActionType, Decision
+from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.snapshot import NONE, Demand, Fleet, Floats
+from bigfleet.engine.state.cycle_state import key_of
+from bigfleet.model.ceiling import Ceiling
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need, NeedKey, Size
+from tests.engine.engine_random import CLUSTERS, Case, pick, random_need, random_world
+from tests.engine.engine_rig import NOW
+
+S = MachineState
+_ORDERED = {
+    ActionType.BOOTSTRAP: S.CONFIGURING,
+    ActionType.PROVISION: S.CREATING,
+    ActionType.PREEMPT: S.DRAINING,
+    ActionType.RECLAIM: S.DRAINING,
+    ActionType.DELETE: S.DELETING,
+}
+_ARRIVED = {S.CREATING: S.IDLE, S.CONFIGURING: S.CONFIGURED, S.DRAINING: S.IDLE,
+            S.DELETING: S.SPECULATIVE}  # fmt: skip
+
+
+class RandomHistory:
+    """A world from cycle to cycle. `case` and `now` are what the next decision is made from.
+
+    `changes` is the part of cycles in which the demand changes, in one of the `ways`; in the first
+    cycle it is as drawn.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        machines: int = 24,
+        needs: int = 6,
+        changes: float = 0.4,
+        ways: Sequence[str] = ("comes", "goes", "grows", "shrinks", "shrinks"),
+    ) -> None:
+        self._draw = np.random.default_rng(seed + 2**33)
+        self._changes, self._ways, self._next_group = changes, ways, needs
+        fleet, self._asked = random_world(seed, machines, needs)
+        self.case, self.now = Case(fleet, normalise(fleet, self._asked), CycleMemory()), NOW
+
+    def after(self, decision: Decision, seconds: float = 10.0) -> None:
+        """Carry out what was decided, and let time pass."""
+        fleet, demand, _ = self.case
+        promised = self._promises(decision)
+        fleet = self._ordered(fleet, demand, decision)
+        self.now += seconds
+        fleet = self._arrived(fleet)
+        if self._draw.random() < self._changes:
+            self._asked = self._changed()
+        folded = normalise(fleet, self._asked)
+        at = {key_of(fleet, folded, index): index for index in range(len(folded.needs))}
+        last_claimed_by = np.array(
+            [at.get(key, NONE) if key else NONE for key in promised], np.int32
+        )
+        fleet = replace(fleet, last_claimed_by=last_claimed_by)
+        self.case = Case(fleet, folded, decision.cycle_memory)
+
+    def forget_falls(self) -> None:
+        """As if the demand had never fallen."""
+        self._asked = replace(self._asked, fell_seconds={})
+        self.case = self.case._replace(demand=replace(self.case.demand, fell_seconds={}))
+
+    def _promises(self, decision: Decision) -> list[NeedKey | None]:
+        """By row, the need that counts the machine, or for which it is bound."""
+        fleet, demand, _ = self.case
+        bound = (S.CREATING, S.CONFIGURING, S.CONFIGURED)
+        promises: list[NeedKey | None] = []
+        for row, index in enumerate(decision.claimed_by.tolist()):
+            if index == NONE and fleet.state[row] in bound:
+                index = int(fleet.last_claimed_by[row])
+            promises.append(None if index == NONE else key_of(fleet, demand, index))
+        return promises
+
+    def _ordered(self, fleet: Fleet, demand: Demand, decision: Decision) -> Fleet:
+        """Orders show as the states that they lead to; some are lost."""
+        state, cluster = fleet.state.copy(), fleet.cluster.copy()
+        destination, priority = fleet.destination.copy(), fleet.priority.copy()
+        reclamation = fleet.reclamation_bucket.copy()
+        for action in decision.actions:
+            if self._draw.random() < 0.9:
+                row = action.row
+                state[row] = _ORDERED[action.type]
+                destination[row] = demand.cluster[action.need] if action.need != NONE else NONE
+                if action.type is ActionType.BOOTSTRAP:
+                    cluster[row], destination[row] = demand.cluster[action.need], NONE
+        for row, index in enumerate(decision.claimed_by.tolist()):
+            if index != NONE and state[row] == S.CONFIGURED:
+                priority[row] = demand.needs[index].priority
+                reclamation[row] = demand.needs[index].profile.reclamation_bucket
+        headroom = np.isin(np.arange(len(fleet)), [*decision.headroom])
+        unused = _unused_since(fleet, decision, self.now)
+        return replace(
+            fleet, state=state, cluster=cluster, destination=destination, priority=priority,
+            reclamation_bucket=reclamation, headroom=headroom, unused_since_seconds=unused,
+        )  # fmt: skip
+
+    def _arrived(self, fleet: Fleet) -> Fleet:
+        """Half of what is under way comes to its end; a machine fails now and then."""
+        state, cluster = fleet.state.copy(), fleet.cluster.copy()
+        destination, since = fleet.destination.copy(), fleet.unused_since_seconds.copy()
+        cost = np.where(state == S.CONFIGURED, fleet.disruption_cost, np.nan)
+        for row, before in enumerate(state.tolist()):
+            if S(before) in _ARRIVED and self._draw.random() < 0.5:
+                state[row] = _ARRIVED[S(before)]
+                since[row] = self.now if state[row] == S.IDLE else np.nan
+            elif before in (S.CREATING, S.CONFIGURED) and self._draw.random() < 0.01:
+                state[row] = S.FAILED
+            if state[row] not in (S.CONFIGURING, S.CONFIGURED, S.DRAINING):
+                cluster[row] = NONE
+            if state[row] not in (S.CREATING, S.DRAINING):
+                destination[row] = NONE
+            if state[row] == S.CONFIGURED and self._draw.random() < 0.3:
+                cost[row] = pick(self._draw, (np.nan, np.inf, 0.0, 0.0, 2.0))
+        cost[state != S.CONFIGURED] = np.nan
+        free = np.isin(state, (int(S.IDLE), int(S.SPECULATIVE)))
+        backed_off = free & (self._draw.random(len(state)) < 0.1)
+        return replace(
+            fleet, state=state, cluster=cluster, destination=destination,
+            unused_since_seconds=since, disruption_cost=cost, backed_off=backed_off,
+        )  # fmt: skip
+
+    def _changed(self) -> Demand:
+        """A need goes, comes, or has more or fewer pods."""
+        demand = self._asked
+        way = pick(self._draw, self._ways)
+        asked = list(zip(demand.cluster.tolist(), demand.needs, strict=True))
+        rose: dict[int, float] = {}
+        fell: dict[int, float] = {}
+        if way == "comes" or not asked:
+            self._next_group += 1
+            need = random_need(self._draw, self._next_group)
+            cluster = int(self._draw.integers(len(CLUSTERS)))
+            ceiling = demand.ceilings.get(cluster, Ceiling())
+            need = replace(need, priority_ceiling=ceiling.priority)
+            asked = [(c, n) for c, n in asked if (c, n.key) != (cluster, need.key)]
+            asked.append((cluster, need))
+            rose[asked[-1][0]] = self.now
+        elif way == "goes":
+            fell[asked.pop(int(self._draw.integers(len(asked))))[0]] = self.now
+        else:
+            at = int(self._draw.integers(len(asked)))
+            cluster, need = asked[at]
+            asked[at] = cluster, _resized(need, 2.0 if way == "grows" else 0.5)
+            (rose if way == "grows" else fell)[cluster] = self.now
+        asked.sort(key=lambda pair: -pair[1].priority)
+        return replace(
+            demand,
+            needs=[need for _, need in asked],
+            cluster=np.array([cluster for cluster, _ in asked], np.int32),
+            rose_seconds={**demand.rose_seconds, **rose},
+            fell_seconds={**demand.fell_seconds, **fell},
+        )
+
+
+def _resized(need: Need, factor: float) -> Need:
+    sizes = (Size(size.amounts, max(1, int(size.pods * factor))) for size in need.sizes)
+    return replace(need, sizes=tuple(sizes))
+
+
+def _unused_since(fleet: Fleet, decision: Decision, now: float) -> Floats:
+    since = fleet.unused_since_seconds.copy()
+    counted = np.isin(np.arange(len(fleet)), decision.placements.row)
+    works = fleet.state == S.CONFIGURED
+    since[works & counted] = np.nan
+    since[works & ~counted & np.isnan(since)] = now
+    return since

@@ -1,0 +1,194 @@
+"""The oracle's first phase: who is served when, and what becomes of gangs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from bigfleet.engine.snapshot import NONE
+from tests.engine.oracle.acquiring import Offer, acquire, choose, free_machines, give_back, order
+from tests.engine.oracle.cycle import Cycle, NeedView
+from tests.engine.oracle.domains import DomainChoice, acquire_constrained, best_domain
+from tests.engine.oracle.objects import FREE, Machine, S, Slot
+from tests.engine.oracle.packing import BALANCED, pack, place_constrained, place_plain, plain_order
+
+
+def serve_all(cycle: Cycle) -> None:
+    """Count and acquire for all needs, the highest priority first."""
+    for need in cycle.needs:
+        if need.kind == "additional":
+            fetched = [s for s in cycle.slots_for(need) if s.machine.last_claimed_by == need.index]
+            first_fit(need, fetched)
+    for priority in sorted({need.priority for need in cycle.needs}, reverse=True):
+        its = [need for need in cycle.needs if need.priority == priority]
+        gangs = [need for need in its if need.kind == "gang" and need.lacks]
+        last = [need for need in gangs if not _begin(cycle, need)]
+        for need in its:
+            if need.kind == "constrained":
+                place_constrained(cycle, need)
+        for cluster in cycle.clusters:
+            place_plain(cycle, cluster, plain_order(cycle, cluster.number, priority))
+        for need in [*(need for need in its if need not in last), *last]:
+            serve(cycle, need)
+
+
+def serve(cycle: Cycle, need: NeedView) -> None:
+    """What one need lacks it counts on what others have left, and acquires."""
+    if not need.lacks:
+        return
+    if need.kind != "plain" or need.is_folded:
+        _use_headroom(cycle, need)
+    if need.kind == "gang":
+        serve_gang(cycle, need)
+    else:
+        place_again(cycle, need)
+    if need.kind != "gang" and need.lacks and need.index not in cycle.not_acquiring:
+        if need.kind == "constrained":
+            acquire_constrained(cycle, need)
+        elif need.kind == "plain" or not _is_coming(cycle, need):
+            acquire(cycle, need, plain_order(cycle, need.cluster, need.priority))
+    if need.lacks and _use_headroom(cycle, need):
+        place_again(cycle, need)
+
+
+def _use_headroom(cycle: Cycle, need: NeedView) -> bool:
+    """What was ahead of gangs is for those who lack places; its domains have been there always, so
+    pods that depend on them are counted anew.
+    """
+    cluster = cycle.cluster_of(need)
+    useful = [machine for machine in cluster.headroom_pool if need.accepts(machine.flavour)]
+    if useful and need.kind != "additional":
+        cluster.headroom_pool = [
+            machine for machine in cluster.headroom_pool if machine not in useful
+        ]
+        for machine in useful:
+            cycle.add(cluster, machine)
+        for slot in cluster.slots if need.terms or need.apart else ():
+            slot.clear([size for size in slot.pods if size.need == need.index])
+    return bool(useful) and need.kind != "additional"
+
+
+def place_again(cycle: Cycle, need: NeedView) -> None:
+    """Places for what a need lacks, on machines of its cluster."""
+    if need.kind == "gang":
+        place_in_gang_domain(cycle, need)
+    elif need.kind == "constrained":
+        place_constrained(cycle, need)
+    elif need.kind == "plain":
+        pack(cycle, need.sizes, BALANCED)
+
+
+def _is_coming(cycle: Cycle, need: NeedView) -> bool:
+    """Whether a machine that could hold one of its pods is on its way to the cluster, or one has
+    just come.
+    """
+    came, grace_seconds = cycle.memory_of(need.cluster), cycle.settings.arrival_grace_seconds
+    if came.incoming_seconds is not None and cycle.now - came.incoming_seconds < grace_seconds:
+        return True
+    return any(
+        slot.machine.state is not S.CONFIGURED and slot.machine.last_claimed_by != need.index
+        for slot in cycle.cluster_of(need).slots
+        if need.accepts(slot.machine.flavour)
+        if any(need.holds_one(slot.room, size) for size in need.sizes if size.left)
+    )
+
+
+def first_fit(need: NeedView, slots: Sequence[Slot]) -> None:
+    """The largest pods first, each on the first machine with room."""
+    for size in need.sizes:
+        for slot in slots:
+            pods = min(slot.fits(size), size.left)
+            if need.one_a_machine:
+                has_any = any(other.need == need.index for other in slot.pods)
+                pods = 0 if has_any else min(pods, 1)
+            if pods > 0:
+                slot.put(size, pods)
+
+
+def _begin(cycle: Cycle, need: NeedView) -> bool:
+    """Count a gang where all of it can be; else what it has in service."""
+    home = best_domain(cycle, need, kept=reserved_domain(cycle, need))
+    if home.domain is not None:
+        cycle.homes[need.index] = home.domain
+        place_in_gang_domain(cycle, need, in_service=not home.whole)
+    drop_idle_reservation(cycle, need)
+    return home.whole
+
+
+def drop_idle_reservation(cycle: Cycle, need: NeedView) -> None:
+    """Idle machines that were kept for a gang which found places without them are for others."""
+    for machine in [] if need.lacks else cycle.machines:
+        if machine.reserved_for == need.index and machine.state in FREE and not machine.is_gone:
+            machine.reserved_for = NONE
+
+
+def serve_gang(cycle: Cycle, need: NeedView) -> None:
+    """Count and acquire anew, in the domain that is best now; nothing is acquired where the
+    ceiling withholds a part.
+    """
+    unplace_gang(cycle, need)
+    if need.index not in cycle.not_acquiring:
+        cycle.at_ceiling.discard(need.index)
+    kept = reserved_domain(cycle, need)
+    home = best_domain(cycle, need, kept=kept)
+    place_gang(cycle, need, home if home.whole or kept is None else DomainChoice(kept, False))
+    if need.lacks and need.index not in cycle.not_acquiring:
+        acquire_in_domain(cycle, need)
+        if need.lacks and need.index in cycle.at_ceiling:
+            cycle.not_acquiring.add(need.index)
+            serve_gang(cycle, need)
+    drop_idle_reservation(cycle, need)
+
+
+def place_gang(cycle: Cycle, need: NeedView, home: DomainChoice) -> None:
+    """The gang's domain, and its pods on what the cluster has there."""
+    if home.domain is not None:
+        cycle.homes[need.index] = home.domain
+        place_in_gang_domain(cycle, need)
+
+
+def place_in_gang_domain(cycle: Cycle, need: NeedView, *, in_service: bool = False) -> None:
+    """First on the gang's own machines, then on its cluster's; or only on its own that work."""
+    key, home = str(need.profile.same_key), cycle.homes.get(need.index)
+    slots = [
+        slot
+        for slot in cycle.slots_for(need)
+        if home is not None and slot.machine.flavour.labels[key] == home
+    ]
+    own = [slot for slot in slots if slot.machine.last_claimed_by == need.index]
+    if in_service:
+        first_fit(need, [slot for slot in own if slot.machine.state is S.CONFIGURED])
+    else:
+        first_fit(need, [*own, *(slot for slot in slots if slot not in own)])
+
+
+def acquire_in_domain(cycle: Cycle, need: NeedView) -> None:
+    """Acquire machines in the gang's domain."""
+    offers = free_machines(cycle, need, (str(need.profile.same_key),))
+    taken = preempt_in_domain(cycle, need, offers)
+    cycle.acquired.setdefault(need.index, []).extend(taken)
+
+
+def preempt_in_domain(cycle: Cycle, need: NeedView, offers: Iterable[Offer]) -> list[Machine]:
+    """Of what is offered, machines in the gang's domain."""
+    home = (cycle.homes.get(need.index),)
+    inside = [[kind for kind in offer if kind.domain == home] for offer in offers]
+    chosen = choose(cycle, need, (), inside)
+    order(cycle, need, chosen)
+    return [one.machine for one in chosen]
+
+
+def unplace_gang(cycle: Cycle, need: NeedView) -> None:
+    """As if nothing had been counted or acquired for the gang."""
+    for slot in cycle.cluster_of(need).slots:
+        slot.clear([size for size in slot.pods if size.need == need.index])
+    give_back(cycle, need, cycle.acquired.pop(need.index, []))
+    cycle.homes.pop(need.index, None)
+
+
+def reserved_domain(cycle: Cycle, need: NeedView) -> str | None:
+    """The domain reserved for a gang, if some kind of machine has that label."""
+    reservation = cycle.reserved.get(need.index)
+    key = str(need.profile.same_key)
+    names = {flavour.labels.get(key) for flavour in cycle.fleet.flavours}
+    known = reservation is not None and reservation.domain in names
+    return reservation.domain if reservation is not None and known else None

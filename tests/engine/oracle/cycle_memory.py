@@ -1,0 +1,88 @@
+"""What the oracle remembers of each cluster from one decision to the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bigfleet.engine.cycle_memory import ClusterMemory, SurplusSince
+from bigfleet.engine.snapshot import NONE
+from bigfleet.model.machine import MachineState as S
+from tests.engine.oracle.cycle import Cycle
+
+
+class Memories:
+    """`surplus` is how many machines each cluster has to spare."""
+
+    def __init__(self, cycle: Cycle, surplus: dict[int, int]) -> None:
+        self._cycle, self._surplus = cycle, surplus
+
+    def of(self, reclaimed: dict[int, int]) -> tuple[ClusterMemory, ...]:
+        """What to hand on of clusters that give back so many machines for nobody."""
+        names, found = self._cycle.fleet.clusters, []
+        for number in sorted(range(len(names)), key=lambda number: names[number]):
+            memory = self._next_memory(number, reclaimed.get(number, 0))
+            if replace(memory, factor_seconds=0.0) != ClusterMemory(names[number]):
+                found.append(memory)
+        return tuple(found)
+
+    def _next_memory(self, number: int, reclaimed: int) -> ClusterMemory:
+        cycle, memory = self._cycle, self._cycle.memory_of(number)
+        now, settings = cycle.now, cycle.settings
+        memory = self._with_surplus(number, memory, reclaimed)
+        if self._is_coming(number):
+            memory = replace(memory, incoming_seconds=now)
+        demand = sum(
+            (
+                size.pods * size.share
+                for need in cycle.needs
+                for size in need.sizes
+                if need.cluster == number and not size.impossible
+            ),
+            0.0,
+        )
+        if any(m and cycle.needs[i].cluster == number for i, m in cycle.acquired.items()):
+            gave = memory.reclaimed_seconds
+            grown = demand > memory.reclaimed_demand * (1 + settings.reclaim_margin)
+            if gave is not None and now - gave < settings.reacquire_seconds and not grown:
+                twice = min(32, memory.hold_factor * 2)
+                memory = replace(
+                    memory, hold_factor=twice, factor_seconds=now, reclaimed_seconds=None
+                )
+            if not self._cycle.memory_of(number).surplus:
+                memory = replace(memory, grown_seconds=now)
+            memory = replace(memory, acquired_seconds=now)
+        elif now - memory.factor_seconds > settings.reacquire_seconds * memory.hold_factor:
+            half = max(1, memory.hold_factor // 2)
+            memory = replace(memory, hold_factor=half, factor_seconds=now)
+        if reclaimed:
+            memory = replace(memory, reclaimed_seconds=now, reclaimed_demand=demand)
+        return memory
+
+    def _with_surplus(self, number: int, memory: ClusterMemory, reclaimed: int) -> ClusterMemory:
+        """For each number of machines since when there have been as many; the first moment of each
+        number, and of several numbers with one moment the highest.
+        """
+        now_surplus, now = self._surplus.get(number, 0) - reclaimed, self._cycle.now
+        since = dict[int, float]()
+        for machines in range(1, now_surplus + 1):
+            moments = [
+                s.since_seconds for s in memory.surplus if s.machines - reclaimed >= machines
+            ]
+            since[machines] = min(moments, default=now)
+        last = {moment: machines for machines, moment in sorted(since.items())}
+        levels = sorted(SurplusSince(machines, moment) for moment, machines in last.items())
+        return replace(memory, surplus=tuple(levels))
+
+    def _is_coming(self, number: int) -> bool:
+        """Whether a machine is on its way to the cluster, not counting those of additional pods."""
+        cycle = self._cycle
+        plain = {need.index for need in cycle.needs if need.kind != "additional"}
+        return any(
+            machine.home == number
+            and machine.state is not S.CONFIGURED
+            and machine.last_claimed_by in {*plain, NONE}
+            for machine in cycle.machines
+        ) or any(
+            machines and index in plain and cycle.needs[index].cluster == number
+            for index, machines in cycle.acquired.items()
+        )

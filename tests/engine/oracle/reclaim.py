@@ -1,0 +1,282 @@
+"""The oracle's third phase: what goes, what stays ahead of gangs, what is asked about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from bigfleet.engine.cycle_memory import ClusterMemory
+from tests.engine.oracle.assignment import first_fit, place_again
+from tests.engine.oracle.cycle import Cycle, NeedView
+from tests.engine.oracle.cycle_memory import Memories
+from tests.engine.oracle.domains import label_keys
+from tests.engine.oracle.objects import Cluster, Machine, PodSize, S, Slot
+from tests.engine.oracle.packing import (
+    place_constrained,
+    place_plain,
+    plain_order,
+    remember,
+    restore,
+)
+
+
+class ReclaimPhase:
+    """What clusters give back. `going` are the machines that go in any case."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self._cycle = cycle
+        self._surplus: dict[int, int] = {}
+        self.open = sorted(cycle.demand.reported - cycle.demand.unreachable)
+        acquired = [machine for machines in cycle.acquired.values() for machine in machines]
+        self._acquiring = {cycle.needs[m.ordered_by].cluster for m in acquired}
+        self.going = self._abandoned_by_gangs()
+        for number in self.open:
+            self._give_back(cycle.clusters[number])
+
+    def _abandoned_by_gangs(self) -> list[Machine]:
+        """What nobody counts and served a gang that is whole and at work in another domain."""
+        cycle, found = self._cycle, []
+        for cluster in cycle.clusters:
+            for slot in list(cluster.slots) if cluster.number in self.open else ():
+                machine = slot.machine
+                home = cycle.homes.get(machine.last_claimed_by)
+                unused = machine.state is S.CONFIGURED and not slot.pods
+                if (
+                    unused
+                    and home is not None
+                    and self._is_at_work(cycle.needs[machine.last_claimed_by])
+                ):
+                    key = str(cycle.needs[machine.last_claimed_by].profile.same_key)
+                    if machine.flavour.labels.get(key) != home:
+                        found.append(machine)
+        for cluster in cycle.clusters:
+            cluster.slots = [slot for slot in cluster.slots if slot.machine not in found]
+        return found
+
+    def _is_at_work(self, need: NeedView) -> bool:
+        slots = self._cycle.cluster_of(need).slots
+        its = [s for s in slots if any(size.need == need.index for size in s.pods)]
+        return not need.lacks and all(slot.machine.state is S.CONFIGURED for slot in its)
+
+    def _give_back(self, cluster: Cluster) -> None:
+        its = [s for s in cluster.slots if s.machine.state is S.CONFIGURED]
+        its = sorted(
+            (slot for slot in its if not slot.machine.is_gone),
+            key=lambda slot: reclaim_order(slot.machine),
+        )
+        unschedulable = [slot for slot in its if _is_empty_unschedulable(slot)]
+        its = [slot for slot in its if slot not in unschedulable and self._may_go(cluster, slot)]
+        its.sort(key=lambda slot: (slot.machine.disruption_cost, bool(slot.pods)))
+        its = [*unschedulable, *self._removable(cluster, its)]
+        self._surplus[cluster.number] = len(its)
+        for slot in self._due(cluster, its):
+            if self._evacuate(cluster, slot):
+                self.going.append(slot.machine)
+
+    def _removable(self, cluster: Cluster, its: Sequence[Slot]) -> list[Slot]:
+        """At most 12 trials; what fails is tried again in halves, the first half first."""
+        chosen: list[Slot] = []
+        parts = [list(its)]
+        for _ in range(12):
+            if not parts:
+                break
+            part = parts.pop()
+            if self._fits_without(cluster, [*chosen, *part]):
+                chosen += part
+            elif len(part) > 1:
+                half = (len(part) + 1) // 2
+                parts += [part[half:], part[:half]]
+        return chosen
+
+    def _may_go(self, cluster: Cluster, slot: Slot) -> bool:
+        demand, number, machine = self._cycle.demand, cluster.number, slot.machine
+        memory = self._cycle.memory_of(number)
+        if not math.isfinite(machine.disruption_cost):
+            return False
+        fell = demand.fell_seconds.get(number)
+        grown = -math.inf if memory.grown_seconds is None else memory.grown_seconds
+        if fell is not None and fell >= grown and (memory.surplus or number not in self._acquiring):
+            return True
+        rose = demand.rose_seconds.get(number, -math.inf)
+        stands_still = self._cycle.now - rose >= self._cycle.settings.reclaim_hold_seconds
+        return machine.disruption_cost == 0 and stands_still
+
+    def _fits_without(self, cluster: Cluster, going: Sequence[Slot]) -> bool:
+        cycle = self._cycle
+        if not has_room_for(cycle, cluster, going):
+            return False
+        sizes = [size for need in cycle.needs for size in need.sizes]
+        memory = remember(cluster, sizes)
+        try:
+            return self._counts_without(cluster, going)
+        finally:
+            restore(memory)
+
+    def _counts_without(self, cluster: Cluster, going: Sequence[Slot]) -> bool:
+        """A new count of all that has a place, and 5 % more of what is plain."""
+        cycle = self._cycle
+        placed = _placed(cluster.slots)
+        for size in [size for need in cycle.needs for size in need.sizes]:
+            size.left = 0
+        before = [(slot, dict(slot.pods)) for slot in cluster.slots]
+        for slot in cluster.slots:
+            slot.pods = {}
+        cluster.slots = [slot for slot in cluster.slots if slot not in going]
+        if not self._keep(cluster, before) or not self._keep_domains(cluster, before):
+            return False
+        its = [need for need in cycle.needs if need.cluster == cluster.number]
+        priorities = sorted({need.priority for need in its}, reverse=True)
+        plain = [plain_order(cycle, cluster.number, priority) for priority in priorities]
+        reserve = cycle.settings.reclaim_margin
+        wanted = _with_reserve([size for level in plain for size in level], placed, reserve)
+        for priority, sizes in zip(priorities, plain, strict=True):
+            level = [need for need in its if need.priority == priority]
+            for need in filter(lambda need: need.kind == "constrained", level):
+                for size in need.sizes:
+                    size.left = placed.get(size, 0)
+                place_constrained(cycle, need)
+            for size in sizes:
+                size.left = wanted[size]
+            place_plain(cycle, cluster, sizes)
+        return not any(need.lacks for need in its)
+
+    def _keep(self, cluster: Cluster, before: Sequence[tuple[Slot, dict[PodSize, int]]]) -> bool:
+        """Gangs and additional pods keep their places, or find others in their domain."""
+        cycle, lost = self._cycle, dict[PodSize, int]()
+        for slot, pods in before:
+            for size, number in pods.items():
+                if cycle.needs[size.need].kind in ("gang", "additional"):
+                    if slot in cluster.slots:
+                        slot.pods[size] = number
+                    else:
+                        lost[size] = lost.get(size, 0) + number
+        for size in [size for need in cycle.needs for size in need.sizes if size in lost]:
+            need = cycle.needs[size.need]
+            if need.kind == "additional":
+                return False
+            key, home = str(need.profile.same_key), cycle.homes[need.index]
+            inside = [
+                slot
+                for slot in cluster.slots
+                if need.accepts(slot.machine.flavour) and slot.machine.flavour.labels[key] == home
+            ]
+            size.left = lost[size]
+            first_fit(need, inside)
+            if size.left:
+                return False
+        return True
+
+    def _keep_domains(
+        self, cluster: Cluster, before: Sequence[tuple[Slot, dict[PodSize, int]]]
+    ) -> bool:
+        """Whether each domain that has pods of a constrained need still has a machine."""
+        for slot, pods in before:
+            needs = [self._cycle.needs[size.need] for size in pods]
+            for key in {k for n in needs if n.kind == "constrained" for k in label_keys(n)}:
+                stay = {other.machine.flavour.labels.get(key) for other in cluster.slots}
+                if slot.machine.flavour.labels.get(key) not in stay:
+                    return False
+        return True
+
+    def _due(self, cluster: Cluster, surplus: Sequence[Slot]) -> list[Slot]:
+        """Which go now, of those that the cluster has to spare."""
+        cycle, memory = self._cycle, self._cycle.memory_of(cluster.number)
+        due = list(surplus[: cap(cycle, cluster.number)])
+        hold_seconds = cycle.settings.reclaim_hold_seconds * memory.hold_factor
+        if hold_seconds:
+            held = [
+                s.machines for s in memory.surplus if s.since_seconds + hold_seconds <= cycle.now
+            ]
+            due = due[: max(held, default=0)]
+        fell = cycle.demand.fell_seconds.get(cluster.number, -math.inf)
+        acquired = memory.acquired_seconds
+        if cluster.number in self._acquiring or (
+            acquired is not None and fell < acquired and cycle.now - acquired < hold_seconds
+        ):
+            return [slot for slot in due if slot.machine.disruption_cost == 0]
+        return due
+
+    def _evacuate(self, cluster: Cluster, slot: Slot) -> bool:
+        """Count its pods on the others, if they have places there."""
+        cycle = self._cycle
+        sizes = [size for need in cycle.needs for size in need.sizes]
+        memory, left = remember(cluster, sizes), {size: size.left for size in sizes}
+        cluster.slots = [other for other in cluster.slots if other is not slot]
+        for index in slot.clear():
+            place_again(cycle, cycle.needs[index])
+        if any(size.left > left[size] for size in sizes):
+            restore(memory)
+            return False
+        return True
+
+    def memories(self, reclaimed: dict[int, int]) -> tuple[ClusterMemory, ...]:
+        """What to remember of clusters that give back so many machines for nobody."""
+        return Memories(self._cycle, self._surplus).of(reclaimed)
+
+    def find_disruption_cost_queries(self) -> dict[int, list[int]]:
+        """By cluster, the machines that are used least, if one of them might be to spare."""
+        cycle, asked = self._cycle, {}
+        for number in self.open:
+            cluster = cycle.clusters[number]
+            its = [s for s in cluster.slots if s.machine.state is S.CONFIGURED]
+            its = [slot for slot in its if not slot.machine.is_gone]
+            least = sorted(its, key=lambda slot: _used(cycle, slot))
+            if least and has_room_for(cycle, cluster, least[:1]):
+                asked[number] = [slot.machine.row for slot in least[:16]]
+        return asked
+
+
+def _is_empty_unschedulable(slot: Slot) -> bool:
+    """Whether its Node takes no new pods, and it is empty."""
+    nothing = slot.machine.flavour.limited and not any(slot.room.values())
+    return nothing and slot.machine.disruption_cost == 0
+
+
+def _used(cycle: Cycle, slot: Slot) -> float:
+    return max(
+        (slot.room.get(name, 0) - slot.free(name)) / max(slot.room.get(name, 0), 1)
+        for name in cycle.resources
+    )
+
+
+def has_room_for(cycle: Cycle, cluster: Cluster, going: Sequence[Slot]) -> bool:
+    """Whether the others have as much free as is used on those."""
+    return all(
+        sum(slot.free(name) for slot in cluster.slots if slot not in going)
+        >= sum(slot.room.get(name, 0) - slot.free(name) for slot in going)
+        for name in cycle.resources
+    )
+
+
+def _placed(slots: Sequence[Slot]) -> dict[PodSize, int]:
+    placed: dict[PodSize, int] = {}
+    for slot in slots:
+        for size, pods in slot.pods.items():
+            placed[size] = placed.get(size, 0) + pods
+    return placed
+
+
+def _with_reserve(
+    sizes: Sequence[PodSize], placed: dict[PodSize, int], part: float
+) -> dict[PodSize, int]:
+    """So many more that all of them together, from the first to each, have that part more."""
+    wanted, pods, more = {}, 0, 0
+    for size in sizes:
+        pods += placed.get(size, 0)
+        reserve = math.floor(pods * part + 1e-9)
+        wanted[size] = placed.get(size, 0) + reserve - more
+        more = reserve
+    return wanted
+
+
+def cap(cycle: Cycle, number: int) -> int:
+    """How many machines a cluster may give back in one cycle."""
+    its = [m for m in cycle.machines if m.state is S.CONFIGURED and m.cluster == number]
+    return max(1, math.floor(cycle.settings.reclaim_cap_fraction * len(its) + 1e-9))
+
+
+def reclaim_order(machine: Machine) -> tuple[float, ...]:
+    """What disturbs least goes first."""
+    known = not math.isnan(machine.disruption_cost)
+    cost = machine.disruption_cost if known else 0.0
+    return cost, -machine.flavour.price_per_hour, machine.last_reclamation, machine.tie_break

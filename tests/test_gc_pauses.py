@@ -1,0 +1,46 @@
+"""Full garbage collections stay short however much a role remembers."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from bigfleet import gc_pauses
+from bigfleet.gc_pauses import bounded_gc_pauses
+
+
+@pytest.fixture(autouse=True)
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every collection counts as a long one, and there are none but those of the test; afterwards
+    nothing is set aside.
+    """
+    monkeypatch.setattr(gc_pauses, "LONG_PAUSE_SECONDS", -1.0)
+    gc.disable()
+    with bounded_gc_pauses():
+        yield
+    gc.enable()
+
+
+def test_what_outlived_a_long_collection_is_set_aside() -> None:
+    """The next collections look at what is newer."""
+    gc.collect()
+    assert gc.get_freeze_count() > 0
+
+
+def test_what_is_set_aside_is_looked_at_again_once_it_has_doubled() -> None:
+    """Cycles that have become garbage meanwhile do not pile up for ever."""
+    gc.collect()
+    count = gc.get_freeze_count()
+    kept = [[number] for number in range(count + 10_000)]
+    gc.collect()
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+    assert gc.get_freeze_count() > len(kept)
+
+
+def test_young_collections_set_nothing_aside() -> None:
+    """They see only what is new."""
+    gc.collect(0)
+    assert gc.get_freeze_count() == 0

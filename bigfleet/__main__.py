@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Read by gRPC when it is first imported, which roles do: only TLS 1.3 has ciphers left,
         # as the one named here is of no use without a shared secret.
         os.environ.setdefault("GRPC_SSL_CIPHER_SUITES", "ECDHE-PSK-CHACHA20-POLY1305")
-        native_log.read_by(handshakes.note)
+        native_log.redirect_stderr_to(handshakes.note)
     log.to_stderr(flags.role)
     try:
         asyncio.run(_until_signalled(flags.build(flags)))
@@ -71,12 +71,11 @@ async def _until_signalled(role: Role) -> None:
 
 def _provider(flags: argparse.Namespace) -> Role:
     from bigfleet.services.provider import role as provider
-    from bigfleet.services.provider.settings import Latencies, Latency
-    from bigfleet.services.provider.settings import Settings as ProviderSettings
+    from bigfleet.services.provider.config import Latencies, Latency, ProviderConfig
 
     (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
-    settings = ProviderSettings(
-        identity=identity_of(flags, "provider", ProviderSettings.provider_name),
+    settings = ProviderConfig(
+        identity=identity_of(flags, "provider", ProviderConfig.provider_name),
         listen_host=listen_host,
         listen_port=listen_port,
         observe_host=observe_host,
@@ -93,7 +92,7 @@ def _provider(flags: argparse.Namespace) -> Role:
         boot_timeout_seconds=flags.boot_timeout,
         seed=flags.seed,
         spot_market_hours_per_second=flags.spot_market_hours_per_second,
-        repair_seconds=flags.repair,
+        repair_seconds=flags.repair_time,
     )
     return lambda stop: provider.run(settings, stop)
 
@@ -110,9 +109,9 @@ def _operator(flags: argparse.Namespace) -> Role:
         api_server_for_machines=flags.api_server_for_machines,
         observe_host=observe_host,
         observe_port=observe_port,
-        rollup_seconds=flags.rollup,
-        acknowledge_per_second=flags.acknowledge_per_second,
-        node_hold_seconds=flags.node_hold,
+        rollup_seconds=flags.rollup_interval,
+        acknowledge_per_second=flags.acknowledgement_qps,
+        node_hold_seconds=flags.node_ready_timeout,
         lease_seconds=flags.lease,
         replica=flags.replica,
     )
@@ -131,7 +130,7 @@ def _pod_controller(flags: argparse.Namespace) -> Role:
         ignored_namespaces=tuple(flags.ignore_namespace),
         lease_seconds=flags.lease,
         replica=flags.replica,
-        unschedulable_hold_seconds=flags.unschedulable_hold,
+        unschedulable_hold_seconds=flags.unschedulable_delay,
     )
     return lambda stop: pod_controller.run(settings, stop)
 
@@ -179,7 +178,7 @@ def _provider_flags(role: argparse.ArgumentParser) -> None:
             help=f"seconds to {order} a machine (default: at once)",
         )
     role.add_argument(
-        "--repair",
+        "--repair-time",
         type=float,
         default=60.0,
         metavar="SECONDS",
@@ -214,17 +213,21 @@ def _operator_flags(role: argparse.ArgumentParser) -> None:
         "--api-server-for-machines", metavar="URL", help="default: the operator's own"
     )
     role.add_argument(
-        "--rollup", type=float, default=10.0, metavar="SECONDS", help="longest time between two"
+        "--rollup-interval",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="longest time between two",
     )
     role.add_argument(
-        "--acknowledge-per-second",
+        "--acknowledgement-qps",
         type=float,
         default=200.0,
         metavar="N",
         help="writes spent on acknowledging CapacityRequests; 0 turns it off",
     )
     role.add_argument(
-        "--node-hold",
+        "--node-ready-timeout",
         type=float,
         default=300.0,
         metavar="SECONDS",
@@ -246,7 +249,7 @@ def _pod_controller_flags(role: argparse.ArgumentParser) -> None:
         help="whose pods run on nodes that BigFleet does not provide; may be repeated",
     )
     role.add_argument(
-        "--unschedulable-hold",
+        "--unschedulable-delay",
         type=float,
         default=15.0,
         metavar="SECONDS",

@@ -224,7 +224,7 @@ class _Guarded:
             yield message
 
     async def _refuse(self, context: Context, refused: Refused) -> NoReturn:
-        metrics.calls_refused.labels(refused.status.name).inc()
+        metrics.calls_denied.labels(refused.status.name).inc()
         fields = {"peer": context.peer(), "method": self._method}
         _LOG.warning("call refused: %s", refused, extra=fields)
         await context.abort(refused.status, str(refused))

@@ -15,7 +15,7 @@ from bigfleet.api.admission import TABLE, Admits, Guard
 from bigfleet.api.identity import Fresh, Identity, Pem
 from bigfleet.api.renewed_channel import RenewedChannel
 from bigfleet.model.errors import Unavailable
-from bigfleet.observe.occupied import refuse_occupied
+from bigfleet.observe.ports import require_free_port
 
 # What a server's certificate must be valid for, so that a client can tell its role.
 SERVES = "{role}.bigfleet.internal"
@@ -62,7 +62,7 @@ def listen(server: grpc.aio.Server, address: str, identity: Identity | None) -> 
     Each new connection uses the files as they are then. Without: plaintext. InvalidInput when the
     identity's files cannot be used, Unavailable when the address is taken.
     """
-    refuse_occupied("listen", *_host_and_port(address))
+    require_free_port("listen", *_host_and_port(address))
     try:
         if identity is None:
             return server.add_insecure_port(address)

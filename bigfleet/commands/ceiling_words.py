@@ -13,18 +13,18 @@ def ceilings(views: Sequence[wire.CeilingView], cluster: str) -> list[str]:
     """The clusters for which a ceiling holds something back, and how many others there are; of one
     `cluster` that is asked for all is said.
     """
-    told = [view for view in views if cluster or view.waiting_needs or view.lowered_needs]
-    lines = [line for view in told for line in _ceiling(view)]
-    if others := len(views) - len(told):
+    shown = [view for view in views if cluster or view.waiting_needs or view.lowered_needs]
+    lines = [line for view in shown for line in _ceiling(view)]
+    if others := len(views) - len(shown):
         what = "cluster with a ceiling is" if others == 1 else "clusters with ceilings are"
-        lines.append(f"{others} {'other ' if told else ''}{what} beneath it.")
+        lines.append(f"{others} {'other ' if shown else ''}{what} beneath it.")
     return lines or ["No cluster that this shard serves has a ceiling."]
 
 
 def _ceiling(view: wire.CeilingView) -> Iterator[str]:
     yield f"Cluster {view.cluster_id}:"
     if view.HasField("most_machines"):
-        yield f"  It has {view.machines} of at most {_several(view.most_machines, 'machine')}."
+        yield f"  It has {view.machines} of at most {_count(view.most_machines, 'machine')}."
     if view.HasField("most_dollars_per_hour"):
         spent, most = view.dollars_per_hour, view.most_dollars_per_hour
         yield f"  It has machines for ${spent:.2f} of at most ${most:.2f} an hour."
@@ -35,16 +35,16 @@ def _ceiling(view: wire.CeilingView) -> Iterator[str]:
         yield f"  Its priorities count as {view.priority_ceiling} at most; {lowered} ask for more."
     if not view.waiting_needs:
         return
-    pods = _several(view.waiting_pods, "pod")
-    yield f"  {_several(view.waiting_needs, 'need')} with {pods} wait for it:"
+    pods = _count(view.waiting_pods, "pod")
+    yield f"  {_count(view.waiting_needs, 'need')} with {pods} wait for it:"
     for each in view.waiting[:_NAMED_NEEDS]:
         key = each.need
         group = f"/{key.group}" if key.group else ""
         name = f"{key.cluster_id}/{key.profile_fingerprint}{group}"
-        yield f"    {_several(each.pods, 'pod')} of need {name}, priority {key.priority}"
+        yield f"    {_count(each.pods, 'pod')} of need {name}, priority {key.priority}"
     if (more := view.waiting_needs - _NAMED_NEEDS) > 0:
-        yield f"    and {_several(more, 'need')} more"
+        yield f"    and {_count(more, 'need')} more"
 
 
-def _several(number: int, what: str) -> str:
+def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"

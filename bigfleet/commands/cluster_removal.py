@@ -18,7 +18,7 @@ from bigfleet.commands.fleet_views import state_of
 from bigfleet.commands.tables import count
 from bigfleet.model.errors import BigFleetError, Unavailable, UnknownObject
 
-_CALL_SECONDS = 30.0
+_CALL_TIMEOUT_SECONDS = 30.0
 _ROLE = "shard"
 # Said by the shard itself, about the cluster.
 _REFUSALS = {
@@ -38,12 +38,12 @@ async def remove(flags: argparse.Namespace, identity: Identity | None) -> str:
     request = shardadmin_pb2.RemoveClusterRequest(
         cluster_id=flags.cluster, force=flags.force, dry_run=flags.dry_run
     )
-    plan = await _ask(address, identity, request)
+    plan = await _call(address, identity, request)
     if plan.served_at:  # a cluster that nobody served was given to another shard than was asked
-        plan = await _ask(plan.served_at, identity, request)
+        plan = await _call(plan.served_at, identity, request)
     if plan.served_by:
         raise Unavailable(f"cluster {flags.cluster} goes to shard {plan.served_by}; ask again")
-    return _said(flags.cluster, plan, dry_run=flags.dry_run)
+    return _message(flags.cluster, plan, dry_run=flags.dry_run)
 
 
 async def _serving(flags: argparse.Namespace, identity: Identity | None) -> str:
@@ -64,23 +64,23 @@ async def _serving(flags: argparse.Namespace, identity: Identity | None) -> str:
     raise Unavailable("no shard has reported lately; `fleet shards` lists them")
 
 
-async def _ask(
+async def _call(
     address: str, identity: Identity | None, request: shardadmin_pb2.RemoveClusterRequest
 ) -> shardadmin_pb2.RemoveClusterResponse:
     async with transport.channel(address, identity, _ROLE) as channel:
         try:
             plan: shardadmin_pb2.RemoveClusterResponse = await ShardAdminStub(
                 channel
-            ).RemoveCluster(request, timeout=_CALL_SECONDS)
+            ).RemoveCluster(request, timeout=_CALL_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError as error:
             if (refusal := _REFUSALS.get(error.code())) is not None:
                 raise refusal(error.details() or "refused without a reason") from None
-            said = await explained(error, address, identity, _ROLE)
-            raise Unavailable(f"shard at {address}: {said}") from None
+            reason = await explained(error, address, identity, _ROLE)
+            raise Unavailable(f"shard at {address}: {reason}") from None
     return plan
 
 
-def _said(cluster: str, plan: shardadmin_pb2.RemoveClusterResponse, *, dry_run: bool) -> str:
+def _message(cluster: str, plan: shardadmin_pb2.RemoveClusterResponse, *, dry_run: bool) -> str:
     parts = (
         f"{count(plan.at_work, 'machine')} at work drained without asking its operator, "
         f"{plan.on_the_way:,} more on the way there or back, {plan.promised:,} promised to it "

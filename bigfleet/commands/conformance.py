@@ -17,8 +17,8 @@ from bigfleet.model.errors import BigFleetError, InvalidInput
 
 if TYPE_CHECKING:
     from bigfleet.api.identity import Identity
+    from bigfleet.conformance.check import Result
     from bigfleet.conformance.cluster import Cluster
-    from bigfleet.conformance.judging import Result
     from bigfleet.conformance.subject import Bounds, Subject
 
 
@@ -35,7 +35,7 @@ def add(roles: Any) -> None:
     which = role.add_mutually_exclusive_group(required=True)
     which.add_argument("--target", metavar="HOST:PORT", help="the provider to check")
     which.add_argument(
-        "--own", action="store_true", help="BigFleet's own provider, started for the occasion"
+        "--builtin", action="store_true", help="BigFleet's own provider, started for the occasion"
     )
     identity_flag(role)
     role.add_argument("--output", choices=("text", "json"), default="text")
@@ -92,37 +92,37 @@ def _bound_flags(role: argparse.ArgumentParser) -> None:
 async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     """Check and print; InvalidInput or Unavailable when it cannot be checked."""
     from bigfleet.conformance import report
-    from bigfleet.conformance.suite import examine
+    from bigfleet.conformance.suite import run_checks
 
     if flags.junit and not flags.junit.parent.is_dir():
         raise InvalidInput("--junit", str(flags.junit), "is in no directory that exists")
     async with _subject(flags) as (target, subject):
         results = []
-        async for result in examine(subject):
+        async for result in run_checks(subject):
             results.append(result)
             if flags.output == "text":
                 print(report.line(result), flush=True)
             if stop.is_set():
                 break
-        left_behind = await _left_behind(subject)
-    if left_behind:
-        print(report.left(left_behind), file=sys.stderr)
+        leftover_machines = await _leftover_machines(subject)
+    if leftover_machines:
+        print(report.leftover_line(leftover_machines), file=sys.stderr)
     if stop.is_set():
         raise BigFleetError(f"interrupted after {len(results)} checks; nothing was judged")
-    _report(flags, results, target, left_behind)
+    _report(flags, results, target, leftover_machines)
 
 
 def _report(
     flags: argparse.Namespace,
     results: Sequence[Result],
     target: str,
-    left_behind: Mapping[str, str],
+    leftover_machines: Mapping[str, str],
 ) -> None:
     """In the ways that were asked for; BigFleetError when a rule was broken."""
     from bigfleet.conformance import report
 
     print(
-        report.as_json(results, target, left_behind)
+        report.as_json(results, target, leftover_machines)
         if flags.output == "json"
         else report.verdict(results, target)
     )
@@ -132,12 +132,12 @@ def _report(
         raise BigFleetError(f"the provider at {target} does not keep the contract")
 
 
-async def _left_behind(subject: Subject) -> Mapping[str, str]:
+async def _leftover_machines(subject: Subject) -> Mapping[str, str]:
     """What checks could not give back; all that they used where the provider does not say."""
     import grpc.aio
 
     try:
-        return await subject.left_behind()
+        return await subject.leftover_machines()
     except grpc.aio.AioRpcError:
         return dict.fromkeys(subject.used, "unknown")
 
@@ -145,24 +145,26 @@ async def _left_behind(subject: Subject) -> Mapping[str, str]:
 @asynccontextmanager
 async def _subject(flags: argparse.Namespace) -> AsyncIterator[tuple[str, Subject]]:
     """What is to be checked, and where it is."""
-    from bigfleet.conformance.own_provider import running
-    from bigfleet.conformance.served_cluster import ServedCluster
+    from bigfleet.conformance.builtin_provider import running
+    from bigfleet.conformance.fake_cluster import FakeCluster
 
     identity, bounds = identity_of(flags), _bounds(flags)
-    if flags.own and identity is not None:
-        raise InvalidInput("--own", str(identity.directory), "needs no identity; use --insecure")
-    served = ServedCluster(flags.cluster_id)
+    if flags.builtin and identity is not None:
+        raise InvalidInput(
+            "--builtin", str(identity.directory), "needs no identity; use --insecure"
+        )
+    served = FakeCluster(flags.cluster_id)
     async with served.serving(*flags.cluster_listen):
         if flags.cluster_kubeconfig:
             flags.cluster_kubeconfig.write_bytes(served.kubeconfig())
-        if flags.own:
+        if flags.builtin:
             with tempfile.TemporaryDirectory() as folder:
                 async with (
-                    running(Path(folder), served) as own,
-                    _connected(own.address, None, served, bounds) as subject,
+                    running(Path(folder), served) as builtin,
+                    _connected(builtin.address, None, served, bounds) as subject,
                 ):
-                    subject.restart = own.restart
-                    yield own.address, subject
+                    subject.restart = builtin.restart
+                    yield builtin.address, subject
             return
         async with _connected(flags.target, identity, _cluster(flags, served), bounds) as subject:
             if flags.restart_command:
@@ -171,12 +173,12 @@ async def _subject(flags: argparse.Namespace) -> AsyncIterator[tuple[str, Subjec
 
 
 def _cluster(flags: argparse.Namespace, served: Cluster) -> Cluster:
-    from bigfleet.conformance.cluster import ForeignCluster
+    from bigfleet.conformance.cluster import ExternalCluster
 
     if flags.bootstrap_blob is None:
         return served
     try:
-        return ForeignCluster(flags.cluster_id, flags.bootstrap_blob.read_bytes())
+        return ExternalCluster(flags.cluster_id, flags.bootstrap_blob.read_bytes())
     except OSError as error:
         hint = f"cannot be read: {error.strerror}"
         raise InvalidInput("--bootstrap-blob", str(flags.bootstrap_blob), hint) from None
@@ -200,8 +202,8 @@ async def _connected(
         try:
             await subject.listed(max_results=1)
         except grpc.aio.AioRpcError as error:
-            said = await explained(error, target, identity, "provider")
-            raise Unavailable(f"the provider at {target} cannot be checked: {said}") from None
+            reason = await explained(error, target, identity, "provider")
+            raise Unavailable(f"the provider at {target} cannot be checked: {reason}") from None
         yield subject
 
 

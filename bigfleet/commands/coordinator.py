@@ -61,10 +61,10 @@ def replica_flags(role: argparse.ArgumentParser) -> None:
 
 def _coordinator(flags: argparse.Namespace) -> Role:
     from bigfleet.services.coordinator import role
-    from bigfleet.services.coordinator.settings import Settings
+    from bigfleet.services.coordinator.config import CoordinatorConfig
 
     (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
-    settings = Settings(
+    settings = CoordinatorConfig(
         node_id=flags.node_id,
         listen_host=listen_host,
         listen_port=listen_port,

@@ -19,7 +19,7 @@ def add(roles: Any) -> None:
     kubeconfig_flag(role)
     lease_flags(role)
     role.add_argument(
-        "--gather",
+        "--debounce",
         type=float,
         default=1.0,
         metavar="SECONDS",
@@ -36,7 +36,7 @@ def _federation(flags: argparse.Namespace) -> Role:
         kubeconfig=flags.kubeconfig,
         observe_host=observe_host,
         observe_port=observe_port,
-        gather_seconds=flags.gather,
+        gather_seconds=flags.debounce,
         lease_seconds=flags.lease,
         replica=flags.replica,
     )

@@ -44,20 +44,20 @@ def _join(action: argparse.ArgumentParser) -> None:
 
 async def _show(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     del stop
-    from bigfleet.commands import federated
+    from bigfleet.commands import fedhpa_status
 
-    print(await federated.status(flags.kubeconfig, flags.name, flags.json))
+    print(await fedhpa_status.status(flags.kubeconfig, flags.name, flags.json))
 
 
 async def _make_host(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     del stop
-    from bigfleet.commands import federated
+    from bigfleet.commands import fedhpa_status
 
-    print(await federated.make_host(flags.kubeconfig))
+    print(await fedhpa_status.make_host(flags.kubeconfig))
 
 
 async def _make_member(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     del stop
-    from bigfleet.commands import joining
+    from bigfleet.commands import fedhpa_join
 
-    print(await joining.join(flags.kubeconfig, flags.name, flags.member, flags.label))
+    print(await fedhpa_join.join(flags.kubeconfig, flags.name, flags.member, flags.label))

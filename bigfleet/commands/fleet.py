@@ -16,9 +16,9 @@ _VIEWS: Mapping[str, str] = {
     "status": "the fleet on one screen",
     "shards": "which shards there are, and how they do",
     "domains": "which shard acts on which topology domain",
-    "guests": "machines at work for a cluster whose shard does not act on their domain",
+    "out-of-domain": "machines at work for a cluster whose shard does not act on their domain",
     "clusters": "which shard serves which cluster",
-    "quotas": "how many machines each shard may hold bought",
+    "quotas": "how many purchased machines each shard may hold",
     "shortfalls": "what shards could not provide",
     "providers": "where machines come from",
 }
@@ -29,7 +29,7 @@ def add(roles: Any) -> None:
     role = roles.add_parser("fleet", help="asks the coordinator about the fleet, or tells it")
     actions = role.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, what in _VIEWS.items():
-        view = _action(actions, name, what, _look)
+        view = _action(actions, name, what, _show_view)
         view.add_argument("--output", choices=("text", "json"), default="text")
     _changes(actions)
     _replicas(actions)
@@ -64,7 +64,9 @@ def _changes(actions: Any) -> None:
     )
     remove.add_argument("shard", metavar="SHARD")
     _removal(actions)
-    quota = _action(actions, "set-quota", "how many machines each shard may hold bought", _change)
+    quota = _action(
+        actions, "set-quota", "how many purchased machines each shard may hold", _change
+    )
     quota.add_argument("provider", metavar="PROVIDER")
     quota.add_argument("region", metavar="REGION", help='"" for machines without one')
     quota.add_argument("shares", nargs="*", metavar="SHARD=MACHINES", help="others get none")
@@ -75,27 +77,29 @@ def _removal(actions: Any) -> None:
         "take a cluster out that is gone for good: its demand is forgotten, and its machines are "
         "drained and go back without asking its operator"
     )
-    gone = actions.add_parser("remove-cluster", help=what, description=what)
-    gone.add_argument("cluster", metavar="CLUSTER")
-    where = gone.add_mutually_exclusive_group(required=True)
+    command = actions.add_parser("remove-cluster", help=what, description=what)
+    command.add_argument("cluster", metavar="CLUSTER")
+    where = command.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "--coordinator", type=addresses, metavar="HOST:PORT,...", help="any or all replicas"
     )
     where.add_argument(
         "--shard", type=addresses, metavar="HOST:PORT", help="of a fleet without a coordinator"
     )
-    gone.add_argument("--dry-run", action="store_true", help="only say what would be done")
-    gone.add_argument(
+    command.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    command.add_argument(
         "--force",
         action="store_true",
         help="though its operator is connected, or was heard lately",
     )
-    identity_flag(gone)
-    gone.set_defaults(build=lambda flags: partial(_remove_cluster, flags))
+    identity_flag(command)
+    command.set_defaults(build=lambda flags: partial(_remove_cluster, flags))
 
 
 def _replicas(actions: Any) -> None:
-    leave = _action(actions, "leave", "take a replica of the coordinator out for good", _change)
+    leave = _action(
+        actions, "remove-replica", "take a replica of the coordinator out for good", _change
+    )
     leave.add_argument("replica", metavar="ID", help="or its peer address, if it never started")
     save = _action(actions, "save", "write all that the coordinator keeps into a file", _save)
     save.add_argument("file", type=Path, metavar="FILE")
@@ -113,20 +117,20 @@ def _replicas(actions: Any) -> None:
     restore.set_defaults(build=lambda flags: partial(_restore, flags))
 
 
-async def _look(flags: argparse.Namespace, stop: asyncio.Event) -> None:
+async def _show_view(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     del stop
-    from bigfleet.commands import fleet_asking
+    from bigfleet.commands import fleet_queries
 
     identity = identity_of(flags)
-    print(await fleet_asking.view(flags.coordinator, identity, flags.action, flags.output))
+    print(await fleet_queries.view(flags.coordinator, identity, flags.action, flags.output))
 
 
 async def _change(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     del stop
-    from bigfleet.commands import fleet_asking
+    from bigfleet.commands import fleet_queries
 
-    said = await fleet_asking.change(flags.coordinator, identity_of(flags), flags.action, flags)
-    print(said)
+    message = await fleet_queries.change(flags.coordinator, identity_of(flags), flags.action, flags)
+    print(message)
 
 
 async def _remove_cluster(flags: argparse.Namespace, stop: asyncio.Event) -> None:
@@ -138,17 +142,17 @@ async def _remove_cluster(flags: argparse.Namespace, stop: asyncio.Event) -> Non
 
 async def _save(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     del stop
-    from bigfleet.commands import fleet_asking
+    from bigfleet.commands import fleet_queries
 
-    print(await fleet_asking.save(flags.coordinator, identity_of(flags), flags.file))
+    print(await fleet_queries.save(flags.coordinator, identity_of(flags), flags.file))
 
 
 async def _restore(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     del stop
-    from bigfleet.adapters.coordination.etcd_member import MemberSettings
-    from bigfleet.services.coordinator.restoring import restore
+    from bigfleet.adapters.coordination.etcd_member import EtcdMemberConfig
+    from bigfleet.services.coordinator.restore import restore
 
-    member = MemberSettings(
+    member = EtcdMemberConfig(
         name=flags.node_id,
         binary=flags.etcd,
         directory=flags.state,

@@ -17,7 +17,7 @@ _UNNAMED = "(none)"
 def state_of(shard: wire.ShardRegistryEntry) -> str:
     """In a word or two."""
     if not shard.last_heartbeat_unix_ns:
-        return "not heard"
+        return "unknown"
     if shard.silent_seconds > _SILENT_SECONDS:
         return "silent"
     return "leaving" if shard.leaving else "live"
@@ -35,18 +35,18 @@ class Lists:
 
 def shard_lines(lists: Lists) -> list[str]:
     """One line for each shard."""
-    said = {report.shard_id: report for report in lists.reports}
+    reports_by_shard = {report.shard_id: report for report in lists.reports}
     owned = Counter(domain.shard_id for domain in lists.domains)
     served = Counter(cluster.shard_id for cluster in lists.clusters)
     rows = []
     for entry in lists.shards:
-        report = said.get(entry.shard_id, wire.ShardReportSnapshot())
-        heard = entry.last_heartbeat_unix_ns
+        report = reports_by_shard.get(entry.shard_id, wire.ShardReportSnapshot())
+        reported = entry.last_heartbeat_unix_ns
         rows.append(
             (
                 entry.shard_id,
                 state_of(entry),
-                f"{ago(entry.silent_seconds)} ago" if heard else "never",
+                f"{ago(entry.silent_seconds)} ago" if reported else "never",
                 report.summary.total_machines,
                 report.summary.free_machines,
                 owned[entry.shard_id],
@@ -54,8 +54,17 @@ def shard_lines(lists: Lists) -> list[str]:
                 entry.address,
             )
         )
-    heads = ("SHARD", "STATE", "HEARD", "MACHINES", "FREE", "DOMAINS", "CLUSTERS", "ADDRESS")
-    return table(heads, rows)
+    headers = (
+        "SHARD",
+        "STATE",
+        "LAST REPORT",
+        "MACHINES",
+        "FREE",
+        "DOMAINS",
+        "CLUSTERS",
+        "ADDRESS",
+    )
+    return table(headers, rows)
 
 
 def domains(entries: Sequence[wire.DomainAssignment]) -> list[str]:
@@ -72,23 +81,27 @@ def domains(entries: Sequence[wire.DomainAssignment]) -> list[str]:
     return table(("DOMAIN", "SHARD", "STATE", "KEY"), rows)
 
 
-def guests(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:
+def out_of_domain_machines(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:
     """One line for each machine that is drained by another shard than acts on its domain."""
     rows = [
         (each.machine_id, each.cluster_id, report.shard_id, each.topology_value or _UNNAMED)
         for report in reports
-        for each in report.guests
+        for each in report.out_of_domain_machines
     ]
-    hidden = sum(report.guests_left_out for report in reports)
+    omitted = sum(report.out_of_domain_omitted for report in reports)
     lines = table(("MACHINE", "CLUSTER", "SHARD", "DOMAIN"), rows)
-    return [*lines, *([f"and {hidden:,} more that did not fit into reports"] * bool(hidden))]
+    return [*lines, *([f"and {omitted:,} more that did not fit into reports"] * bool(omitted))]
 
 
 def clusters(
     entries: Sequence[wire.ClusterAssignment], reports: Sequence[wire.ShardReportSnapshot]
 ) -> list[str]:
     """One line for each cluster."""
-    left = {each.cluster_id: each.machines_left for told in reports for each in told.removals}
+    left = {
+        each.cluster_id: each.machines_left
+        for report_lines in reports
+        for each in report_lines.removals
+    }
     rows = [
         (
             entry.cluster_id,
@@ -134,19 +147,23 @@ def shortfalls(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:
         )
         for shard, each in found
     ]
-    heads = ("CLUSTER", "PROFILE", "SHARD", "PRIORITY", "PODS", "CYCLES", "LACKS")
-    first, *lines = table(heads, rows)
-    told = [
+    headers = ("CLUSTER", "PROFILE", "SHARD", "PRIORITY", "PODS", "CYCLES", "LACKS")
+    first, *lines = table(headers, rows)
+    report_lines = [
         line
         for text, (_, each) in zip(lines, found, strict=True)
         for line in (text, *([f"    {each.reason}"] if each.reason else []))
     ]
-    hidden = sum(report.shortfalls_left_out for report in reports)
-    return [first, *told, *([f"and {hidden:,} more that did not fit into reports"] * bool(hidden))]
+    omitted = sum(report.shortfalls_left_out for report in reports)
+    return [
+        first,
+        *report_lines,
+        *([f"and {omitted:,} more that did not fit into reports"] * bool(omitted)),
+    ]
 
 
 def _amounts(each: wire.Shortfall) -> str:
-    return ", ".join(f"{name} {much}" for name, much in sorted(each.deficit.resources.items()))
+    return ", ".join(f"{name} {amount}" for name, amount in sorted(each.deficit.resources.items()))
 
 
 def status(leader: str, term: int, lists: Lists) -> list[str]:
@@ -155,19 +172,26 @@ def status(leader: str, term: int, lists: Lists) -> list[str]:
     machines = sum(report.summary.total_machines for report in lists.reports)
     free = sum(report.summary.free_machines for report in lists.reports)
     by_state = Counter(domain.state for domain in lists.domains)
-    guests = sum(len(report.guests) + report.guests_left_out for report in lists.reports)
-    short = [each for report in lists.reports for each in report.shortfalls]
-    hidden = sum(report.shortfalls_left_out for report in lists.reports)
+    out_of_domain_machines = sum(
+        len(report.out_of_domain_machines) + report.out_of_domain_omitted
+        for report in lists.reports
+    )
+    shortfalls_found = [each for report in lists.reports for each in report.shortfalls]
+    omitted = sum(report.shortfalls_left_out for report in lists.reports)
     lines = [
         f"coordinator  {leader} leads in term {term}",
         f"shards       {count(len(lists.shards), 'shard')}{_parts(states)}",
         f"machines     {machines:,}, of which {free:,} free"
-        + (f"; {guests:,} in domains of other shards" if guests else ""),
+        + (
+            f"; {out_of_domain_machines:,} in domains of other shards"
+            if out_of_domain_machines
+            else ""
+        ),
         f"domains      {count(len(lists.domains), 'domain')}{_parts(by_state)}",
         f"clusters     {count(len(lists.clusters), 'cluster')}",
-        f"shortfalls   {count(len(short) + hidden, 'profile')}{_oldest(short)}",
+        f"shortfalls   {count(len(shortfalls_found) + omitted, 'profile')}{_oldest(shortfalls_found)}",
     ]
-    return [*lines, *_trouble(lists.shards), *_splits(lists.reports)]
+    return [*lines, *_warnings(lists.shards), *_splits(lists.reports)]
 
 
 def _parts(counts: Counter[str]) -> str:
@@ -175,9 +199,9 @@ def _parts(counts: Counter[str]) -> str:
     return f": {named}" if named else ""
 
 
-def _oldest(short: Sequence[wire.Shortfall]) -> str:
-    oldest = max((each.age_cycles for each in short), default=0)
-    return f", the oldest for {count(oldest, 'cycle')}" if short else ""
+def _oldest(shortfalls_found: Sequence[wire.Shortfall]) -> str:
+    oldest = max((each.age_cycles for each in shortfalls_found), default=0)
+    return f", the oldest for {count(oldest, 'cycle')}" if shortfalls_found else ""
 
 
 def _splits(reports: Sequence[wire.ShardReportSnapshot]) -> Iterator[str]:
@@ -191,19 +215,19 @@ def _splits(reports: Sequence[wire.ShardReportSnapshot]) -> Iterator[str]:
     for key, asking in sorted(shards.items()):
         named = sorted(values[key])
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-        yield f"trouble      {', '.join(named[:3])}{more} ({key}): split over shards"
+        yield f"warning      {', '.join(named[:3])}{more} ({key}): split over shards"
         yield f"             and wanted whole by needs of {', '.join(sorted(asking))}, which may"
         yield "             wait for ever; bring its domains to one shard"
 
 
-def _trouble(entries: Sequence[wire.ShardRegistryEntry]) -> Iterator[str]:
+def _warnings(entries: Sequence[wire.ShardRegistryEntry]) -> Iterator[str]:
     for entry in entries:
         shard = entry.shard_id
         match state_of(entry):
             case "silent":
-                yield f"trouble      shard {shard} has not reported for {ago(entry.silent_seconds)}"
-            case "not heard":
-                yield f"trouble      shard {shard} has not reported to this leader"
+                yield f"warning      shard {shard} has not reported for {ago(entry.silent_seconds)}"
+            case "unknown":
+                yield f"warning      shard {shard} has not reported to this leader"
             case _:
                 continue
         if entry.leaving:

@@ -57,7 +57,7 @@ class _Requests(msgspec.Struct):
 @dataclass(frozen=True)
 class PodFacts:
     """`node` is "" until the pod is bound. `need` is (profile fingerprint, group) of what it asks
-    for, None without a usable CapacityRequest; then `trouble` says why. `acknowledged` once the
+    for, None without a usable CapacityRequest; then `problem` says why. `acknowledged` once the
     shard is known to have heard of it. `gang_members` is how many its gang will have, "" where that
     is not said. `short` is why machines are missing for it, "" if it is not known that any are.
     `additional` machines were asked for because it could not be scheduled though none were missing.
@@ -68,12 +68,12 @@ class PodFacts:
     node: str
     need: tuple[str, str] | None
     acknowledged: bool
-    trouble: str
+    problem: str
     gang_members: str = ""
     short: str = ""
     additional: int = 0
 
-    def plain(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """As JSON knows it."""
         return asdict(self)
 
@@ -102,14 +102,14 @@ async def _read(client: KubeClient, namespace: str, name: str) -> PodFacts:
     selector = {"labelSelector": f"{POD_UID_LABEL}={pod.metadata.uid}"}
     asked = msgspec.json.decode(await client.get(path, selector), type=_Requests).items
     found = [request for request in asked if not request.spec.additional]
-    need, trouble = _need(namespace, found)
+    need, problem = _need(namespace, found)
     return PodFacts(
         name=f"{namespace}/{name}",
         phase=pod.status.phase,
         node=pod.spec.node_name,
         need=need,
         acknowledged=any(request.status.phase == "Acknowledged" for request in found),
-        trouble=trouble,
+        problem=problem,
         gang_members=found[0].metadata.annotations.get(GANG_MEMBERS, "") if found else "",
         short=next((_short(request) for request in found), ""),
         additional=len(asked) - len(found),
@@ -117,8 +117,8 @@ async def _read(client: KubeClient, namespace: str, name: str) -> PodFacts:
 
 
 def _short(request: _Request) -> str:
-    said = (c for c in request.status.conditions or () if c.type == CAPACITY_SHORT)
-    return next((f"{c.reason}: {c.message}" for c in said if c.status == "True"), "")
+    short_conditions = (c for c in request.status.conditions or () if c.type == CAPACITY_SHORT)
+    return next((f"{c.reason}: {c.message}" for c in short_conditions if c.status == "True"), "")
 
 
 def _need(namespace: str, found: list[_Request]) -> tuple[tuple[str, str] | None, str]:

@@ -31,11 +31,11 @@ def add(roles: Any) -> None:
 def _shard(flags: argparse.Namespace) -> Role:
     from bigfleet.services.shard import role as shard
     from bigfleet.services.shard.journal import Sizes
-    from bigfleet.services.shard.settings import Settings as ShardSettings
+    from bigfleet.services.shard.settings import Settings as ShardConfig
 
     (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
     identity = identity_of(flags, "shard", flags.shard_id)
-    settings = ShardSettings(
+    settings = ShardConfig(
         identity=identity,
         shard_id=flags.shard_id,
         listen_host=listen_host,
@@ -47,10 +47,10 @@ def _shard(flags: argparse.Namespace) -> Role:
         cycle_seconds=flags.cycle,
         execute_concurrency=flags.execute_concurrency,
         journal=flags.journal,
-        journal_sizes=Sizes(flags.journal_megabytes * 2**20, flags.journal_files),
+        journal_sizes=Sizes(flags.journal_megabytes * 2**20, flags.journal_backups),
         actuation_paused=flags.actuation_paused,
         batch_wait_seconds=flags.batch_wait,
-        cluster_absence_seconds=flags.cluster_absence,
+        cluster_absence_seconds=flags.operator_absence_timeout,
         ceilings=flags.cluster_ceilings,
         coordinator_addresses=flags.coordinator,
         domain_keys=BY_ZONE if flags.domains == "zone" else BY_RACK,
@@ -112,7 +112,7 @@ def _flags(role: argparse.ArgumentParser) -> None:
         help="the highest priority, most machines and most dollars an hour of each cluster (YAML); "
         "read again when it changes",
     )
-    _patience_flags(role)
+    _timeout_flags(role)
     _decision_flags(role)
     role.set_defaults(build=_shard)
 
@@ -127,7 +127,7 @@ def _journal_flags(role: argparse.ArgumentParser) -> None:
         help="how long the journal gets before it is put aside as .1 (default: 64)",
     )
     role.add_argument(
-        "--journal-files",
+        "--journal-backups",
         type=int,
         default=4,
         metavar="N",
@@ -135,7 +135,7 @@ def _journal_flags(role: argparse.ArgumentParser) -> None:
     )
 
 
-def _patience_flags(role: argparse.ArgumentParser) -> None:
+def _timeout_flags(role: argparse.ArgumentParser) -> None:
     role.add_argument(
         "--batch-wait",
         type=float,
@@ -144,7 +144,7 @@ def _patience_flags(role: argparse.ArgumentParser) -> None:
         help="how long pods of Jobs on a machine to spare have to end (default: 1800)",
     )
     role.add_argument(
-        "--cluster-absence",
+        "--operator-absence-timeout",
         type=float,
         default=600.0,
         metavar="SECONDS",

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 Cell = str | int
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+def table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     """Aligned columns; just a sentence when there is nothing."""
-    return aligned(heads, rows) if rows else ["(none)"]
+    return aligned(headers, rows) if rows else ["(none)"]
 
 
-def aligned(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+def aligned(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     """A line of heads and one a row, in columns as wide as they must be, numbers to the right."""
     texts = [[_text(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(heads, *texts, strict=True)]
-    right = [all(isinstance(row[i], int) for row in rows) for i in range(len(heads))]
-    return [_line(cells, widths, right) for cells in (heads, *texts)]
+    widths = [max(map(len, column)) for column in zip(headers, *texts, strict=True)]
+    right = [all(isinstance(row[i], int) for row in rows) for i in range(len(headers))]
+    return [_line(cells, widths, right) for cells in (headers, *texts)]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:

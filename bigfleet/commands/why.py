@@ -38,15 +38,15 @@ def add(roles: Any) -> None:
 async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     """Ask and print; there is nothing to stop."""
     del stop
-    from bigfleet.commands import asking  # other roles need none of its libraries
+    from bigfleet.commands import shard_queries  # other roles need none of its libraries
 
     if flags.machine:
-        question = asking.about_machine(flags.machine)
+        query = shard_queries.machine_query(flags.machine)
     elif flags.ceilings:
-        question = asking.about_ceilings(flags.cluster)
+        query = shard_queries.ceilings_query(flags.cluster)
     elif flags.need:
-        question = asking.about_need(flags.need)
+        query = shard_queries.need_query(flags.need)
     else:
-        question = asking.about_pod(flags.pod, flags.kubeconfig, flags.cluster)
-    said = await asking.ask(flags.shard, question, identity_of(flags))
-    print(said.as_json() if flags.json else said.as_text())
+        query = shard_queries.pod_query(flags.pod, flags.kubeconfig, flags.cluster)
+    answer = await shard_queries.ask(flags.shard, query, identity_of(flags))
+    print(answer.as_json() if flags.json else answer.as_text())

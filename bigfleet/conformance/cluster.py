@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from bigfleet.conformance.expectations import NotChecked
+from bigfleet.conformance.expectations import Skipped
 
 
 class Cluster(Protocol):
@@ -33,12 +33,12 @@ class Cluster(Protocol):
         """Those of the machine's Node; None where they cannot be seen."""
         ...
 
-    def withheld(self) -> AbstractAsyncContextManager[None]:
+    def readiness_withheld(self) -> AbstractAsyncContextManager[None]:
         """An `async with` inside which no new Node becomes Ready."""
         ...
 
 
-class ForeignCluster:
+class ExternalCluster:
     """A cluster of the provider's own, which the suite does not see: its `template` is a bootstrap
     blob in which `{machine}` stands for the machine's id.
     """
@@ -55,18 +55,18 @@ class ForeignCluster:
 
     async def joined(self, machine: str, seconds: float) -> bool:  # noqa: ARG002
         """Cannot be seen."""
-        raise NotChecked(_UNSEEN)
+        raise Skipped(_NEEDS_FAKE_CLUSTER)
 
     async def taints(self, machine: str) -> Sequence[Mapping[str, str]] | None:  # noqa: ARG002
         """Cannot be seen."""
         return None
 
-    def withheld(self) -> AbstractAsyncContextManager[None]:
+    def readiness_withheld(self) -> AbstractAsyncContextManager[None]:
         """Cannot be done."""
-        raise NotChecked(_UNSEEN)
+        raise Skipped(_NEEDS_FAKE_CLUSTER)
 
 
-_UNSEEN = (
+_NEEDS_FAKE_CLUSTER = (
     "needs a cluster whose Nodes the suite can keep from being Ready: leave --bootstrap-blob away, "
     "and let the machines join the one that the suite serves"
 )

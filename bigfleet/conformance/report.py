@@ -6,56 +6,60 @@ import json
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree as Xml
 
-from bigfleet.conformance.judging import Outcome, Result
+from bigfleet.conformance.check import CheckOutcome, Result
 
-_WORDS = {Outcome.PASSED: "pass", Outcome.FAILED: "FAIL", Outcome.NOT_CHECKED: "----"}
+_SYMBOLS = {CheckOutcome.PASSED: "pass", CheckOutcome.FAILED: "FAIL", CheckOutcome.SKIPPED: "SKIP"}
 
 
 def line(result: Result) -> str:
     """A result for people: one line, and for a broken rule the rule and what was seen."""
-    words = f"{_WORDS[result.outcome]}  {result.check.name}"
-    if result.outcome is Outcome.PASSED:
-        return f"{words}: {result.seen}"
-    if result.outcome is Outcome.NOT_CHECKED:
-        return f"{words}: not checked: {result.seen}"
-    return f"{words}\n      the rule: {result.check.rule}\n      was seen: {result.seen}"
+    words = f"{_SYMBOLS[result.outcome]}  {result.check.name}"
+    if result.outcome is CheckOutcome.PASSED:
+        return f"{words}: {result.observed}"
+    if result.outcome is CheckOutcome.SKIPPED:
+        return f"{words}: skipped: {result.observed}"
+    return f"{words}\n      rule: {result.check.rule}\n      observed: {result.observed}"
 
 
 def verdict(results: Sequence[Result], target: str) -> str:
     """The last line."""
-    counts = {outcome: sum(r.outcome is outcome for r in results) for outcome in Outcome}
-    said = "keeps the contract" if conforms(results) else "does not keep the contract"
+    counts = {outcome: sum(r.outcome is outcome for r in results) for outcome in CheckOutcome}
+    verdict_text = "keeps the contract" if conforms(results) else "does not keep the contract"
     return (
-        f"The provider at {target} {said}: {counts[Outcome.PASSED]} checks passed, "
-        f"{counts[Outcome.FAILED]} failed, {counts[Outcome.NOT_CHECKED]} could not be checked."
+        f"The provider at {target} {verdict_text}: {counts[CheckOutcome.PASSED]} checks passed, "
+        f"{counts[CheckOutcome.FAILED]} failed, {counts[CheckOutcome.SKIPPED]} skipped."
     )
 
 
 def conforms(results: Sequence[Result]) -> bool:
     """Whether no rule was seen broken, and at least one was seen kept."""
     outcomes = {result.outcome for result in results}
-    return Outcome.FAILED not in outcomes and Outcome.PASSED in outcomes
+    return CheckOutcome.FAILED not in outcomes and CheckOutcome.PASSED in outcomes
 
 
-def left(machines: Mapping[str, str]) -> str:
+def leftover_line(machines: Mapping[str, str]) -> str:
     """A line about machines that were bought and not given back, by their states."""
-    named = ", ".join(f"{machine} ({state})" for machine, state in sorted(machines.items()))
-    return f"Left behind, and perhaps paid for: {named}. Give them back by hand."
+    with_note = ", ".join(f"{machine} ({state})" for machine, state in sorted(machines.items()))
+    return f"Not returned and possibly still billed: {with_note}. Give them back by hand."
 
 
-def as_json(results: Sequence[Result], target: str, left_behind: Mapping[str, str]) -> str:
+def as_json(results: Sequence[Result], target: str, leftover_machines: Mapping[str, str]) -> str:
     """All that is known, under names that stay."""
     checks = [
         {
             "name": result.check.name,
             "rule": result.check.rule,
             "outcome": result.outcome.value,
-            "seen": result.seen,
+            "observed": result.observed,
             "seconds": round(result.seconds, 3),
         }
         for result in results
     ]
-    whole = {"target": target, "conforms": conforms(results), "left_behind": dict(left_behind)}
+    whole = {
+        "target": target,
+        "conforms": conforms(results),
+        "leftover_machines": dict(leftover_machines),
+    }
     return json.dumps({**whole, "checks": checks}, indent=2)
 
 
@@ -65,19 +69,19 @@ def as_junit(results: Sequence[Result], target: str) -> bytes:
         "testsuite",
         name=f"provider conformance of {target}",
         tests=str(len(results)),
-        failures=str(sum(r.outcome is Outcome.FAILED for r in results)),
-        skipped=str(sum(r.outcome is Outcome.NOT_CHECKED for r in results)),
+        failures=str(sum(r.outcome is CheckOutcome.FAILED for r in results)),
+        skipped=str(sum(r.outcome is CheckOutcome.SKIPPED for r in results)),
         time=f"{sum(r.seconds for r in results):.3f}",
     )
     for result in results:
         group, _, name = result.check.name.partition("/")
         seconds = f"{result.seconds:.3f}"
         case = Xml.SubElement(suite, "testcase", classname=group, name=name, time=seconds)
-        if result.outcome is Outcome.FAILED:
-            text = f"the rule: {result.check.rule}\nwas seen: {result.seen}"
-            Xml.SubElement(case, "failure", message=result.seen).text = text
-        elif result.outcome is Outcome.NOT_CHECKED:
-            Xml.SubElement(case, "skipped", message=result.seen)
+        if result.outcome is CheckOutcome.FAILED:
+            text = f"rule: {result.check.rule}\nobserved: {result.observed}"
+            Xml.SubElement(case, "failure", message=result.observed).text = text
+        elif result.outcome is CheckOutcome.SKIPPED:
+            Xml.SubElement(case, "skipped", message=result.observed)
     root = Xml.Element("testsuites")
     root.append(suite)
     Xml.indent(root)

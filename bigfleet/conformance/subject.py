@@ -12,21 +12,21 @@ import grpc
 import grpc.aio
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.caller import CALL_SECONDS, Caller, named
 from bigfleet.conformance.cluster import Cluster
-from bigfleet.conformance.expectations import Broken, expect
+from bigfleet.conformance.expectations import RuleViolation, expect
+from bigfleet.conformance.fenced_client import CALL_TIMEOUT_SECONDS, FencedClient, with_note
 from bigfleet.model.errors import InvalidInput
 
 if TYPE_CHECKING:  # only the type stubs know it
     from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderAsyncStub
 
 ELASTIC = (wire.ON_DEMAND, wire.SPOT)
-SETTLED = (wire.SPECULATIVE, wire.IDLE, wire.CONFIGURED, wire.FAILED)
-NOBODY = "conformance-no-such-machine"
+STABLE_STATES = (wire.SPECULATIVE, wire.IDLE, wire.CONFIGURED, wire.FAILED)
+UNKNOWN_MACHINE = "conformance-no-such-machine"
 # One check takes two at once.
 MACHINES_NEEDED = 2
-_POLL_SECONDS = 0.02
-_NOT_ADMITTED = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+_POLL_INTERVAL_SECONDS = 0.02
+_UNAUTHORIZED_CODES = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,19 @@ class Subject:
     restart: Callable[[], Awaitable[None]] | None = None
     used: set[str] = field(default_factory=set)
 
-    def caller(self) -> Caller:
+    def fenced_client(self) -> FencedClient:
         """A shard that the provider has not heard of."""
-        return Caller(self.stub)
+        return FencedClient(self.stub)
 
     async def get(self, machine: str) -> wire.Machine:
         """The machine now."""
-        call = self.stub.Get(wire.MachineRef(id=machine), timeout=CALL_SECONDS)
-        return await named(f"Get of {machine}", call)
+        call = self.stub.Get(wire.MachineRef(id=machine), timeout=CALL_TIMEOUT_SECONDS)
+        return await with_note(f"Get of {machine}", call)
 
     async def listed(self, **selection: object) -> wire.MachineList:
         """What a List with these fields answers."""
         request = wire.ListFilter(**selection)  # type: ignore[arg-type]
-        return await named("List", self.stub.List(request, timeout=CALL_SECONDS))
+        return await with_note("List", self.stub.List(request, timeout=CALL_TIMEOUT_SECONDS))
 
     async def speculative(self) -> list[str]:
         """The ids of the machines that checks may use, the cheapest first: they are paid for."""
@@ -86,22 +86,22 @@ class Subject:
             raise InvalidInput("provider: machines to use", found, hint)
         return found
 
-    async def require_admission(self) -> None:
+    async def require_authorization(self) -> None:
         """InvalidInput when orders are refused for who gives them, whatever they are."""
         try:
-            await self.caller().drain(NOBODY)
+            await self.fenced_client().drain(UNKNOWN_MACHINE)
         except grpc.aio.AioRpcError as error:
-            if error.code() in _NOT_ADMITTED:
+            if error.code() in _UNAUTHORIZED_CODES:
                 hint = "keeps the suite from giving orders as several shards: use an admin's"
                 raise InvalidInput("--identity", error.details(), hint) from None
 
-    async def left_behind(self) -> Mapping[str, str]:
+    async def leftover_machines(self) -> Mapping[str, str]:
         """The states of machines that were used and are not for sale again, by id."""
         listed = (await self.listed()).machines
         bought = [m for m in listed if m.id in self.used and m.state != wire.SPECULATIVE]
         return {machine.id: state_name(machine.state) for machine in bought}
 
-    async def reaches(
+    async def wait_for_state(
         self, machine: str, *states: int, within: float | None = None
     ) -> wire.Machine:
         """The machine once it is in one of `states`; Broken when that takes longer than allowed."""
@@ -110,41 +110,41 @@ class Subject:
         try:
             async with asyncio.timeout(bound):
                 while now.state not in states:
-                    await asyncio.sleep(_POLL_SECONDS)
+                    await asyncio.sleep(_POLL_INTERVAL_SECONDS)
                     now = await self.get(machine)
         except TimeoutError:
             wanted = " or ".join(state_name(state) for state in states)
             more = f", last_error {now.last_error!r}" if now.last_error else ""
             seen = f"{machine} is {state_name(now.state)} and not {wanted} after {bound:g} s{more}"
-            raise Broken(seen) from None
+            raise RuleViolation(seen) from None
         return now
 
     async def configure(
-        self, caller: Caller, machine: str, metadata: Mapping[str, str] | None = None
+        self, fenced_client: FencedClient, machine: str, metadata: Mapping[str, str] | None = None
     ) -> wire.TransitionAck:
         """The order to join the cluster."""
         blob = self.cluster.blob(machine)
-        return await caller.configure(machine, self.cluster.id, blob, metadata)
+        return await fenced_client.configure(machine, self.cluster.id, blob, metadata)
 
-    async def configured(self, caller: Caller, machine: str) -> wire.Machine:
+    async def configured(self, fenced_client: FencedClient, machine: str) -> wire.Machine:
         """The IDLE machine taken to CONFIGURED."""
-        await self.configure(caller, machine)
-        return await self.reaches(machine, wire.CONFIGURED)
+        await self.configure(fenced_client, machine)
+        return await self.wait_for_state(machine, wire.CONFIGURED)
 
-    async def drained(self, caller: Caller, machine: str) -> wire.Machine:
+    async def drained(self, fenced_client: FencedClient, machine: str) -> wire.Machine:
         """The CONFIGURED machine taken to IDLE, its Node deleted first as an operator does."""
         await self.cluster.remove(machine)
-        await caller.drain(machine, grace_seconds=0)
-        return await self.reaches(machine, wire.IDLE, within=self.bounds.drain)
+        await fenced_client.drain(machine, grace_seconds=0)
+        return await self.wait_for_state(machine, wire.IDLE, within=self.bounds.drain)
 
     @asynccontextmanager
-    async def joining(self, caller: Caller, machine: str) -> AsyncIterator[None]:
+    async def joining(self, fenced_client: FencedClient, machine: str) -> AsyncIterator[None]:
         """The IDLE machine while it is ordered to join the cluster and cannot yet; then it can.
 
         The order is not waited for before: a provider that blocks is one check's finding.
         """
-        async with self.cluster.withheld():
-            ordered = asyncio.create_task(self.configure(caller, machine))
+        async with self.cluster.readiness_withheld():
+            ordered = asyncio.create_task(self.configure(fenced_client, machine))
             try:
                 yield
             except BaseException:
@@ -168,29 +168,29 @@ class Subject:
         try:
             yield machine
         except BaseException:
-            # What was found first is the finding; `left_behind` tells what this could not mend.
-            with suppress(Broken, grpc.aio.AioRpcError):
-                await self._give_back(machine)
+            # What was found first is the finding; `leftover_machines` tells what this could not mend.
+            with suppress(RuleViolation, grpc.aio.AioRpcError):
+                await self._release(machine)
             raise
-        await self._give_back(machine)
+        await self._release(machine)
 
     @asynccontextmanager
-    async def idle(self, caller: Caller) -> AsyncIterator[str]:
+    async def idle(self, fenced_client: FencedClient) -> AsyncIterator[str]:
         """A machine that is IDLE."""
         async with self.unused() as machine:
-            await caller.create(machine)
-            await self.reaches(machine, wire.IDLE)
+            await fenced_client.create(machine)
+            await self.wait_for_state(machine, wire.IDLE)
             yield machine
 
-    async def _give_back(self, machine: str) -> None:
-        caller = self.caller()
-        now = await self.reaches(machine, *SETTLED, within=self.bounds.drain)
+    async def _release(self, machine: str) -> None:
+        fenced_client = self.fenced_client()
+        now = await self.wait_for_state(machine, *STABLE_STATES, within=self.bounds.drain)
         if now.state == wire.CONFIGURED:
-            now = await self.drained(caller, machine)
+            now = await self.drained(fenced_client, machine)
         await self.cluster.remove(machine)
         if now.state != wire.SPECULATIVE:
-            await caller.delete(machine)
-            await self.reaches(machine, wire.SPECULATIVE)
+            await fenced_client.delete(machine)
+            await self.wait_for_state(machine, wire.SPECULATIVE)
 
 
 def state_name(state: int) -> str:

@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator, Sequence
 
 import grpc.aio
 
-from bigfleet.conformance.expectations import Broken, NotChecked, told
-from bigfleet.conformance.judging import Check, Outcome, Result
+from bigfleet.conformance.check import Check, CheckOutcome, Result
+from bigfleet.conformance.expectations import RuleViolation, Skipped, describe_error
 from bigfleet.conformance.rules import CHECKS
 from bigfleet.conformance.subject import Subject
 
 # Far more than the bounds of any check add up to.
-_CHECK_SECONDS = 300.0
+_CHECK_TIMEOUT_SECONDS = 300.0
 
 
-async def examine(subject: Subject, checks: Sequence[Check] = CHECKS) -> AsyncIterator[Result]:
+async def run_checks(subject: Subject, checks: Sequence[Check] = CHECKS) -> AsyncIterator[Result]:
     """What becomes of each check, as soon as it is known.
 
     InvalidInput when there are no machines to try things on, or orders are not admitted. A check
@@ -25,26 +25,29 @@ async def examine(subject: Subject, checks: Sequence[Check] = CHECKS) -> AsyncIt
     is.
     """
     await subject.require_machines()
-    await subject.require_admission()
+    await subject.require_authorization()
     for each in checks:
         began = time.monotonic()
-        outcome, seen = await _ended(each, subject)
-        yield Result(each, outcome, _printable(seen), time.monotonic() - began)
+        outcome, observed = await _run_check(each, subject)
+        yield Result(each, outcome, _printable(observed), time.monotonic() - began)
 
 
-async def _ended(check: Check, subject: Subject) -> tuple[Outcome, str]:
+async def _run_check(check: Check, subject: Subject) -> tuple[CheckOutcome, str]:
     try:
-        async with asyncio.timeout(_CHECK_SECONDS):
-            return Outcome.PASSED, await check.probe(subject)
-    except Broken as broken:
-        return Outcome.FAILED, str(broken)
-    except NotChecked as reason:
-        return Outcome.NOT_CHECKED, str(reason)
+        async with asyncio.timeout(_CHECK_TIMEOUT_SECONDS):
+            return CheckOutcome.PASSED, await check.probe(subject)
+    except RuleViolation as broken:
+        return CheckOutcome.FAILED, str(broken)
+    except Skipped as reason:
+        return CheckOutcome.SKIPPED, str(reason)
     except TimeoutError:
-        return Outcome.FAILED, f"the check did not end within {_CHECK_SECONDS:g} s"
+        return CheckOutcome.FAILED, f"the check did not end within {_CHECK_TIMEOUT_SECONDS:g} s"
     except grpc.aio.AioRpcError as error:
         what = ", ".join(getattr(error, "__notes__", ())) or "a call"
-        return Outcome.FAILED, f"{what}, which should succeed, ended with {told(error)}"
+        return (
+            CheckOutcome.FAILED,
+            f"{what}, which should succeed, ended with {describe_error(error)}",
+        )
 
 
 def _printable(text: str) -> str:

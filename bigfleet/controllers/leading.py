@@ -217,9 +217,9 @@ class Term:
         """Work until cancelled, and then let another one begin."""
         try:
             while True:
-                metrics.controller_leads.set(0)
+                metrics.controller_is_leader.set(0)
                 await self._leadership.acquire()
-                metrics.controller_leads.set(1)
+                metrics.controller_is_leader.set(1)
                 self._worker = self._begin()
                 await run_until_first_completes(self._worker.run(), self._leadership.keep())
                 self._worker = None

@@ -100,7 +100,7 @@ class WorkQueue(Generic[K]):
 
     def _unforeseen(self, key: K, error: Exception) -> None:
         """One object that we cannot bear must not keep all others from being looked at."""
-        metrics.unforeseen_errors.inc()
+        metrics.internal_errors.inc()
         _LOG.exception("a bug, met at %s: please report it with what follows", key)
         self._later(key, error)
 

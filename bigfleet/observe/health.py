@@ -9,12 +9,12 @@ from prometheus_client import generate_latest
 
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe.metrics import REGISTRY
-from bigfleet.observe.occupied import refuse_occupied
+from bigfleet.observe.ports import require_free_port
 
-NotReady = Callable[[], str]
+NotReadyReason = Callable[[], str]
 
 
-async def serve(host: str, port: int, not_ready: NotReady) -> web.AppRunner:
+async def serve(host: str, port: int, not_ready: NotReadyReason) -> web.AppRunner:
     """Serve until the returned runner's `cleanup`. `not_ready` says why not, or "" when ready.
 
     Unavailable when the address is taken.
@@ -30,7 +30,7 @@ async def serve(host: str, port: int, not_ready: NotReady) -> web.AppRunner:
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(REGISTRY), content_type="text/plain")
 
-    refuse_occupied("serve health", host, port)
+    require_free_port("serve health", host, port)
     app = web.Application()
     app.add_routes(
         [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)]

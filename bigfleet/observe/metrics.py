@@ -22,8 +22,8 @@ def _gauge(name: str, help_text: str, *labels: str) -> Gauge:
     return Gauge(name, help_text, labels, registry=REGISTRY)
 
 
-unforeseen_errors = _counter(
-    "bigfleet_unforeseen_errors_total",
+internal_errors = _counter(
+    "bigfleet_internal_errors_total",
     "Bugs met at single objects, which are tried again; see the log",
 )
 shard_cycle_seconds = _histogram(
@@ -49,21 +49,24 @@ shard_needs_at_ceiling = _gauge(
     "bigfleet_shard_needs_at_ceiling",
     "Needs that lack machines because their cluster may have no more",
 )
-shard_needs_bounded_priority = _gauge(
-    "bigfleet_shard_needs_bounded_priority",
+shard_needs_capped_priority = _gauge(
+    "bigfleet_shard_needs_capped_priority",
     "Needs that are served by a lower priority than they claim, as their cluster has a ceiling",
 )
 shard_ceilings_rejected = _gauge(
     "bigfleet_shard_ceilings_rejected",
     "1 while the file of cluster ceilings is bad, so that older ones are in force",
 )
-shard_offerings_resting = _gauge(
-    "bigfleet_shard_offerings_resting", "Kinds of machines that failed and are not bought for now"
+shard_offerings_in_backoff = _gauge(
+    "bigfleet_shard_offerings_in_backoff",
+    "Kinds of machines that failed and are not bought for now",
 )
 shard_needs_quarantined = _gauge(
     "bigfleet_shard_needs_quarantined", "Needs left out because no decision can be made about them"
 )
-shard_evictions = _gauge("bigfleet_shard_evictions", "Machines whose Nodes are being emptied")
+shard_nodes_draining = _gauge(
+    "bigfleet_shard_nodes_draining", "Machines whose Nodes are being emptied"
+)
 shard_limited_machines = _gauge(
     "bigfleet_shard_limited_machines", "Machines whose Nodes take no new pods", "reason"
 )
@@ -71,14 +74,14 @@ shard_node_limits_rejected = _counter(
     "bigfleet_shard_node_limits_rejected_total", "Reported node limits that make no sense"
 )
 shard_actions_suppressed = _counter(
-    "bigfleet_shard_actions_suppressed_total", "Decided while actuation was paused", "kind"
+    "bigfleet_shard_actions_suppressed_total", "Decided while actuation was paused", "type"
 )
-shard_actions = _counter("bigfleet_shard_actions_total", "Orders enqueued", "kind")
+shard_actions = _counter("bigfleet_shard_actions_total", "Orders enqueued", "type")
 shard_action_outcomes = _counter(
-    "bigfleet_shard_action_execute_outcomes_total", "Orders carried out", "kind", "outcome"
+    "bigfleet_shard_action_execute_outcomes_total", "Orders carried out", "type", "outcome"
 )
 shard_action_seconds = _histogram(
-    "bigfleet_shard_action_duration_seconds", "From enqueue to the provider's answer", "kind"
+    "bigfleet_shard_action_duration_seconds", "From enqueue to the provider's answer", "type"
 )
 shard_queue_depth = _gauge("bigfleet_shard_action_queue_depth", "Orders that are being carried out")
 shard_actions_dropped = _counter(
@@ -97,34 +100,37 @@ shard_journal_lines_lost = _counter(
     "bigfleet_shard_journal_lines_lost_total", "Journal lines that the disk did not take in time"
 )
 shard_sessions = _gauge("bigfleet_shard_active_sessions", "Operators connected")
-shard_deaf_sessions = _counter(
-    "bigfleet_shard_deaf_sessions_total", "Sessions broken off because their operators read nothing"
+shard_stalled_sessions = _counter(
+    "bigfleet_shard_stalled_sessions_total",
+    "Sessions broken off because their operators read nothing",
 )
 shard_rollups = _counter("bigfleet_shard_rollups_total", "Roll-ups received", "outcome")
-shard_demand_not_kept = _gauge(
-    "bigfleet_shard_demand_not_kept", "1 while a restart would not know what clusters asked for"
+shard_demand_not_persisted = _gauge(
+    "bigfleet_shard_demand_not_persisted",
+    "1 while a restart would not know what clusters asked for",
 )
-shard_left_out = _counter(
-    "bigfleet_shard_left_out_total", "Needs and node overheads left out of roll-ups as senseless"
+shard_rollup_entries_rejected = _counter(
+    "bigfleet_shard_rollup_entries_rejected_total",
+    "Needs and node overheads left out of roll-ups as senseless",
 )
-shard_adopted = _counter(
-    "bigfleet_shard_adopted_transitions_total",
+shard_unexpected_transitions = _counter(
+    "bigfleet_shard_unexpected_transitions_total",
     "Provider states taken over although the lifecycle has no such move",
     "move",
 )
 shard_machines_rejected = _counter(
     "bigfleet_shard_machines_rejected_total", "Provider records that cannot be right"
 )
-shard_listings_doubted = _counter(
-    "bigfleet_shard_listings_doubted_total", "Full listings that lacked most machines at once"
+shard_listings_suspect = _counter(
+    "bigfleet_shard_listings_suspect_total", "Full listings that lacked most machines at once"
 )
 shard_incidents = _counter(
     "bigfleet_shard_incidents_total",
     "Orders of or to somebody deposed: refused, and to be looked into",
-    "kind",
+    "type",
 )
 shard_instructions = _counter(
-    "bigfleet_shard_instructions_total", "Instructions of the coordinator", "kind", "outcome"
+    "bigfleet_shard_instructions_total", "Instructions of the coordinator", "type", "outcome"
 )
 shard_coordinator_reports = _counter(
     "bigfleet_shard_coordinator_reports_total", "Reports to the coordinator", "outcome"
@@ -140,15 +146,15 @@ shard_redirects = _counter(
     "bigfleet_shard_redirects_total", "Operators that were sent to another shard"
 )
 
-provider_fenced = _counter(
-    "bigfleet_provider_fenced_total", "Orders refused because their shard has been replaced"
+provider_orders_fenced = _counter(
+    "bigfleet_provider_orders_fenced_total", "Orders refused because their shard has been replaced"
 )
 
 coordinator_raft_term = _gauge("bigfleet_coordinator_raft_term", "The term of the etcd cluster")
-coordinator_leads = _gauge("bigfleet_coordinator_leads", "1 while this replica leads")
+coordinator_is_leader = _gauge("bigfleet_coordinator_is_leader", "1 while this replica leads")
 coordinator_elections = _counter(
     "bigfleet_coordinator_elections_total",
-    "Times that this replica took over, by what its predecessor was doing then; `well` is a fault",
+    "Times that this replica took over, by what its predecessor was doing then; `healthy` is a fault",
     "predecessor",
 )
 coordinator_etcd_restarts = _counter(
@@ -162,7 +168,7 @@ coordinator_instructions = _counter(
     "bigfleet_coordinator_instructions_total", "Orders put into answers to shards"
 )
 coordinator_incidents = _counter(
-    "bigfleet_coordinator_incidents_total", "What should not be, seen in shards' reports", "kind"
+    "bigfleet_coordinator_incidents_total", "What should not be, seen in shards' reports", "type"
 )
 
 provider_transitions = _counter(
@@ -170,8 +176,8 @@ provider_transitions = _counter(
 )
 provider_machines = _gauge("bigfleet_provider_machines", "Machines by state", "state")
 
-controller_leads = _gauge(
-    "bigfleet_controller_leads", "1 while this process holds its Lease and works, 0 on standby"
+controller_is_leader = _gauge(
+    "bigfleet_controller_is_leader", "1 while this process holds its Lease and works, 0 on standby"
 )
 operator_rollup_seconds = _histogram(
     "bigfleet_operator_rollup_duration_seconds", "Parts of a roll-up", "phase"
@@ -181,8 +187,8 @@ operator_rollup_needs = _gauge("bigfleet_operator_rollup_needs", "Needs in the l
 operator_rollups_rejected = _counter(
     "bigfleet_operator_rollups_rejected_total", "Roll-ups that the shard refused"
 )
-operator_needs_left_out = _gauge(
-    "bigfleet_operator_needs_left_out", "Needs of the last roll-up that the shard could not take"
+operator_needs_rejected = _gauge(
+    "bigfleet_operator_needs_rejected", "Needs of the last roll-up that the shard could not take"
 )
 operator_acknowledged = _counter(
     "bigfleet_operator_acknowledged_total", "CapacityRequests acknowledged"
@@ -201,8 +207,8 @@ operator_redirects = _counter(
 operator_node_updates = _counter(
     "bigfleet_operator_node_state_updates_total", "Node state updates handled", "state"
 )
-operator_unusable_requests = _gauge(
-    "bigfleet_operator_unusable_requests", "CapacityRequests left out because they make no sense"
+operator_invalid_requests = _gauge(
+    "bigfleet_operator_invalid_requests", "CapacityRequests left out because they make no sense"
 )
 operator_disruption_reports = _counter(
     "bigfleet_operator_disruption_reports_total",
@@ -218,8 +224,8 @@ operator_limited_nodes = _gauge(
 operator_broken_nodes = _gauge(
     "bigfleet_operator_broken_nodes", "Machines reported to be given back because they are broken"
 )
-operator_stray_nodes = _gauge(
-    "bigfleet_operator_stray_nodes", "Nodes with our label whose machine the shard does not know"
+operator_orphaned_nodes = _gauge(
+    "bigfleet_operator_orphaned_nodes", "Nodes with our label whose machine the shard does not know"
 )
 operator_evictions = _counter("bigfleet_operator_evictions_total", "Evictions", "outcome")
 
@@ -241,14 +247,14 @@ pod_controller_review_seconds = _histogram(
     "bigfleet_pod_controller_review_duration_seconds",
     "Finding the Nodes that can be given back, without the time until it begins",
 )
-pod_controller_not_carried = _counter(
-    "bigfleet_pod_controller_not_carried_total",
+pod_controller_unsupported_constraints = _counter(
+    "bigfleet_pod_controller_unsupported_constraints_total",
     "Pods seen with a wish that no CapacityRequest carries",
     "field",
 )
 
-federation_pass_seconds = _histogram(
-    "bigfleet_federation_pass_duration_seconds", "One look at one federated HPA"
+federation_reconcile_seconds = _histogram(
+    "bigfleet_federation_reconcile_duration_seconds", "One look at one federated HPA"
 )
 federation_moves = _counter(
     "bigfleet_federation_moves_total", "Shares of federated HPAs changed in members", "reason"
@@ -262,8 +268,8 @@ federation_reachable = _gauge(
 identity_expires = _gauge(
     "bigfleet_identity_expires_timestamp_seconds", "When the certificate in use expires", "name"
 )
-calls_refused = _counter(
-    "bigfleet_calls_refused_total", "Calls whose caller may not make them", "reason"
+calls_denied = _counter(
+    "bigfleet_calls_denied_total", "Calls whose caller may not make them", "reason"
 )
 handshakes_failed = _counter(
     "bigfleet_tls_handshakes_failed_total", "Connections that ended before any call", "reason"

@@ -16,7 +16,7 @@ from collections.abc import Callable
 Reader = Callable[[str], bool]
 
 
-def read_by(reader: Reader) -> None:
+def redirect_stderr_to(reader: Reader) -> None:
     """Hand every line that native code writes to descriptor 2 to `reader`, in a thread.
 
     Call it once, before anything holds sys.stderr. A flood of lines is cut short, never waited for:
@@ -28,10 +28,10 @@ def read_by(reader: Reader) -> None:
     os.dup2(entry, 2)
     os.close(entry)
     sys.stderr = os.fdopen(real, "w", buffering=1, errors="backslashreplace")
-    threading.Thread(target=_pass_on, args=(exit_, real, reader), daemon=True).start()
+    threading.Thread(target=_forward, args=(exit_, real, reader), daemon=True).start()
 
 
-def _pass_on(source: int, real: int, reader: Reader) -> None:
+def _forward(source: int, real: int, reader: Reader) -> None:
     with os.fdopen(source, errors="replace") as lines:
         for line in lines:
             if not reader(line):

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
-from bigfleet.simulation.explorer import KINDS, Outcome, explore
+from bigfleet.simulation.explorer import TRIALS, SeedResult, explore
 
 # Some 140 cycles each: more than 100,000 in all.
 _SEEDS = 850
@@ -31,24 +31,25 @@ def _explore(flags: argparse.Namespace) -> int:
     began = time.monotonic()
     with ProcessPoolExecutor(flags.jobs, get_context("spawn")) as pool:
         failed, cycles, actions = _watch(
-            flags.worlds, pool.map(partial(explore, kind=flags.worlds), seeds, chunksize=1)
+            flags.running_world,
+            pool.map(partial(explore, trial_name=flags.running_world), seeds, chunksize=1),
         )
     seconds = time.monotonic() - began
     verdict = f"{failed} seeds FAILED" if failed else "all invariants held"
     print(
-        f"explore: {len(seeds)} {flags.worlds} worlds from seed {flags.first}, {cycles} cycles, "
+        f"explore: {len(seeds)} {flags.running_world} worlds from seed {flags.first}, {cycles} cycles, "
         f"{actions} actions in {seconds:.0f} s: {verdict}"
     )
     return 1 if failed else 0
 
 
-def _watch(worlds: str, outcomes: Iterable[Outcome]) -> tuple[int, int, int]:
+def _watch(running_world: str, outcomes: Iterable[SeedResult]) -> tuple[int, int, int]:
     failed = cycles = actions = 0
     for outcome in outcomes:
         cycles, actions = cycles + outcome.cycles, actions + outcome.actions
         if outcome.problems:
             failed += 1
-            replay = f"{_REPLAY} {outcome.seed} --worlds {worlds}"
+            replay = f"{_REPLAY} {outcome.seed} --worlds {running_world}"
             print(f"seed {outcome.seed} ({replay}):", flush=True)
             for problem in outcome.problems:
                 print(f"  {problem}", flush=True)
@@ -56,7 +57,7 @@ def _watch(worlds: str, outcomes: Iterable[Outcome]) -> tuple[int, int, int]:
 
 
 def _replay(flags: argparse.Namespace) -> int:
-    outcome = explore(flags.seed, flags.worlds)
+    outcome = explore(flags.seed, flags.running_world)
     for line in outcome.lines:
         print(line)
     for problem in outcome.problems:
@@ -78,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     replaying.add_argument("seed", type=int)
     replaying.set_defaults(do=_replay)
     for command in (exploring, replaying):
-        command.add_argument("--worlds", choices=KINDS, default=next(iter(KINDS)))
+        command.add_argument("--worlds", choices=TRIALS, default=next(iter(TRIALS)))
     return parser
 
 

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bigfleet.simulation.draw import Trial, trial
-from bigfleet.simulation.draw_harsh import harsh_trial
-from bigfleet.simulation.draw_lasting import lasting_trial
-from bigfleet.simulation.draw_shards import shards_trial
-from bigfleet.simulation.draw_workloads import Event
-from bigfleet.simulation.happenings import happen
-from bigfleet.simulation.loop import run
-from bigfleet.simulation.rest import is_wasteful, unrest, whose
-from bigfleet.simulation.served import Attempts, Liveness
-from bigfleet.simulation.steadiness import Steadiness
-from bigfleet.simulation.world import World, worlds
+from bigfleet.simulation.convergence import convergence_problems, is_wasteful, ownership_problems
+from bigfleet.simulation.invariants.steadiness import Steadiness
+from bigfleet.simulation.liveness import Attempts, Liveness
+from bigfleet.simulation.runtime.loop import run
+from bigfleet.simulation.trials.events import apply_event
+from bigfleet.simulation.trials.harsh import harsh_trial
+from bigfleet.simulation.trials.healing import Trial, trial
+from bigfleet.simulation.trials.lasting import lasting_trial
+from bigfleet.simulation.trials.shards import shards_trial
+from bigfleet.simulation.trials.workloads import Event
+from bigfleet.simulation.world import World, running_world
 from bigfleet.tasks import cancel_and_wait
 
 # Longer than every hold that a drawn world has; with pods that wait, longer than they take to ask
@@ -29,11 +29,11 @@ QUIET_SECONDS, QUIET_SECONDS_WITH_WAITING_PODS = 100.0, 300.0
 # What nobody needs is held for so long at most, also where a cluster has learnt to hold on longer.
 LONGEST_HOLD_SECONDS = 1200.0
 # Most worlds rest within 300 s; ten minutes of grace, one after the other, take longer.
-REST_WITHIN_SECONDS = 6000.0
+CONVERGENCE_TIMEOUT_SECONDS = 6000.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SeedResult:
     """What a seed came to: no `problems` is a pass. `digest` is that of its whole story."""
 
     seed: int
@@ -45,7 +45,7 @@ class Outcome:
 
 
 # How a seed becomes a world, by name.
-KINDS: Mapping[str, Callable[[int], Trial]] = {
+TRIALS: Mapping[str, Callable[[int], Trial]] = {
     "healing": trial,
     "lasting": lasting_trial,
     "harsh": harsh_trial,
@@ -53,59 +53,65 @@ KINDS: Mapping[str, Callable[[int], Trial]] = {
 }
 
 
-def explore(seed: int, kind: str = "healing") -> Outcome:
+def explore(seed: int, trial_name: str = "healing") -> SeedResult:
     """Play the world of `seed`; the same seed gives the same Outcome, everywhere."""
-    return run(lambda: _play(seed, KINDS[kind](seed)))
+    return run(lambda: _play(seed, TRIALS[trial_name](seed)))
 
 
-async def _play(seed: int, given: Trial) -> Outcome:
-    async with worlds(given.plan) as world:
+async def _play(seed: int, given: Trial) -> SeedResult:
+    async with running_world(given.spec) as world:
         for name, value in vars(given.faults).items():
             setattr(world.faults, name, value)
-        if given.calm and not given.plan.broken.clusters:
+        if given.fault_free and not given.spec.broken.clusters:
             world.safety.steadiness = partial(Steadiness, world.clusters, grows=given.grows)
-        await happenings(world, given.events, given.fault_seconds)
+        await play_events(world, given.events, given.fault_seconds)
         await world.heal()
-        ending = _watched(world, given) if given.watched_seconds else _at_rest(world)
+        ending = _watch_liveness(world, given) if given.watched_seconds else _converge(world)
         found = [*await ending]
         problems = [*world.safety.violations, *found]
-        return Outcome(
+        return SeedResult(
             seed,
             len(world.cycles),
-            sum(sum(cycled.actions.values()) for cycled in world.cycles),
+            sum(sum(summary.actions.values()) for summary in world.cycles),
             tuple(problems),
             world.story.digest(),
             tuple(world.story.lines()),
         )
 
 
-async def _at_rest(world: World) -> Iterable[str]:
+async def _converge(world: World) -> Iterable[str]:
     """What is wrong with a world once nothing moves in it."""
-    rests = await world.comes_to_rest(QUIET_SECONDS, REST_WITHIN_SECONDS)
-    if rests and any(cluster.unbound() for cluster in world.clusters.values()):
-        rests = await world.comes_to_rest(QUIET_SECONDS_WITH_WAITING_PODS, REST_WITHIN_SECONDS)
-    if rests and is_wasteful(world):
+    converged = await world.converges(QUIET_SECONDS, CONVERGENCE_TIMEOUT_SECONDS)
+    if converged and any(cluster.unbound() for cluster in world.clusters.values()):
+        converged = await world.converges(
+            QUIET_SECONDS_WITH_WAITING_PODS, CONVERGENCE_TIMEOUT_SECONDS
+        )
+    if converged and is_wasteful(world):
         await asyncio.sleep(LONGEST_HOLD_SECONDS)
-        rests = await world.comes_to_rest(QUIET_SECONDS, REST_WITHIN_SECONDS)
-    return unrest(world, rests)
+        converged = await world.converges(QUIET_SECONDS, CONVERGENCE_TIMEOUT_SECONDS)
+    return convergence_problems(world, converged)
 
 
-async def _watched(world: World, given: Trial) -> Iterable[str]:
+async def _watch_liveness(world: World, given: Trial) -> Iterable[str]:
     """What is wrong with a world that cannot come to rest, since something stays broken in it."""
     attempts, liveness = Attempts(world), Liveness(world)
     watch = asyncio.create_task(liveness.watch())
-    await happenings(world, given.late, given.watched_seconds)
+    await play_events(world, given.late, given.watched_seconds)
     await cancel_and_wait(watch)
-    return [*liveness.problems, *attempts.problems(given.watched_seconds), *whose(world)]
+    return [
+        *liveness.problems,
+        *attempts.problems(given.watched_seconds),
+        *ownership_problems(world),
+    ]
 
 
-async def happenings(world: World, events: Sequence[Event], seconds: float) -> None:
+async def play_events(world: World, events: Sequence[Event], seconds: float) -> None:
     """Each event at its time from now on, and at least so many seconds."""
     loop = asyncio.get_running_loop()
     begin = loop.time()
     async with asyncio.TaskGroup() as lasting:
         for event in events:
             await asyncio.sleep(max(0.0, begin + event.at_seconds - loop.time()))
-            world.story.tell(f"-- {event.what} {event.subject}")
-            lasting.create_task(happen(world, event))
+            world.story.record(f"-- {event.what} {event.subject}")
+            lasting.create_task(apply_event(world, event))
         await asyncio.sleep(max(0.0, begin + seconds - loop.time()))

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.journal import Journal
-from bigfleet.simulation.loop import START_UNIX_SECONDS
+from bigfleet.simulation.runtime.loop import START_UNIX_SECONDS
 
 # Not part of the story: fingerprints would change with any field of a profile.
-_UNTOLD = ("need", "sequence", "decided")
+_OMITTED_FIELDS = ("need", "sequence", "decided")
 
 
-class Told(NamedTuple):
+class StoryEvent(NamedTuple):
     """One event, `at_seconds` after the start."""
 
     at_seconds: float
@@ -23,8 +23,10 @@ class Told(NamedTuple):
 
     def text(self, *left_out: str) -> str:
         """The event and its fields, some of which may be left out."""
-        said = [f"{k}={v}" for k, v in self.fields.items() if k not in (*_UNTOLD, *left_out)]
-        return " ".join((self.event, *said))
+        parts = [
+            f"{k}={v}" for k, v in self.fields.items() if k not in (*_OMITTED_FIELDS, *left_out)
+        ]
+        return " ".join((self.event, *parts))
 
 
 class Story(Journal):
@@ -36,42 +38,42 @@ class Story(Journal):
     def __init__(self, clock: Clock) -> None:
         super().__init__(None, clock)
         self._now = clock
-        self.events: list[Told] = []
+        self.events: list[StoryEvent] = []
         self.last_move_seconds = 0.0
 
     def note(self, event: str, **fields: object) -> None:
         """Record it for the shard, and tell it."""
         super().note(event, **fields)
-        self.hear(event, fields)
+        self.record_from_shard(event, fields)
 
-    def hear(self, event: str, fields: Mapping[str, object]) -> None:
+    def record_from_shard(self, event: str, fields: Mapping[str, object]) -> None:
         """A shard has recorded this."""
         if not event.startswith("rollup"):
             self.last_move_seconds = self._now.unix_seconds()
-        self.tell(event, **{name: v for name, v in fields.items() if v not in (None, "")})
+        self.record(event, **{name: v for name, v in fields.items() if v not in (None, "")})
 
-    def chapter(self, shard: str) -> Journal:
+    def shard_journal(self, shard: str) -> Journal:
         """The journal of one shard of several; this story tells which of them recorded what."""
-        return _Chapter(self, shard, self._now)
+        return _ShardJournal(self, shard, self._now)
 
-    def tell(self, event: str, **fields: object) -> None:
+    def record(self, event: str, **fields: object) -> None:
         """Tell something that is not the shard's."""
-        self.events.append(Told(self._now.unix_seconds() - START_UNIX_SECONDS, event, fields))
+        self.events.append(StoryEvent(self._now.unix_seconds() - START_UNIX_SECONDS, event, fields))
 
     def lines(self) -> Iterator[str]:
         """One line for each event."""
-        return (f"{told.at_seconds:10.2f} {told.text()}" for told in self.events)
+        return (f"{entry.at_seconds:10.2f} {entry.text()}" for entry in self.events)
 
     def digest(self) -> str:
         """16 hexadecimal digits, equal for equal stories."""
         return hashlib.sha256("\n".join(self.lines()).encode()).hexdigest()[:16]
 
 
-class _Chapter(Journal):
+class _ShardJournal(Journal):
     def __init__(self, story: Story, shard: str, clock: Clock) -> None:
         super().__init__(None, clock)
         self._story, self._shard = story, shard
 
     def note(self, event: str, **fields: object) -> None:
         super().note(event, **fields)
-        self._story.hear(event, {**fields, "shard": self._shard})
+        self._story.record_from_shard(event, {**fields, "shard": self._shard})

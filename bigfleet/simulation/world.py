@@ -20,24 +20,24 @@ from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineS
 from bigfleet.ports.provider import Fence
 from bigfleet.services.shard.assembly import Shard
 from bigfleet.services.shard.sessions import Sessions
-from bigfleet.services.shard.thinking import Thought
-from bigfleet.simulation.cluster import Cluster
-from bigfleet.simulation.coordinators import Coordinators, Line
-from bigfleet.simulation.disk import SimulatedFiles
-from bigfleet.simulation.faults import Fate, Faults
-from bigfleet.simulation.loop import VirtualClock
-from bigfleet.simulation.money import Money
-from bigfleet.simulation.operator import SimulatedOperator
-from bigfleet.simulation.ownership import Ownership
-from bigfleet.simulation.plan import Plan
-from bigfleet.simulation.provider import SimulatedHosts, SimulatedProvider
-from bigfleet.simulation.safety import Safety
-from bigfleet.simulation.shard_host import REVIVAL_SECONDS, Around, ShardHost
+from bigfleet.services.shard.thinking import CycleResult
+from bigfleet.simulation.cluster.cluster import SimulatedCluster
+from bigfleet.simulation.cluster.operator import SimulatedOperator
+from bigfleet.simulation.hosts.coordinators import CoordinatorLink, Coordinators
+from bigfleet.simulation.hosts.provider import SimulatedHosts, SimulatedProvider
+from bigfleet.simulation.hosts.shard_host import RESTART_SECONDS, ShardEnvironment, ShardHost
+from bigfleet.simulation.invariants.ownership import Ownership
+from bigfleet.simulation.invariants.purchases import Purchases
+from bigfleet.simulation.invariants.safety import Safety
+from bigfleet.simulation.runtime.disk import SimulatedFiles
+from bigfleet.simulation.runtime.faults import FaultInjector, FaultRates
+from bigfleet.simulation.runtime.loop import VirtualClock
+from bigfleet.simulation.spec import WorldSpec
 from bigfleet.simulation.story import Story
 
 
 @dataclass(frozen=True)
-class Cycled:
+class CycleSummary:
     """One cycle's decision in numbers; `at_seconds` is Unix time."""
 
     at_seconds: float
@@ -46,76 +46,78 @@ class Cycled:
 
 
 class World:
-    """A running world; `worlds` opens and closes it. `clock` is right; those of the shards' hosts
+    """A running world; `running_world` opens and closes it. `clock` is right; those of the shards' hosts
     and of the provider's may be set wrong. `shard`, `files` and `shard_clock` are the first's.
     """
 
-    def __init__(self, plan: Plan, directory: Path) -> None:
-        self.plan = plan
+    def __init__(self, spec: WorldSpec, directory: Path) -> None:
+        self.spec = spec
         self.clock, self.provider_clock = VirtualClock(), VirtualClock()
-        self.faults = Faults()
-        self.fate = Fate(plan.seed, self.faults, plan.delays, plan.broken)
+        self.faults = FaultRates()
+        self.injector = FaultInjector(spec.seed, self.faults, spec.delays, spec.broken)
         self.story = Story(self.clock)
-        self.clusters = {name: self._cluster(name) for name in plan.clusters}
-        hosts = SimulatedHosts(self.clusters, self.fate)
+        self.clusters = {name: self._cluster(name) for name in spec.clusters}
+        hosts = SimulatedHosts(self.clusters, self.injector)
         machines = directory / "provider"
-        self.provider = SimulatedProvider(machines, hosts, self.fate, self.provider_clock)
-        self.cycles: list[Cycled] = []
-        self.safety = Safety(plan.engine)
-        self.money = Money(self.clusters, self.fate)
-        self.provider.crashed = lambda: self._spawn(self._revive_provider())
-        self.provider.obeyed = self._obeyed
+        self.provider = SimulatedProvider(machines, hosts, self.injector, self.provider_clock)
+        self.cycles: list[CycleSummary] = []
+        self.safety = Safety(spec.engine)
+        self.purchases = Purchases(self.clusters, self.injector)
+        self.provider.crashed = lambda: self._spawn(self._restart_provider())
+        self.provider.on_submitted = self._on_submitted
         self.coordinators: Coordinators | None = None
-        if plan.coordinators:
-            expected = len(plan.shards) - len(plan.late_shards)
-            self.coordinators = Coordinators(plan.coordinators, self.fate, expected)
-            self.coordinators.ended = self.safety.look_at_task
-        self.lines: dict[str, Line] = {}
-        self.hosts = {name: self._host(name, directory) for name in plan.shards}
+        if spec.coordinators:
+            expected = len(spec.shards) - len(spec.late_shards)
+            self.coordinators = Coordinators(spec.coordinators, self.injector, expected)
+            self.coordinators.ended = self.safety.check_task
+        self.coordinator_links: dict[str, CoordinatorLink] = {}
+        self.hosts = {name: self._host(name, directory) for name in spec.shards}
         self.ownership = Ownership(self.hosts)
-        self.operators = {name: self._operator(name) for name in plan.clusters}
-        if plan.broken.absent_operator:
-            self.operators[plan.broken.absent_operator].online = False
+        self.operators = {name: self._operator(name) for name in spec.clusters}
+        if spec.broken.absent_operator:
+            self.operators[spec.broken.absent_operator].online = False
         self._healed = False
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _cluster(self, name: str) -> Cluster:
-        plan = self.plan
-        return Cluster(
+    def _cluster(self, name: str) -> SimulatedCluster:
+        spec = self.spec
+        return SimulatedCluster(
             name,
             self.clock.unix_seconds,
-            looks_ahead=plan.scheduler_looks_ahead,
-            daemons=plan.daemons,
-            request_additional=plan.request_additional,
+            looks_ahead=spec.scheduler_looks_ahead,
+            daemons=spec.daemons,
+            request_additional=spec.request_additional,
         )
 
     def _host(self, name: str, directory: Path) -> ShardHost:
-        plan = self.plan
-        around = Around(
+        spec = self.spec
+        environment = ShardEnvironment(
             provider=self.provider,
-            fate=self.fate,
-            engine=plan.engine,
-            cycle_seconds=plan.cycle_seconds,
+            injector=self.injector,
+            engine=spec.engine,
+            cycle_seconds=spec.cycle_seconds,
             spawn=self._spawn,
-            ended=self.safety.look_at_task,
-            thought=partial(self._look_at, name),
+            ended=self.safety.check_task,
+            result=partial(self._check_cycle, name),
         )
         if self.coordinators is None:
-            return ShardHost(name, directory, around, self.story)
-        line = self.lines[name] = Line(self.coordinators, self.fate)
-        return ShardHost(name, directory / name, around, self.story.chapter(name), line)
+            return ShardHost(name, directory, environment, self.story)
+        link = self.coordinator_links[name] = CoordinatorLink(self.coordinators, self.injector)
+        return ShardHost(name, directory / name, environment, self.story.shard_journal(name), link)
 
     def _operator(self, cluster: str) -> SimulatedOperator:
         """Operators are told the shards' addresses in different orders."""
         addresses = [host.address for host in self.hosts.values()]
         first = [*self.clusters].index(cluster) % len(addresses)
         order = [*addresses[first:], *addresses[:first]]
-        return SimulatedOperator(self.clusters[cluster], self.fate, self.clock, self._greet, order)
+        return SimulatedOperator(
+            self.clusters[cluster], self.injector, self.clock, self._open_session, order
+        )
 
-    async def _greet(self, address: str, cluster: str) -> Sessions | Redirect:
+    async def _open_session(self, address: str, cluster: str) -> Sessions | Redirect:
         for host in self.hosts.values():
             if host.address == address:
-                return await host.greet(cluster)
+                return await host.open_session(cluster)
         raise Unavailable(f"nobody is at {address}")
 
     def start(self) -> None:
@@ -124,13 +126,13 @@ class World:
         if self.coordinators is not None:
             self.coordinators.start_all()
         for name, host in self.hosts.items():
-            if name not in self.plan.late_shards:
+            if name not in self.spec.late_shards:
                 host.start()
         runs = [cluster.run() for cluster in self.clusters.values()]
         runs += [operator.run() for operator in self.operators.values()]
         for run in runs:
             task = asyncio.create_task(run)
-            task.add_done_callback(self.safety.look_at_task)
+            task.add_done_callback(self.safety.check_task)
             self._tasks.append(task)
 
     async def stop(self) -> None:
@@ -148,9 +150,9 @@ class World:
         """The provider comes up, with what its store remembers."""
         if self.provider.running:
             return
-        plan = self.plan
-        hours = 0.0 if self.healthy else plan.spot_hours_per_second
-        self.provider.start(plan.machines, plan.latencies, plan.seed, hours)
+        spec = self.spec
+        hours = 0.0 if self.healthy else spec.spot_hours_per_second
+        self.provider.start(spec.machines, spec.latencies, spec.seed, hours)
 
     @property
     def shard(self) -> Shard | None:
@@ -194,38 +196,40 @@ class World:
         self.start_provider()
         if self.coordinators is not None:
             self.coordinators.start_all()
-        for line in self.lines.values():
-            line.connected = True
+        for link in self.coordinator_links.values():
+            link.connected = True
         for host in self.hosts.values():
             host.start()
         for name, operator in self.operators.items():
-            operator.online = name != self.plan.broken.absent_operator
+            operator.online = name != self.spec.broken.absent_operator
 
-    async def comes_to_rest(self, quiet_seconds: float, within_seconds: float) -> bool:
+    async def converges(self, quiet_seconds: float, within_seconds: float) -> bool:
         """Let time pass until for so long nothing was ordered and nothing has moved, from now on
         or later; False if that does not come about.
         """
-        begin = restless = self.clock.unix_seconds()
+        begin = unsettled_since = self.clock.unix_seconds()
         while self.clock.unix_seconds() < begin + within_seconds:
-            await asyncio.sleep(self.plan.cycle_seconds)
+            await asyncio.sleep(self.spec.cycle_seconds)
             now = self.clock.unix_seconds()
-            restless = now if self._under_way() else max(restless, self.story.last_move_seconds)
-            if now - restless >= quiet_seconds:
+            unsettled_since = (
+                now if self._under_way() else max(unsettled_since, self.story.last_move_seconds)
+            )
+            if now - unsettled_since >= quiet_seconds:
                 return True
         return False
 
     def ordered(self, kind: ActionType, since_cycle: int = 0) -> int:
         """How many actions of a kind were decided from that cycle on."""
-        return sum(cycled.actions.get(kind, 0) for cycled in self.cycles[since_cycle:])
+        return sum(summary.actions.get(kind, 0) for summary in self.cycles[since_cycle:])
 
     def in_state(self, state: MachineState) -> list[Machine]:
         """The machines that really are in a state, by id."""
         machines = self.provider.machines()
         return [machines[name] for name in sorted(machines) if machines[name].state is state]
 
-    async def _revive_provider(self) -> None:
+    async def _restart_provider(self) -> None:
         await self.provider.stop()
-        await asyncio.sleep(REVIVAL_SECONDS)
+        await asyncio.sleep(RESTART_SECONDS)
         self.start_provider()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -246,32 +250,32 @@ class World:
         shards = [host.shard for host in self.hosts.values() if host.shard is not None]
         return next((shard for shard in shards if shard.sessions.of(cluster) is not None), None)
 
-    def _obeyed(self, fence: Fence, machine: Machine, event: MachineEvent) -> None:
-        self.money.obeyed(fence, machine, event, self.clock.unix_seconds())
+    def _on_submitted(self, fence: Fence, machine: Machine, event: MachineEvent) -> None:
+        self.purchases.on_submitted(fence, machine, event, self.clock.unix_seconds())
         if self.coordinators is not None:
             self.safety.note(self.ownership.trespass(fence, machine, event))
 
-    def _look_at(self, shard: str, thought: Thought) -> None:
-        self.safety.look_at_decision(shard, thought)
+    def _check_cycle(self, shard: str, result: CycleResult) -> None:
+        self.safety.check_decision(shard, result)
         if self.coordinators is not None:
             self.safety.note(self.ownership.conflicts(self.removed_shards))
         if self.provider.running:
             truth = self.provider.machines()
-            expected = len(self.plan.machines)
-            self.safety.look_at_machines(truth, self.clusters.values(), expected)
+            expected = len(self.spec.machines)
+            self.safety.check_machines(truth, self.clusters.values(), expected)
             now_seconds = self.clock.unix_seconds()
-            self.safety.note(self.money.bought_twice(thought, truth, now_seconds))
-        counts = Counter(action.type for action in thought.decision.actions)
-        shortfalls = len(thought.decision.shortfalls)
-        self.cycles.append(Cycled(thought.view.now_seconds, counts, shortfalls))
+            self.safety.note(self.purchases.duplicate_purchases(result, truth, now_seconds))
+        counts = Counter(action.type for action in result.decision.actions)
+        shortfalls = len(result.decision.shortfalls)
+        self.cycles.append(CycleSummary(result.view.now_seconds, counts, shortfalls))
 
 
 @asynccontextmanager
-async def worlds(plan: Plan) -> AsyncIterator[World]:
+async def running_world(spec: WorldSpec) -> AsyncIterator[World]:
     """A world that runs inside the `async with`."""
     logger = logging.getLogger("bigfleet")
     with tempfile.TemporaryDirectory(prefix="bigfleet-simulation-") as directory:
-        world = World(plan, Path(directory))
+        world = World(spec, Path(directory))
         logger.addHandler(world.safety)
         world.start()
         try:

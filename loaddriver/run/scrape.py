@@ -37,12 +37,12 @@ _SUMS = {
     "rollupsRejected": ("bigfleet_operator_rollups_rejected_total",),
     "sessionReconnects": ("bigfleet_operator_session_reconnects_total",),
     "ordersDropped": ("bigfleet_shard_actions_dropped_total",),
-    "unforeseenErrors": ("bigfleet_unforeseen_errors_total",),
-    "transitionsAdopted": ("bigfleet_shard_adopted_transitions_total",),
+    "unforeseenErrors": ("bigfleet_internal_errors_total",),
+    "transitionsAdopted": ("bigfleet_shard_unexpected_transitions_total",),
     # Somebody deposed who still acted, as each side of it saw it.
     "incidents": (
         "bigfleet_shard_incidents_total",
-        "bigfleet_provider_fenced_total",
+        "bigfleet_provider_orders_fenced_total",
         "bigfleet_coordinator_incidents_total",
     ),
 }
@@ -92,7 +92,7 @@ def _by_kind(samples: Iterable[Sample], name: str) -> dict[str, float]:
     sums: defaultdict[str, float] = defaultdict(float)
     for sample in samples:
         if sample.name == name:
-            sums[sample.labels["kind"]] += sample.value
+            sums[sample.labels["type"]] += sample.value
     return dict(sums)
 
 

@@ -121,7 +121,7 @@ async def test_a_cluster_greets_as_itself_only(tmp_path: Path) -> None:
 async def test_a_role_that_is_not_in_the_rule_is_refused_and_counted(tmp_path: Path) -> None:
     """A cluster may not order machines; the refusal says who may, and the server counts it."""
     async with serving(identity(tmp_path, "provider", "p")) as address:
-        refused = metrics.calls_refused.labels("PERMISSION_DENIED")
+        refused = metrics.calls_denied.labels("PERMISSION_DENIED")
         before = refused._value.get()
         error = await refusal(create(address, identity(tmp_path, "cluster", "blue"), "blue"))
         assert refused._value.get() == before + 1

@@ -34,7 +34,7 @@ from tests.support import shards as shard_rig
 
 DAY = timedelta(days=1)
 DENIED = grpc.StatusCode.PERMISSION_DENIED
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 # Which role's server has each of our services.
 _SERVED_BY = {
     "Shard": "shard",
@@ -126,7 +126,7 @@ async def call(address: str, own: Identity | None, method: Method, request: Any)
         calls = channel.stream_stream(
             method.path, lambda message: message.SerializeToString(), bytes
         )
-        stream = calls(iter([request]), timeout=_PATIENCE_SECONDS)
+        stream = calls(iter([request]), timeout=_TIMEOUT_SECONDS)
         try:
             async for _ in stream:
                 break

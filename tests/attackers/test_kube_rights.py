@@ -118,7 +118,7 @@ RIGHTS: Mapping[str, Mapping[str, str]] = {
     TENANT: {},
 }
 # What an attacker would want; with it each verb there is.
-_COVETED = (
+_SENSITIVE = (
     *("nodes", "nodes/status", "nodes/proxy", "secrets", "configmaps", "namespaces"),
     *("pods", "pods/eviction", "pods/exec", "pods/binding", "pods/status", "bindings"),
     *("serviceaccounts", "serviceaccounts/token", "leases.coordination.k8s.io"),
@@ -133,8 +133,8 @@ _COVETED = (
     "mutatingwebhookconfigurations.admissionregistration.k8s.io",
 )
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-_COVETED_RIGHTS = [
-    *(Right(resource, verb) for resource in _COVETED for verb in _VERBS),
+_SENSITIVE_RIGHTS = [
+    *(Right(resource, verb) for resource in _SENSITIVE for verb in _VERBS),
     *(Right(who, "impersonate") for who in ("users", "groups", "serviceaccounts")),
     *(
         Right("clusterroles.rbac.authorization.k8s.io", verb, "cluster-admin")
@@ -177,12 +177,12 @@ async def test_each_credential_has_the_rights_of_the_table_and_no_others(
             for namespace in _SPACES:
                 found = await rights_in(client, namespace)
                 assert found == expected(credential, namespace), (credential, namespace)
-            found = await all_of(client, _SPACES[0], _COVETED_RIGHTS)
-            assert found == expected(credential, _SPACES[0]) & {*_COVETED_RIGHTS}, credential
+            found = await all_of(client, _SPACES[0], _SENSITIVE_RIGHTS)
+            assert found == expected(credential, _SPACES[0]) & {*_SENSITIVE_RIGHTS}, credential
         await _attack(kubeconfig, clients)
 
 
-def _deeds() -> Iterator[tuple[str, str, str, Any, set[str]]]:
+def _attacks() -> Iterator[tuple[str, str, str, Any, set[str]]]:
     """Name, method, path, body, and who may: what would hurt the most, tried for real."""
     operators = {"bigfleet-operator", "bigfleet-system/bigfleet-operator"}
     controllers = {"bigfleet-pod-controller", "bigfleet-system/bigfleet-pod-controller"}
@@ -248,7 +248,7 @@ async def _attack(kubeconfig: dict[str, Path], clients: Mapping[str, KubeClient]
     async with await admin(kubeconfig) as root:
         await root.create("/api/v1/nodes", node("m-victim"))
         try:
-            for name, method, path, body, allowed in _deeds():
+            for name, method, path, body, allowed in _attacks():
                 passed = {
                     credential
                     for credential, client in clients.items()

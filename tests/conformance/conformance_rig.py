@@ -12,21 +12,21 @@ from bigfleet.api.v1alpha1.provider_pb2_grpc import (
     CapacityProviderStub,
     add_CapacityProviderServicer_to_server,
 )
-from bigfleet.conformance.served_cluster import ServedCluster
+from bigfleet.conformance.fake_cluster import FakeCluster
 from bigfleet.conformance.subject import Bounds, Subject
-from tests.conformance.faults import Parts
+from tests.conformance.faults import ProviderParts
 
 # Bounds of a caller with patience: several providers and their suites share this process, and the
 # machine may be busy.
-PATIENT = Bounds(answer=3.0, state=60.0, drain=60.0)
+RELAXED_BOUNDS = Bounds(answer=3.0, state=60.0, drain=60.0)
 
 
 @asynccontextmanager
 async def subject(
-    folder: Path, parts: Parts, machines: int = 3, bounds: Bounds = PATIENT
+    folder: Path, parts: ProviderParts, machines: int = 3, bounds: Bounds = RELAXED_BOUNDS
 ) -> AsyncIterator[Subject]:
     """The example provider in this process, with a fault or without."""
-    cluster, server = ServedCluster(), transport.server()
+    cluster, server = FakeCluster(), transport.server()
     store = parts.store(folder / "machines.db")
     for number in range(machines):
         store.save(offer(number), "", b"", 0)

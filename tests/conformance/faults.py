@@ -167,7 +167,7 @@ class ForgetsHosts(example.Shop):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class Parts:
+class ProviderParts:
     """What a provider is made of, and the one check that must find its fault."""
 
     check: str
@@ -176,18 +176,22 @@ class Parts:
     store: Any = example.Store
 
 
-SOUND = Parts("")
-FAULTS: Mapping[str, Parts] = {
-    "lost idempotency": Parts("retry/same-operation", provider=LosesIdempotency),
-    "stale epoch accepted": Parts("fence/stale-epoch", store=TrustsOldEpochs),
-    "metadata dropped": Parts("metadata/echoed", provider=DropsMetadata),
-    "purpose dropped": Parts("metadata/of-create", provider=DropsPurpose),
-    "purpose kept too long": Parts("metadata/of-create", provider=MixesMetadata),
-    "taints forgotten": Parts("taints/kept", provider=ForgetsTaints),
-    "Nodes without taints": Parts("taints/kept", shop=JoinsUntainted),
-    "blocking calls": Parts("prompt/orders-answer-at-once", provider=Blocks),
-    "Configured before Ready": Parts("configured/only-when-ready", shop=SaysConfiguredAtOnce),
-    "orders under way hidden": Parts("list/under-way", provider=HidesWhatIsUnderWay),
-    "at work without a host": Parts("lifecycle/whole-life", shop=ForgetsHosts),
-    "bound machines taken": Parts("lifecycle/forbidden-orders", provider=ConfiguresBoundMachines),
+CONFORMING = ProviderParts("")
+FAULTS: Mapping[str, ProviderParts] = {
+    "lost idempotency": ProviderParts("retry/same-operation", provider=LosesIdempotency),
+    "stale epoch accepted": ProviderParts("fence/stale-epoch", store=TrustsOldEpochs),
+    "metadata dropped": ProviderParts("metadata/echoed", provider=DropsMetadata),
+    "purpose dropped": ProviderParts("metadata/of-create", provider=DropsPurpose),
+    "purpose kept too long": ProviderParts("metadata/of-create", provider=MixesMetadata),
+    "taints forgotten": ProviderParts("taints/kept", provider=ForgetsTaints),
+    "Nodes without taints": ProviderParts("taints/kept", shop=JoinsUntainted),
+    "blocking calls": ProviderParts("latency/orders-return-immediately", provider=Blocks),
+    "Configured before Ready": ProviderParts(
+        "configured/only-when-ready", shop=SaysConfiguredAtOnce
+    ),
+    "orders under way hidden": ProviderParts("list/in-progress", provider=HidesWhatIsUnderWay),
+    "at work without a host": ProviderParts("lifecycle/full", shop=ForgetsHosts),
+    "bound machines taken": ProviderParts(
+        "lifecycle/forbidden-orders", provider=ConfiguresBoundMachines
+    ),
 }

@@ -82,7 +82,7 @@ def test_the_guides_example_keeps_the_whole_contract(
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["conforms"]
-    assert report["left_behind"] == {}
+    assert report["leftover_machines"] == {}
     assert {check["outcome"] for check in report["checks"]} == {"passed"}
     suite = Xml.parse(junit).getroot()[0]
     assert suite.get("failures") == suite.get("skipped") == "0"
@@ -104,7 +104,9 @@ def test_an_identity_that_may_not_order_is_no_fault_of_the_provider(
 
 def test_a_report_that_cannot_be_written_is_said_before_anything_is_bought(tmp_path: Path) -> None:
     """A whole run, and its machines, would be for nothing."""
-    done = conformance("--own", "--insecure", "--junit", str(tmp_path / "nowhere" / "junit.xml"))
+    done = conformance(
+        "--builtin", "--insecure", "--junit", str(tmp_path / "nowhere" / "junit.xml")
+    )
     assert done.returncode == 2
     assert "is in no directory that exists" in done.stderr
     assert not done.stdout

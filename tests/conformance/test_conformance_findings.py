@@ -9,16 +9,16 @@ import pytest
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance import report
-from bigfleet.conformance.judging import Check, Outcome, Result
+from bigfleet.conformance.check import Check, CheckOutcome, Result
 from bigfleet.conformance.rules import crash, fencing, lifecycle, reading
 from bigfleet.conformance.subject import Bounds, Subject
-from bigfleet.conformance.suite import examine
+from bigfleet.conformance.suite import run_checks
 from tests.conformance.conformance_rig import offer, subject
 from tests.conformance.faults import (
-    SOUND,
+    CONFORMING,
     ForgetsEpochs,
     NeverDelivers,
-    Parts,
+    ProviderParts,
     SaysAnything,
     example,
 )
@@ -27,36 +27,36 @@ HASTY = Bounds(answer=3.0, state=0.3, drain=0.3)
 
 
 async def found(given: Subject, check: Check) -> Result:
-    (result,) = [result async for result in examine(given, [check])]
+    (result,) = [result async for result in run_checks(given, [check])]
     return result
 
 
 async def test_what_was_seen_first_is_told_and_what_is_left_is_named(tmp_path: Path) -> None:
     """A machine that cannot be given back either does not hide why its check failed."""
-    async with subject(tmp_path, Parts("", shop=NeverDelivers), bounds=HASTY) as given:
-        result = await found(given, lifecycle.whole_life)
-        left = await given.left_behind()
-    assert result.seen == "m-2 is CREATING and not IDLE after 0.3 s"
+    async with subject(tmp_path, ProviderParts("", shop=NeverDelivers), bounds=HASTY) as given:
+        result = await found(given, lifecycle.full_lifecycle)
+        left = await given.leftover_machines()
+    assert result.observed == "m-2 is CREATING and not IDLE after 0.3 s"
     assert left == {"m-2": "CREATING"}
-    assert "m-2 (CREATING)" in report.left(left)
+    assert "m-2 (CREATING)" in report.leftover_line(left)
 
 
 async def test_the_cheapest_machines_are_used(tmp_path: Path) -> None:
     """Whoever checks a real provider pays for what the suite buys."""
-    async with subject(tmp_path, SOUND) as given:
+    async with subject(tmp_path, CONFORMING) as given:
         assert await given.speculative() == ["m-2", "m-1", "m-0"]
 
 
 async def test_reports_carry_whatever_a_provider_says(tmp_path: Path) -> None:
     """On one line, and as XML that can be read."""
-    async with subject(tmp_path, Parts("", provider=SaysAnything)) as given:
+    async with subject(tmp_path, ProviderParts("", provider=SaysAnything)) as given:
         result = await found(given, fencing.new_epoch)
-    assert result.seen == (
+    assert result.observed == (
         r"Create of m-2, which should succeed, ended with INTERNAL (\x00 \x1b[31m ]]> <é>\n\ufffe)"
     )
     failure = Xml.fromstring(report.as_junit([result], "x")).find(".//failure")
     assert failure is not None
-    assert failure.get("message") == result.seen
+    assert failure.get("message") == result.observed
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ async def test_a_machine_that_no_shard_would_take_is_found(
                 odd.MergeFrom(wire.Machine(**{name: value}))  # type: ignore[arg-type]
             super().save(odd if machine.id == "m-0" else machine, *more)
 
-    async with subject(tmp_path, Parts("", store=Sells)) as given:
+    async with subject(tmp_path, ProviderParts("", store=Sells)) as given:
         result = await found(given, reading.well_formed)
-    assert result.outcome is Outcome.FAILED
-    assert seen in result.seen
+    assert result.outcome is CheckOutcome.FAILED
+    assert seen in result.observed
 
 
 async def test_an_epoch_that_a_crash_made_forgotten_is_found(
@@ -99,7 +99,7 @@ async def test_an_epoch_that_a_crash_made_forgotten_is_found(
     async def restart() -> None:
         monkeypatch.setattr(ForgetsEpochs, "restarted", True)
 
-    async with subject(tmp_path, Parts("", store=ForgetsEpochs)) as given:
+    async with subject(tmp_path, ProviderParts("", store=ForgetsEpochs)) as given:
         given.restart = restart
-        result = await found(given, crash.marks_survive)
-    assert result.seen == "epoch 4 after epoch 5 and a crash was accepted"
+        result = await found(given, crash.fencing_survives)
+    assert result.observed == "epoch 4 after epoch 5 and a crash was accepted"

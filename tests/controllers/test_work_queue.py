@@ -115,7 +115,7 @@ async def test_an_object_that_nobody_foresaw_keeps_no_other_waiting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A bug met at one of them is counted, logged with its key, and tried again later."""
-    worker, before = _Worker(), metrics.unforeseen_errors._value.get()
+    worker, before = _Worker(), metrics.internal_errors._value.get()
     worker.failures = [AttributeError("'NoneType' object has no attribute 'get'")]
     async with _running(worker, 1) as queue, asyncio.timeout(60):
         queue.add("odd")
@@ -126,6 +126,6 @@ async def test_an_object_that_nobody_foresaw_keeps_no_other_waiting(
             worker.finished.clear()
             await worker.finished.wait()
     assert worker.done == ["plain", "odd"]
-    assert metrics.unforeseen_errors._value.get() == before + 1
+    assert metrics.internal_errors._value.get() == before + 1
     assert "a bug, met at odd" in caplog.text
     assert "AttributeError" in caplog.text

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import Unavailable
-from tests.support.fake_shard import ShardStandIn, many_shortfalls
+from tests.support.fake_shard import FakeShard, many_shortfalls
 from tests.support.replicas import ReplicaProcess, Replicas
 
 KEY = "topology.bigfleet/rack"
 # What a caller that cares waits for one replica before it asks the next.
 _CALL_SECONDS = 0.3
 _SHARDS = 3
-_GIVE_UP_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 _BETWEEN_FAULTS_SECONDS = 0.3
 
 
@@ -50,7 +50,7 @@ class Load:
     def __init__(self, replicas: Replicas, write_seconds: float = 0.02) -> None:
         self.replicas, self.writes = replicas, Writes()
         self._write_seconds = write_seconds
-        self.shards = [ShardStandIn(f"s{n}", port=7780 + n) for n in range(_SHARDS)]
+        self.shards = [FakeShard(f"s{n}", port=7780 + n) for n in range(_SHARDS)]
         for shard in self.shards:
             shard.shortfalls = many_shortfalls(100)
 
@@ -63,9 +63,9 @@ class Load:
                 for _ in range(len(self.shards) + 1)
             ]
             for shard, client in zip(self.shards, clients, strict=False):
-                await shard.tell(client, _GIVE_UP_SECONDS)
+                await shard.report_once(client, _TIMEOUT_SECONDS)
             tasks = [
-                asyncio.create_task(shard.keep_telling(client, 10 * self._write_seconds))
+                asyncio.create_task(shard.keep_reporting(client, 10 * self._write_seconds))
                 for shard, client in zip(self.shards, clients, strict=False)
             ]
             tasks.append(asyncio.create_task(self._write(clients[-1])))
@@ -92,7 +92,7 @@ class Load:
             )
             began = time.monotonic()
             try:
-                await client.call("AssignDomain", request, _GIVE_UP_SECONDS)
+                await client.call("AssignDomain", request, _TIMEOUT_SECONDS)
             except Unavailable:
                 self.writes.failed += 1
                 continue
@@ -104,7 +104,7 @@ class Load:
         """Acknowledged writes that are not there any more."""
         acknowledged = dict(self.writes.acknowledged)
         request = wire.ListDomainAssignmentsRequest()
-        answer = await client.call("ListDomainAssignments", request, _GIVE_UP_SECONDS)
+        answer = await client.call("ListDomainAssignments", request, _TIMEOUT_SECONDS)
         there = {row.topology_value: row.shard_id for row in answer.assignments}
         return [name for name, shard in acknowledged.items() if there.get(name) != shard]
 
@@ -153,7 +153,7 @@ class Outage:
 async def strike(load: Load, fault: Fault) -> Outage:
     """Hit the leader once, wait for the next accepted write, heal, and let all come back."""
     async with LeaderClient(load.replicas.addresses()) as client:
-        await client.call("ListShards", wire.ListShardsRequest(), _GIVE_UP_SECONDS)
+        await client.call("ListShards", wire.ListShardsRequest(), _TIMEOUT_SECONDS)
         leader = load.replicas.at(client.leader)
         struck = time.monotonic()
         fault.strike(leader)
@@ -167,7 +167,7 @@ async def strike(load: Load, fault: Fault) -> Outage:
 
 
 async def _next_write(load: Load, moment: float) -> float:
-    async with asyncio.timeout(_GIVE_UP_SECONDS):
+    async with asyncio.timeout(_TIMEOUT_SECONDS):
         while (accepted := load.writes.first_since(moment)) is None:  # noqa: ASYNC110 - a bound wait
             await asyncio.sleep(0.005)
     return accepted
@@ -179,10 +179,10 @@ def _recover(replicas: Replicas, struck: ReplicaProcess) -> None:
     replicas.wait_until_ready()
 
 
-def quantile(values: Sequence[float], share: float) -> float:
+def quantile(values: Sequence[float], level: float) -> float:
     """The smallest value that at least this share does not exceed."""
     ordered = sorted(values)
-    return ordered[math.ceil(len(ordered) * share) - 1]
+    return ordered[math.ceil(len(ordered) * level) - 1]
 
 
 def summary(outages: Sequence[Outage]) -> list[str]:
@@ -191,6 +191,6 @@ def summary(outages: Sequence[Outage]) -> list[str]:
     for name in (*dict.fromkeys(outage.fault for outage in outages), "all"):
         values = [o.seconds for o in outages if name in (o.fault, "all")]
         cells = (quantile(values, 0.5), quantile(values, 0.95), max(values))
-        told = " | ".join(f"{cell:.3f} s" for cell in cells)
-        lines.append(f"| {name} | {len(values)} | {told} |")
+        cells_text = " | ".join(f"{cell:.3f} s" for cell in cells)
+        lines.append(f"| {name} | {len(values)} | {cells_text} |")
     return lines

@@ -23,12 +23,12 @@ from bigfleet.api.issuing import issue
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import BigFleetError
 from controlplane.request import Binaries
-from tests.support.fake_shard import ShardStandIn
+from tests.support.fake_shard import FakeShard
 from tests.support.replicas import Replicas, running
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(150)
-_PATIENCE_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def directory() -> Iterator[Path]:
 
 
 async def shards_of(client: LeaderClient) -> list[str]:
-    answer = await client.call("ListShards", wire.ListShardsRequest(), _PATIENCE_SECONDS)
+    answer = await client.call("ListShards", wire.ListShardsRequest(), _TIMEOUT_SECONDS)
     return [row.shard_id for row in answer.shards]
 
 
@@ -49,23 +49,23 @@ def test_etcd_dies_with_its_coordinator_even_by_kill(binaries: Binaries, directo
     with running(binaries.etcd, directory, ["a"]) as replicas:
         replica = replicas.by_id["a"]
         etcd = replica.etcd()
-        tether = etcd.parent()
+        watchdog = etcd.parent()
         replica.send(signal.SIGKILL)
-        assert tether is not None
-        psutil.wait_procs([etcd, tether], timeout=10)
+        assert watchdog is not None
+        psutil.wait_procs([etcd, watchdog], timeout=10)
         assert not etcd.is_running()
-        assert not tether.is_running()
+        assert not watchdog.is_running()
 
 
-def test_etcd_dies_with_its_tether_and_is_started_again(
+def test_etcd_dies_with_its_watchdog_and_is_started_again(
     binaries: Binaries, directory: Path
 ) -> None:
     with running(binaries.etcd, directory, ["a"]) as replicas:
         replica = replicas.by_id["a"]
         first = replica.etcd()
-        tether = first.parent()
-        assert tether is not None
-        tether.kill()
+        watchdog = first.parent()
+        assert watchdog is not None
+        watchdog.kill()
         psutil.wait_procs([first], timeout=10)
         assert not first.is_running()
 
@@ -82,15 +82,18 @@ def test_etcd_dies_with_its_tether_and_is_started_again(
 def test_a_replica_that_is_told_to_end_ends_cleanly(binaries: Binaries, directory: Path) -> None:
     """Leadership is handed over first, and that is no election without a fault."""
     with running(binaries.etcd, directory) as replicas:
-        [leader] = [r for r in replicas.by_id.values() if r.metric("bigfleet_coordinator_leads ")]
+        [leader] = [
+            r for r in replicas.by_id.values() if r.metric("bigfleet_coordinator_is_leader ")
+        ]
         leader.end()
-        assert leader.exit_status == 0, leader.words()
+        assert leader.exit_status == 0, leader.log_tail()
         others = [r for r in replicas.by_id.values() if r is not leader]
         name = 'bigfleet_coordinator_elections_total{predecessor="resigned"}'
         wait_until(lambda: sum(r.metric(name) for r in others) == 1, "a successor")
         assert (
             sum(
-                r.metric('bigfleet_coordinator_elections_total{predecessor="well"}') for r in others
+                r.metric('bigfleet_coordinator_elections_total{predecessor="healthy"}')
+                for r in others
             )
             == 0
         )
@@ -101,7 +104,7 @@ async def test_a_replica_joins_gets_a_vote_and_leaves(binaries: Binaries, direct
     with running(binaries.etcd, directory, ["a"]) as replicas:
         first = replicas.by_id["a"]
         async with LeaderClient([first.address]) as client:
-            await ShardStandIn("s1").tell(client, _PATIENCE_SECONDS)
+            await FakeShard("s1").report_once(client, _TIMEOUT_SECONDS)
         for name in ("b", "c"):
             replicas.add(name, "--join", first.address)
             await asyncio.to_thread(replicas.start)
@@ -109,15 +112,15 @@ async def test_a_replica_joins_gets_a_vote_and_leaves(binaries: Binaries, direct
             # Three votes bear the loss of one; two would not.
             await asyncio.to_thread(
                 wait_until,
-                lambda: first.words().count("replica has a vote now") == 2,
+                lambda: first.log_tail().count("replica has a vote now") == 2,
                 "three votes, which bear the loss of one; two would not",
             )
             first.send(signal.SIGKILL)
             assert await shards_of(client) == ["s1"]
             request = wire.LeaveRaftClusterRequest(node_id="a")
-            await client.call("LeaveRaftCluster", request, _PATIENCE_SECONDS)
+            await client.call("LeaveRaftCluster", request, _TIMEOUT_SECONDS)
             with pytest.raises(BigFleetError, match="no replica a"):
-                await client.call("LeaveRaftCluster", request, _PATIENCE_SECONDS)
+                await client.call("LeaveRaftCluster", request, _TIMEOUT_SECONDS)
             assert await shards_of(client) == ["s1"]
 
 
@@ -127,7 +130,7 @@ async def test_a_replica_that_lost_its_disk_is_let_in_only_after_it_left(
     """Its vote confirmed what only one other has written down; it does not come back without."""
     with running(binaries.etcd, directory) as replicas:
         lost = next(
-            r for r in replicas.by_id.values() if not r.metric("bigfleet_coordinator_leads ")
+            r for r in replicas.by_id.values() if not r.metric("bigfleet_coordinator_is_leader ")
         )
         name = next(each for each, r in replicas.by_id.items() if r is lost)
         others = [r.address for r in replicas.by_id.values() if r is not lost]
@@ -136,10 +139,10 @@ async def test_a_replica_that_lost_its_disk_is_let_in_only_after_it_left(
         again = replicas.add(name, "--join", ",".join(others))
         again.start()
         await asyncio.to_thread(wait_until, lambda: again.exit_status is not None, "it is refused")
-        assert f"`bigfleet fleet leave {name}` comes first" in again.words()
+        assert f"`bigfleet fleet remove-replica {name}` comes first" in again.log_tail()
         async with LeaderClient(others) as client:
             request = wire.LeaveRaftClusterRequest(node_id=name)
-            await client.call("LeaveRaftCluster", request, _PATIENCE_SECONDS)
+            await client.call("LeaveRaftCluster", request, _TIMEOUT_SECONDS)
         await asyncio.to_thread(replicas.start)
 
 
@@ -152,10 +155,10 @@ async def test_a_replica_that_was_taken_out_ends_and_says_so(
             await shards_of(client)
             leaver = next(n for n, r in replicas.by_id.items() if r.address != client.leader)
             request = wire.LeaveRaftClusterRequest(node_id=leaver)
-            await client.call("LeaveRaftCluster", request, _PATIENCE_SECONDS)
+            await client.call("LeaveRaftCluster", request, _TIMEOUT_SECONDS)
         gone = replicas.by_id[leaver]
         await asyncio.to_thread(wait_until, lambda: gone.exit_status is not None, "it ends")
-    assert gone.words().rstrip().endswith("start it with --join and an empty state directory")
+    assert gone.log_tail().rstrip().endswith("start it with --join and an empty state directory")
 
 
 def test_a_replica_whose_peer_port_is_taken_says_so(binaries: Binaries, directory: Path) -> None:
@@ -168,7 +171,7 @@ def test_a_replica_whose_peer_port_is_taken_says_so(binaries: Binaries, director
         replica.start()
         wait_until(lambda: replica.exit_status is not None, "it gives up")
     assert replica.exit_status == 1
-    assert "address already in use" in replica.words()
+    assert "address already in use" in replica.log_tail()
 
 
 async def test_replicas_with_identities_admit_their_like_alone(
@@ -181,7 +184,7 @@ async def test_replicas_with_identities_admit_their_like_alone(
     with running(binaries.etcd, directory, identities=paths) as replicas:
         addresses = replicas.addresses()
         async with LeaderClient(addresses, made[Name("shard", "s1")]) as client:
-            await ShardStandIn("s1").tell(client, _PATIENCE_SECONDS)
+            await FakeShard("s1").report_once(client, _TIMEOUT_SECONDS)
             with pytest.raises(BigFleetError, match=r"refused by the coordinator: .* may not call"):
                 await client.call("RemoveShard", wire.RemoveShardRequest(shard_id="s1"))
         async with LeaderClient(addresses, made[Name("readonly")]) as client:
@@ -209,14 +212,14 @@ def peer_port_answers(port: int, identity: Identity) -> bool:
 def test_a_replica_that_leads_its_session_goes_first_with_all_of_it(
     binaries: Binaries, directory: Path
 ) -> None:
-    """Its etcd and its tether, too: between sessions, niceness of a process alone means nothing."""
+    """Its etcd and its watchdog, too: between sessions, niceness of a process alone means nothing."""
     if os.geteuid() != 0 or not Path("/proc/self/autogroup").exists():
         pytest.skip("no right to go first, or a kernel that does not group by session")
     with running(binaries.etcd, directory, ["a"]) as replicas:
         replica = replicas.by_id["a"]
         etcd = replica.etcd()
-        tether = etcd.parent()
-        assert tether is not None
-        for process in (replica.pid, tether.pid, etcd.pid):
+        watchdog = etcd.parent()
+        assert watchdog is not None
+        for process in (replica.pid, watchdog.pid, etcd.pid):
             assert Path(f"/proc/{process}/autogroup").read_text().endswith("nice -10\n")
             assert os.getpriority(os.PRIO_PROCESS, process) == -10

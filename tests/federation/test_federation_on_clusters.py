@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.commands import federated as commands
-from bigfleet.commands import joining
+from bigfleet.commands import fedhpa_join
+from bigfleet.commands import fedhpa_status as commands
 from loaddriver.substrates.base import Cluster
 from tests.support.fedhpa_fleet import (
     Fleet,
@@ -319,7 +319,7 @@ async def test_a_person_joins_a_member_and_is_shown_what_each_has(
     admin = federated_clusters["host"].kubeconfigs["admin"]
     await federated.leave("west")
     member = federated_clusters["west"].kubeconfigs["bigfleet-federation"]
-    said = await joining.join(admin, "west", member, ["zone=west"])
+    said = await fedhpa_join.join(admin, "west", member, ["zone=west"])
     assert said == f"west is a member of the federation at {federated.host.server}"
     async with place(federated, "by-hand") as where, federated.federation():
         selector = {"selector": {"matchLabels": {"zone": "west"}}}

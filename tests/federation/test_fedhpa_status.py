@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import yaml
 
-from bigfleet.commands.federated import lines
-from bigfleet.commands.joining import complete
+from bigfleet.commands.fedhpa_join import complete
+from bigfleet.commands.fedhpa_status import lines
 from bigfleet.federation.objects import Autoscaler
 from bigfleet.federation.shares.records import Reason
 from bigfleet.model.errors import InvalidInput

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bigfleet.commands import joining
+from bigfleet.commands import fedhpa_join
 from bigfleet.model.errors import InvalidInput
 from loaddriver.substrates.base import Cluster
 from tests.support.fedhpa_fleet import Fleet
@@ -22,7 +22,7 @@ async def test_a_member_whose_user_may_not_scale_is_told_what_to_apply(
     admin = federated_clusters["host"].kubeconfigs["admin"]
     recorder = federated_clusters["west"].kubeconfigs["recorder"]
     await federated.leave("west")
-    said, doubt = (await joining.join(admin, "west", recorder, [])).splitlines()
+    said, doubt = (await fedhpa_join.join(admin, "west", recorder, [])).splitlines()
     assert said.startswith("west is a member")
     assert doubt.startswith("but its user may not scale there")
     assert "rights/member.yaml" in doubt
@@ -38,7 +38,7 @@ async def test_a_member_that_does_not_answer_is_a_member_all_the_same(
     away = tmp_path / "away"
     away.write_text(yaml.safe_dump(content))
     await federated.leave("west")
-    said, doubt = (await joining.join(admin, "west", away, [])).splitlines()
+    said, doubt = (await fedhpa_join.join(admin, "west", away, [])).splitlines()
     assert said.startswith("west is a member")
     assert doubt.startswith("but https://127.0.0.1:9 does not take its kubeconfig from here")
 
@@ -49,4 +49,4 @@ async def test_a_file_that_is_no_kubeconfig_joins_nothing(
     admin = federated_clusters["host"].kubeconfigs["admin"]
     (tmp_path / "odd").write_text("- 1")
     with pytest.raises(InvalidInput, match=r"odd.* is no kubeconfig"):
-        await joining.join(admin, "west", tmp_path / "odd", [])
+        await fedhpa_join.join(admin, "west", tmp_path / "odd", [])

@@ -15,7 +15,7 @@ from tests.support.fake_provider import machines
 NOW_SECONDS = 10_000.0
 
 
-class Crowd:
+class ManyClusters:
     """A needs table and an inventory of `clusters`, each with 30 to 300 needs; with `served`, the
     machine that just serves each need is at work for it already.
     """

@@ -76,11 +76,11 @@ class Tally:
     answer_seconds: list[float] = field(default_factory=list)
     slow_at: Counter[int] = field(default_factory=Counter)
 
-    def answered(self, asked: float, heard: float) -> None:
+    def answered(self, asked: float, received: float) -> None:
         """Note how long it took; slow ones also with the tenth of a minute in which they ended."""
-        self.answer_seconds.append(heard - asked)
-        if heard - asked > SLOW_SECONDS:
-            self.slow_at[int(heard // 6)] += 1
+        self.answer_seconds.append(received - asked)
+        if received - asked > SLOW_SECONDS:
+            self.slow_at[int(received // 6)] += 1
 
 
 class Operator:
@@ -107,14 +107,14 @@ class Operator:
             call = ShardStub(channel).Session(None)  # written to below
             try:
                 async with asyncio.TaskGroup() as both:
-                    both.create_task(self._hear(call))
-                    both.create_task(self._speak(call, cluster))
+                    both.create_task(self._receive(call))
+                    both.create_task(self._send_rollups(call, cluster))
             except* (grpc.aio.AioRpcError, TimeoutError) as errors:
                 self._tally.lost.append(f"{cluster}: {errors.exceptions[0]!r}")
             finally:
                 call.cancel()
 
-    async def _speak(self, call: grpc.aio.StreamStreamCall, cluster: str) -> None:  # type: ignore[type-arg]
+    async def _send_rollups(self, call: grpc.aio.StreamStreamCall, cluster: str) -> None:  # type: ignore[type-arg]
         hello = shard_pb2.Hello(cluster_id=cluster)
         await self._ask(call, shard_pb2.OperatorMessage(hello=hello), cluster)
         await asyncio.sleep(self._random.random() * self._period_seconds)
@@ -149,7 +149,7 @@ class Operator:
         async with asyncio.timeout(30):
             return await answer
 
-    async def _hear(self, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
+    async def _receive(self, call: grpc.aio.StreamStreamCall) -> None:  # type: ignore[type-arg]
         async for message in call:
             if message.HasField("ack") and message.ack.echo in self._answers:
                 self._answers.pop(message.ack.echo).set_result(message.ack)

@@ -15,7 +15,7 @@ import pytest
 from bigfleet.engine.decide import decide
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.services.shard.thinking import think
-from tests.load.crowd import Crowd
+from tests.load.crowd import ManyClusters
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(3600)]
 
@@ -25,7 +25,7 @@ CLUSTERS = int(os.environ.get("LOAD_CLUSTERS", "200"))
 @pytest.mark.parametrize("served", [True, False], ids=["at rest", "first fill"])
 def test_each_need_has_one_machine_in_the_end(*, served: bool) -> None:
     """At rest nothing is ordered; at the first fill one machine for each need."""
-    view = Crowd(CLUSTERS, served=served).view()
+    view = ManyClusters(CLUSTERS, served=served).view()
     before = time.process_time()
     thought = think(view, decide, EngineConfig())
     found = {

@@ -16,14 +16,14 @@ import pytest
 
 from bigfleet.api.v1alpha1 import provider_pb2
 from tests.load.operators import Operator, Tally, bound_machines
-from tests.support.fake_provider import StandIn, machines, serve
+from tests.support.fake_provider import FakeProvider, machines, serve
 from tests.support.shard_process import decides, shard_process
 
 pytestmark = pytest.mark.timeout(600)
 
 MACHINES = int(os.environ.get("LOAD_MACHINES", "20000"))
 OPERATORS = 50
-MOST_SECONDS = 10.0
+MAX_SECONDS = 10.0
 
 
 async def test_a_killed_shard_decides_again_within_ten_seconds(tmp_path: Path) -> None:
@@ -33,8 +33,8 @@ async def test_a_killed_shard_decides_again_within_ten_seconds(tmp_path: Path) -
     tally = Tally()
     operators = [Operator(n, OPERATORS, 1.0, tally, fickle=False) for n in range(OPERATORS)]
     bound = bound_machines(operators)
-    stand_in = StandIn(machines(MACHINES, OPERATORS, bound))
-    server, provider = await serve(stand_in)
+    fake_provider = FakeProvider(machines(MACHINES, OPERATORS, bound))
+    server, provider = await serve(fake_provider)
     flags = ("--on-demand-hold", "3600", "--reclaim-hold", "0")
     async with shard_process(provider, tmp_path, *flags) as shard:
         await decides(shard)
@@ -48,14 +48,14 @@ async def test_a_killed_shard_decides_again_within_ten_seconds(tmp_path: Path) -
             while tally.sent < 3 * OPERATORS:  # noqa: ASYNC110 - operators have no event for that
                 await asyncio.sleep(0.1)
         told = await shard.metrics()
-        states = Counter(machine.state for machine in stand_in.machines.values())
+        states = Counter(machine.state for machine in fake_provider.machines.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
     await server.stop(None)
     print(json.dumps({"machines": MACHINES, "seconds_to_decide": round(elapsed, 2)}))
-    assert elapsed <= MOST_SECONDS
-    assert stand_in.orders == []
+    assert elapsed <= MAX_SECONDS
+    assert fake_provider.orders == []
     assert told["bigfleet_shard_shortfalls"] == 0
     assert told["bigfleet_shard_inventory_machines"] == MACHINES
     assert states == {

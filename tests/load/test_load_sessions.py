@@ -20,7 +20,7 @@ from tests.load.operators import (
     Tally,
     bound_machines,
 )
-from tests.support.fake_provider import StandIn, machines, serve
+from tests.support.fake_provider import FakeProvider, machines, serve
 from tests.support.shard_process import decides, shard_process
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(3600)]
@@ -29,7 +29,7 @@ MINUTES = float(os.environ.get("LOAD_MINUTES", "1"))
 OPERATORS = int(os.environ.get("LOAD_OPERATORS", "1000"))
 PERIOD_SECONDS = 10.0
 SETTLED_AFTER_SECONDS = ARRIVE_WITHIN_SECONDS + 30.0
-MOST_CORES = 1.0
+MAX_CORES = 1.0
 
 
 async def test_a_thousand_operators_cost_less_than_a_core_and_none_is_lost(
@@ -40,7 +40,7 @@ async def test_a_thousand_operators_cost_less_than_a_core_and_none_is_lost(
     operators = [Operator(n, OPERATORS, PERIOD_SECONDS, tally) for n in range(OPERATORS)]
     bound = bound_machines(operators)
     fleet = machines(max(bound) + 1, OPERATORS, bound)
-    server, provider = await serve(StandIn(fleet))
+    server, provider = await serve(FakeProvider(fleet))
     async with shard_process(provider, tmp_path) as shard:
         await decides(shard)
         running = [asyncio.create_task(operator.run(shard.address)) for operator in operators]
@@ -84,4 +84,4 @@ async def test_a_thousand_operators_cost_less_than_a_core_and_none_is_lost(
     assert tally.lost == []
     assert tally.refused == []
     assert found["sessions"] == OPERATORS
-    assert cores <= MOST_CORES
+    assert cores <= MAX_CORES

@@ -42,12 +42,14 @@ def given_to(shards: int, machines: Sequence[SeedMachine]) -> dict[str, list[See
         racks[machine.rack].append(machine)
         types[Domain(RACK_KEY, machine.rack)][machine.instance_type] += 1
     seen = [
-        domains.Sighting(each.topology_key, each.topology_value, each.machines, each.instance_type)
+        domains.Observation(
+            each.topology_key, each.topology_value, each.machines, each.instance_type
+        )
         for each in Sightings().due(types, (), 0.0)
     ]
     names, numbers, registry = [f"shard-{n}" for n in range(shards)], count(), Registry()
     registry.apply(put(*(Shard(name, "127.0.0.1:1", 1, 0) for name in names)))
-    registry.apply(domains.give(registry, names, seen, lambda: str(next(numbers))))
+    registry.apply(domains.assign_unowned(registry, names, seen, lambda: str(next(numbers))))
     return {
         name: [m for d in registry.domains_of(name) for m in racks[d.topology_value]]
         for name in names

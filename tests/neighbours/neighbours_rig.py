@@ -20,7 +20,7 @@ from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
-from tests.support.fake_provider import StandIn, serve
+from tests.support.fake_provider import FakeProvider, serve
 from tests.support.shard_process import ShardProcess, decides, shard_process
 from tests.support.shards import SessionClient, machine, need
 
@@ -63,7 +63,7 @@ class Street:
     """Everything that runs. Machines in zone a are those that the healthy cluster asks for."""
 
     shard: ShardProcess
-    provider: StandIn
+    provider: FakeProvider
     healthy: Healthy
     channel: grpc.aio.Channel
 
@@ -87,7 +87,7 @@ async def street(state: Path) -> AsyncIterator[Street]:
         for zone in "ab"
         for number in range(_MACHINES_OF_A_ZONE)
     ]
-    provider = StandIn(iter(machines))
+    provider = FakeProvider(iter(machines))
     server, address = await serve(provider)
     async with (
         shard_process(address, state, "--cycle", "0.2", "--reclaim-hold", "0.5") as shard,

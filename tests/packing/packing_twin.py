@@ -12,10 +12,10 @@ from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.machine import CapacityType, Machine
 from bigfleet.model.need import Spread
 from bigfleet.services.provider import inventory
-from bigfleet.services.provider.settings import Latencies, Latency
-from bigfleet.simulation import workload as simulated
-from bigfleet.simulation.faults import Delays
-from bigfleet.simulation.plan import Plan
+from bigfleet.services.provider.config import Latencies, Latency
+from bigfleet.simulation.cluster import workload as simulated
+from bigfleet.simulation.runtime.faults import Delays
+from bigfleet.simulation.spec import WorldSpec
 from bigfleet.simulation.world import World
 from loaddriver.archetypes import Archetype
 from loaddriver.demand import demand
@@ -39,11 +39,11 @@ class Twin:
         self.machines: Sequence[SeedMachine] = fleet_inventory(self.profile, wanted)
         self._random = random.Random(seed)
 
-    def plan(self) -> Plan:
+    def plan(self) -> WorldSpec:
         """Everything as the profile has it."""
         settings = self.profile.settings
         latency, bigfleet = settings.fleet.latency, settings.bigfleet
-        return Plan(
+        return WorldSpec(
             machines=_machines(self.machines),
             clusters=[_cluster(number) for number in range(settings.clusters)],
             seed=settings.seed,

@@ -22,13 +22,13 @@ from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model import resources
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import Taint
-from bigfleet.services.provider.settings import Latencies, Latency
-from bigfleet.simulation.cluster import Cluster
-from bigfleet.simulation.faults import Delays
-from bigfleet.simulation.loop import run
-from bigfleet.simulation.plan import Plan
-from bigfleet.simulation.workload import Workload
-from bigfleet.simulation.world import World, worlds
+from bigfleet.services.provider.config import Latencies, Latency
+from bigfleet.simulation.cluster.cluster import SimulatedCluster
+from bigfleet.simulation.cluster.workload import Workload
+from bigfleet.simulation.runtime.faults import Delays
+from bigfleet.simulation.runtime.loop import run
+from bigfleet.simulation.spec import WorldSpec
+from bigfleet.simulation.world import World, running_world
 from loaddriver.fit import offers_for, pod_needs
 from loaddriver.inventory import SeedMachine, fleet_inventory
 from loaddriver.lower_bound import least_dollars_per_hour
@@ -123,7 +123,7 @@ class Play:
 
     async def play(self) -> None:
         """All of it."""
-        async with worlds(self._world()) as world:
+        async with running_world(self._world()) as world:
             (cluster,) = world.clusters.values()
             jobs = asyncio.create_task(self._end_jobs(cluster))
             teller = asyncio.create_task(self._tell_on(world, cluster))
@@ -134,14 +134,14 @@ class Play:
                 task.cancel()
             print("violations:", world.safety.violations or "none")
 
-    def _world(self) -> Plan:
+    def _world(self) -> WorldSpec:
         own = self._profile.settings.bigfleet
         held = dict.fromkeys((CapacityType.ON_DEMAND, CapacityType.SPOT), own.idle_hold_seconds)
         daemons = [
             Played(each.name, 0, {}, kind="DaemonSet", template=_template(daemon_set_body(each)))
             for each in self._profile.catalog.daemon_sets
         ]
-        return Plan(
+        return WorldSpec(
             machines=[machine_of(seed) for seed in self._seeds.values()],
             seed=self._profile.settings.seed,
             engine=EngineConfig(
@@ -156,7 +156,7 @@ class Play:
             daemons=daemons,
         )
 
-    async def _load(self, cluster: Cluster) -> None:
+    async def _load(self, cluster: SimulatedCluster) -> None:
         clock = asyncio.get_running_loop().time
         simulated = {n: played(each, self._profile) for n, each in self._workloads.items()}
         for at_seconds, name, number, deletes in sorted(self._moves()):
@@ -188,7 +188,7 @@ class Play:
         settling_seconds = SETTLING_SECONDS if soak else 0.0
         return ((soak or step or 1) - 1) * ramp.step_seconds + settling_seconds
 
-    async def _end_jobs(self, cluster: Cluster) -> None:
+    async def _end_jobs(self, cluster: SimulatedCluster) -> None:
         clock = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(1.0)
@@ -201,12 +201,12 @@ class Play:
                 if seconds and clock() - began >= seconds:
                     cluster.complete(pod.workload.name, 1)
 
-    async def _tell_on(self, world: World, cluster: Cluster) -> None:
+    async def _tell_on(self, world: World, cluster: SimulatedCluster) -> None:
         while True:
             await asyncio.sleep(TOLD_EVERY_SECONDS)
             self._tell(world, cluster)
 
-    def _tell(self, world: World, cluster: Cluster) -> None:
+    def _tell(self, world: World, cluster: SimulatedCluster) -> None:
         catalog = self._profile.catalog
         planned = (self._workloads.get(pod.workload.name) for pod in cluster.pods.values())
         pods = Counter(pod_needs(catalog.archetype(p.archetype), p.size) for p in planned if p)

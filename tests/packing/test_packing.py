@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bigfleet.model.machine import MachineState
-from bigfleet.simulation.loop import run
-from bigfleet.simulation.world import World, worlds
+from bigfleet.simulation.runtime.loop import run
+from bigfleet.simulation.world import World, running_world
 from tests.packing.packing_bound import best_packing
 from tests.packing.packing_twin import Twin
 
@@ -28,10 +28,10 @@ def test_dev_50_is_held_on_few_more_machines_than_the_best_packing(seed: int) ->
     assert best.proven
 
     async def act() -> tuple[int, int, int]:
-        async with worlds(twin.plan()) as world:
+        async with running_world(twin.plan()) as world:
             await twin.play(world)
             at_end = _held(world)
-            assert await world.comes_to_rest(REST_SECONDS, 4 * REST_SECONDS)
+            assert await world.converges(REST_SECONDS, 4 * REST_SECONDS)
             at_rest = _held(world)
             assert world.safety.violations == []
             return at_end, at_rest, sum(len(c.unbound()) for c in world.clusters.values())

@@ -97,7 +97,7 @@ async def test_what_no_role_reports_was_not_measured(scrape: Scrape) -> None:
 async def test_incidents_of_every_side_add_up(scrape: Scrape) -> None:
     """An order of somebody deposed is seen by whoever refuses it; most fleets see none."""
     told = "# TYPE bigfleet_shard_incidents counter\n"
-    fenced = "# TYPE bigfleet_provider_fenced counter\nbigfleet_provider_fenced_total 2\n"
+    fenced = "# TYPE bigfleet_provider_fenced counter\nbigfleet_provider_orders_fenced_total 2\n"
     assert (await scrape(told))["incidents"] == 0
     seen = told + 'bigfleet_shard_incidents_total{kind="stale_instruction"} 1\n'
     assert (await scrape(seen, fenced))["incidents"] == 3

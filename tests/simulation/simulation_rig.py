@@ -11,10 +11,10 @@ from typing import Any
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model import resources
 from bigfleet.model.machine import HOSTLESS, CapacityType, Machine, MachineState
-from bigfleet.simulation.loop import run
-from bigfleet.simulation.plan import Plan
-from bigfleet.simulation.workload import Workload
-from bigfleet.simulation.world import World, worlds
+from bigfleet.simulation.cluster.workload import Workload
+from bigfleet.simulation.runtime.loop import run
+from bigfleet.simulation.spec import WorldSpec
+from bigfleet.simulation.world import World, running_world
 
 RACK, ZONE = "topology.bigfleet/rack", "topology.kubernetes.io/zone"
 TYPE = "node.kubernetes.io/instance-type"
@@ -22,7 +22,7 @@ GOLDEN = Path(__file__).parent / "golden"
 # Set it to write the stories anew; then read the difference.
 REWRITE = "REWRITE_GOLDEN"
 
-_TOLD = ("decided", "state", "order-failed", "rollup-held", "listing-doubted")
+_GOLDEN_EVENTS = ("decided", "state", "order-failed", "rollup-held", "listing-doubted")
 
 
 def machines(
@@ -68,24 +68,24 @@ def pods(name: str, replicas: int, cpu: str = "1", **fields: Any) -> Workload:
     return Workload(name, replicas, requests, **fields)
 
 
-def plan(fleet: Iterable[Machine], *clusters: str, **fields: Any) -> Plan:
+def world_spec(fleet: Iterable[Machine], *clusters: str, **fields: Any) -> WorldSpec:
     """A healthy world in which reclaims are not slowed down, unless told otherwise."""
     engine = {"reclaim_cap_fraction": 1.0, "reclaim_hold_seconds": 5.0, **fields.pop("engine", {})}
-    return Plan([*fleet], clusters or ("east",), engine=EngineConfig(**engine), **fields)
+    return WorldSpec([*fleet], clusters or ("east",), engine=EngineConfig(**engine), **fields)
 
 
-def play(given: Plan, scene: Callable[[World], Awaitable[None]]) -> None:
-    """Act out `scene` in a fresh world; an invariant that broke meanwhile fails the test."""
+def run_scenario(given: WorldSpec, scenario: Callable[[World], Awaitable[None]]) -> None:
+    """Act out `scenario` in a fresh world; an invariant that broke meanwhile fails the test."""
 
     async def act() -> None:
-        async with worlds(given) as world:
-            await scene(world)
+        async with running_world(given) as world:
+            await scenario(world)
             assert world.safety.violations == []
 
     run(act)
 
 
-def census(world: World) -> dict[str, int]:
+def state_counts(world: World) -> dict[str, int]:
     """How many machines really are in each state that occurs."""
     states = sorted(machine.state for machine in world.provider.machines().values())
     return {state.name: len([*found]) for state, found in groupby(states)}
@@ -112,10 +112,10 @@ def golden(world: World, name: str) -> None:
 
 def _tale(world: World) -> Iterable[str]:
     moments: dict[tuple[str, str], list[str]] = {}
-    for told in world.story.events:
-        if told.event in _TOLD or told.event.startswith("--"):
-            key = f"{told.at_seconds:7.1f}", told.text("machine")
-            moments.setdefault(key, []).append(str(told.fields.get("machine", "")))
+    for entry in world.story.events:
+        if entry.event in _GOLDEN_EVENTS or entry.event.startswith("--"):
+            key = f"{entry.at_seconds:7.1f}", entry.text("machine")
+            moments.setdefault(key, []).append(str(entry.fields.get("machine", "")))
     for (moment, what), names in moments.items():
         yield f"{moment}  {what}: {_ranges(names)}".removesuffix(": ")
 
@@ -136,7 +136,7 @@ def _ranges(names: list[str]) -> str:
 
 
 def _end(world: World) -> Iterable[str]:
-    yield f"machines: {census(world)}"
+    yield f"machines: {state_counts(world)}"
     for name, cluster in world.clusters.items():
         yield f"{name}: {bound(world, name)} pods bound, {len(cluster.unbound())} pending"
     latest = world.shard.cycle.latest if world.shard else None

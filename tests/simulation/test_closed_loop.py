@@ -10,20 +10,20 @@ import pytest
 
 from bigfleet.engine.decision import ActionType
 from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.services.provider.settings import Latencies, Latency
-from bigfleet.simulation.faults import Delays
+from bigfleet.services.provider.config import Latencies, Latency
+from bigfleet.simulation.runtime.faults import Delays
 from bigfleet.simulation.world import World
 from tests.simulation.simulation_rig import (
     RACK,
     TYPE,
     ZONE,
     bound,
-    census,
     machines,
     pending,
-    plan,
-    play,
     pods,
+    run_scenario,
+    state_counts,
+    world_spec,
 )
 
 _S = MachineState
@@ -37,10 +37,10 @@ def acted(world: World, since: int = 0) -> int:
 
 async def churn(world: World, seconds: int, per_second: int = 1) -> None:
     """Delete that many pods a second, drawn from all; their controllers recreate them."""
-    draw = random.Random(7)
+    rng = random.Random(7)
     for _ in range(seconds):
         for cluster in world.clusters.values():
-            for pod in draw.sample(sorted(cluster.pods.values(), key=lambda p: p.name), per_second):
+            for pod in rng.sample(sorted(cluster.pods.values(), key=lambda p: p.name), per_second):
                 cluster.evict(pod)
         await asyncio.sleep(1.0)
 
@@ -48,7 +48,7 @@ async def churn(world: World, seconds: int, per_second: int = 1) -> None:
 def test_a_steady_load_comes_to_rest_at_the_exact_fleet() -> None:
     """300 cycles under churn: the last 100 order nothing, all pods are bound, none is idle."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         for cluster in world.clusters.values():
             cluster.apply(pods("web", 61, "500m", selector={ZONE: ("b",)}))
             cluster.apply(pods("api", 22, "1500m", selector={ZONE: ("a",)}))
@@ -60,11 +60,11 @@ def test_a_steady_load_comes_to_rest_at_the_exact_fleet() -> None:
         for name in world.clusters:
             assert pending(world, name) == 0
         exact = 3 * (math.ceil(61 / 8) + math.ceil(22 / 2))
-        assert census(world)["CONFIGURED"] == exact
+        assert state_counts(world)["CONFIGURED"] == exact
         assert len(world.cycles) >= 300
 
     fleet = [*machines(40), *machines(40, "s", _S.SPECULATIVE, zone="b")]
-    play(plan(fleet, "east", "west", "north"), scene)
+    run_scenario(world_spec(fleet, "east", "west", "north"), scenario)
 
 
 @pytest.mark.parametrize("managed", [False, True])
@@ -73,7 +73,7 @@ def test_only_what_is_recreated_elsewhere_is_moved_when_a_load_shrinks(managed: 
     would recreate, all stay, and with them every machine that has one.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         cluster = world.clusters["east"]
         for number in range(60):
             cluster.apply(pods(f"job-{number}", 4, managed=managed))
@@ -83,32 +83,32 @@ def test_only_what_is_recreated_elsewhere_is_moved_when_a_load_shrinks(managed: 
         await asyncio.sleep(600)
         assert bound(world) == 180
         if managed:
-            assert census(world)["CONFIGURED"] == math.ceil(180 * 1.05 / 4)
+            assert state_counts(world)["CONFIGURED"] == math.ceil(180 * 1.05 / 4)
         else:
             assert cluster.evicted == 0
             assert all(cluster.pods_on(node) for node in cluster.nodes)
 
     slowly = {"reclaim_cap_fraction": 0.1, "reclaim_hold_seconds": 0.0}
-    play(plan(machines(60), engine=slowly), scene)
+    run_scenario(world_spec(machines(60), engine=slowly), scenario)
 
 
 def test_nothing_moves_after_the_first_fill() -> None:
     """With one request per pod, whether it is bound or not, demand stays as it is."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 120))
         await asyncio.sleep(60)
         reclaims, boots = world.ordered(ActionType.RECLAIM), world.ordered(ActionType.BOOTSTRAP)
         assert (reclaims, boots) == (0, 30)
 
     hasty = {"reclaim_hold_seconds": 0.0}
-    play(plan(machines(60), engine=hasty), scene)
+    run_scenario(world_spec(machines(60), engine=hasty), scenario)
 
 
 def test_a_stock_out_is_a_stable_shortfall() -> None:
     """What cannot be had is told in every cycle and changes nothing."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 100))
         world.clusters["east"].apply(pods("db", 9, "4", same_key=RACK))
         await asyncio.sleep(60)
@@ -118,13 +118,13 @@ def test_a_stock_out_is_a_stable_shortfall() -> None:
         assert {c.shortfalls for c in world.cycles[quiet_from:]} == {2}
 
     fleet = [m for r in range(4) for m in machines(4, f"r{r}", rack=f"r{r}")]
-    play(plan(fleet), scene)
+    run_scenario(world_spec(fleet), scenario)
 
 
 def test_scattered_racks_do_not_set_gangs_in_motion() -> None:
     """Gangs over several machines, racks of many sizes: once placed, they stay."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         for number in range(12):
             world.clusters["east"].apply(pods(f"gang-{number}", 2 + number % 3, "4", same_key=RACK))
         await asyncio.sleep(60)
@@ -133,7 +133,7 @@ def test_scattered_racks_do_not_set_gangs_in_motion() -> None:
         assert acted(world, quiet_from) == 0
 
     fleet = [m for r in range(9) for m in machines(4 + r % 3, f"r{r}", rack=f"r{r}")]
-    play(plan(fleet), scene)
+    run_scenario(world_spec(fleet), scenario)
 
 
 def test_a_gang_that_fits_nowhere_is_a_stable_shortfall() -> None:
@@ -141,7 +141,7 @@ def test_a_gang_that_fits_nowhere_is_a_stable_shortfall() -> None:
     nothing more, and its neighbours notice nothing.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("big", 8, "4", same_key=RACK))
         world.clusters["east"].apply(pods("web", 16))
         await asyncio.sleep(60)
@@ -155,7 +155,7 @@ def test_a_gang_that_fits_nowhere_is_a_stable_shortfall() -> None:
         assert world.cycles[-1].shortfalls == 1
 
     fleet = [m for r in range(3) for m in machines(4, f"r{r}", rack=f"r{r}")]
-    play(plan(fleet), scene)
+    run_scenario(world_spec(fleet), scenario)
 
 
 @pytest.mark.parametrize("asks", [False, True])
@@ -164,7 +164,7 @@ def test_a_machine_that_cannot_be_used_is_made_up_for(asks: bool) -> None:
     they ask for one machine more, and with that there is silence.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         cluster = world.clusters["east"]
         cluster.apply(pods("web", 16))
         await asyncio.sleep(30)
@@ -182,7 +182,7 @@ def test_a_machine_that_cannot_be_used_is_made_up_for(asks: bool) -> None:
         assert acted(world, quiet_from) == 0
         assert world.cycles[-1].shortfalls == 0
 
-    play(plan(machines(8), request_additional=asks), scene)
+    run_scenario(world_spec(machines(8), request_additional=asks), scenario)
 
 
 def test_gangs_on_shared_racks_settle_while_machines_boot() -> None:
@@ -191,7 +191,7 @@ def test_gangs_on_shared_racks_settle_while_machines_boot() -> None:
     silence.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         for number in range(10):
             world.clusters["east"].apply(pods(f"gang-{number}", 3, "4", same_key=RACK))
             await asyncio.sleep(2)
@@ -204,22 +204,22 @@ def test_gangs_on_shared_racks_settle_while_machines_boot() -> None:
 
     fleet = [m for r in range(8) for m in machines(7, f"r{r}", _S.SPECULATIVE, rack=f"r{r}",
              capacity_type=CapacityType.ON_DEMAND)]  # fmt: skip
-    play(plan(fleet, latencies=SLOW, delays=Delays(boot=(2.0, 3.0))), scene)
+    run_scenario(world_spec(fleet, latencies=SLOW, delays=Delays(boot=(2.0, 3.0))), scenario)
 
 
 def test_what_shrinks_is_given_back_and_not_bought_again() -> None:
     """Reclaimed machines are held; then the elastic ones go, the others stay; none is rebought."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         cluster = world.clusters["east"]
         cluster.apply(pods("web", 40))
         await asyncio.sleep(60)
         cluster.apply(pods("web", 8))
         await asyncio.sleep(50)
-        assert census(world) == {"IDLE": 8, "CONFIGURED": 2}
+        assert state_counts(world) == {"IDLE": 8, "CONFIGURED": 2}
         bought = world.ordered(ActionType.PROVISION)
         await asyncio.sleep(300)
-        assert census(world) == {"SPECULATIVE": 6, "IDLE": 2, "CONFIGURED": 2}
+        assert state_counts(world) == {"SPECULATIVE": 6, "IDLE": 2, "CONFIGURED": 2}
         assert world.ordered(ActionType.PROVISION) == bought
         quiet_from = len(world.cycles)
         await asyncio.sleep(60)
@@ -231,13 +231,13 @@ def test_what_shrinks_is_given_back_and_not_bought_again() -> None:
                   price_per_hour=2.0),
     ]  # fmt: skip
     holds = {"idle_hold_seconds": {CapacityType.ON_DEMAND: 90.0}}
-    play(plan(fleet, engine=holds), scene)
+    run_scenario(world_spec(fleet, engine=holds), scenario)
 
 
 def test_one_loss_costs_one_machine() -> None:
     """However long machines take to come, one lost machine is replaced by one."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 40))
         await asyncio.sleep(120)
         before = world.ordered(ActionType.PROVISION)
@@ -248,31 +248,33 @@ def test_one_loss_costs_one_machine() -> None:
         assert pending(world) == 0
 
     fleet = machines(30, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
-    play(plan(fleet, latencies=SLOW, delays=Delays(boot=(3.0, 3.0))), scene)
+    run_scenario(world_spec(fleet, latencies=SLOW, delays=Delays(boot=(3.0, 3.0))), scenario)
 
 
 def test_steady_losses_bring_replacements_and_no_reclaims() -> None:
     """A loss every four seconds for two minutes: few reclaims per loss, and rest afterwards."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 80))
         await asyncio.sleep(120)
         for _ in range(30):
             await world.provider.lose(world.in_state(_S.CONFIGURED)[0].id)
             await asyncio.sleep(4)
         assert world.ordered(ActionType.RECLAIM) <= 0.25 * 30
-        assert await world.comes_to_rest(30, 300)
+        assert await world.converges(30, 300)
         assert pending(world) == 0
 
     fleet = machines(60, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
     holds = {"idle_hold_seconds": {CapacityType.SPOT: 20.0}}
-    play(plan(fleet, latencies=SLOW, delays=Delays(boot=(3.0, 3.0)), engine=holds), scene)
+    run_scenario(
+        world_spec(fleet, latencies=SLOW, delays=Delays(boot=(3.0, 3.0)), engine=holds), scenario
+    )
 
 
 def test_a_burst_of_losses_reclaims_nothing() -> None:
     """Half of the machines go at once: half are bought anew, and nothing else moves."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 40))
         await asyncio.sleep(120)
         before = world.ordered(ActionType.PROVISION)
@@ -284,7 +286,7 @@ def test_a_burst_of_losses_reclaims_nothing() -> None:
         assert pending(world) == 0
 
     fleet = machines(30, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
-    play(plan(fleet, latencies=SLOW, delays=Delays(boot=(3.0, 3.0))), scene)
+    run_scenario(world_spec(fleet, latencies=SLOW, delays=Delays(boot=(3.0, 3.0))), scenario)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +297,7 @@ def test_interruption_penalty_routes_demand(penalty: str, goes_to: str) -> None:
     pays to be safe; the two cross at 2.8.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 12, interruption_penalty=penalty))
         await asyncio.sleep(30)
         assert pending(world) == 0
@@ -307,7 +309,7 @@ def test_interruption_penalty_routes_demand(penalty: str, goes_to: str) -> None:
         *machines(5, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT, price_per_hour=0.3,
                   interruption_probability=0.3, instance_type="spot"),
     ]  # fmt: skip
-    play(plan(fleet), scene)
+    run_scenario(world_spec(fleet), scenario)
 
 
 _LONG = pytest.param(10_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])
@@ -319,19 +321,19 @@ def test_a_long_life_leaks_nothing(cycles: int) -> None:
     in between, and nobody remembers what is over.
     """
 
-    async def scene(world: World) -> None:
-        draw = random.Random(3)
+    async def scenario(world: World) -> None:
+        rng = random.Random(3)
         for round_ in range(cycles // 10):
             for cluster in world.clusters.values():
-                replicas = draw.randint(0, 40)
+                replicas = rng.randint(0, 40)
                 cluster.apply(pods("web", replicas))
                 cluster.apply(pods("gpu", replicas // 8, selector={TYPE: ("small",)}))
             if round_ % 7 == 0 and (at_work := world.in_state(_S.CONFIGURED)):
                 await world.provider.lose(at_work[0].id)
             await asyncio.sleep(10)
-        assert await world.comes_to_rest(60, 600)
+        assert await world.converges(60, 600)
         assert len(world.cycles) >= cycles
-        left = census(world)
+        left = state_counts(world)
         assert sum(left.values()) == 40
         assert left.keys() <= {"SPECULATIVE", "CONFIGURED"}
         assert world.shard is not None
@@ -340,4 +342,4 @@ def test_a_long_life_leaks_nothing(cycles: int) -> None:
 
     fleet = machines(40, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
     holds = {"idle_hold_seconds": {CapacityType.SPOT: 20.0}}
-    play(plan(fleet, "east", "west", engine=holds), scene)
+    run_scenario(world_spec(fleet, "east", "west", engine=holds), scenario)

@@ -25,19 +25,19 @@ def test_a_seeds_world_comes_to_rest_unharmed(seed: int) -> None:
 
 def test_a_seed_tells_the_same_story_everywhere() -> None:
     """To the byte, whatever order this run's hashes bring."""
-    told = set()
+    outputs = set()
     for hash_seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-m", "bigfleet.simulation", "replay", "2"]
         run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        told.add(run.stdout)
-    assert len(told) == 1
-    assert "all invariants held" in told.pop()
+        outputs.add(run.stdout)
+    assert len(outputs) == 1
+    assert "all invariants held" in outputs.pop()
 
 
 def test_the_order_of_what_clusters_are_told_does_not_hang_on_hashes() -> None:
     """Else a seed with several clusters that failed could not be replayed."""
-    script = str(Path(__file__).with_name("told_story.py"))
+    script = str(Path(__file__).with_name("story_digest.py"))
     digests = set()
     for hash_seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}

@@ -8,25 +8,25 @@ import pytest
 
 from bigfleet.engine.decision import ActionType
 from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.simulation.faults import Delays
+from bigfleet.simulation.runtime.faults import Delays
 from bigfleet.simulation.world import World
 from tests.simulation.simulation_rig import (
     bound,
-    census,
     golden,
     machines,
     pending,
-    plan,
-    play,
     pods,
+    run_scenario,
+    state_counts,
+    world_spec,
 )
 
 _S = MachineState
 
 
-async def until_told(world: World, event: str) -> None:
+async def until_event(world: World, event: str) -> None:
     """Let time pass until `event` is part of the story."""
-    while all(told.event != event for told in world.story.events):  # noqa: ASYNC110  virtual time
+    while all(entry.event != event for entry in world.story.events):  # noqa: ASYNC110  virtual time
         await asyncio.sleep(0.1)
 
 
@@ -35,33 +35,33 @@ def test_a_crash_between_acknowledgement_and_drain_leaves_no_empty_machine() -> 
     shard drains the machine all the same, and only then counts on it.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         cluster = world.clusters["east"]
         cluster.apply(pods("web", 8))
         await asyncio.sleep(20)
         cluster.apply(pods("web", 4))
-        await until_told(world, "reclaim-sent")
+        await until_event(world, "reclaim-sent")
         world.faults.request_lost = 1.0
-        await until_told(world, "reclaim-acknowledged")
+        await until_event(world, "reclaim-acknowledged")
         await world.kill_shard()
         world.faults.request_lost = 0.0
         await asyncio.sleep(5)
         assert len(cluster.nodes) == 1
-        assert census(world)["CONFIGURED"] == 2
+        assert state_counts(world)["CONFIGURED"] == 2
         cluster.apply(pods("web", 8))
         world.start_shard()
         await asyncio.sleep(60)
         assert pending(world) == 0
-        assert len(cluster.nodes) == census(world)["CONFIGURED"] == 2
+        assert len(cluster.nodes) == state_counts(world)["CONFIGURED"] == 2
         golden(world, "crash_before_drain")
 
-    play(plan(machines(2), delays=Delays(answer=(1.0, 1.0))), scene)
+    run_scenario(world_spec(machines(2), delays=Delays(answer=(1.0, 1.0))), scenario)
 
 
 def test_a_lost_acknowledgement_is_asked_for_again() -> None:
     """The operator emptied the Node and its answer got lost: the instruction is repeated."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         cluster = world.clusters["east"]
         cluster.apply(pods("web", 8))
         await asyncio.sleep(20)
@@ -69,31 +69,31 @@ def test_a_lost_acknowledgement_is_asked_for_again() -> None:
         cluster.apply(pods("web", 4))
         await asyncio.sleep(45)
         world.faults.reclaim_unanswered = 0.0
-        assert census(world)["CONFIGURED"] == 2
+        assert state_counts(world)["CONFIGURED"] == 2
         await asyncio.sleep(60)
-        assert census(world) == {"IDLE": 1, "CONFIGURED": 1}
+        assert state_counts(world) == {"IDLE": 1, "CONFIGURED": 1}
         assert bound(world) == 4
 
-    play(plan(machines(2)), scene)
+    run_scenario(world_spec(machines(2)), scenario)
 
 
 def test_running_pods_do_not_notice_that_the_shard_is_away() -> None:
     """Five minutes without a shard: no eviction, no machine moves; then it goes on by itself."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         cluster = world.clusters["east"]
         cluster.apply(pods("web", 20))
         await asyncio.sleep(30)
-        before = census(world)
+        before = state_counts(world)
         await world.kill_shard()
         cluster.apply(pods("web", 24))
         await asyncio.sleep(300)
-        assert (census(world), cluster.evicted, bound(world)) == (before, 0, 20)
+        assert (state_counts(world), cluster.evicted, bound(world)) == (before, 0, 20)
         world.start_shard()
         await asyncio.sleep(30)
         assert (cluster.evicted, bound(world)) == (0, 24)
 
-    play(plan(machines(8)), scene)
+    run_scenario(world_spec(machines(8)), scenario)
 
 
 def test_a_provider_that_forgot_its_fleet_for_a_moment_costs_nothing() -> None:
@@ -101,39 +101,39 @@ def test_a_provider_that_forgot_its_fleet_for_a_moment_costs_nothing() -> None:
     been bought, and no pod was moved.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 48))
         await asyncio.sleep(30)
         quiet_from = len(world.cycles)
         world.provider.shows = 1
         await asyncio.sleep(290)  # the next full listing is due 300 s after the first
-        assert "listing-doubted" in {told.event for told in world.story.events}
+        assert "listing-doubted" in {entry.event for entry in world.story.events}
         world.provider.shows = None
         await asyncio.sleep(320)
         assert world.ordered(ActionType.BOOTSTRAP, quiet_from) == 0
         assert world.clusters["east"].evicted == 0
 
-    play(plan(machines(24)), scene)
+    run_scenario(world_spec(machines(24)), scenario)
 
 
 def test_what_stays_away_is_believed_in_the_end() -> None:
     """Half a minute of agreeing listings: then the missing machines are gone and replaced."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 48))
         await asyncio.sleep(290)
         world.provider.shows = 2
         await asyncio.sleep(60)
         assert len(world.shard.inventory if world.shard else ()) == 2
 
-    play(plan(machines(24)), scene)
+    run_scenario(world_spec(machines(24)), scenario)
 
 
 async def _alone(world: World, seconds: float) -> None:
     """The operator is away for so long."""
     operator = world.operators["east"]
     operator.online = False
-    operator.hang_up()
+    operator.disconnect()
     await asyncio.sleep(seconds)
     operator.online = True
 
@@ -144,7 +144,7 @@ def test_a_machine_that_leaves_unseen_leaves_no_node(shard_dies_too: bool) -> No
     speak again the dead Node goes, and no other.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         cluster = world.clusters["east"]
         cluster.apply(pods("web", 12))
         await asyncio.sleep(60)
@@ -164,7 +164,7 @@ def test_a_machine_that_leaves_unseen_leaves_no_node(shard_dies_too: bool) -> No
         assert (len(cluster.nodes), pending(world)) == (2, 0)
 
     fleet = machines(6, "s", _S.SPECULATIVE, capacity_type=CapacityType.SPOT)
-    play(plan(fleet), scene)
+    run_scenario(world_spec(fleet), scenario)
 
 
 def test_a_drain_that_ends_unseen_leaves_no_node() -> None:
@@ -172,12 +172,12 @@ def test_a_drain_that_ends_unseen_leaves_no_node() -> None:
     dead Node goes when it is back.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         east, west = world.clusters["east"], world.clusters["west"]
         east.apply(pods("batch", 16, priority=100, max_unavailable=0))
         await asyncio.sleep(30)
         west.apply(pods("urgent", 4, priority=1_000_000))
-        await until_told(world, "drain-sent")
+        await until_event(world, "drain-sent")
         away = asyncio.create_task(_alone(world, 120))
         await asyncio.sleep(60)
         assert [node.dead for node in east.nodes.values()].count(True) == 1
@@ -187,4 +187,4 @@ def test_a_drain_that_ends_unseen_leaves_no_node() -> None:
         assert (len(east.nodes), pending(world)) == (3, 4)
         assert not any(node.dead for node in east.nodes.values())
 
-    play(plan(machines(4), "east", "west"), scene)
+    run_scenario(world_spec(machines(4), "east", "west"), scenario)

@@ -16,18 +16,18 @@ from bigfleet.model.machine import Machine, MachineState
 from bigfleet.services.shard.interning import Interned
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.needs import NeedsTable
-from bigfleet.simulation.cluster import Cluster
+from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.world import World
 from tests.simulation.simulation_rig import (
     RACK,
     ZONE,
     bound,
-    census,
     machines,
     pending,
-    plan,
-    play,
     pods,
+    run_scenario,
+    state_counts,
+    world_spec,
 )
 
 _S = MachineState
@@ -38,7 +38,7 @@ def test_idle_capacity_does_not_lure_bound_gangs_away() -> None:
     reclaimed or fetched, no pod moves.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         east, west = world.clusters["east"], world.clusters["west"]
         west.apply(pods("web", 200, selector={ZONE: ("fresh",)}))
         for number in range(24):
@@ -48,14 +48,14 @@ def test_idle_capacity_does_not_lure_bound_gangs_away() -> None:
         quiet_from = len(world.cycles)
         west.withdraw("web")
         await asyncio.sleep(120)
-        assert census(world) == {"IDLE": 50, "CONFIGURED": 48}
+        assert state_counts(world) == {"IDLE": 50, "CONFIGURED": 48}
         assert east.evicted == 0
         assert world.ordered(ActionType.BOOTSTRAP, quiet_from) == 0
         assert world.ordered(ActionType.RECLAIM, quiet_from) == 50
 
     fleet = [m for r in range(12) for m in machines(4, f"r{r}", rack=f"r{r}")]
     fresh = machines(50, "fresh", rack="fresh", zone="fresh", price_per_hour=0.1)
-    play(plan([*fleet, *fresh], "east", "west"), scene)
+    run_scenario(world_spec([*fleet, *fresh], "east", "west"), scenario)
 
 
 def test_a_gang_that_outgrows_its_rack_moves_to_one_that_holds_it() -> None:
@@ -63,7 +63,7 @@ def test_a_gang_that_outgrows_its_rack_moves_to_one_that_holds_it() -> None:
     needed: it ends up there, whole, and nothing is left behind.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         east = world.clusters["east"]
         east.apply(pods("db", 2, "4", same_key=RACK))
         await asyncio.sleep(30)
@@ -72,10 +72,10 @@ def test_a_gang_that_outgrows_its_rack_moves_to_one_that_holds_it() -> None:
         await asyncio.sleep(120)
         assert pending(world) == 0
         assert {m.labels[RACK] for m in world.in_state(_S.CONFIGURED)} == {"three"}
-        assert census(world) == {"IDLE": 2, "CONFIGURED": 3}
+        assert state_counts(world) == {"IDLE": 2, "CONFIGURED": 3}
 
     fleet = [*machines(2, "two", rack="two"), *machines(3, "three", rack="three", zone="b")]
-    play(plan(fleet), scene)
+    run_scenario(world_spec(fleet), scenario)
 
 
 def test_a_gang_whose_size_is_known_is_not_torn_by_coming_slowly() -> None:
@@ -83,7 +83,7 @@ def test_a_gang_whose_size_is_known_is_not_torn_by_coming_slowly() -> None:
     rack that has no other: nothing is bought before the third, and then one rack holds all.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         east = world.clusters["east"]
         for size in (1, 2, 3):
             east.apply(pods("db", size, "4", same_key=RACK, gang_members=3))
@@ -95,23 +95,23 @@ def test_a_gang_whose_size_is_known_is_not_torn_by_coming_slowly() -> None:
         assert world.ordered(ActionType.BOOTSTRAP) == 3
 
     narrow = machines(1, "narrow", rack="narrow", price_per_hour=0.1)
-    play(plan([*narrow, *machines(3, "roomy", rack="roomy", zone="b")]), scene)
+    run_scenario(world_spec([*narrow, *machines(3, "roomy", rack="roomy", zone="b")]), scenario)
 
 
 def test_a_gang_that_stays_smaller_than_announced_is_served_as_it_is() -> None:
     """Half a minute after its last pod came: what keeps the others away may last."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("db", 2, "4", same_key=RACK, gang_members=3))
         await asyncio.sleep(25)
         assert world.ordered(ActionType.BOOTSTRAP) == 0
         await asyncio.sleep(60)
         assert (pending(world), bound(world)) == (0, 2)
 
-    play(plan(machines(3)), scene)
+    run_scenario(world_spec(machines(3)), scenario)
 
 
-def _asked(fleet: list[Machine], cluster: Cluster) -> tuple[int, int]:
+def _asked(fleet: list[Machine], cluster: SimulatedCluster) -> tuple[int, int]:
     """Needs as reported and as served, by way of the real roll-up, needs table and inventory."""
     clusters: Interned[str] = Interned()
     inventory, needs = Inventory(clusters), NeedsTable(clusters)
@@ -131,7 +131,7 @@ async def test_small_gangs_fold_to_one_need_of_each_profile() -> None:
     """2,400 gangs of 6 profiles and 4 sizes are 6 needs, not 2,400: one of each profile, in which
     each gang is a pod.
     """
-    cluster = Cluster("east", lambda: 0.0)
+    cluster = SimulatedCluster("east", lambda: 0.0)
     for number in range(2400):
         priority, size = number % 6, 3 + number // 6 % 4
         cluster.apply(pods(f"gang-{number}", size, "500m", priority=priority, same_key=RACK))
@@ -140,7 +140,7 @@ async def test_small_gangs_fold_to_one_need_of_each_profile() -> None:
 
 async def test_only_gangs_that_fit_on_a_machine_fold() -> None:
     """Those that need several stay gangs, one need each."""
-    cluster = Cluster("east", lambda: 0.0)
+    cluster = SimulatedCluster("east", lambda: 0.0)
     for number in range(40):
         cluster.apply(pods(f"small-{number}", 4, "1", same_key=RACK))
         cluster.apply(pods(f"large-{number}", 5, "1", same_key=RACK))
@@ -152,13 +152,13 @@ def test_small_gangs_share_machines() -> None:
     is one machine more than whole gangs need, not one for each gang.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         for number in range(60):
             world.clusters["east"].apply(pods(f"gang-{number}", 4, "1", same_key=RACK))
         await asyncio.sleep(60)
         assert pending(world) == 0
         assert world.cycles[-1].shortfalls == 0
-        assert census(world)["CONFIGURED"] == math.ceil(60 / 2) + 1
+        assert state_counts(world)["CONFIGURED"] == math.ceil(60 / 2) + 1
         quiet_from = len(world.cycles)
         await asyncio.sleep(60)
         assert sum(world.ordered(kind, quiet_from) for kind in ActionType) == 0
@@ -166,7 +166,7 @@ def test_small_gangs_share_machines() -> None:
     fleet = [
         m for r in range(8) for m in machines(10, f"r{r}", rack=f"r{r}", amounts={"cpu": "10"})
     ]
-    play(plan(fleet), scene)
+    run_scenario(world_spec(fleet), scenario)
 
 
 @settings(max_examples=12)
@@ -179,7 +179,7 @@ def test_folding_never_promises_more_than_the_scheduler_can_keep(
 ) -> None:
     """Whatever gangs share whatever machines: where nothing is short, every pod finds its place."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         for number, (size, cpu) in enumerate(gangs):
             world.clusters["east"].apply(
                 pods(f"gang-{number}", size, cpu, same_key=RACK, priority=number % 2)
@@ -188,7 +188,7 @@ def test_folding_never_promises_more_than_the_scheduler_can_keep(
         if world.cycles[-1].shortfalls == 0:
             assert pending(world) == 0
 
-    play(plan(machines(count)), scene)
+    run_scenario(world_spec(machines(count)), scenario)
 
 
 @pytest.mark.parametrize(("clusters", "machines_each"), [(4, 120)])
@@ -197,7 +197,7 @@ def test_many_gangs_in_many_clusters_settle(clusters: int, machines_each: int) -
     others have filled to its last machine, and which ask there for one more in vain.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         for cluster in world.clusters.values():
             for number in range(120):
                 size = 3 + number % 6
@@ -221,7 +221,7 @@ def test_many_gangs_in_many_clusters_settle(clusters: int, machines_each: int) -
         for r in range(clusters * machines_each // 40)
         for m in machines(40, f"r{r}", rack=f"r{r}")
     ]
-    play(plan(fleet, *names), scene)
+    run_scenario(world_spec(fleet, *names), scenario)
 
 
 _TWO_RACKS = [
@@ -236,11 +236,13 @@ def test_a_gang_that_others_would_shut_in_has_a_machine_ahead_there() -> None:
     that the first left: the machine that is one ahead in that rack takes its other pods.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         for name in ("first", "second"):
             world.clusters["east"].apply(pods(name, 3, same_key=RACK, gang_members=3))
         await asyncio.sleep(300)
         assert pending(world) == 0
         assert world.clusters["east"].evicted == 0
 
-    play(plan(_TWO_RACKS, scheduler_looks_ahead=False, request_additional=False), scene)
+    run_scenario(
+        world_spec(_TWO_RACKS, scheduler_looks_ahead=False, request_additional=False), scenario
+    )

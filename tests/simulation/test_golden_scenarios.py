@@ -8,13 +8,13 @@ from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.simulation.world import World
 from tests.simulation.simulation_rig import (
     RACK,
-    census,
     golden,
     machines,
     pending,
-    plan,
-    play,
     pods,
+    run_scenario,
+    state_counts,
+    world_spec,
 )
 
 GPU = {"nvidia.com/gpu": "8"}
@@ -24,21 +24,21 @@ _S = MachineState
 def test_a_stock_out_leaves_the_rest_short() -> None:
     """64 machines wanted, 32 there: 32 at work, and 256 GPUs short, told once and calmly."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("train", 64, "4", more=GPU))
         await asyncio.sleep(60)
-        assert census(world) == {"CONFIGURED": 32}
+        assert state_counts(world) == {"CONFIGURED": 32}
         assert pending(world) == 32
         golden(world, "capacity_stockout")
 
-    play(plan(machines(32, amounts=GPU)), scene)
+    run_scenario(world_spec(machines(32, amounts=GPU)), scenario)
 
 
 def test_a_training_job_is_placed_in_one_cycle() -> None:
     """A gang of 64 machines goes to the one rack that holds all of it, in one decision."""
     fleet = [*machines(40, "a", rack="small"), *machines(70, "b", rack="large", zone="b")]
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("train", 64, "4", same_key=RACK))
         await asyncio.sleep(30)
         assert pending(world) == 0
@@ -46,37 +46,37 @@ def test_a_training_job_is_placed_in_one_cycle() -> None:
         assert len({c.at_seconds for c in world.cycles if c.actions}) == 1
         golden(world, "training_job_topology")
 
-    play(plan(fleet), scene)
+    run_scenario(world_spec(fleet), scenario)
 
 
 def test_a_machine_that_does_not_boot_is_replaced() -> None:
     """Three wanted, one boot fails: three at work, the failed one says why and is left alone."""
 
-    async def scene(world: World) -> None:
-        world.fate.doomed.add(("boot_failure", "m-001"))
+    async def scenario(world: World) -> None:
+        world.injector.forced.add(("boot_failure", "m-001"))
         world.clusters["east"].apply(pods("web", 3, "4"))
         await asyncio.sleep(60)
-        assert census(world) == {"CONFIGURED": 3, "FAILED": 1}
+        assert state_counts(world) == {"CONFIGURED": 3, "FAILED": 1}
         (failed,) = world.in_state(_S.FAILED)
         assert failed.last_error == "boot failure of m-001, as the seed has it"
         golden(world, "provider_configure_failure")
 
-    play(plan(machines(4)), scene)
+    run_scenario(world_spec(machines(4)), scenario)
 
 
 def test_a_drain_that_fails_holds_up_nobody_else() -> None:
     """All eight are withdrawn: seven come back, the eighth is reported failed."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 8, "4"))
         await asyncio.sleep(30)
-        world.fate.doomed.add(("drain_failure", "m-003"))
+        world.injector.forced.add(("drain_failure", "m-003"))
         world.clusters["east"].withdraw("web")
         await asyncio.sleep(60)
-        assert census(world) == {"IDLE": 7, "FAILED": 1}
+        assert state_counts(world) == {"IDLE": 7, "FAILED": 1}
         golden(world, "drain_failure_withdrawal")
 
-    play(plan(machines(8)), scene)
+    run_scenario(world_spec(machines(8)), scenario)
 
 
 def test_what_is_withdrawn_comes_back_and_goes_on_to_the_next() -> None:
@@ -90,15 +90,15 @@ def test_what_is_withdrawn_comes_back_and_goes_on_to_the_next() -> None:
         ),
     ]
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 24))
         await asyncio.sleep(30)
         world.clusters["east"].withdraw("web")
         await asyncio.sleep(40)
         world.clusters["west"].apply(pods("web", 8))
         await asyncio.sleep(120)
-        assert census(world) == {"SPECULATIVE": 4, "IDLE": 2, "CONFIGURED": 2}
+        assert state_counts(world) == {"SPECULATIVE": 4, "IDLE": 2, "CONFIGURED": 2}
         golden(world, "withdrawal")
 
     holds = {"idle_hold_seconds": {CapacityType.ON_DEMAND: 60.0}}
-    play(plan(fleet, "east", "west", engine=holds), scene)
+    run_scenario(world_spec(fleet, "east", "west", engine=holds), scenario)

@@ -8,17 +8,17 @@ import pytest
 
 from bigfleet.engine.decision import ActionType
 from bigfleet.model.machine import MachineState
-from bigfleet.simulation.faults import Delays
+from bigfleet.simulation.runtime.faults import Delays
 from bigfleet.simulation.world import World
 from tests.simulation.simulation_rig import (
     bound,
-    census,
     golden,
     machines,
     pending,
-    plan,
-    play,
     pods,
+    run_scenario,
+    state_counts,
+    world_spec,
 )
 
 _S = MachineState
@@ -29,11 +29,11 @@ def test_critical_pods_displace_batch_pods() -> None:
     the batch that lost its machines is short, calmly.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         batch, critical = world.clusters["batch"], world.clusters["critical"]
         batch.apply(pods("batch", 40, priority=100))
         await asyncio.sleep(30)
-        assert census(world) == {"CONFIGURED": 10}
+        assert state_counts(world) == {"CONFIGURED": 10}
         critical.apply(pods("critical", 12, priority=1_000_000))
         await asyncio.sleep(60)
         assert pending(world, "critical") == 0
@@ -44,7 +44,7 @@ def test_critical_pods_displace_batch_pods() -> None:
         assert sum(world.ordered(kind, quiet_from) for kind in ActionType) == 0
         golden(world, "priority_inversion")
 
-    play(plan(machines(10), "batch", "critical"), scene)
+    run_scenario(world_spec(machines(10), "batch", "critical"), scenario)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_critical_pods_displace_batch_pods() -> None:
 def test_the_grace_goes_by_the_gap_in_priority(priority: int, grace: int) -> None:
     """The more urgent the preemptor, the less time a victim has to leave."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("batch", 4, priority=100, max_unavailable=1))
         await asyncio.sleep(30)
         world.clusters["west"].apply(pods("urgent", 4, priority=priority))
@@ -64,7 +64,7 @@ def test_the_grace_goes_by_the_gap_in_priority(priority: int, grace: int) -> Non
         assert eviction is not None
         assert (eviction.grace_seconds, eviction.preemptor_priority) == (grace, priority)
 
-    play(plan(machines(1), "east", "west"), scene)
+    run_scenario(world_spec(machines(1), "east", "west"), scenario)
 
 
 def test_victims_that_take_long_to_leave_are_not_chosen_twice() -> None:
@@ -72,7 +72,7 @@ def test_victims_that_take_long_to_leave_are_not_chosen_twice() -> None:
     lasts for its whole grace: in all that time nobody else is evicted for the same pods.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         east, west = world.clusters["east"], world.clusters["west"]
         east.apply(pods("batch", 40, priority=100, max_unavailable=1))
         await asyncio.sleep(30)
@@ -83,15 +83,17 @@ def test_victims_that_take_long_to_leave_are_not_chosen_twice() -> None:
         await asyncio.sleep(120)
         assert world.ordered(ActionType.PREEMPT) == 2
         assert pending(world, "west") == 0
-        assert census(world) == {"CONFIGURED": 10}
+        assert state_counts(world) == {"CONFIGURED": 10}
 
-    play(plan(machines(10), "east", "west", delays=Delays(eviction=(1.0, 2.0))), scene)
+    run_scenario(
+        world_spec(machines(10), "east", "west", delays=Delays(eviction=(1.0, 2.0))), scenario
+    )
 
 
 def test_a_restart_in_the_middle_of_an_eviction_evicts_nobody_else() -> None:
     """The next life of the shard knows whom the machine that is being emptied is for."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         east, west = world.clusters["east"], world.clusters["west"]
         east.apply(pods("batch", 40, priority=100, max_unavailable=1))
         await asyncio.sleep(30)
@@ -104,13 +106,13 @@ def test_a_restart_in_the_middle_of_an_eviction_evicts_nobody_else() -> None:
         assert world.ordered(ActionType.PREEMPT) == 1
         assert pending(world, "west") == 0
 
-    play(plan(machines(10), "east", "west"), scene)
+    run_scenario(world_spec(machines(10), "east", "west"), scenario)
 
 
 def test_idle_and_surplus_machines_go_before_anybody_is_evicted() -> None:
     """Who may evict still prefers what nobody uses."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         east, west = world.clusters["east"], world.clusters["west"]
         east.apply(pods("batch", 40, priority=100))
         await asyncio.sleep(30)
@@ -121,4 +123,4 @@ def test_idle_and_surplus_machines_go_before_anybody_is_evicted() -> None:
         assert world.ordered(ActionType.PREEMPT) == 0
         assert pending(world, "west") == 0
 
-    play(plan(machines(10), "east", "west"), scene)
+    run_scenario(world_spec(machines(10), "east", "west"), scenario)

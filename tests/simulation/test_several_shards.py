@@ -13,22 +13,31 @@ from bigfleet.services.coordinator import domains
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Domain, DomainName, RowChanges, put
-from bigfleet.simulation.draw_workloads import Event
 from bigfleet.simulation.explorer import explore
-from bigfleet.simulation.happenings import happen
-from bigfleet.simulation.loop import run
-from bigfleet.simulation.plan import Plan
-from bigfleet.simulation.world import World, worlds
-from tests.simulation.simulation_rig import RACK, bound, census, machines, pending, plan, play, pods
+from bigfleet.simulation.runtime.loop import run
+from bigfleet.simulation.spec import WorldSpec
+from bigfleet.simulation.trials.events import apply_event
+from bigfleet.simulation.trials.workloads import Event
+from bigfleet.simulation.world import World, running_world
+from tests.simulation.simulation_rig import (
+    RACK,
+    bound,
+    machines,
+    pending,
+    pods,
+    run_scenario,
+    state_counts,
+    world_spec,
+)
 
 SHARDS: dict[str, Any] = {"shards": ("s-0", "s-1"), "coordinators": ("c-0", "c-1")}
 SEEDS = (1, 2, 3)
 
 
-def two_racks(each: int, **fields: Any) -> Plan:
+def two_racks(each: int, **fields: Any) -> WorldSpec:
     """Two shards, a rack for each, two clusters."""
     fleet = [*machines(each, "m", rack="r1", **fields), *machines(each, "n", rack="r2", **fields)]
-    return plan(fleet, "east", "west", **SHARDS)
+    return world_spec(fleet, "east", "west", **SHARDS)
 
 
 def owner(world: World, rack: str) -> str:
@@ -40,10 +49,12 @@ def owner(world: World, rack: str) -> str:
 async def assign(world: World, rack: str, shard: str) -> None:
     """Tell the coordinator to bring the rack to the shard."""
     assert world.coordinators is not None
-    await world.coordinators.ask(lambda desk, reign: desk.assign(reign, (RACK, rack), shard))
+    await world.coordinators.call_leader(
+        lambda handlers, leader_term: handlers.assign(leader_term, (RACK, rack), shard)
+    )
 
 
-def whole(world: World) -> None:
+def assert_single_owner(world: World) -> None:
     """Each machine is exactly one shard's business."""
     machines_now = world.provider.machines()
     assert [*world.ownership.orphans(machines_now, world.removed_shards)] == []
@@ -60,7 +71,7 @@ def test_a_world_of_several_shards_comes_to_rest_unharmed(seed: int) -> None:
 def test_a_domain_that_moves_disturbs_nobody_who_runs_there() -> None:
     """Its free machines are the new owner's at once, those at work when they are drained."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         for cluster in world.clusters.values():
             cluster.apply(pods("web", 8))
         await asyncio.sleep(60)
@@ -74,16 +85,16 @@ def test_a_domain_that_moves_disturbs_nobody_who_runs_there() -> None:
         for cluster in world.clusters.values():
             cluster.apply(pods("web", 4))
         await asyncio.sleep(900)
-        assert census(world) == {"IDLE": 6, "CONFIGURED": 2}
-        whole(world)
+        assert state_counts(world) == {"IDLE": 6, "CONFIGURED": 2}
+        assert_single_owner(world)
 
-    play(two_racks(4), scene)
+    run_scenario(two_racks(4), scenario)
 
 
 def test_without_any_coordinator_shards_serve_whom_they_know() -> None:
     """Restarts of shards included: what they own is on their disks."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         for cluster in world.clusters.values():
             cluster.apply(pods("web", 4))
         await asyncio.sleep(60)
@@ -96,15 +107,15 @@ def test_without_any_coordinator_shards_serve_whom_they_know() -> None:
             cluster.apply(pods("web", 12))
         await asyncio.sleep(120)
         assert (pending(world, "east"), pending(world, "west")) == (0, 0)
-        whole(world)
+        assert_single_owner(world)
 
-    play(two_racks(4), scene)
+    run_scenario(two_racks(4), scenario)
 
 
 def test_a_shard_that_lost_its_disk_gets_back_what_was_its() -> None:
     """Nobody who runs there notices, and who comes later is served."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         for cluster in world.clusters.values():
             cluster.apply(pods("web", 4))
         await asyncio.sleep(60)
@@ -118,27 +129,27 @@ def test_a_shard_that_lost_its_disk_gets_back_what_was_its() -> None:
         await asyncio.sleep(120)
         assert [cluster.evicted for cluster in world.clusters.values()] == [0, 0]
         assert (pending(world, "east"), pending(world, "west")) == (0, 0)
-        whole(world)
+        assert_single_owner(world)
 
-    play(two_racks(4), scene)
+    run_scenario(two_racks(4), scenario)
 
 
 def test_what_a_lost_shard_owned_goes_to_those_that_are_left() -> None:
     """Once somebody has said that it is dead: its machines, and the clusters that it served."""
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         for cluster in world.clusters.values():
             cluster.apply(pods("web", 4))
         await asyncio.sleep(60)
         event = Event(0.0, "shard lost", next(iter(world.hosts)))
-        await happen(world, event)
+        await apply_event(world, event)
         for cluster in world.clusters.values():
             cluster.apply(pods("web", 16))
         await asyncio.sleep(200)
         assert (pending(world, "east"), pending(world, "west")) == (0, 0)
-        whole(world)
+        assert_single_owner(world)
 
-    play(two_racks(4), scene)
+    run_scenario(two_racks(4), scenario)
 
 
 def test_an_order_that_is_still_on_its_way_keeps_its_domain() -> None:
@@ -146,7 +157,7 @@ def test_an_order_that_is_still_on_its_way_keeps_its_domain() -> None:
     machine, or it would be ordered by two.
     """
 
-    async def scene(world: World) -> None:
+    async def scenario(world: World) -> None:
         clusters = world.clusters.values()
         for cluster in clusters:
             cluster.apply(pods("web", 4))
@@ -162,10 +173,10 @@ def test_an_order_that_is_still_on_its_way_keeps_its_domain() -> None:
             other = next(name for name in world.hosts if name != owner(world, rack))
             await assign(world, rack, other)
         await asyncio.sleep(120)
-        whole(world)
+        assert_single_owner(world)
 
     bought: dict[str, Any] = {"capacity_type": CapacityType.ON_DEMAND}
-    play(two_racks(3, state=MachineState.SPECULATIVE, **bought), scene)
+    run_scenario(two_racks(3, state=MachineState.SPECULATIVE, **bought), scenario)
 
 
 def test_a_coordinator_that_gives_away_what_is_not_released_is_found_out(
@@ -173,11 +184,13 @@ def test_a_coordinator_that_gives_away_what_is_not_released_is_found_out(
 ) -> None:
     """The watch over who owns what can fail: a domain that moves at once has two masters."""
 
-    def move(_: Registry, name: DomainName, to: str, order: domains.NewOrder) -> RowChanges:
-        return put(Domain(*name, to, DomainState.ASSIGNING, order()))
+    def move(
+        _: Registry, name: DomainName, to: str, instruction_id: domains.NewInstructionId
+    ) -> RowChanges:
+        return put(Domain(*name, to, DomainState.ASSIGNING, instruction_id()))
 
-    async def scene() -> list[str]:
-        async with worlds(two_racks(2)) as world:
+    async def scenario() -> list[str]:
+        async with running_world(two_racks(2)) as world:
             await asyncio.sleep(30)
             first = owner(world, "r1")
             await assign(world, "r1", next(name for name in world.hosts if name != first))
@@ -185,4 +198,4 @@ def test_a_coordinator_that_gives_away_what_is_not_released_is_found_out(
             return world.safety.violations
 
     monkeypatch.setattr(domains, "move", move)
-    assert f"{RACK}=r1 is owned by s-0 and s-1" in run(scene)
+    assert f"{RACK}=r1 is owned by s-0 and s-1" in run(scenario)

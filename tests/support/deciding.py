@@ -19,7 +19,7 @@ from bigfleet.services.shard.assembly import Kept, Shard, assemble
 from bigfleet.services.shard.coordination import report
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.settings import Settings
-from bigfleet.services.shard.thinking import Thought
+from bigfleet.services.shard.thinking import CycleResult
 from tests.services.shard.wire_strategies import CLUSTERS
 
 _EAGER = EngineConfig(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
@@ -35,11 +35,11 @@ def made(directory: Path, fleet: Sequence[Machine], clock: ManualClock) -> Shard
     return assemble(settings, provider, clock, Journal(None, clock), 1, kept)
 
 
-async def _at_once(work: Callable[[], Thought]) -> Thought:
+async def _at_once(work: Callable[[], CycleResult]) -> CycleResult:
     return work()
 
 
-def look_at(thought: Thought) -> None:
+def look_at(thought: CycleResult) -> None:
     """A sound decision about all that was asked, which can be told to everybody."""
     assert not thought.quarantine, [(k, left.error) for k, left in thought.quarantine.items()]
     assert [*violations(thought.fleet, thought.demand, thought.decision)] == []

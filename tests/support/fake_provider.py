@@ -54,7 +54,7 @@ def machines(
         )
 
 
-class StandIn(CapacityProviderServicer):
+class FakeProvider(CapacityProviderServicer):
     """Each order is done when it is answered. `orders` are those that were obeyed."""
 
     def __init__(self, known: Iterator[wire.Machine]) -> None:
@@ -120,10 +120,10 @@ class StandIn(CapacityProviderServicer):
         return wire.TransitionAck(operation_id=f"{order}-{self._revision}", machine=machine)
 
 
-async def serve(stand_in: StandIn, port: int = 0) -> tuple[grpc.aio.Server, str]:
+async def serve(fake_provider: FakeProvider, port: int = 0) -> tuple[grpc.aio.Server, str]:
     """The server, and the address at which it answers."""
     server = transport.server()
-    add_CapacityProviderServicer_to_server(stand_in, server)
+    add_CapacityProviderServicer_to_server(fake_provider, server)
     bound = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     return server, f"127.0.0.1:{bound}"

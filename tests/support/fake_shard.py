@@ -14,27 +14,29 @@ from bigfleet.api.v1alpha1.provider_pb2 import Resources
 Domain = tuple[str, str]
 
 
-class ShardStandIn:
-    """One shard. `sees` are domains that it reports as unowned, with their machines."""
+class FakeShard:
+    """One shard. `observed_domains` are domains that it reports as unowned, with their machines."""
 
     def __init__(self, shard_id: str, epoch: int = 1, port: int = 7780) -> None:
         self.shard_id, self.epoch = shard_id, epoch
         self.address = f"127.0.0.1:{port}"
-        self.sees: dict[Domain, int] = {}
+        self.observed_domains: dict[Domain, int] = {}
         self.owns: set[Domain] = set()
         self.slices: dict[tuple[str, str], int] = {}
         self.seen = (0, 0)
         self.done: dict[str, wire.InstructAck] = {}
-        self.refuses = False
+        self.rejects = False
         self.shortfalls: Sequence[wire.Shortfall] = ()
         self.domain_keys: Sequence[str] = ()
         self._acks: list[wire.InstructAck] = []
 
     def report(self) -> wire.ShardReport:
         """What it would say now."""
-        unowned = [(name, count) for name, count in self.sees.items() if name not in self.owns]
+        unowned = [
+            (name, count) for name, count in self.observed_domains.items() if name not in self.owns
+        ]
         summary = wire.ShardSummary(
-            total_machines=sum(self.sees.get(name, 0) for name in self.owns),
+            total_machines=sum(self.observed_domains.get(name, 0) for name in self.owns),
             free_machines=7,
             per_instance_type_counts={"m5.4xlarge": 40, "c5.9xlarge": 12, "p4d.24xlarge": 3},
             per_zone_counts={"zone-a": 25, "zone-b": 30},
@@ -59,49 +61,51 @@ class ShardStandIn:
             domain_keys=self.domain_keys,
         )
 
-    def obey(self, ack: wire.ReportAck) -> None:
+    def apply(self, ack: wire.ReportAck) -> None:
         """Carry out what is newer than all before; answer with the next report."""
-        self._acks = [self._outcome(order) for order in ack.instructions]
+        self._acks = [self._outcome(instruction) for instruction in ack.instructions]
 
-    def _outcome(self, order: wire.CoordinatorInstruction) -> wire.InstructAck:
-        if order.instruction_id in self.done:
-            return self.done[order.instruction_id]
-        number = (order.coordinator_term, order.sequence_number)
-        answer = wire.InstructAck(instruction_id=order.instruction_id)
+    def _outcome(self, instruction: wire.CoordinatorInstruction) -> wire.InstructAck:
+        if instruction.instruction_id in self.done:
+            return self.done[instruction.instruction_id]
+        number = (instruction.coordinator_term, instruction.sequence_number)
+        answer = wire.InstructAck(instruction_id=instruction.instruction_id)
         if number <= self.seen:
             answer.outcome = wire.InstructAck.REJECTED_STALE
             return answer
         self.seen = number
-        if self.refuses:
+        if self.rejects:
             answer.outcome, answer.reason = wire.InstructAck.FAILED, "an order is under way"
             return answer
-        self._carry_out(order)
+        self._carry_out(instruction)
         answer.outcome = wire.InstructAck.ACCEPTED
-        self.done[order.instruction_id] = answer
+        self.done[instruction.instruction_id] = answer
         return answer
 
-    def _carry_out(self, order: wire.CoordinatorInstruction) -> None:
-        match order.WhichOneof("instruction"):
+    def _carry_out(self, instruction: wire.CoordinatorInstruction) -> None:
+        match instruction.WhichOneof("instruction"):
             case "assign_domain":
-                given = order.assign_domain
+                given = instruction.assign_domain
                 self.owns.add((given.topology_key, given.topology_value))
             case "unassign_domain":
-                taken = order.unassign_domain
+                taken = instruction.unassign_domain
                 self.owns.discard((taken.topology_key, taken.topology_value))
             case "quota_slice":
-                part = order.quota_slice
+                part = instruction.quota_slice
                 self.slices[part.provider, part.region] = part.machines
 
-    async def tell(self, client: LeaderClient, patience_seconds: float = 60.0) -> wire.ReportAck:
+    async def report_once(
+        self, client: LeaderClient, timeout_seconds: float = 60.0
+    ) -> wire.ReportAck:
         """One report, its orders obeyed."""
-        ack: wire.ReportAck = await client.call("ReportShard", self.report(), patience_seconds)
-        self.obey(ack)
+        ack: wire.ReportAck = await client.call("ReportShard", self.report(), timeout_seconds)
+        self.apply(ack)
         return ack
 
-    async def keep_telling(self, client: LeaderClient, every_seconds: float) -> None:
+    async def keep_reporting(self, client: LeaderClient, every_seconds: float) -> None:
         """Report until cancelled."""
         while True:
-            await self.tell(client, patience_seconds=60.0)
+            await self.report_once(client, timeout_seconds=60.0)
             await asyncio.sleep(every_seconds)
 
 

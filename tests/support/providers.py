@@ -17,11 +17,11 @@ import grpc.aio
 from bigfleet.adapters.host.instant import InstantHost
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
-from bigfleet.conformance.cluster import ForeignCluster
+from bigfleet.conformance.cluster import ExternalCluster
 from bigfleet.conformance.subject import Bounds, Subject
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.ports.host import Boot, Host, HostFailure
-from bigfleet.services.provider import Latencies, Settings
+from bigfleet.services.provider import Latencies, ProviderConfig
 from bigfleet.services.provider.role import serving
 
 LINE: dict[str, Any] = {
@@ -101,7 +101,7 @@ def write_inventory(path: Path, *changes: dict[str, Any]) -> Path:
     return path
 
 
-def settings(folder: Path, **changes: Any) -> Settings:
+def settings(folder: Path, **changes: Any) -> ProviderConfig:
     """Settings for a provider in `folder` with four machines, all transitions at once."""
     inventory = folder / "inventory.jsonl"
     if not inventory.exists():
@@ -121,11 +121,13 @@ def settings(folder: Path, **changes: Any) -> Settings:
         "host_kubeconfigs": None,
         "latencies": Latencies(),
     }
-    return Settings(**values | changes)
+    return ProviderConfig(**values | changes)
 
 
 @asynccontextmanager
-async def provider(given: Settings, host: Host | None = None) -> AsyncIterator[grpc.aio.Channel]:
+async def provider(
+    given: ProviderConfig, host: Host | None = None
+) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to a provider that serves from here."""
     async with (
         serving(given, host or InstantHost()) as role,
@@ -136,7 +138,7 @@ async def provider(given: Settings, host: Host | None = None) -> AsyncIterator[g
 
 def subject_of(channel: grpc.aio.Channel) -> Subject:
     """The provider behind `channel`; its machines' hosts take any blob."""
-    cluster = ForeignCluster("conformance", b"{machine}")
+    cluster = ExternalCluster("conformance", b"{machine}")
     patient = Bounds(answer=30.0, state=60.0, drain=60.0)
     return Subject(CapacityProviderStub(channel), cluster, patient)
 

@@ -17,8 +17,8 @@ import psutil
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
-_READY_SECONDS = 60.0
-_POLL_SECONDS = 0.02
+_READY_TIMEOUT_SECONDS = 60.0
+_POLL_INTERVAL_SECONDS = 0.02
 
 
 def free_ports(count: int) -> list[int]:
@@ -102,7 +102,7 @@ class ReplicaProcess:
                 self._process.kill()
                 self._process.wait()
 
-    def words(self) -> str:
+    def log_tail(self) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-3000:]
 
@@ -161,19 +161,19 @@ class Replicas:
     def wait_until_ready(self) -> None:
         def all_ready() -> bool:
             for name, replica in self.by_id.items():
-                assert replica.exit_status is None, f"{name} ended:\n{replica.words()}"
+                assert replica.exit_status is None, f"{name} ended:\n{replica.log_tail()}"
             return all(replica.ready() for replica in self.by_id.values())
 
         wait_until(all_ready, "all replicas know a leader")
 
-    def told(self, *words: str) -> str:
+    def log_lines(self, *log_tail: str) -> str:
         """The lines of all logs, etcd's included, that have any of these words; in their order."""
         logs = [*self._directory.glob("*.log"), *self._directory.glob("*/etcd.log*")]
         lines = [
             f"{log.relative_to(self._directory)}: {line}"
             for log in logs
             for line in log.read_text(errors="replace").splitlines()
-            if any(word in line for word in words)
+            if any(word in line for word in log_tail)
         ]
         return "\n".join(lines)
 

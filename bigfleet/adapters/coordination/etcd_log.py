@@ -8,21 +8,21 @@ import os
 import shutil
 from pathlib import Path
 
-LONGEST_BYTES = 8 * 2**20
+MAX_BYTES = 8 * 2**20
 # Stack traces are long.
 _TAIL_BYTES = 32 * 2**10
-_TOLD_LINES = 3
-_TOLD_CHARACTERS = 400
+_MAX_LINES = 3
+_MAX_CHARACTERS = 400
 
 
-def shorten(log: Path) -> None:
+def rotate(log: Path) -> None:
     """Put a long log aside as `.1`. etcd only appends, so it goes on at the new end.
 
     A full disk has no room for the part that is put aside: that is lost then, and nothing else.
     """
     aside = log.with_name(f"{log.name}.1")
     with contextlib.suppress(OSError):
-        if log.stat().st_size <= LONGEST_BYTES:
+        if log.stat().st_size <= MAX_BYTES:
             return
         try:
             shutil.copyfile(log, aside)
@@ -31,7 +31,7 @@ def shorten(log: Path) -> None:
         os.truncate(log, 0)
 
 
-def last_words(log: Path) -> str:
+def tail(log: Path) -> str:
     """The last different things it said, one a line, without their stack traces."""
     try:
         with log.open("rb") as file:
@@ -39,27 +39,27 @@ def last_words(log: Path) -> str:
             lines = file.read().decode(errors="replace").splitlines()
     except OSError as error:
         return f" (unreadable: {error.strerror})"
-    told = list(dict.fromkeys(_told(line) for line in reversed(lines)))[:_TOLD_LINES]
-    return "".join(f"\n  {line}" for line in reversed(told)) or " (nothing)"
+    messages = list(dict.fromkeys(_message(line) for line in reversed(lines)))[:_MAX_LINES]
+    return "".join(f"\n  {line}" for line in reversed(messages)) or " (nothing)"
 
 
-def said(log: Path, since_byte: int, words: str) -> bool:
-    """Whether `words` stand in it after so many bytes; in all of it if it was shortened since."""
+def contains(log: Path, since_byte: int, text: str) -> bool:
+    """Whether `text` stand in it after so many bytes; in all of it if it was shortened since."""
     try:
         content = log.read_bytes()
     except OSError:
         return False
-    return words.encode() in content[since_byte if since_byte <= len(content) else 0 :]
+    return text.encode() in content[since_byte if since_byte <= len(content) else 0 :]
 
 
-def _told(line: str) -> str:
+def _message(line: str) -> str:
     """An error's reason stands at its end, behind all that it happened to."""
     try:
-        said = json.loads(line)
-        text = ": ".join(str(said[key]) for key in ("msg", "error") if key in said) or line
+        record = json.loads(line)
+        text = ": ".join(str(record[key]) for key in ("msg", "error") if key in record) or line
     except (ValueError, TypeError):
         text = line
-    if len(text) <= _TOLD_CHARACTERS:
+    if len(text) <= _MAX_CHARACTERS:
         return text
-    half = _TOLD_CHARACTERS // 2
+    half = _MAX_CHARACTERS // 2
     return f"{text[:half]} ... {text[-half:]}"

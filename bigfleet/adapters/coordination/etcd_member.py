@@ -21,19 +21,19 @@ from bigfleet.api.identity import AUTHORITY, CERTIFICATE, KEY, Identity
 from bigfleet.api.transport import SERVES
 from bigfleet.model.errors import InvalidInput, Unavailable
 
-_TETHER = Path(__file__).with_name("tether.py")
+_WATCHDOG = Path(__file__).with_name("watchdog.py")
 # Linux takes 107 bytes for the path of a socket.
-_LONGEST_SOCKET_PATH = 107
-_STOP_SECONDS = 5.0
+_MAX_SOCKET_PATH_BYTES = 107
+_STOP_TIMEOUT_SECONDS = 5.0
 # One report may change some two thousand rows, in one transaction.
-_MOST_OPERATIONS = 4096
-_REQUEST_BYTES = 8 * 2**20
+_MAX_TXN_OPS = 4096
+_MAX_REQUEST_BYTES = 8 * 2**20
 # What it hears from its former peers, before it ends.
 _REMOVED = "the member has been permanently removed from the cluster"
 
 
 @dataclass(frozen=True)
-class Timing:
+class EtcdTiming:
     """Milliseconds. A follower calls an election after one to two `election` without a heartbeat.
 
     `stall`: how long a coordinator may be silent before leadership is moved away from it.
@@ -45,7 +45,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class MemberSettings:
+class EtcdMemberConfig:
     """`peers` are HOST:PORT by name, `name`'s own among them; empty for a member that stays alone.
     `joining`: the cluster is there already.
 
@@ -58,7 +58,7 @@ class MemberSettings:
     peers: Mapping[str, str]
     joining: bool = False
     identity: Identity | None = None
-    timing: Timing = field(default_factory=Timing)
+    timing: EtcdTiming = field(default_factory=EtcdTiming)
 
     def __post_init__(self) -> None:
         if self.peers and self.name not in self.peers:
@@ -66,7 +66,7 @@ class MemberSettings:
             raise InvalidInput("--peers", known, f"does not name this replica, {self.name}")
         if not os.access(self.binary, os.X_OK):
             raise InvalidInput("--etcd", str(self.binary), "is not an executable file")
-        surplus = len(os.fsencode(self.http_socket)) - _LONGEST_SOCKET_PATH
+        surplus = len(os.fsencode(self.http_socket)) - _MAX_SOCKET_PATH_BYTES
         if surplus > 0:
             hint = f"is too long for a socket in it; choose a path {surplus} bytes shorter"
             raise InvalidInput("--state", str(self.directory), hint)
@@ -82,7 +82,7 @@ class MemberSettings:
 
     @property
     def http_socket(self) -> Path:
-        """Where the tether finds it."""
+        """Where the watchdog finds it."""
         return self.directory.absolute() / "etcd-http.sock"
 
     @property
@@ -92,7 +92,7 @@ class MemberSettings:
 
     @property
     def log(self) -> Path:
-        """What etcd and the tether have to say."""
+        """What etcd and the watchdog have to say."""
         return self.directory.absolute() / "etcd.log"
 
     def peer_url(self, name: str) -> str:
@@ -102,35 +102,35 @@ class MemberSettings:
         return f"{'https' if self.identity else 'http'}://{self.peers[name]}"
 
 
-def command_line(settings: MemberSettings) -> list[str]:
-    """etcd's, without the tether's."""
-    heartbeat, election = settings.timing.heartbeat, settings.timing.election
-    client = f"unix://{settings.socket}"
-    names = settings.peers or (settings.name,)
-    cluster = ",".join(f"{name}={settings.peer_url(name)}" for name in names)
+def command_line(config: EtcdMemberConfig) -> list[str]:
+    """etcd's, without the watchdog's."""
+    heartbeat, election = config.timing.heartbeat, config.timing.election
+    client = f"unix://{config.socket}"
+    names = config.peers or (config.name,)
+    cluster = ",".join(f"{name}={config.peer_url(name)}" for name in names)
     return [
-        str(settings.binary),
-        f"--name={settings.name}",
-        f"--data-dir={settings.data}",
+        str(config.binary),
+        f"--name={config.name}",
+        f"--data-dir={config.data}",
         f"--listen-client-urls={client}",
         f"--advertise-client-urls={client}",
-        f"--listen-client-http-urls=unix://{settings.http_socket}",
-        f"--listen-peer-urls={_listening(settings.peer_url(settings.name))}",
+        f"--listen-client-http-urls=unix://{config.http_socket}",
+        f"--listen-peer-urls={_listening(config.peer_url(config.name))}",
         # Whoever starts replicas on one machine may hold their ports until they listen.
         "--socket-reuse-port",
-        f"--initial-advertise-peer-urls={settings.peer_url(settings.name)}",
+        f"--initial-advertise-peer-urls={config.peer_url(config.name)}",
         f"--initial-cluster={cluster}",
         "--initial-cluster-token=bigfleet",
-        f"--initial-cluster-state={'existing' if settings.joining else 'new'}",
+        f"--initial-cluster-state={'existing' if config.joining else 'new'}",
         f"--heartbeat-interval={heartbeat}",
         f"--election-timeout={election}",
         # A thousand revisions back is far more than a follower's watch ever lags.
         "--auto-compaction-mode=revision",
         "--auto-compaction-retention=1000",
-        f"--max-txn-ops={_MOST_OPERATIONS}",
-        f"--max-request-bytes={_REQUEST_BYTES}",
+        f"--max-txn-ops={_MAX_TXN_OPS}",
+        f"--max-request-bytes={_MAX_REQUEST_BYTES}",
         "--log-level=warn",
-        *_peer_certificates(settings.identity if settings.peers else None),
+        *_peer_certificates(config.identity if config.peers else None),
     ]
 
 
@@ -177,28 +177,28 @@ class EtcdMember:
     """The running child. Started anew by making another one."""
 
     def __init__(
-        self, settings: MemberSettings, process: asyncio.subprocess.Process, born_at_byte: int
+        self, config: EtcdMemberConfig, process: asyncio.subprocess.Process, log_offset: int
     ) -> None:
-        self._settings, self._process = settings, process
-        self._born_at_byte = born_at_byte
+        self._config, self._process = config, process
+        self._log_offset = log_offset
 
     @classmethod
-    async def start(cls, settings: MemberSettings) -> EtcdMember:
+    async def start(cls, config: EtcdMemberConfig) -> EtcdMember:
         """Start etcd on its data directory. Call it from the main thread, which etcd dies with.
 
         Unavailable when it cannot be started at all.
         """
-        settings.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        settings.directory.chmod(0o700)
-        for socket in settings.directory.glob("*.sock"):
+        config.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        config.directory.chmod(0o700)
+        for socket in config.directory.glob("*.sock"):
             socket.unlink()  # left by a member that was killed
-        stall_seconds = str(settings.timing.stall / 1000)
-        tether = (str(_TETHER), str(os.getpid()), stall_seconds, str(settings.http_socket))
+        stall_seconds = str(config.timing.stall / 1000)
+        watchdog = (str(_WATCHDOG), str(os.getpid()), stall_seconds, str(config.http_socket))
         try:
-            with settings.log.open("ab") as log:
-                born_at_byte = log.tell()
+            with config.log.open("ab") as log:
+                log_offset = log.tell()
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-I", "-S", *tether, *command_line(settings)),
+                    *(sys.executable, "-I", "-S", *watchdog, *command_line(config)),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=log,
                     stderr=log,
@@ -206,12 +206,12 @@ class EtcdMember:
                 )
         except OSError as error:
             raise Unavailable(f"etcd could not be started: {error}") from None
-        return cls(settings, process, born_at_byte)
+        return cls(config, process, log_offset)
 
-    def pulse(self) -> None:
+    def keepalive(self) -> None:
         """Say that the coordinator is at work."""
         stdin = self._process.stdin
-        # A tether that does not read gets no more than fills the pipe.
+        # A watchdog that does not read gets no more than fills the pipe.
         if stdin is not None and not stdin.is_closing():
             with contextlib.suppress(OSError, RuntimeError):
                 if stdin.transport.get_write_buffer_size() == 0:
@@ -225,20 +225,20 @@ class EtcdMember:
     async def ended(self) -> str:
         """Wait for its end; how it ended and its last words."""
         status = await self._process.wait()
-        words = etcd_log.last_words(self._settings.log)
-        return f"etcd ended with status {status}; {self._settings.log} ends:{words}"
+        words = etcd_log.tail(self._config.log)
+        return f"etcd ended with status {status}; {self._config.log} ends:{words}"
 
     @property
     def was_removed(self) -> bool:
         """Whether it ended because its peers have taken it out."""
-        return etcd_log.said(self._settings.log, self._born_at_byte, _REMOVED)
+        return etcd_log.contains(self._config.log, self._log_offset, _REMOVED)
 
     async def stop(self) -> None:
         """End it, leadership handed over first where there is somebody to take it."""
         if self.running:
             self._process.send_signal(signal.SIGTERM)
             try:
-                await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
+                await asyncio.wait_for(self._process.wait(), _STOP_TIMEOUT_SECONDS)
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()

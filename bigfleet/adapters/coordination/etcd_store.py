@@ -26,7 +26,7 @@ _PREFIX = b"/bigfleet/"
 _END = b"/bigfleet0"  # the first key after all that begin with the prefix
 _LEADER = _PREFIX + LEADER_KEY.encode()
 _PAGE_ROWS = 2000
-_STANDING_SECONDS = 0.2
+_STATUS_TIMEOUT_SECONDS = 0.2
 _READ_SECONDS = 2.0
 _WRITE_SECONDS = 2.0
 _OPTIONS = (
@@ -38,7 +38,7 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 # etcd refused; nothing was written.
-_DEFINITE = frozenset(
+_REJECTED_CODES = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
         grpc.StatusCode.FAILED_PRECONDITION,
@@ -61,7 +61,7 @@ class EtcdStore:
 
     async def leadership_status(self) -> LeadershipStatus:
         """The member's own view, without asking the others."""
-        status = await _ask(self._maintenance.Status, rpc.StatusRequest(), _STANDING_SECONDS)
+        status = await _ask(self._maintenance.Status, rpc.StatusRequest(), _STATUS_TIMEOUT_SECONDS)
         return LeadershipStatus(status.header.member_id, status.leader, status.raftTerm)
 
     async def watch(self) -> AsyncIterator[WatchUpdate]:
@@ -122,7 +122,7 @@ class EtcdStore:
         try:
             answer = await self._kv.Txn(request, timeout=_WRITE_SECONDS)
         except grpc.aio.AioRpcError as error:
-            if error.code() in _DEFINITE:
+            if error.code() in _REJECTED_CODES:
                 raise BigFleetError(f"etcd refused a write: {error.details()}") from None
             raise OutcomeUnknown(f"etcd did not confirm a write: {error.details()}") from None
         if not answer.succeeded:
@@ -174,7 +174,7 @@ async def _change(method: Any, request: Any) -> None:
     try:
         await method(request, timeout=_WRITE_SECONDS)
     except grpc.aio.AioRpcError as error:
-        if error.code() in _DEFINITE:
+        if error.code() in _REJECTED_CODES:
             raise BigFleetError(f"etcd refuses: {error.details()}") from None
         raise _unavailable(error) from None
 
@@ -183,10 +183,10 @@ def _unavailable(error: grpc.aio.AioRpcError) -> Unavailable:
     return Unavailable(f"etcd does not answer: {error.details() or error.code().name}")
 
 
-def _member(told: rpc.Member) -> Member:
+def _member(member: rpc.Member) -> Member:
     """A member says where clients find it once it runs."""
-    peer_url, started = "".join(told.peerURLs[:1]), bool(told.clientURLs)
-    return Member(told.ID, told.name, peer_url, told.isLearner, started)
+    peer_url, started = "".join(member.peerURLs[:1]), bool(member.clientURLs)
+    return Member(member.ID, member.name, peer_url, member.isLearner, started)
 
 
 def _watch_update(response: rpc.WatchResponse) -> WatchUpdate:

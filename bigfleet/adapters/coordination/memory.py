@@ -32,7 +32,7 @@ class MemoryCluster:
         self.rows: dict[str, bytes] = {}
         self.revisions: dict[str, int] = {}
         self._history: list[WatchUpdate] = []
-        self._moved = asyncio.Event()
+        self._advanced = asyncio.Event()
 
     def elect(self, name: str) -> None:
         """As if the others had voted for it."""
@@ -56,14 +56,14 @@ class MemoryCluster:
             else:
                 self.rows[key] = value
         self._history.append(WatchUpdate(self.revision, dict(changes)))
-        self._moved.set()
-        self._moved = asyncio.Event()
+        self._advanced.set()
+        self._advanced = asyncio.Event()
         return self.revision
 
     async def after(self, revision: int) -> Sequence[WatchUpdate]:
         """What was written since, waiting for it if need be."""
         while not (news := [each for each in self._history if each.revision > revision]):
-            await self._moved.wait()
+            await self._advanced.wait()
         return news
 
 

@@ -19,95 +19,95 @@ from bigfleet.model.errors import BigFleetError, Fenced, InvalidInput, Unavailab
 LEADER_TRAILER, TERM_TRAILER = "bigfleet-leader", "bigfleet-term"
 _ROLE = "coordinator"
 # Between two rounds in which nobody led: an election takes some hundred milliseconds.
-_ROUND_SECONDS = 0.05
+_RETRY_INTERVAL_SECONDS = 0.05
 # Longer than any call: those of others that still wait on a channel that is given up.
-_LAST_CALLS_SECONDS = 120.0
+_DRAIN_TIMEOUT_SECONDS = 120.0
 
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 
-Asked = dict[str, grpc.aio.AioRpcError]
+CallErrors = dict[str, grpc.aio.AioRpcError]
 
 
-class _NobodyLeads(Exception):
+class _NoLeader(Exception):
     """What each replica said."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, errors: CallErrors) -> None:
         super().__init__()
-        self.asked = asked
+        self.errors = errors
 
 
-class Replicas:
+class LeaderConnection:
     """The replicas at `addresses`, each host:port. Several may ask at once."""
 
     def __init__(self, addresses: Sequence[str], identity: Identity | None = None) -> None:
         self._addresses, self._identity = list(addresses), identity
         self._target = self._addresses[0]
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._given_up: dict[asyncio.Task[None], grpc.aio.Channel] = {}
+        self._retired: dict[asyncio.Task[None], grpc.aio.Channel] = {}
 
     @property
     def target(self) -> str:
         """Who is asked next; after an answer, the leader."""
         return self._target
 
-    async def ask(
-        self, call: Callable[[Any], Awaitable[_Answer]], patience_seconds: float = 0.0
-    ) -> _Answer:
+    async def call_leader(
+        self, call: Callable[[Any], Awaitable[_Response]], timeout_seconds: float = 0.0
+    ) -> _Response:
         """The leader's answer. Each replica is asked once at most, the last leader first, and then
         whom that one names; all again until the patience is at its end.
 
         Unavailable with what each said when none leads; Fenced, UnknownObject, InvalidInput or
         BigFleetError when the leader refuses, in its words.
         """
-        ends = time.monotonic() + patience_seconds
+        ends = time.monotonic() + timeout_seconds
         while True:
             try:
-                return await self._round(call)
-            except _NobodyLeads as nobody:
+                return await self._attempt(call)
+            except _NoLeader as no_leader:
                 if time.monotonic() >= ends:
-                    raise Unavailable(await self._explained(nobody.asked)) from None
-            await asyncio.sleep(_ROUND_SECONDS)
+                    raise Unavailable(await self._explained(no_leader.errors)) from None
+            await asyncio.sleep(_RETRY_INTERVAL_SECONDS)
 
-    async def _round(self, call: Callable[[Any], Awaitable[_Answer]]) -> _Answer:
-        asked: Asked = {}
+    async def _attempt(self, call: Callable[[Any], Awaitable[_Response]]) -> _Response:
+        errors: CallErrors = {}
         target = self._target
-        while target not in asked:
+        while target not in errors:
             self._target, channel = target, self._channel(target)
             try:
                 return await call(CoordinatorStub(channel))
             except grpc.aio.AioRpcError as error:
-                _raise_refusal(error)
-                asked[target] = error
+                _raise_if_final(error)
+                errors[target] = error
                 leader = trailer(error.trailing_metadata(), LEADER_TRAILER)
                 if leader is None:
-                    self._give_up(target, channel)
-                target = self._next(asked, leader)
+                    self._retire(target, channel)
+                target = self._next(errors, leader)
         self._target = target
-        raise _NobodyLeads(asked)
+        raise _NoLeader(errors)
 
-    async def _explained(self, asked: Asked) -> str:
-        for address, error in asked.items():
+    async def _explained(self, errors: CallErrors) -> str:
+        for address, error in errors.items():
             if trailer(error.trailing_metadata(), LEADER_TRAILER) == address:
                 return f"coordinator {address} leads, and cannot do that yet: {error.details()}"
-        told = [
+        reasons = [
             f"{address}: {await explained(error, address, self._identity, _ROLE)}"
-            for address, error in asked.items()
+            for address, error in errors.items()
         ]
-        return f"no coordinator leads: {'; '.join(told)}"
+        return f"no coordinator leads: {'; '.join(reasons)}"
 
     async def close(self) -> None:
         """Close all channels."""
-        for task in self._given_up:
+        for task in self._retired:
             task.cancel()
-        for channel in (*self._given_up.values(), *self._channels.values()):
+        for channel in (*self._retired.values(), *self._channels.values()):
             await channel.close(None)
         self._channels.clear()
 
-    def _next(self, asked: Collection[str], leader: str | None) -> str:
+    def _next(self, errors: Collection[str], leader: str | None) -> str:
         """The leader when it is known, else who was not asked yet, else the first again."""
-        if leader and leader not in asked:
+        if leader and leader not in errors:
             return leader
-        others = [each for each in self._addresses if each not in asked]
+        others = [each for each in self._addresses if each not in errors]
         return (others or self._addresses)[0]
 
     def _channel(self, address: str) -> grpc.aio.Channel:
@@ -115,16 +115,16 @@ class Replicas:
             self._channels[address] = transport.channel(address, self._identity, _ROLE)
         return self._channels[address]
 
-    def _give_up(self, address: str, channel: grpc.aio.Channel) -> None:
+    def _retire(self, address: str, channel: grpc.aio.Channel) -> None:
         """A channel that found nobody would wait before it tries again; a new one does not.
 
         To close it at once would cancel whoever else waits on it, instead of failing them.
         """
         if self._channels.get(address) is channel:
             del self._channels[address]
-            task = asyncio.create_task(channel.close(_LAST_CALLS_SECONDS))
-            self._given_up[task] = channel
-            task.add_done_callback(self._given_up.pop)
+            task = asyncio.create_task(channel.close(_DRAIN_TIMEOUT_SECONDS))
+            self._retired[task] = channel
+            task.add_done_callback(self._retired.pop)
 
 
 class LeaderClient:
@@ -140,27 +140,27 @@ class LeaderClient:
         identity: Identity | None = None,
         call_seconds: float = 5.0,
     ) -> None:
-        self._replicas = Replicas(addresses, identity)
+        self._connection = LeaderConnection(addresses, identity)
         self._call_seconds = call_seconds
         self.term = 0
 
     @property
     def leader(self) -> str:
         """Who answered last."""
-        return self._replicas.target
+        return self._connection.target
 
-    async def call(self, method: str, request: Any, patience_seconds: float = 10.0) -> Any:
+    async def call(self, method: str, request: Any, timeout_seconds: float = 10.0) -> Any:
         """The leader's answer; for a streaming method the list of its messages.
 
-        Errors as `Replicas.ask`.
+        Errors as `LeaderConnection.call_leader`.
         """
-        return await self._replicas.ask(
-            lambda stub: self._invoke(stub, method, request), patience_seconds
+        return await self._connection.call_leader(
+            lambda stub: self._invoke(stub, method, request), timeout_seconds
         )
 
     async def close(self) -> None:
         """Give up all connections."""
-        await self._replicas.close()
+        await self._connection.close()
 
     async def __aenter__(self) -> LeaderClient:
         return self
@@ -184,7 +184,7 @@ def trailer(metadata: Any, name: str) -> str | None:
     return None
 
 
-def _raise_refusal(error: grpc.aio.AioRpcError) -> None:
+def _raise_if_final(error: grpc.aio.AioRpcError) -> None:
     """Raise what no other replica would answer differently."""
     details = error.details() or "no reason given"
     match error.code():

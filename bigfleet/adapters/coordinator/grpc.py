@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bigfleet.adapters.coordinator.client import Replicas
+from bigfleet.adapters.coordinator.client import LeaderConnection
 from bigfleet.api.identity import Identity
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.provider_pb2 import ClaimEpochRequest
@@ -16,16 +16,18 @@ class GrpcCoordinator:
     """The replicas at `addresses`, each host:port. See `ports.coordinator.Coordinator`."""
 
     def __init__(self, addresses: Sequence[str], identity: Identity | None = None) -> None:
-        self._replicas = Replicas(addresses, identity)
+        self._connection = LeaderConnection(addresses, identity)
 
     async def report(self, report: wire.ShardReport) -> wire.ReportAck:
         """See `ports.coordinator.Coordinator`."""
-        return await self._replicas.ask(lambda stub: stub.ReportShard(report, timeout=CALL_SECONDS))
+        return await self._connection.call_leader(
+            lambda stub: stub.ReportShard(report, timeout=CALL_SECONDS)
+        )
 
     async def claim_epoch(self, shard_id: str) -> int:
         """See `ports.coordinator.Coordinator`."""
         request = ClaimEpochRequest(shard_id=shard_id)
-        answer = await self._replicas.ask(
+        answer = await self._connection.call_leader(
             lambda stub: stub.ClaimEpoch(request, timeout=CALL_SECONDS)
         )
         return int(answer.shard_epoch)
@@ -33,10 +35,10 @@ class GrpcCoordinator:
     async def resolve(self, cluster: str, shard_id: str) -> wire.ResolveClusterResponse:
         """See `ports.coordinator.Coordinator`."""
         request = wire.ResolveClusterRequest(cluster_id=cluster, asking_shard_id=shard_id)
-        return await self._replicas.ask(
+        return await self._connection.call_leader(
             lambda stub: stub.ResolveCluster(request, timeout=CALL_SECONDS)
         )
 
     async def close(self) -> None:
         """Close all channels."""
-        await self._replicas.close()
+        await self._connection.close()

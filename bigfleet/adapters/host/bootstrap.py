@@ -72,7 +72,7 @@ def node(boot: Boot, blob: Blob, provider_name: str) -> Mapping[str, Any]:
     machine = boot.machine
     taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in machine.taints]
     own = {(t.key, t.effect) for t in machine.taints}
-    further = [t for t in blob.taints if (t.get("key"), t.get("effect")) not in own]
+    extra = [t for t in blob.taints if (t.get("key"), t.get("effect")) not in own]
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -81,7 +81,7 @@ def node(boot: Boot, blob: Blob, provider_name: str) -> Mapping[str, Any]:
             "labels": {**blob.labels, **machine.labels, HOSTNAME_LABEL: machine.id},
             "annotations": {KWOK_ANNOTATION: "fake", OPERATION_ANNOTATION: boot.operation_id},
         },
-        "spec": {"providerID": provider_id(provider_name, machine), "taints": [*taints, *further]},
+        "spec": {"providerID": provider_id(provider_name, machine), "taints": [*taints, *extra]},
         "status": {
             "capacity": _amounts(machine.resources, blob),
             "allocatable": _amounts(machine.allocatable, blob),

@@ -29,11 +29,13 @@ from bigfleet.ports.host import Boot, HostFailure
 
 _log = logging.getLogger(__name__)
 _REGISTRATION_ATTEMPTS = 8
-_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.1, 5.0
+_MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.1, 5.0
 # Each registration opens a connection of its own; a burst of boots must not flood an API server.
-_REGISTRATIONS_AT_ONCE = 32
+_MAX_CONCURRENT_REGISTRATIONS = 32
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _ALREADY_EXISTS = 401, 403, 404, 409
-_UNPLUGGED = {"metadata": {"labels": {bootstrap.HEARTBEAT_LABEL: bootstrap.HEARTBEAT_STOPPED}}}
+_STOP_HEARTBEAT_PATCH = {
+    "metadata": {"labels": {bootstrap.HEARTBEAT_LABEL: bootstrap.HEARTBEAT_STOPPED}}
+}
 
 _Request = Callable[[], Awaitable[bytes]]
 
@@ -45,7 +47,7 @@ class KwokHost:
         self._kubeconfigs, self._provider_name = kubeconfigs, provider_name
         self._clusters: dict[str, ClusterNodes] = {}
         self._opening = asyncio.Lock()
-        self._registering = asyncio.Semaphore(_REGISTRATIONS_AT_ONCE)
+        self._registering = asyncio.Semaphore(_MAX_CONCURRENT_REGISTRATIONS)
 
     async def acquire(self, machine: Machine) -> None:
         """A kwok machine is nothing but its Node: there is always one more."""
@@ -66,17 +68,19 @@ class KwokHost:
     async def wait_until_node_gone(self, machine: Machine) -> None:
         """Return once the cluster is seen without a Node of this machine."""
         nodes = await self._nodes(machine.cluster)
-        await nodes.until(machine.id, lambda view: not self._owned(view, machine))
+        await nodes.until(machine.id, lambda view: not self._is_ours(view, machine))
 
     async def power_off(self, machine: Machine) -> None:
         """Stop the Node's heartbeat; a Node that is gone or another's needs nothing."""
         nodes = await self._nodes(machine.cluster)
         view = nodes.get(machine.id)
-        if view is not None and not self._owned(view, machine):
+        if view is not None and not self._is_ours(view, machine):
             return
         try:
-            unplug = partial(nodes.client.patch, f"{PATH}/{machine.id}", _UNPLUGGED)
-            await _persistently(unplug, is_transient, attempts=None)
+            stop_heartbeat = partial(
+                nodes.client.patch, f"{PATH}/{machine.id}", _STOP_HEARTBEAT_PATCH
+            )
+            await _with_retries(stop_heartbeat, is_transient, attempts=None)
         except ApiError as error:
             if error.status != _NOT_FOUND:
                 raise HostFailure(f"its host cannot be switched off: {error}") from None
@@ -86,7 +90,7 @@ class KwokHost:
         for nodes in self._clusters.values():
             await nodes.close()
 
-    def _owned(self, view: NodeView | None, machine: Machine) -> bool:
+    def _is_ours(self, view: NodeView | None, machine: Machine) -> bool:
         ours = bootstrap.provider_id(self._provider_name, machine)
         return view is not None and view.spec.provider_id == ours
 
@@ -152,27 +156,27 @@ async def _create_or_take_over(client: KubeClient, node: Mapping[str, Any]) -> N
 
 
 async def _registered(request: _Request) -> bytes:
-    return await _persistently(request, _registration_may_pass, _REGISTRATION_ATTEMPTS)
+    return await _with_retries(request, _is_registration_retryable, _REGISTRATION_ATTEMPTS)
 
 
-async def _persistently(
-    request: _Request, may_pass: Callable[[Exception], bool], attempts: int | None
+async def _with_retries(
+    request: _Request, is_retryable: Callable[[Exception], bool], attempts: int | None
 ) -> bytes:
     """The answer to `request`, repeated while its failure may pass; None: without a limit."""
-    pause_seconds = _FIRST_PAUSE_SECONDS
+    backoff_seconds = _MIN_BACKOFF_SECONDS
     for attempt in itertools.count(1):
         try:
             return await request()
         except (ApiError, *NO_ANSWER) as error:
-            if attempt == attempts or not may_pass(error):
+            if attempt == attempts or not is_retryable(error):
                 raise
             _log.info("attempt %d failed: %s", attempt, _text(error))
-        await asyncio.sleep(pause_seconds)
-        pause_seconds = min(pause_seconds * 2, _LAST_PAUSE_SECONDS)
+        await asyncio.sleep(backoff_seconds)
+        backoff_seconds = min(backoff_seconds * 2, _MAX_BACKOFF_SECONDS)
     raise AssertionError("counting does not end")
 
 
-def _registration_may_pass(error: Exception) -> bool:
+def _is_registration_retryable(error: Exception) -> bool:
     """A wrong server stays wrong; a ServiceAccount and its rights come a moment late."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.InvalidURL):
         return False

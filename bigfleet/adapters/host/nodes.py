@@ -51,7 +51,7 @@ class NodeView(msgspec.Struct):
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
 
-Expectation = Callable[[NodeView | None], bool]
+NodePredicate = Callable[[NodeView | None], bool]
 
 
 class ClusterNodes:
@@ -61,52 +61,52 @@ class ClusterNodes:
         self.client = client
         self._cluster = cluster
         self._views: dict[str, NodeView] = {}
-        self._waiting: dict[str, asyncio.Event] = {}
+        self._waiters: dict[str, asyncio.Event] = {}
         self._listed = asyncio.Event()
         self._watch = Watch(client, PATH, NodeView)
-        self._following = asyncio.create_task(self._follow(), name=f"nodes of {cluster}")
-        self._following.add_done_callback(lambda _: self._wake_all())
+        self._watch_task = asyncio.create_task(self._run_watch(), name=f"nodes of {cluster}")
+        self._watch_task.add_done_callback(lambda _: self._wake_all())
 
     async def close(self) -> None:
         """End the watch and its connection."""
-        self._following.cancel()
-        await asyncio.gather(self._following, return_exceptions=True)
+        self._watch_task.cancel()
+        await asyncio.gather(self._watch_task, return_exceptions=True)
         await self.client.close()
 
     def get(self, name: str) -> NodeView | None:
         """The Node as last seen; None if there is none or none is known yet."""
         return self._views.get(name)
 
-    async def until(self, name: str, expected: Expectation) -> None:
+    async def until(self, name: str, expected: NodePredicate) -> None:
         """Return once the Node `name` (None while there is none) is as expected.
 
         HostFailure when the Nodes can no longer be followed.
         """
         while not (self._listed.is_set() and expected(self._views.get(name))):
-            if self._following.done():
+            if self._watch_task.done():
                 raise HostFailure(
-                    f"the Nodes of cluster {self._cluster} cannot be followed: {self._end()}"
+                    f"the Nodes of cluster {self._cluster} cannot be followed: {self._end_reason()}"
                 )
-            await self._waiting.setdefault(name, asyncio.Event()).wait()
+            await self._waiters.setdefault(name, asyncio.Event()).wait()
 
     def describe(self, name: str) -> str:
         """What is known of the Node, for whoever waited in vain."""
         if not self._listed.is_set():
-            return f"the Nodes of cluster {self._cluster} cannot be listed: {self._trouble()}"
+            return f"the Nodes of cluster {self._cluster} cannot be listed: {self._last_error()}"
         view = self._views.get(name)
         if view is None:
             return f"cluster {self._cluster} has no such Node"
         return "it is Ready" if view.ready else "it exists, but its condition Ready is not True"
 
-    def _trouble(self) -> str:
+    def _last_error(self) -> str:
         return self._watch.stats.last_error or "the API server has not answered"
 
-    def _end(self) -> str:
-        if self._following.cancelled():
+    def _end_reason(self) -> str:
+        if self._watch_task.cancelled():
             return "the provider is stopping"
-        return repr(self._following.exception())
+        return repr(self._watch_task.exception())
 
-    async def _follow(self) -> None:
+    async def _run_watch(self) -> None:
         async for change in self._watch.follow():
             match change:
                 case Listed(items):
@@ -122,10 +122,10 @@ class ClusterNodes:
             self._views.pop(name, None)
         else:
             self._views[name] = view
-        if event := self._waiting.pop(name, None):
+        if event := self._waiters.pop(name, None):
             event.set()
 
     def _wake_all(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for event in waiting.values():
+        waiters, self._waiters = self._waiters, {}
+        for event in waiters.values():
             event.set()

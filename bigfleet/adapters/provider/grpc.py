@@ -29,9 +29,9 @@ CALL_SECONDS = 30.0
 LIST_SECONDS = 120.0
 _ROLE = "provider"
 # Decoding some thousand machines takes as long as a session may be kept waiting.
-_RECORDS_AT_ONCE = 2000
+_CHUNK_RECORDS = 2000
 
-_Answer = TypeVar("_Answer")
+_Response = TypeVar("_Response")
 
 
 class GrpcProvider:
@@ -54,7 +54,7 @@ class GrpcProvider:
             shard_metadata=shard_metadata,
         )
         call = self._stub.Create(request, timeout=CALL_SECONDS)
-        return _operation(await self._answer(call, machine_id, MachineEvent.CREATE.value))
+        return _operation(await self._call(call, machine_id, MachineEvent.CREATE.value))
 
     async def configure(
         self,
@@ -75,7 +75,7 @@ class GrpcProvider:
             shard_metadata=shard_metadata,
         )
         call = self._stub.Configure(request, timeout=CALL_SECONDS)
-        return _operation(await self._answer(call, machine_id, MachineEvent.CONFIGURE.value))
+        return _operation(await self._call(call, machine_id, MachineEvent.CONFIGURE.value))
 
     async def drain(self, machine_id: str, grace_seconds: int, fence: Fence) -> Operation:
         """See `ports.provider.CapacityProvider`."""
@@ -87,7 +87,7 @@ class GrpcProvider:
             sequence_number=fence.sequence,
         )
         call = self._stub.Drain(request, timeout=CALL_SECONDS)
-        return _operation(await self._answer(call, machine_id, MachineEvent.DRAIN.value))
+        return _operation(await self._call(call, machine_id, MachineEvent.DRAIN.value))
 
     async def delete(self, machine_id: str, fence: Fence) -> Operation:
         """See `ports.provider.CapacityProvider`."""
@@ -98,7 +98,7 @@ class GrpcProvider:
             sequence_number=fence.sequence,
         )
         call = self._stub.Delete(request, timeout=CALL_SECONDS)
-        return _operation(await self._answer(call, machine_id, MachineEvent.DELETE.value))
+        return _operation(await self._call(call, machine_id, MachineEvent.DELETE.value))
 
     async def claim_epoch(self, shard_id: str, at_least: int) -> int:
         """See `ports.provider.CapacityProvider`."""
@@ -108,38 +108,38 @@ class GrpcProvider:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return at_least
-            said = await explained(error, self._address, self._identity, _ROLE)
-            raise Unavailable(f"provider at {self._address}: {said}") from None
+            reason = await explained(error, self._address, self._identity, _ROLE)
+            raise Unavailable(f"provider at {self._address}: {reason}") from None
         return int(answer.shard_epoch)
 
     async def get(self, machine_id: str) -> Machine:
         """See `ports.provider.CapacityProvider`."""
         call = self._stub.Get(wire.MachineRef(id=machine_id), timeout=CALL_SECONDS)
         return machine_codec.machine_from_wire(
-            await self._answer(call, machine_id, "a question about it")
+            await self._call(call, machine_id, "a question about it")
         )
 
     async def list(self, since_revision: bytes = b"") -> Listing:
         """See `ports.provider.CapacityProvider`."""
         request = wire.ListFilter(since_revision=since_revision)
         call = self._stub.List(request, timeout=LIST_SECONDS)
-        return await _listing(await self._answer(call, "of any id", "a listing"))
+        return await _listing(await self._call(call, "of any id", "a listing"))
 
     async def close(self) -> None:
         """Close the channel."""
         await self._channel.close(None)
 
-    async def _answer(self, call: Awaitable[_Answer], machine_id: str, event: str) -> _Answer:
+    async def _call(self, call: Awaitable[_Response], machine_id: str, event: str) -> _Response:
         try:
             return await call
         except grpc.aio.AioRpcError as error:
-            said = await explained(error, self._address, self._identity, _ROLE)
-            raise _meaning(
-                error, f"provider at {self._address}: {said}", machine_id, event
+            reason = await explained(error, self._address, self._identity, _ROLE)
+            raise _to_error(
+                error, f"provider at {self._address}: {reason}", machine_id, event
             ) from None
 
 
-def _meaning(
+def _to_error(
     error: grpc.aio.AioRpcError, unavailable: str, machine_id: str, event: str
 ) -> BigFleetError:
     code, details = error.code(), error.details() or "no reason given"
@@ -165,7 +165,7 @@ async def _listing(answer: wire.MachineList) -> Listing:
     rejected: dict[str, InvalidInput] = {}
     provider_name = ""
     for number, record in enumerate(answer.machines):
-        if number % _RECORDS_AT_ONCE == _RECORDS_AT_ONCE - 1:
+        if number % _CHUNK_RECORDS == _CHUNK_RECORDS - 1:
             await asyncio.sleep(0)
         provider_name = provider_name or record.host.provider
         try:

@@ -9,7 +9,7 @@ from bigfleet.model.errors import Fenced, Unavailable, UnknownObject
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState, next_state
 from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence, Listing, Operation
 
-_ENDS = {
+_SUCCESS = {
     MachineState.CREATING: MachineEvent.CREATED,
     MachineState.CONFIGURING: MachineEvent.JOINED,
     MachineState.DRAINING: MachineEvent.DRAINED,
@@ -27,22 +27,22 @@ _UNDER_WAY = {
 class MemoryProvider:
     """Obeys `ports.provider.CapacityProvider` and the machines' lifecycle table.
 
-    Transitions end when `finish` is called, or at the next `list` when `finishes_by_itself`.
+    Transitions end when `finish` is called, or at the next `list` when `auto_finish`.
     `reachable = False` makes every call raise Unavailable. `orders` and `blobs` remember what was
     accepted.
     """
 
     name = "memory"
 
-    def __init__(self, machines: Iterable[Machine] = (), *, finishes_by_itself: bool = False):
+    def __init__(self, machines: Iterable[Machine] = (), *, auto_finish: bool = False):
         self.reachable = True
         self.orders: list[tuple[str, str, Fence]] = []
         self.blobs: dict[str, bytes] = {}
-        self.finishes_by_itself = finishes_by_itself
+        self.auto_finish = auto_finish
         self._machines: dict[str, Machine] = {}
         self._changed_at: dict[str, int] = {}
         self._operations: dict[str, tuple[str, MachineEvent]] = {}
-        self._marks: dict[tuple[str, str], tuple[int, int]] = {}
+        self._fencing_tokens: dict[tuple[str, str], tuple[int, int]] = {}
         self._claimed: dict[str, int] = {}
         self._revision = 0
         for machine in machines:
@@ -81,7 +81,9 @@ class MemoryProvider:
     async def claim_epoch(self, shard_id: str, at_least: int) -> int:
         """Far above all that this shard has shown."""
         self._check_reachable()
-        shown = [epoch for (shard, _), (epoch, _) in self._marks.items() if shard == shard_id]
+        shown = [
+            epoch for (shard, _), (epoch, _) in self._fencing_tokens.items() if shard == shard_id
+        ]
         newest = max([*shown, self._claimed.get(shard_id, 0)])
         self._claimed[shard_id] = max(newest + EPOCHS_SKIPPED if newest else 1, at_least)
         return self._claimed[shard_id]
@@ -94,7 +96,7 @@ class MemoryProvider:
     async def list(self, since_revision: bytes = b"") -> Listing:
         """Machines changed after `since_revision`, in the order of their ids."""
         self._check_reachable()
-        if self.finishes_by_itself:
+        if self.auto_finish:
             self.finish_all()
         since = int(since_revision or b"0")
         changed = [m for i, m in sorted(self._machines.items()) if self._changed_at[i] > since]
@@ -106,7 +108,7 @@ class MemoryProvider:
     def finish(self, machine_id: str) -> Machine:
         """End the transition that the machine is in."""
         machine = self._known(machine_id)
-        return self._move(machine, _ENDS[machine.state])
+        return self._move(machine, _SUCCESS[machine.state])
 
     def finish_all(self) -> None:
         """End every transition that is under way."""
@@ -148,12 +150,14 @@ class MemoryProvider:
             raise Unavailable("the provider in memory was made unreachable")
 
     def _check_fence(self, machine_id: str, fence: Fence) -> None:
-        owner, mark = (fence.shard_id, machine_id), (fence.epoch, fence.sequence)
-        if mark <= self._marks.get(owner, (0, 0)):
-            raise Fenced(f"machine {machine_id}: {mark} is not newer than {self._marks[owner]}")
+        owner, token = (fence.shard_id, machine_id), (fence.epoch, fence.sequence)
+        if token <= self._fencing_tokens.get(owner, (0, 0)):
+            raise Fenced(
+                f"machine {machine_id}: {token} is not newer than {self._fencing_tokens[owner]}"
+            )
         if fence.epoch < (claimed := self._claimed.get(fence.shard_id, 0)):
             raise Fenced(f"machine {machine_id}: epoch {fence.epoch} is older than {claimed}")
-        self._marks[owner] = mark
+        self._fencing_tokens[owner] = token
 
     def _known(self, machine_id: str) -> Machine:
         try:

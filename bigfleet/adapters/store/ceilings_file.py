@@ -24,8 +24,8 @@ from bigfleet.model.errors import InvalidInput
 from bigfleet.observe import metrics
 
 UNLIMITED = "unlimited"
-_MOST_CHARACTERS = 2**24
-_MOST_DOLLARS = 1e12
+_MAX_CHARACTERS = 2**24
+_MAX_DOLLARS = 1e12
 
 _log = logging.getLogger(__name__)
 
@@ -47,10 +47,10 @@ class CeilingsFile:
         version = _version(self._path)
         if version != self._version:
             self._version = version
-            self._read_again()
+            self._reload()
         return self._ceilings
 
-    def _read_again(self) -> None:
+    def _reload(self) -> None:
         try:
             self._ceilings = _read(self._path)
         except InvalidInput as error:
@@ -71,22 +71,22 @@ def _version(path: Path) -> _Version:
 
 
 def _read(path: Path) -> Ceilings:
-    def refused(why: str) -> InvalidInput:
+    def invalid(why: str) -> InvalidInput:
         return InvalidInput("file of cluster ceilings", str(path), why)
 
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(_MOST_CHARACTERS + 1)
+            text = file.read(_MAX_CHARACTERS + 1)
     except OSError as error:
-        raise refused(f"cannot be read: {error.strerror}") from None
+        raise invalid(f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise refused(f"cannot be read: {error}") from None
-    if len(text) > _MOST_CHARACTERS:
-        raise refused(f"has more than {_MOST_CHARACTERS} characters")
+        raise invalid(f"cannot be read: {error}") from None
+    if len(text) > _MAX_CHARACTERS:
+        raise invalid(f"has more than {_MAX_CHARACTERS} characters")
     try:
         content = yaml.load(text, _StrictLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise refused(f"is no YAML: {' '.join(str(error).split())}") from None
+        raise invalid(f"is no YAML: {' '.join(str(error).split())}") from None
     return _ceilings_of(content, f"ceilings {path}")
 
 
@@ -94,8 +94,8 @@ def _ceilings_of(content: object, what: str) -> Ceilings:
     top = _mapping(content, what, ("default", "clusters"))
     default = _ceiling(top.get("default", {}), f"{what}: default", Ceiling())
     clusters = {
-        name: _ceiling(stated, f"{what}: clusters: {name}", default)
-        for name, stated in _mapping(top.get("clusters", {}), f"{what}: clusters").items()
+        name: _ceiling(entry, f"{what}: clusters: {name}", default)
+        for name, entry in _mapping(top.get("clusters", {}), f"{what}: clusters").items()
     }
     return Ceilings(default, clusters)
 
@@ -111,12 +111,12 @@ def _mapping(value: object, what: str, known: Collection[str] | None = None) -> 
     return value
 
 
-def _ceiling(stated: object, what: str, default: Ceiling) -> Ceiling:
-    given = _mapping(stated, what, [key for _, key, _ in _FIELDS])
-    said: dict[str, Any] = {
+def _ceiling(entry: object, what: str, default: Ceiling) -> Ceiling:
+    given = _mapping(entry, what, [key for _, key, _ in _FIELDS])
+    seen_keys: dict[str, Any] = {
         field: read(given[key], f"{what}: {key}") for field, key, read in _FIELDS if key in given
     }
-    return replace(default, **said)
+    return replace(default, **seen_keys)
 
 
 def _priority(value: Any, what: str) -> int:
@@ -138,7 +138,7 @@ def _machines(value: Any, what: str) -> float:
 def _dollars(value: Any, what: str) -> float:
     if value == UNLIMITED:
         return math.inf
-    if type(value) in (int, float) and 0 <= value <= _MOST_DOLLARS:
+    if type(value) in (int, float) and 0 <= value <= _MAX_DOLLARS:
         return float(value)
     raise InvalidInput(what, value, f"is neither an amount >= 0 nor {UNLIMITED}")
 
@@ -156,12 +156,12 @@ class _StrictLoader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """As of SafeLoader."""
-        said: set[object] = set()
+        seen_keys: set[object] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str) and key in said:
+            if isinstance(key, str) and key in seen_keys:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"{key!r} is there twice", key_node.start_mark
                 )
-            said.add(key if isinstance(key, str) else None)
+            seen_keys.add(key if isinstance(key, str) else None)
         return super().construct_mapping(node, deep)

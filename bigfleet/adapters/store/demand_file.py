@@ -30,8 +30,8 @@ class DemandFile:
         except OSError as error:
             raise self._unusable(error) from None
         except msgspec.DecodeError as error:
-            said = {"file": str(self._path), "error": str(error)}
-            _log.warning("what clusters asked for is lost: the file is damaged", extra=said)
+            fields = {"file": str(self._path), "error": str(error)}
+            _log.warning("what clusters asked for is lost: the file is damaged", extra=fields)
             return {}
 
     def save(self, pods: Mapping[str, int]) -> None:

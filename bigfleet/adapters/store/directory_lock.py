@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bigfleet.model.errors import InvalidInput
 
-_MOST_CHARACTERS = 200
+_MAX_CHARACTERS = 200
 
 
 class DirectoryLock:
@@ -29,7 +29,7 @@ class DirectoryLock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.seek(0)
-            by = self._file.read(_MOST_CHARACTERS).strip() or "another process"
+            by = self._file.read(_MAX_CHARACTERS).strip() or "another process"
             self._file.close()
             hint = f"is in use by {by}; each one needs a directory of its own"
             raise InvalidInput(what, str(directory), hint) from None

@@ -20,7 +20,7 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 
 # The file is written anew when that many of its lines speak of nothing that is under way.
-_MOST_STALE_LINES = 10_000
+_MAX_STALE_LINES = 10_000
 
 
 class EvictionFile:
@@ -65,7 +65,7 @@ class EvictionFile:
 
     def _note(self, line: _Line) -> None:
         """Append; after a failure, which may have left half a line, all is written anew."""
-        if self._damaged or self._lines >= len(self._under_way) + _MOST_STALE_LINES:
+        if self._damaged or self._lines >= len(self._under_way) + _MAX_STALE_LINES:
             self._rewrite()
             return
         self._damaged = True

@@ -41,8 +41,8 @@ class ShardReport(_message.Message):
     OWNED_DOMAINS_FIELD_NUMBER: _builtins.int
     SEEN_TERM_FIELD_NUMBER: _builtins.int
     SEEN_SEQUENCE_FIELD_NUMBER: _builtins.int
-    GUESTS_FIELD_NUMBER: _builtins.int
-    GUESTS_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    OUT_OF_DOMAIN_MACHINES_FIELD_NUMBER: _builtins.int
+    OUT_OF_DOMAIN_OMITTED_FIELD_NUMBER: _builtins.int
     SPLITS_FIELD_NUMBER: _builtins.int
     REMOVALS_FIELD_NUMBER: _builtins.int
     DOMAIN_KEYS_FIELD_NUMBER: _builtins.int
@@ -57,7 +57,7 @@ class ShardReport(_message.Message):
     seen_term: _builtins.int
     """The newest order this shard has taken from a coordinator."""
     seen_sequence: _builtins.int
-    guests_left_out: _builtins.int
+    out_of_domain_omitted: _builtins.int
     @_builtins.property
     def summary(self) -> Global___ShardSummary: ...
     @_builtins.property
@@ -73,7 +73,7 @@ class ShardReport(_message.Message):
         """Domains of machines that this shard sees and nobody is known to own; at most 1,000."""
 
     @_builtins.property
-    def guests(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuestMachine]:
+    def out_of_domain_machines(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuestMachine]:
         """Machines at work for this shard's clusters in domains that are not its own; at most 100."""
 
     @_builtins.property
@@ -105,15 +105,15 @@ class ShardReport(_message.Message):
         owned_domains: _builtins.int = ...,
         seen_term: _builtins.int = ...,
         seen_sequence: _builtins.int = ...,
-        guests: _abc.Iterable[Global___GuestMachine] | None = ...,
-        guests_left_out: _builtins.int = ...,
+        out_of_domain_machines: _abc.Iterable[Global___GuestMachine] | None = ...,
+        out_of_domain_omitted: _builtins.int = ...,
         splits: _abc.Iterable[Global___SplitTopology] | None = ...,
         removals: _abc.Iterable[Global___ClusterRemoval] | None = ...,
         domain_keys: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "domain_keys", b"domain_keys", "guests", b"guests", "guests_left_out", b"guests_left_out", "instruction_acks", b"instruction_acks", "owned_domains", b"owned_domains", "providers", b"providers", "removals", b"removals", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "domain_keys", b"domain_keys", "instruction_acks", b"instruction_acks", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "owned_domains", b"owned_domains", "providers", b"providers", "removals", b"removals", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1136,8 +1136,8 @@ class ShardReportSnapshot(_message.Message):
     SHORTFALLS_FIELD_NUMBER: _builtins.int
     SHORTFALLS_LEFT_OUT_FIELD_NUMBER: _builtins.int
     SHARD_EPOCH_FIELD_NUMBER: _builtins.int
-    GUESTS_FIELD_NUMBER: _builtins.int
-    GUESTS_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    OUT_OF_DOMAIN_MACHINES_FIELD_NUMBER: _builtins.int
+    OUT_OF_DOMAIN_OMITTED_FIELD_NUMBER: _builtins.int
     SPLITS_FIELD_NUMBER: _builtins.int
     REMOVALS_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
@@ -1145,13 +1145,13 @@ class ShardReportSnapshot(_message.Message):
     received_at_unix_ns: _builtins.int
     shortfalls_left_out: _builtins.int
     shard_epoch: _builtins.int
-    guests_left_out: _builtins.int
+    out_of_domain_omitted: _builtins.int
     @_builtins.property
     def summary(self) -> Global___ShardSummary: ...
     @_builtins.property
     def shortfalls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Shortfall]: ...
     @_builtins.property
-    def guests(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuestMachine]: ...
+    def out_of_domain_machines(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuestMachine]: ...
     @_builtins.property
     def splits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SplitTopology]: ...
     @_builtins.property
@@ -1166,14 +1166,14 @@ class ShardReportSnapshot(_message.Message):
         shortfalls: _abc.Iterable[Global___Shortfall] | None = ...,
         shortfalls_left_out: _builtins.int = ...,
         shard_epoch: _builtins.int = ...,
-        guests: _abc.Iterable[Global___GuestMachine] | None = ...,
-        guests_left_out: _builtins.int = ...,
+        out_of_domain_machines: _abc.Iterable[Global___GuestMachine] | None = ...,
+        out_of_domain_omitted: _builtins.int = ...,
         splits: _abc.Iterable[Global___SplitTopology] | None = ...,
         removals: _abc.Iterable[Global___ClusterRemoval] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "guests", b"guests", "guests_left_out", b"guests_left_out", "received_at_unix_ns", b"received_at_unix_ns", "removals", b"removals", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "received_at_unix_ns", b"received_at_unix_ns", "removals", b"removals", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,12 +9,12 @@ import grpc
 import grpc.aio
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.expectations import Broken, NotChecked, expect, refused_as_stale
-from bigfleet.conformance.judging import check
+from bigfleet.conformance.check import check
+from bigfleet.conformance.expectations import RuleViolation, Skipped, expect, expect_stale
 from bigfleet.conformance.subject import Subject
 
 _METADATA = {"kept": "over a crash"}
-_POLL_SECONDS = 0.1
+_POLL_INTERVAL_SECONDS = 0.1
 
 
 @check(
@@ -24,13 +24,15 @@ _POLL_SECONDS = 0.1
 )
 async def orders_survive(subject: Subject) -> str:
     """A machine that is being configured when the provider dies."""
-    _way_to_crash(subject)
-    shard = subject.caller()
+    _restart_hook(subject)
+    shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
-        async with subject.cluster.withheld():
+        async with subject.cluster.readiness_withheld():
             before = await subject.configure(shard, machine, _METADATA)
             await _crash(subject)
-        after = await subject.reaches(machine, wire.CONFIGURED, within=subject.bounds.restart)
+        after = await subject.wait_for_state(
+            machine, wire.CONFIGURED, within=subject.bounds.restart
+        )
         kept = dict(after.shard_metadata) == _METADATA
         expect(kept, f"shard_metadata is {dict(after.shard_metadata)} after the crash")
         again = await subject.configure(shard, machine, _METADATA)
@@ -40,39 +42,41 @@ async def orders_survive(subject: Subject) -> str:
 
 
 @check(
-    "crash/marks-survive",
+    "crash/fencing-survives",
     "The marks by which stale orders are known, epochs and sequences, survive a crash",
 )
-async def marks_survive(subject: Subject) -> str:
+async def fencing_survives(subject: Subject) -> str:
     """The same order before and after, and then one of a shard that had been replaced before."""
-    _way_to_crash(subject)
-    shard = subject.caller()
+    _restart_hook(subject)
+    shard = subject.fenced_client()
     async with subject.unused() as machine:
         shard.epoch = 5
         await shard.create(machine, sequence=10)
         await _crash(subject)
-        await refused_as_stale(shard.create(machine, sequence=10), "its duplicate after a crash")
+        await expect_stale(shard.create(machine, sequence=10), "its duplicate after a crash")
         shard.epoch = 4
         what = "epoch 4 after epoch 5 and a crash"
-        await refused_as_stale(shard.create(machine, sequence=1000), what)
+        await expect_stale(shard.create(machine, sequence=1000), what)
     return "its duplicate and an older epoch after a crash: FAILED_PRECONDITION"
 
 
-def _way_to_crash(subject: Subject) -> Callable[[], Awaitable[None]]:
+def _restart_hook(subject: Subject) -> Callable[[], Awaitable[None]]:
     if subject.restart is None:
-        raise NotChecked("needs --restart-command, which kills the provider and starts it again")
+        raise Skipped("needs --restart-command, which kills the provider and starts it again")
     return subject.restart
 
 
 async def _crash(subject: Subject) -> None:
-    await _way_to_crash(subject)()
+    await _restart_hook(subject)()
     bound = subject.bounds.restart
     try:
         async with asyncio.timeout(bound):
             while not await _answers(subject):  # noqa: ASYNC110  it is another process
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(_POLL_INTERVAL_SECONDS)
     except TimeoutError:
-        raise Broken(f"the provider did not answer within {bound:g} s of its restart") from None
+        raise RuleViolation(
+            f"the provider did not answer within {bound:g} s of its restart"
+        ) from None
 
 
 async def _answers(subject: Subject) -> bool:

@@ -8,9 +8,9 @@ import grpc
 import grpc.aio
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.caller import Caller
-from bigfleet.conformance.expectations import expect, refused_as_stale, refused_but_not_as_stale
-from bigfleet.conformance.judging import check
+from bigfleet.conformance.check import check
+from bigfleet.conformance.expectations import expect, expect_rejected_not_stale, expect_stale
+from bigfleet.conformance.fenced_client import FencedClient
 from bigfleet.conformance.subject import Subject, state_name
 from bigfleet.ports.provider import EPOCHS_SKIPPED
 
@@ -21,11 +21,11 @@ from bigfleet.ports.provider import EPOCHS_SKIPPED
 )
 async def stale_sequence(subject: Subject) -> str:
     """The same and an older one."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.unused() as machine:
         await shard.create(machine, sequence=10)
-        await refused_as_stale(shard.create(machine, sequence=10), "sequence 10 after 10")
-        await refused_as_stale(shard.create(machine, sequence=9), "sequence 9 after 10")
+        await expect_stale(shard.create(machine, sequence=10), "sequence 10 after 10")
+        await expect_stale(shard.create(machine, sequence=9), "sequence 9 after 10")
     return "10 and 9 after 10: FAILED_PRECONDITION"
 
 
@@ -35,31 +35,31 @@ async def stale_sequence(subject: Subject) -> str:
 )
 async def stale_epoch(subject: Subject) -> str:
     """A replaced shard goes on counting."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.unused() as machine:
         shard.epoch = 5
         await shard.create(machine, sequence=10)
         shard.epoch = 4
         what = "epoch 4 sequence 1000 after epoch 5 sequence 10"
-        await refused_as_stale(shard.create(machine, sequence=1000), what)
+        await expect_stale(shard.create(machine, sequence=1000), what)
     return f"{what}: FAILED_PRECONDITION"
 
 
 @check(
-    "fence/first-of-all",
+    "fence/checked-first",
     "A stale order is FAILED_PRECONDITION whatever else is wrong with it, and changes nothing",
 )
-async def stale_first(subject: Subject) -> str:
+async def fence_checked_first(subject: Subject) -> str:
     """Stale, and of a kind that the state forbids or with a field that makes no sense."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         await shard.create(machine, sequence=10)
-        await refused_as_stale(shard.drain(machine, sequence=9), "a stale Drain of an IDLE")
+        await expect_stale(shard.drain(machine, sequence=9), "a stale Drain of an IDLE")
         nowhere = shard.configure(machine, "", b"", sequence=9)
-        await refused_as_stale(nowhere, "a stale Configure without a cluster")
+        await expect_stale(nowhere, "a stale Configure without a cluster")
         negative = shard.drain(machine, grace_seconds=-1, sequence=9)
-        await refused_as_stale(negative, "a stale Drain with a negative grace")
-        await refused_as_stale(shard.delete(machine, sequence=9), "a stale Delete")
+        await expect_stale(negative, "a stale Drain with a negative grace")
+        await expect_stale(shard.delete(machine, sequence=9), "a stale Delete")
         after = (await subject.get(machine)).state
         expect(after == wire.IDLE, f"after stale orders it is {state_name(after)}")
     return "four stale orders: FAILED_PRECONDITION"
@@ -72,12 +72,12 @@ async def stale_first(subject: Subject) -> str:
 )
 async def failed_order_counts(subject: Subject) -> str:
     """Delete of a CONFIGURED machine, twice."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         await subject.configured(shard, machine)
         what = "Delete of a CONFIGURED"
-        await refused_but_not_as_stale(shard.delete(machine, sequence=100), what)
-        await refused_as_stale(shard.delete(machine, sequence=100), "its duplicate")
+        await expect_rejected_not_stale(shard.delete(machine, sequence=100), what)
+        await expect_stale(shard.delete(machine, sequence=100), "its duplicate")
         shard.sequence = itertools.count(101)
     return "its duplicate: FAILED_PRECONDITION"
 
@@ -85,12 +85,12 @@ async def failed_order_counts(subject: Subject) -> str:
 @check("fence/new-epoch", "A new epoch begins its sequence anew, and fences itself in turn")
 async def new_epoch(subject: Subject) -> str:
     """A shard that has started again."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.unused() as machine:
         await shard.create(machine, sequence=1000)
         shard.epoch += 1
         await shard.create(machine, sequence=1)
-        await refused_as_stale(shard.create(machine, sequence=1), "the new epoch's 1 again")
+        await expect_stale(shard.create(machine, sequence=1), "the new epoch's 1 again")
     return "epoch 1 sequence 1000, then epoch 2 sequence 1"
 
 
@@ -98,13 +98,13 @@ async def new_epoch(subject: Subject) -> str:
     "fence/per-shard-and-machine",
     "Neither another machine of the shard nor another shard is held up by a mark",
 )
-async def marks_apart(subject: Subject) -> str:
+async def fencing_per_shard_and_machine(subject: Subject) -> str:
     """A high mark, then low ones beside it."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.unused(0) as first, subject.unused(1) as second:
         await shard.create(first, sequence=1000)
         await shard.create(second, sequence=1)
-        await Caller(shard.stub).create(first, sequence=1)
+        await FencedClient(shard.stub).create(first, sequence=1)
     return f"1000 for {first}, then 1 for {second}, then 1 of another shard"
 
 
@@ -115,11 +115,11 @@ async def marks_apart(subject: Subject) -> str:
 )
 async def claimed_epoch(subject: Subject) -> str:
     """Two lives: the older one has never ordered the machine that the newer one has not either."""
-    older = subject.caller()
+    older = subject.fenced_client()
     older.epoch = 7
     async with subject.unused(0) as first, subject.unused(1) as second:
         await older.create(first)
-        newer = Caller(older.stub, older.shard_id)
+        newer = FencedClient(older.stub, older.shard_id)
         try:
             epoch = await newer.claim_epoch()
         except grpc.aio.AioRpcError as error:
@@ -127,7 +127,7 @@ async def claimed_epoch(subject: Subject) -> str:
             return "not offered: a shard that loses its disk must be given its epoch by hand"
         skipped = epoch >= 7 + EPOCHS_SKIPPED
         expect(skipped, f"epoch {epoch} was given to a shard that had shown epoch 7")
-        await refused_as_stale(older.create(second), "an order of epoch 7")
+        await expect_stale(older.create(second), "an order of epoch 7")
         least = 10 * EPOCHS_SKIPPED
         again = await newer.claim_epoch(at_least=least)
         expect(again >= least, f"epoch {again} was given where at least {least} was asked for")
@@ -138,7 +138,7 @@ async def claimed_epoch(subject: Subject) -> str:
 @check("fence/reads", "Get and List carry no fence, are never refused, and move no mark")
 async def reads(subject: Subject) -> str:
     """Reads between two orders."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.unused() as machine:
         await shard.create(machine, sequence=5)
         for _ in range(10):

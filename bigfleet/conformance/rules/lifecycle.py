@@ -8,21 +8,21 @@ import grpc
 import grpc.aio
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.caller import Caller
-from bigfleet.conformance.expectations import expect, refused_but_not_as_stale, told
-from bigfleet.conformance.judging import check
+from bigfleet.conformance.check import check
+from bigfleet.conformance.expectations import describe_error, expect, expect_rejected_not_stale
+from bigfleet.conformance.fenced_client import FencedClient
 from bigfleet.conformance.subject import Subject, state_name
 from bigfleet.tasks import cancel_and_wait
 
 
 @check(
-    "lifecycle/whole-life",
+    "lifecycle/full",
     "SPECULATIVE -> IDLE (with a host) -> CONFIGURED (with it, naming its cluster) -> IDLE -> "
     "SPECULATIVE (without a host), under one id",
 )
-async def whole_life(subject: Subject) -> str:
+async def full_lifecycle(subject: Subject) -> str:
     """Every order once."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         idle = await subject.get(machine)
         expect(bool(idle.host.ref) and not idle.cluster, f"IDLE: {idle}")
@@ -32,7 +32,7 @@ async def whole_life(subject: Subject) -> str:
         drained = await subject.drained(shard, machine)
         expect(not drained.cluster, f"drained, and still of cluster {drained.cluster!r}")
         await shard.delete(machine)
-        deleted = await subject.reaches(machine, wire.SPECULATIVE)
+        deleted = await subject.wait_for_state(machine, wire.SPECULATIVE)
         expect(not deleted.host.ref, f"deleted, and still with host {deleted.host.ref!r}")
     return f"{machine} lived it"
 
@@ -44,27 +44,27 @@ async def whole_life(subject: Subject) -> str:
 )
 async def forbidden_orders(subject: Subject) -> str:
     """Drain of a SPECULATIVE, Delete of a CONFIGURED, and Configure of that for another cluster."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.unused() as machine:
-        first = await refused_but_not_as_stale(shard.drain(machine), "Drain of a SPECULATIVE")
+        first = await expect_rejected_not_stale(shard.drain(machine), "Drain of a SPECULATIVE")
         await shard.create(machine)
-        await subject.reaches(machine, wire.IDLE)
+        await subject.wait_for_state(machine, wire.IDLE)
         await subject.configured(shard, machine)
-        second = await refused_but_not_as_stale(shard.delete(machine), "Delete of a CONFIGURED")
+        second = await expect_rejected_not_stale(shard.delete(machine), "Delete of a CONFIGURED")
         after = (await subject.get(machine)).state
         expect(after == wire.CONFIGURED, f"after a refused Delete it is {state_name(after)}")
         await _stays_where_it_is(subject, shard, machine)
     return f"{first.name}, {second.name}"
 
 
-async def _stays_where_it_is(subject: Subject, shard: Caller, machine: str) -> None:
+async def _stays_where_it_is(subject: Subject, shard: FencedClient, machine: str) -> None:
     """Broken when a CONFIGURED machine can be configured away: its pods would be lost."""
     blob = subject.cluster.blob(machine)
     try:
         await shard.configure(machine, "another-cluster", blob)  # may be taken for a retry
     except grpc.aio.AioRpcError as error:
         stale = error.code() is grpc.StatusCode.FAILED_PRECONDITION
-        expect(not stale, f"Configure for another cluster was refused with {told(error)}")
+        expect(not stale, f"Configure for another cluster was refused with {describe_error(error)}")
     after = await subject.get(machine)
     same = after.state == wire.CONFIGURED and after.cluster == subject.cluster.id
     seen = f"{state_name(after.state)} in {after.cluster!r}"
@@ -78,12 +78,12 @@ async def _stays_where_it_is(subject: Subject, shard: Caller, machine: str) -> N
 )
 async def grace(subject: Subject) -> str:
     """Grace 0, and nobody deletes the Node."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         await subject.configured(shard, machine)
         await shard.drain(machine, grace_seconds=0)
         ends = (wire.IDLE, wire.FAILED, wire.CONFIGURED)
-        cancel_and_wait = await subject.reaches(machine, *ends, within=subject.bounds.drain)
+        cancel_and_wait = await subject.wait_for_state(machine, *ends, within=subject.bounds.drain)
         sound = cancel_and_wait.state == wire.IDLE or (
             cancel_and_wait.state == wire.FAILED and bool(cancel_and_wait.last_error)
         )
@@ -95,18 +95,18 @@ async def grace(subject: Subject) -> str:
 
 
 @check(
-    "lifecycle/machines-apart",
+    "lifecycle/independent-machines",
     "Orders for two machines at once, with readers beside them, both come to their end, each as an "
     "operation of its own",
 )
-async def machines_apart(subject: Subject) -> str:
+async def independent_machines(subject: Subject) -> str:
     """Two lives at the same time, and a listing every few milliseconds."""
-    one, two = subject.caller(), subject.caller()
+    one, two = subject.fenced_client(), subject.fenced_client()
 
     async def live(number: int) -> str:
         shard = (one, two)[number]
         ack = await shard.create(machines[number])
-        await subject.reaches(machines[number], wire.IDLE)
+        await subject.wait_for_state(machines[number], wire.IDLE)
         await subject.configured(shard, machines[number])
         return ack.operation_id
 

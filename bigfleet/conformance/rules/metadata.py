@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.check import check
 from bigfleet.conformance.expectations import expect
-from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import Subject
 
 _METADATA = {
@@ -22,10 +22,10 @@ _METADATA = {
 )
 async def echoed(subject: Subject) -> str:
     """Any text, long and empty ones."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         await subject.configure(shard, machine, _METADATA)
-        got = await subject.reaches(machine, wire.CONFIGURED)
+        got = await subject.wait_for_state(machine, wire.CONFIGURED)
         listed = {m.id: m for m in (await subject.listed()).machines}
         for call, echo in (("Get", got), ("List", listed[machine])):
             same = dict(echo.shard_metadata) == _METADATA
@@ -41,10 +41,10 @@ async def echoed(subject: Subject) -> str:
 )
 async def of_create(subject: Subject) -> str:
     """Bought with metadata, which the machine must have when it is there."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.unused() as machine:
         ack = await shard.create(machine, _METADATA)
-        idle = await subject.reaches(machine, wire.IDLE)
+        idle = await subject.wait_for_state(machine, wire.IDLE)
         for when, echo in (("ordered", ack.machine), ("bought", idle)):
             wrong = sorted(k for k in _METADATA if echo.shard_metadata.get(k) != _METADATA[k])
             expect(not wrong, f"{when}, it does not echo {wrong}")
@@ -60,10 +60,10 @@ async def of_create(subject: Subject) -> str:
 )
 async def gone_after_drain(subject: Subject) -> str:
     """Bound with metadata, drained, and bound without."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         await subject.configure(shard, machine, _METADATA)
-        await subject.reaches(machine, wire.CONFIGURED)
+        await subject.wait_for_state(machine, wire.CONFIGURED)
         idle = await subject.drained(shard, machine)
         left = sorted(idle.shard_metadata)
         expect(not left and not idle.cluster, f"IDLE with {left}, cluster {idle.cluster!r}")

@@ -6,13 +6,13 @@ import asyncio
 import time
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.expectations import Broken, expect
-from bigfleet.conformance.judging import check
+from bigfleet.conformance.check import check
+from bigfleet.conformance.expectations import RuleViolation, expect
 from bigfleet.conformance.subject import Subject
 
 # Long enough to catch who counts seconds instead of looking.
 _HELD_SECONDS = 1.5
-_POLL_SECONDS = 0.02
+_POLL_INTERVAL_SECONDS = 0.02
 
 
 @check(
@@ -21,22 +21,22 @@ _POLL_SECONDS = 0.02
 )
 async def configured_only_when_ready(subject: Subject) -> str:
     """Its Node is there and kept from being Ready; then it is let go."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
-        async with subject.cluster.withheld():
+        async with subject.cluster.readiness_withheld():
             # Not awaited: a provider that blocks is another check's finding.
             ordered = asyncio.create_task(subject.configure(shard, machine))
             joining = asyncio.create_task(subject.cluster.joined(machine, subject.bounds.state))
             try:
                 await _never_configured(subject, machine, joining)
-            except Broken:
+            except RuleViolation:
                 joining.cancel()
                 raise
             finally:
                 await asyncio.wait([joining])
         await asyncio.wait([ordered])
         ordered.result()
-        await subject.reaches(machine, wire.CONFIGURED)
+        await subject.wait_for_state(machine, wire.CONFIGURED)
     return f"not CONFIGURED in {_HELD_SECONDS:g} s without Ready, and then with it"
 
 
@@ -47,9 +47,9 @@ async def _never_configured(subject: Subject, machine: str, joining: asyncio.Tas
         state = (await subject.get(machine)).state
         if state == wire.CONFIGURED:
             here = "it exists, not Ready" if joining.done() else "there is none"
-            raise Broken(f"CONFIGURED while its Node is not Ready: {here}")
+            raise RuleViolation(f"CONFIGURED while its Node is not Ready: {here}")
         if joining.done() and until == float("inf"):
             seen = f"no Node of {machine} came to the cluster within {subject.bounds.state:g} s"
             expect(joining.result(), seen)
             until = time.monotonic() + _HELD_SECONDS
-        await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(_POLL_INTERVAL_SECONDS)

@@ -9,15 +9,15 @@ import grpc.aio
 
 from bigfleet.api import machine_codec
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.expectations import Broken, expect, refusal, told
-from bigfleet.conformance.judging import check
-from bigfleet.conformance.subject import NOBODY, Subject, state_name
+from bigfleet.conformance.check import check
+from bigfleet.conformance.expectations import RuleViolation, describe_error, expect, rejection
+from bigfleet.conformance.subject import UNKNOWN_MACHINE, Subject, state_name
 from bigfleet.model.errors import InvalidInput
 from bigfleet.services.shard.identities import NEEDED, acceptable
 
 _UNKNOWN_STATE = 99
 # CONFIGURED too early is another check's finding.
-_ON_ITS_WAY = (wire.CONFIGURING, wire.CONFIGURED)
+_IN_PROGRESS = (wire.CONFIGURING, wire.CONFIGURED)
 
 
 @check(
@@ -30,18 +30,18 @@ async def well_formed(subject: Subject) -> str:
     """All of a full listing."""
     machines = (await subject.listed()).machines
     for machine in machines:
-        named = machine.id and machine.instance_type and machine.zone
+        with_note = machine.id and machine.instance_type and machine.zone
         known = machine.state and machine.capacity_type and machine.resources.resources
         chance = 0 <= machine.interruption_probability <= 1
-        sound = bool(named and known) and machine.price_per_hour >= 0 and chance
+        sound = bool(with_note and known) and machine.price_per_hour >= 0 and chance
         expect(sound, f"machine {machine.id!r}: {machine}")
-        _taken_by_a_shard(machine)
+        _acceptable_to_a_shard(machine)
     ids = {machine.id for machine in machines}
     expect(len(ids) == len(machines), f"{len(machines)} machines have {len(ids)} ids")
     return f"{len(machines)} machines"
 
 
-def _taken_by_a_shard(machine: wire.Machine) -> None:
+def _acceptable_to_a_shard(machine: wire.Machine) -> None:
     """Broken when a shard would pass over the machine."""
     expect(
         acceptable(machine.id),
@@ -50,24 +50,24 @@ def _taken_by_a_shard(machine: wire.Machine) -> None:
     try:
         machine_codec.machine_from_wire(machine)
     except InvalidInput as error:
-        raise Broken(str(error)) from None
+        raise RuleViolation(str(error)) from None
 
 
 @check("unknown-id/not-found", "Get and every order for an id that nobody knows are NOT_FOUND")
 async def unknown_ids(subject: Subject) -> str:
     """All five calls that name a machine."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     calls: Mapping[str, Callable[[], Awaitable[object]]] = {
-        "Get": lambda: subject.get(NOBODY),
-        "Create": lambda: shard.create(NOBODY),
-        "Configure": lambda: shard.configure(NOBODY, subject.cluster.id, b"{}"),
-        "Drain": lambda: shard.drain(NOBODY),
-        "Delete": lambda: shard.delete(NOBODY),
+        "Get": lambda: subject.get(UNKNOWN_MACHINE),
+        "Create": lambda: shard.create(UNKNOWN_MACHINE),
+        "Configure": lambda: shard.configure(UNKNOWN_MACHINE, subject.cluster.id, b"{}"),
+        "Drain": lambda: shard.drain(UNKNOWN_MACHINE),
+        "Delete": lambda: shard.delete(UNKNOWN_MACHINE),
     }
     for name, call in calls.items():
-        error = await refusal(call(), f"{name} of {NOBODY}")
+        error = await rejection(call(), f"{name} of {UNKNOWN_MACHINE}")
         unknown = error.code() is grpc.StatusCode.NOT_FOUND
-        expect(unknown, f"{name} of {NOBODY} was refused with {told(error)}")
+        expect(unknown, f"{name} of {UNKNOWN_MACHINE} was refused with {describe_error(error)}")
     return f"{', '.join(calls)}: NOT_FOUND"
 
 
@@ -78,7 +78,7 @@ async def unknown_ids(subject: Subject) -> str:
 )
 async def states_select(subject: Subject) -> str:
     """One IDLE machine among others, then a state from the future."""
-    async with subject.idle(subject.caller()) as machine:
+    async with subject.idle(subject.fenced_client()) as machine:
         listed = (await subject.listed(states=[wire.IDLE])).machines
         expect(machine in {m.id for m in listed}, f"List(IDLE) lacks {machine}, which is IDLE")
         strangers = {m.id: state_name(m.state) for m in listed if m.state != wire.IDLE}
@@ -94,20 +94,20 @@ async def states_select(subject: Subject) -> str:
 
 
 @check(
-    "list/under-way",
+    "list/in-progress",
     "A machine stays in every listing while an order is under way: in a full one, in one of its "
     "state, and in one since a revision before the order",
 )
-async def listed_under_way(subject: Subject) -> str:
+async def listed_in_progress(subject: Subject) -> str:
     """One that is CONFIGURING, with a Node that is kept from being Ready."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         before = (await subject.listed()).revision
         async with subject.joining(shard, machine):
-            now = await subject.reaches(machine, *_ON_ITS_WAY)
+            now = await subject.wait_for_state(machine, *_IN_PROGRESS)
             for what, listed in (
                 ("List", await subject.listed()),
-                ("List of its state", await subject.listed(states=_ON_ITS_WAY)),
+                ("List of its state", await subject.listed(states=_IN_PROGRESS)),
                 ("List since a revision", await subject.listed(since_revision=before)),
             ):
                 seen = f"{what} lacks {machine}, which is {state_name(now.state)}"
@@ -139,8 +139,8 @@ async def changes_since_a_revision(subject: Subject) -> str:
     """A machine that is bought after the revision, and revisions of nobody's."""
     async with subject.unused() as machine:
         before = await subject.listed()
-        await subject.caller().create(machine)
-        await subject.reaches(machine, wire.IDLE)
+        await subject.fenced_client().create(machine)
+        await subject.wait_for_state(machine, wire.IDLE)
         changed = await subject.listed(since_revision=before.revision)
         seen = {m.id: m.state for m in changed.machines}
         expect(seen.get(machine) == wire.IDLE, f"{machine} became IDLE and is not in the answer")

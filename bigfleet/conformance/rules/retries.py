@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.check import check
 from bigfleet.conformance.expectations import expect
-from bigfleet.conformance.judging import check
 from bigfleet.conformance.subject import Subject, state_name
 
 
@@ -17,12 +17,12 @@ from bigfleet.conformance.subject import Subject, state_name
 )
 async def same_operation(subject: Subject) -> str:
     """Create, Configure, Drain and Delete, three times each."""
-    shard = subject.caller()
+    shard = subject.fenced_client()
     ids: list[str] = []
 
     async def repeated(end: int, order: Callable[[], Awaitable[wire.TransitionAck]]) -> None:
         first, second = await order(), await order()
-        await subject.reaches(machine, end, within=subject.bounds.drain)
+        await subject.wait_for_state(machine, end, within=subject.bounds.drain)
         third = await order()
         given = [ack.operation_id for ack in (first, second, third)]
         expect(bool(given[0]) and len(set(given)) == 1, f"three times one order: {given}")

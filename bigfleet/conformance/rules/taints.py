@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.api.v1alpha1.capacity_pb2 import Taint
-from bigfleet.conformance.expectations import NotChecked, expect
-from bigfleet.conformance.judging import check
+from bigfleet.conformance.check import check
+from bigfleet.conformance.expectations import Skipped, expect
 from bigfleet.conformance.subject import Subject
 
 
@@ -21,12 +21,12 @@ async def kept(subject: Subject) -> str:
     listed = {machine.id: machine for machine in (await subject.listed()).machines}
     tainted = [name for name in await subject.speculative() if listed[name].taints]
     if not tainted:
-        raise NotChecked("needs a SPECULATIVE machine with taints, ON_DEMAND or SPOT")
+        raise Skipped("needs a SPECULATIVE machine with taints, ON_DEMAND or SPOT")
     async with subject.using(tainted[0]) as machine:
         expected = _as_set(listed[machine].taints)
-        shard = subject.caller()
+        shard = subject.fenced_client()
         await shard.create(machine)
-        _same(await subject.reaches(machine, wire.IDLE), expected)
+        _same(await subject.wait_for_state(machine, wire.IDLE), expected)
         _same(await subject.configured(shard, machine), expected)
         now = {m.id: m for m in (await subject.listed()).machines}
         _same(now[machine], expected)

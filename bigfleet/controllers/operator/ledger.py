@@ -221,7 +221,7 @@ class Ledger:
 
     def _note_unusable(self) -> None:
         self.unusable_version += 1
-        metrics.operator_unusable_requests.set(len(self.unusable))
+        metrics.operator_invalid_requests.set(len(self.unusable))
 
     def _note_change(self, before: int) -> None:
         if self.aggregate.version != before:

@@ -218,7 +218,7 @@ class NodeLimits:
         now = self._now()
         self._strange_since = {name: self._strange_since.get(name, now) for name in strange}
         held = [n for n, since in self._strange_since.items() if now - since >= self._hold_seconds]
-        metrics.operator_stray_nodes.set(len(held))
+        metrics.operator_orphaned_nodes.set(len(held))
         self._told &= set(held)
         for name in held:
             if name not in self._told:

@@ -111,7 +111,7 @@ class Rollups:
         self._said = said
         known = [each for each in answer.left_out if not each.is_overhead]
         refused = {rows[each.index]: each.why for each in known if 0 <= each.index < len(rows)}
-        metrics.operator_needs_left_out.set(len(refused))
+        metrics.operator_needs_rejected.set(len(refused))
         self._refused(refused)
         return refused.keys()
 

@@ -139,7 +139,7 @@ class AdditionalRequests:
         if isinstance(error, (ApiError, *NO_ANSWER)):
             _LOG.warning("cannot look at the pod of %s: %s", key.path, str(error) or repr(error))
             return
-        metrics.unforeseen_errors.inc()
+        metrics.internal_errors.inc()
         _LOG.error("a bug, met at %s: please report it with what follows", key, exc_info=error)
 
     def _outlook(self) -> Callable[[Key], Outlook]:

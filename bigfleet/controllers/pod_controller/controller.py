@@ -203,7 +203,7 @@ class PodController:
     def _tell(self, key: Key, pod: Pod, field: str, sentence: str, kind: str) -> None:
         """Count each Pod that is seen anew; say it once for its workload."""
         if key not in self._writer:
-            metrics.pod_controller_not_carried.labels(kind).inc()
+            metrics.pod_controller_unsupported_constraints.labels(kind).inc()
         if len(self._told) >= _TOLD_LIMIT:
             self._told.clear()
         if (pod.workload, field) not in self._told:

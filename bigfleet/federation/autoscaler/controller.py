@@ -83,7 +83,7 @@ class AutoscalerController:
             return
         if not (self._host.listed and self._registry.judged):
             return  # whoever is still missing will be heard of
-        with metrics.federation_pass_seconds.time():
+        with metrics.federation_reconcile_seconds.time():
             if autoscaler.metadata.deletion_timestamp is not None:
                 await self._hand_back(autoscaler)
                 return

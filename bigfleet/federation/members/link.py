@@ -94,7 +94,7 @@ class MemberLink:
         except InvalidInput as error:
             return f"its objects are unusable: {error}"
         except Exception as error:  # noqa: BLE001 - what nobody foresaw is told, too
-            metrics.unforeseen_errors.inc()
+            metrics.internal_errors.inc()
             name = self.state.name
             _LOG.exception("a bug, met at member %s: please report it with what follows", name)
             return f"its objects are unusable: {error!r}"

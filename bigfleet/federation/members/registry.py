@@ -143,6 +143,6 @@ def _access(secret: Secret) -> tuple[InlineAccess | None, str]:
     except UnicodeDecodeError:
         return None, f"{what}: is no text"
     except Exception as error:  # noqa: BLE001 - what nobody foresaw is told, too
-        metrics.unforeseen_errors.inc()
+        metrics.internal_errors.inc()
         _LOG.exception("a bug, met at %s: please report it with what follows", what)
         return None, f"{what}: {error!r}"

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.services.coordinator.settings import Settings
+from bigfleet.services.coordinator.config import CoordinatorConfig
 
-_PATIENCE_SECONDS = 30.0
+_JOIN_TIMEOUT_SECONDS = 30.0
 
 
-async def ask_for_admission(settings: Settings) -> None:
+async def join_cluster(config: CoordinatorConfig) -> None:
     """Returns once the leader has this replica among its members; at once if it ever was.
 
-    Unavailable when none of `settings.join` leads, BigFleetError when the leader refuses.
+    Unavailable when none of `config.join` leads, BigFleetError when the leader refuses.
     """
-    if settings.member().data.exists():
+    if config.member().data.exists():
         return
     request = wire.JoinRaftClusterRequest(
-        node_id=settings.node_id,
-        raft_address=settings.peers[settings.node_id],
-        raft_addresses=settings.peers.values(),
+        node_id=config.node_id,
+        raft_address=config.peers[config.node_id],
+        raft_addresses=config.peers.values(),
     )
-    async with LeaderClient(settings.join, settings.identity) as client:
-        await client.call("JoinRaftCluster", request, _PATIENCE_SECONDS)
+    async with LeaderClient(config.join, config.identity) as client:
+        await client.call("JoinRaftCluster", request, _JOIN_TIMEOUT_SECONDS)

@@ -12,7 +12,7 @@ from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Cluster, RowChanges, put
 
 
-def serving(registry: Registry, cluster: str, asking: str, live: Iterable[str]) -> Cluster:
+def resolve(registry: Registry, cluster: str, asking: str, live: Iterable[str]) -> Cluster:
     """The cluster's row, as it is or as it is to become: for good, from its first contact on.
 
     A new cluster goes to the shard with the most machines for each cluster that it serves, to the
@@ -30,25 +30,25 @@ def serving(registry: Registry, cluster: str, asking: str, live: Iterable[str]) 
     staying = set(live) - {asking} if shard.leaving or shard.removed else {*live, asking}
     if not staying:
         raise InvalidInput("asking_shard_id", asking, "is being removed, and no other shard lives")
-    return Cluster(cluster, _least_crowded(registry, staying, asking))
+    return Cluster(cluster, _least_loaded(registry, staying, asking))
 
 
-def _least_crowded(registry: Registry, shards: Iterable[str], asking: str) -> str:
-    def crowding(shard: str) -> tuple[float, int, bool, str]:
+def _least_loaded(registry: Registry, shards: Iterable[str], asking: str) -> str:
+    def load_key(shard: str) -> tuple[float, int, bool, str]:
         load = registry.load(shard)
         clusters_per_machine = (load.clusters + 1) / load.machines if load.machines else math.inf
         return clusters_per_machine, load.clusters, shard != asking, shard
 
-    return min(shards, key=crowding)
+    return min(shards, key=load_key)
 
 
-def left_behind(registry: Registry, shard: str, limit: int) -> RowChanges:
+def release_clusters(registry: Registry, shard: str, limit: int) -> RowChanges:
     """Up to `limit` clusters of a shard that leaves, free for whoever is asked next."""
     held = (c for c in registry.clusters.values() if c.shard == shard)
     return {cluster.key: None for cluster in islice(held, limit)}
 
 
-def gone(registry: Registry, report: wire.ShardReport) -> RowChanges:
+def removed_clusters(registry: Registry, report: wire.ShardReport) -> RowChanges:
     """Clusters that the reporting shard serves, and has taken out of the fleet to the last machine.
 
     One that somebody else serves by now has come back as a new one.
@@ -58,6 +58,6 @@ def gone(registry: Registry, report: wire.ShardReport) -> RowChanges:
     return {row.key: None for row in rows if row is not None and row.shard == report.shard_id}
 
 
-def bound(registry: Registry, row: Cluster) -> RowChanges:
+def assign(registry: Registry, row: Cluster) -> RowChanges:
     """Changes that make it so; none when it is."""
     return {} if registry.clusters.get(row.id) == row else put(row)

@@ -14,10 +14,10 @@ from bigfleet.services.coordinator.registry import Load, Registry
 from bigfleet.services.coordinator.rows import Domain, DomainName, RowChanges, put
 
 # A new order's id; never the same twice in the life of the fleet.
-NewOrder = Callable[[], str]
+NewInstructionId = Callable[[], str]
 
 
-class Sighting(NamedTuple):
+class Observation(NamedTuple):
     """A domain that a shard has seen, with its machines and the commonest type among them."""
 
     topology_key: str
@@ -26,8 +26,11 @@ class Sighting(NamedTuple):
     instance_type: str = ""
 
 
-def give(
-    registry: Registry, candidates: Iterable[str], seen: Iterable[Sighting], order: NewOrder
+def assign_unowned(
+    registry: Registry,
+    candidates: Iterable[str],
+    seen: Iterable[Observation],
+    instruction_id: NewInstructionId,
 ) -> RowChanges:
     """Domains seen that are nobody's, each to the candidate with the fewest machines of its type.
 
@@ -38,29 +41,33 @@ def give(
     """
     loads = {shard: registry.load(shard).copy() for shard in candidates}
     changes: RowChanges = {}
-    for sighting in sorted(set(seen), key=_largest_first) if loads else ():
-        if sighting[:2] in registry.domains:
+    for observation in sorted(set(seen), key=_largest_first) if loads else ():
+        if observation[:2] in registry.domains:
             continue
-        row = _given(sighting, _poorest(loads, sighting.instance_type), order())
+        row = _assigned(
+            observation, _least_loaded(loads, observation.instance_type), instruction_id()
+        )
         if row.key not in changes:
             changes[row.key] = row
             loads[row.shard].count(row)
     return changes
 
 
-def _largest_first(sighting: Sighting) -> tuple[int, Sighting]:
-    return -sighting.machines, sighting
+def _largest_first(observation: Observation) -> tuple[int, Observation]:
+    return -observation.machines, observation
 
 
-def _poorest(loads: Mapping[str, Load], instance_type: str) -> str:
-    def wealth(shard: str) -> tuple[int, int, int, str]:
+def _least_loaded(loads: Mapping[str, Load], instance_type: str) -> str:
+    def load_key(shard: str) -> tuple[int, int, int, str]:
         load = loads[shard]
         return load.of_type[instance_type], load.machines, load.domains, shard
 
-    return min(loads, key=wealth)
+    return min(loads, key=load_key)
 
 
-def move(registry: Registry, name: DomainName, to: str, order: NewOrder) -> RowChanges:
+def move(
+    registry: Registry, name: DomainName, to: str, instruction_id: NewInstructionId
+) -> RowChanges:
     """Bring a domain to the shard `to`: released by its present shard first.
 
     UnknownObject for a shard that never reported, InvalidInput for one that is going away, and for
@@ -77,26 +84,28 @@ def move(registry: Registry, name: DomainName, to: str, order: NewOrder) -> RowC
         raise InvalidInput("topology_key", key, f"is not what shards own machines by: {own}")
     domain = registry.domains.get(name)
     if domain is None:
-        return put(_given(Sighting(*name), to, order()))
+        return put(_assigned(Observation(*name), to, instruction_id()))
     if domain.state is not DomainState.RELEASING and domain.shard == to:
         return {}
-    return put(_releasing(domain, to, order()))
+    return put(_releasing(domain, to, instruction_id()))
 
 
-def release(registry: Registry, name: DomainName, order: NewOrder) -> RowChanges:
+def release(registry: Registry, name: DomainName, instruction_id: NewInstructionId) -> RowChanges:
     """Take a domain from its shard; UnknownObject when nobody has it."""
     domain = registry.domains.get(name)
     if domain is None:
         raise UnknownObject(f"domain {'='.join(name)} is not assigned to any shard")
     if domain.state is DomainState.RELEASING and not domain.to:
         return {}
-    return put(_releasing(domain, "", order()))
+    return put(_releasing(domain, "", instruction_id()))
 
 
-def release_all(registry: Registry, shard: str, limit: int, order: NewOrder) -> RowChanges:
+def release_all(
+    registry: Registry, shard: str, limit: int, instruction_id: NewInstructionId
+) -> RowChanges:
     """The first `limit` domains that a leaving shard has not been told to release yet."""
     held = (d for d in registry.domains_of(shard) if d.state is not DomainState.RELEASING)
-    return put(*(_releasing(domain, "", order()) for domain in islice(held, limit)))
+    return put(*(_releasing(domain, "", instruction_id()) for domain in islice(held, limit)))
 
 
 def taken(domain: Domain) -> RowChanges:
@@ -105,36 +114,38 @@ def taken(domain: Domain) -> RowChanges:
     return put(msgspec.structs.replace(domain, state=state))
 
 
-def released(registry: Registry, domain: Domain, order: NewOrder) -> RowChanges:
+def released(registry: Registry, domain: Domain, instruction_id: NewInstructionId) -> RowChanges:
     """Its shard will not act on it any more: it goes to whom it was promised, or is free."""
     next_state(domain.name, domain.state, DomainEvent.RELEASED)
-    return freed(registry, domain, order)
+    return freed(registry, domain, instruction_id)
 
 
-def freed(registry: Registry, domain: Domain, order: NewOrder) -> RowChanges:
+def freed(registry: Registry, domain: Domain, instruction_id: NewInstructionId) -> RowChanges:
     """What becomes of a domain that nobody acts on any more: whom it was promised gets it."""
-    heir = registry.shards.get(domain.to)
-    if heir is None or heir.removed or heir.leaving:
+    transfer_target = registry.shards.get(domain.to)
+    if transfer_target is None or transfer_target.removed or transfer_target.leaving:
         return {domain.key: None}
-    known = Sighting(*domain.name, domain.machines, domain.instance_type)
-    return put(_given(known, heir.id, order()))
+    known = Observation(*domain.name, domain.machines, domain.instance_type)
+    return put(_assigned(known, transfer_target.id, instruction_id()))
 
 
-def repeated(domain: Domain, order: str) -> Domain:
+def reissued(domain: Domain, instruction_id: str) -> Domain:
     """The same, to be asked of its shard once more under a new order."""
     state = next_state(domain.name, domain.state, DomainEvent.REPEAT)
-    return msgspec.structs.replace(domain, state=state, order=order)
+    return msgspec.structs.replace(domain, state=state, instruction_id=instruction_id)
 
 
-def _given(sighting: Sighting, shard: str, order: str) -> Domain:
-    key, value, machines, instance_type = sighting
+def _assigned(observation: Observation, shard: str, instruction_id: str) -> Domain:
+    key, value, machines, instance_type = observation
     state = next_state((key, value), DomainState.FREE, DomainEvent.GIVE)
-    return Domain(key, value, shard, state, order, machines=machines, instance_type=instance_type)
+    return Domain(
+        key, value, shard, state, instruction_id, machines=machines, instance_type=instance_type
+    )
 
 
-def _releasing(domain: Domain, to: str, order: str) -> Domain:
+def _releasing(domain: Domain, to: str, instruction_id: str) -> Domain:
     """An order that was given and not answered keeps its id: the shard may be carrying it out."""
     state = next_state(domain.name, domain.state, DomainEvent.RELEASE)
     if domain.state is DomainState.RELEASING:
-        order = domain.order
-    return msgspec.structs.replace(domain, state=state, order=order, to=to)
+        instruction_id = domain.instruction_id
+    return msgspec.structs.replace(domain, state=state, instruction_id=instruction_id, to=to)

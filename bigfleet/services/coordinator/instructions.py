@@ -10,66 +10,68 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.services.coordinator.acknowledgements import reminder
+from bigfleet.services.coordinator.acknowledgements import reassignment_id
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Domain, Quota
 
 # In one answer; the rest follows with the next report.
-MOST_INSTRUCTIONS = 500
+MAX_INSTRUCTIONS = 500
 
 
 def pending(
-    registry: Registry, shard: str, done: Collection[str], reminders: Sequence[Domain]
+    registry: Registry, shard: str, accepted_ids: Collection[str], reassignments: Sequence[Domain]
 ) -> list[wire.CoordinatorInstruction]:
     """The next orders for this shard, without term and sequence number.
 
-    `done` are the ids of orders that it has accepted from this leader, `reminders` domains that it
+    `accepted_ids` are the ids of orders that it has accepted from this leader, `reassignments` domains that it
     should have and seems to have forgotten.
     """
-    orders = chain(
-        _releases_first(registry, shard),
-        (_assignment(domain, reminder(domain)) for domain in reminders),
-        _slices(registry, shard, done),
+    instructions = chain(
+        _domain_instructions(registry, shard),
+        (_assignment(domain, reassignment_id(domain)) for domain in reassignments),
+        _quota_instructions(registry, shard, accepted_ids),
     )
-    return list(islice(orders, MOST_INSTRUCTIONS))
+    return list(islice(instructions, MAX_INSTRUCTIONS))
 
 
-def _releases_first(registry: Registry, shard: str) -> Iterator[wire.CoordinatorInstruction]:
+def _domain_instructions(registry: Registry, shard: str) -> Iterator[wire.CoordinatorInstruction]:
     """Others wait for what is to be released."""
-    unsettled = registry.unsettled(shard).values()
-    for domain in unsettled:
+    unacknowledged = registry.unacknowledged(shard).values()
+    for domain in unacknowledged:
         if domain.state is DomainState.RELEASING:
             payload = wire.UnassignDomain(
                 topology_key=domain.topology_key, topology_value=domain.topology_value
             )
-            yield wire.CoordinatorInstruction(instruction_id=domain.order, unassign_domain=payload)
-    for domain in unsettled:
+            yield wire.CoordinatorInstruction(
+                instruction_id=domain.instruction_id, unassign_domain=payload
+            )
+    for domain in unacknowledged:
         if domain.state is DomainState.ASSIGNING:
-            yield _assignment(domain, domain.order)
+            yield _assignment(domain, domain.instruction_id)
 
 
-def _assignment(domain: Domain, order: str) -> wire.CoordinatorInstruction:
+def _assignment(domain: Domain, instruction_id: str) -> wire.CoordinatorInstruction:
     payload = wire.AssignDomain(
         topology_key=domain.topology_key, topology_value=domain.topology_value
     )
-    return wire.CoordinatorInstruction(instruction_id=order, assign_domain=payload)
+    return wire.CoordinatorInstruction(instruction_id=instruction_id, assign_domain=payload)
 
 
-def _slices(
-    registry: Registry, shard: str, taken: Collection[str]
+def _quota_instructions(
+    registry: Registry, shard: str, accepted_ids: Collection[str]
 ) -> Iterator[wire.CoordinatorInstruction]:
     for quota in registry.quotas.values():
-        order = slice_order(quota, shard)
-        if order not in taken:
+        instruction_id = quota_instruction_id(quota, shard)
+        if instruction_id not in accepted_ids:
             payload = wire.QuotaSlice(
                 provider=quota.provider,
                 region=quota.region,
                 machines=quota.per_shard.get(shard, 0),
             )
-            yield wire.CoordinatorInstruction(instruction_id=order, quota_slice=payload)
+            yield wire.CoordinatorInstruction(instruction_id=instruction_id, quota_slice=payload)
 
 
-def slice_order(quota: Quota, shard: str) -> str:
+def quota_instruction_id(quota: Quota, shard: str) -> str:
     """The id of the order that tells this shard its part."""
-    return f"{quota.order}/{shard}"
+    return f"{quota.instruction_id}/{shard}"

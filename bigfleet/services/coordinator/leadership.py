@@ -18,13 +18,13 @@ from bigfleet.ports.coordination import (
     LeadershipStatus,
     OutcomeUnknown,
 )
+from bigfleet.services.coordinator.leader_term import LeaderTerm, SequenceNumbers
 from bigfleet.services.coordinator.mirror import Mirror
-from bigfleet.services.coordinator.reign import Numbers, Reign
 from bigfleet.services.coordinator.rows import Leader, encode, leader_decoder
 
 _LOG = logging.getLogger(__name__)
 # How soon a change of leader is noticed; a question to one's own member costs half a millisecond.
-_LOOK_SECONDS = 0.05
+_POLL_INTERVAL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -35,34 +35,34 @@ class Replica:
     address: str
 
 
-Succession = Callable[[Leader | None, Leader], None]
+OnElected = Callable[[Leader | None, Leader], None]
 
 
 class Leadership:
-    """`reign` is set while this replica leads. `pulse` is called as long as it is at work, with
+    """`leader_term` is set while this replica leads. `keepalive` is called as long as it is at work, with
     whether its member answers;
-    `succeeded` with the leader before, when this one takes over.
+    `on_elected` with the leader before, when this one takes over.
     """
 
     def __init__(
         self,
         replica: Replica,
         store: CoordinationStore,
-        pulse: Callable[[bool], None],
-        succeeded: Succession,
+        keepalive: Callable[[bool], None],
+        on_elected: OnElected,
         clock: Clock,
     ) -> None:
-        self._replica, self._store, self._pulse = replica, store, pulse
-        self._succeeded, self._clock = succeeded, clock
-        self.reign: Reign | None = None
+        self._replica, self._store, self._keepalive = replica, store, keepalive
+        self._on_elected, self._clock = on_elected, clock
+        self.leader_term: LeaderTerm | None = None
         self.leadership_status: LeadershipStatus | None = None
-        self._numbers = Numbers()
+        self._sequence_numbers = SequenceNumbers()
         self._mirror = Mirror(store)
-        self._following: asyncio.Task[None] | None = None
-        self._claiming: asyncio.Task[None] | None = None
+        self._mirror_task: asyncio.Task[None] | None = None
+        self._claim_task: asyncio.Task[None] | None = None
         self._last_leader: Leader | None = None
         # How the member stood at the present claim; any other standing ends it.
-        self._claimed: LeadershipStatus | None = None
+        self._claimed_status: LeadershipStatus | None = None
         self._resigned = False
 
     @property
@@ -71,7 +71,7 @@ class Leadership:
         leadership_status = self.leadership_status
         if leadership_status is None:
             return None
-        known = self._last_leader if self.reign else self._mirror.leader
+        known = self._last_leader if self.leader_term else self._mirror.leader
         return (
             known if known is not None and known.member_id == leadership_status.leader_id else None
         )
@@ -82,105 +82,111 @@ class Leadership:
 
     async def run(self) -> None:
         """Until cancelled. BigFleetError when the store's content cannot be read."""
-        self._follow()
+        self._restart_mirror()
         try:
             while True:
-                await self._look()
-                self._pulse(self.leadership_status is not None)
+                await self._poll()
+                self._keepalive(self.leadership_status is not None)
                 self._raise_failures()
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_POLL_INTERVAL_SECONDS)
         finally:
-            self._end("stopping")
-            for task in (self._following, self._claiming):
+            self._step_down("stopping")
+            for task in (self._mirror_task, self._claim_task):
                 if task is not None:
                     task.cancel()
 
     async def resign(self) -> None:
         """Stop leading, and let the successor know that it was of one's own will."""
         self._resigned = True
-        reign, self.reign = self.reign, None
-        if reign is None or reign.over or self._last_leader is None:
+        leader_term, self.leader_term = self.leader_term, None
+        if leader_term is None or leader_term.ended or self._last_leader is None:
             return
-        reign.end("resigning")
+        leader_term.end("resigning")
         row = msgspec.structs.replace(self._last_leader, resigned=True)
         try:
-            await self._store.claim(encode(row), reign.claim_revision)
+            await self._store.claim(encode(row), leader_term.claim_revision)
         except (LeadershipLost, OutcomeUnknown) as error:
             _LOG.info("resigned without a word: %s", error)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         try:
             leadership_status = await self._store.leadership_status()
         except Unavailable:
             self.leadership_status = None
-            if self.reign and not self.reign.confirmed_lately:
-                self._end("the etcd member does not answer")
+            if self.leader_term and not self.leader_term.lease_valid:
+                self._step_down("the etcd member does not answer")
             return
-        self._judge(leadership_status)
+        self._update_leadership(leadership_status)
         self.leadership_status = leadership_status
         metrics.coordinator_raft_term.set(leadership_status.term)
 
-    def _judge(self, leadership_status: LeadershipStatus) -> None:
-        over = self.reign is not None and self.reign.over
-        if self._claimed is not None and (over or leadership_status != self._claimed):
-            self._end(
-                "another replica leads" if leadership_status != self._claimed else "starting over"
+    def _update_leadership(self, leadership_status: LeadershipStatus) -> None:
+        ended = self.leader_term is not None and self.leader_term.ended
+        if self._claimed_status is not None and (
+            ended or leadership_status != self._claimed_status
+        ):
+            self._step_down(
+                "another replica leads"
+                if leadership_status != self._claimed_status
+                else "starting over"
             )
         if not leadership_status.is_leader or self._resigned:
             return
-        if self.reign is not None:
-            self.reign.confirm()
-        elif self._claiming is None:
-            self._claimed = leadership_status
-            self._claiming = asyncio.create_task(self._claim(leadership_status))
+        if self.leader_term is not None:
+            self.leader_term.renew_lease()
+        elif self._claim_task is None:
+            self._claimed_status = leadership_status
+            self._claim_task = asyncio.create_task(self._claim(leadership_status))
 
     async def _claim(self, leadership_status: LeadershipStatus) -> None:
         """Write one's name, and begin once that has come back: then nothing earlier is missing."""
-        await self._mirror.reached(0)
+        await self._mirror.wait_for_revision(0)
         held, revision = await self._store.leader_row()
-        before = leader_decoder.decode(held) if held else None
+        predecessor = leader_decoder.decode(held) if held else None
         term = leadership_status.term + self._mirror.registry.term_base
-        if before is not None and before.term > term:
-            raise LeadershipLost(f"{before.id} leads in term {before.term}")
+        if predecessor is not None and predecessor.term > term:
+            raise LeadershipLost(f"{predecessor.id} leads in term {predecessor.term}")
         row = Leader(self._replica.id, leadership_status.member_id, term, self._replica.address)
         claim_revision = await self._store.claim(encode(row), revision)
-        await self._mirror.reached(claim_revision)
-        if self._following is not None:
-            self._following.cancel()
+        await self._mirror.wait_for_revision(claim_revision)
+        if self._mirror_task is not None:
+            self._mirror_task.cancel()
         self._last_leader = row
         registry = self._mirror.registry
-        store, numbers = self._store, self._numbers
-        self.reign = Reign(store, registry, term, claim_revision, numbers, self._clock)
-        metrics.coordinator_leads.set(1)
+        store, sequence_numbers = self._store, self._sequence_numbers
+        self.leader_term = LeaderTerm(
+            store, registry, term, claim_revision, sequence_numbers, self._clock
+        )
+        metrics.coordinator_is_leader.set(1)
         _LOG.info("leading", extra={"term": term, "rows": len(registry.rows)})
-        self._succeeded(before, row)
+        self._on_elected(predecessor, row)
 
-    def _end(self, why: str) -> None:
-        self._claimed = None
-        if self._claiming is not None:
-            self._claiming.cancel()
-            self._claiming = None
-        if self.reign is not None:
-            self.reign.end(why)
-            self.reign = None
-            self._follow()
-        metrics.coordinator_leads.set(0)
+    def _step_down(self, why: str) -> None:
+        self._claimed_status = None
+        if self._claim_task is not None:
+            self._claim_task.cancel()
+            self._claim_task = None
+        if self.leader_term is not None:
+            self.leader_term.end(why)
+            self.leader_term = None
+            self._restart_mirror()
+        metrics.coordinator_is_leader.set(0)
 
-    def _follow(self) -> None:
+    def _restart_mirror(self) -> None:
         """Read everything anew: what a deposed leader remembers may be wrong."""
-        if self._following is not None:
-            self._following.cancel()
+        if self._mirror_task is not None:
+            self._mirror_task.cancel()
         self._mirror = Mirror(self._store)
-        self._following = asyncio.create_task(self._mirror.run())
+        self._mirror_task = asyncio.create_task(self._mirror.run())
 
     def _raise_failures(self) -> None:
         """A failed claim is tried again; what a follower cannot read ends the replica."""
-        claiming, following = self._claiming, self._following
-        if claiming is not None and claiming.done():
-            self._claiming = None
-            if not claiming.cancelled() and (error := claiming.exception()) is not None:
+        claim_task, mirror_task = self._claim_task, self._mirror_task
+        if claim_task is not None and claim_task.done():
+            self._claim_task = None
+            if not claim_task.cancelled() and (error := claim_task.exception()) is not None:
                 if not isinstance(error, Unavailable | LeadershipLost | OutcomeUnknown):
                     raise error
                 _LOG.info("could not take over: %s", error)
-        if following is not None and following.done() and not following.cancelled():
-            following.result()
+        if mirror_task is not None and mirror_task.done() and not mirror_task.cancelled():
+            mirror_task.result()

@@ -6,31 +6,31 @@ from collections.abc import Iterator
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import UnknownObject
-from bigfleet.services.coordinator.reign import Reign
+from bigfleet.services.coordinator.leader_term import LeaderTerm
 
 _NO_REPORT_YET = 0
 
 
-def shards(reign: Reign) -> Iterator[wire.ShardRegistryEntry]:
+def shards(leader_term: LeaderTerm) -> Iterator[wire.ShardRegistryEntry]:
     """By id; a heartbeat of 0 means that this leader has not heard of the shard."""
-    now = reign.clock.monotonic_seconds()
-    for row in sorted(reign.registry.known_shards(), key=lambda row: row.id):
-        heard = reign.reports.of(row.id)
+    now = leader_term.clock.monotonic_seconds()
+    for row in sorted(leader_term.registry.known_shards(), key=lambda row: row.id):
+        received = leader_term.reports.of(row.id)
         yield wire.ShardRegistryEntry(
             shard_id=row.id,
             address=row.address,
             registered_at_unix_ns=row.registered_at_unix_ns,
             last_heartbeat_unix_ns=(
-                heard.snapshot.received_at_unix_ns if heard else _NO_REPORT_YET
+                received.snapshot.received_at_unix_ns if received else _NO_REPORT_YET
             ),
             leaving=row.leaving,
-            silent_seconds=now - heard.at_seconds if heard else 0.0,
+            silent_seconds=now - received.at_seconds if received else 0.0,
         )
 
 
-def domains(reign: Reign) -> Iterator[wire.DomainAssignment]:
+def domains(leader_term: LeaderTerm) -> Iterator[wire.DomainAssignment]:
     """By topology key and value."""
-    for name, row in sorted(reign.registry.domains.items()):
+    for name, row in sorted(leader_term.registry.domains.items()):
         yield wire.DomainAssignment(
             topology_key=name[0],
             topology_value=name[1],
@@ -40,29 +40,29 @@ def domains(reign: Reign) -> Iterator[wire.DomainAssignment]:
         )
 
 
-def clusters(reign: Reign) -> Iterator[wire.ClusterAssignment]:
+def clusters(leader_term: LeaderTerm) -> Iterator[wire.ClusterAssignment]:
     """By cluster."""
-    for row in sorted(reign.registry.clusters.values(), key=lambda row: row.id):
+    for row in sorted(leader_term.registry.clusters.values(), key=lambda row: row.id):
         yield wire.ClusterAssignment(cluster_id=row.id, shard_id=row.shard)
 
 
-def quotas(reign: Reign) -> Iterator[wire.QuotaAllocation]:
+def quotas(leader_term: LeaderTerm) -> Iterator[wire.QuotaAllocation]:
     """By provider and region."""
-    for (provider, region), row in sorted(reign.registry.quotas.items()):
+    for (provider, region), row in sorted(leader_term.registry.quotas.items()):
         yield wire.QuotaAllocation(provider=provider, region=region, per_shard=row.per_shard)
 
 
-def providers(reign: Reign) -> Iterator[wire.ProviderEntry]:
+def providers(leader_term: LeaderTerm) -> Iterator[wire.ProviderEntry]:
     """By name and region."""
-    for _, row in sorted(reign.registry.providers.items()):
+    for _, row in sorted(leader_term.registry.providers.items()):
         yield wire.ProviderEntry(name=row.name, address=row.address, region=row.region)
 
 
-def reports(reign: Reign, shard_id: str) -> Iterator[wire.ShardReportSnapshot]:
+def reports(leader_term: LeaderTerm, shard_id: str) -> Iterator[wire.ShardReportSnapshot]:
     """By shard; "" is every shard. UnknownObject for one that never reported."""
-    if shard_id and shard_id not in reign.registry.shards:
+    if shard_id and shard_id not in leader_term.registry.shards:
         raise UnknownObject(f"no shard {shard_id}; `bigfleet fleet shards` lists them")
-    for row in sorted(reign.registry.known_shards(), key=lambda row: row.id):
-        heard = reign.reports.of(row.id)
-        if heard is not None and shard_id in ("", row.id):
-            yield heard.snapshot
+    for row in sorted(leader_term.registry.known_shards(), key=lambda row: row.id):
+        received = leader_term.reports.of(row.id)
+        if received is not None and shard_id in ("", row.id):
+            yield received.snapshot

@@ -14,44 +14,44 @@ from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Leader, RowChanges, decode, leader_decoder
 
 _LOG = logging.getLogger(__name__)
-_AGAIN_SECONDS = 0.1
+_RETRY_INTERVAL_SECONDS = 0.1
 # Decoded at a time, some milliseconds: calls are answered in between.
-_PIECE = 500
+_CHUNK_ROWS = 500
 
 
 class Mirror:
-    """What the store holds, up to `revision`. Complete once `reached` has returned."""
+    """What the store holds, up to `revision`. Complete once `wait_for_revision` has returned."""
 
     def __init__(self, store: CoordinationStore) -> None:
         self._store = store
         self.registry = Registry()
         self.leader: Leader | None = None
         self.revision = -1
-        self._moved = asyncio.Event()
+        self._advanced = asyncio.Event()
 
     async def run(self) -> None:
         """Follow the store until cancelled. BigFleetError for a row that cannot be read."""
         while True:
             try:
-                await self._follow()
+                await self._watch()
             except Unavailable as error:
                 _LOG.debug("following again: %s", error)
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_RETRY_INTERVAL_SECONDS)
 
-    async def reached(self, revision: int) -> None:
+    async def wait_for_revision(self, revision: int) -> None:
         """Wait until everything up to this revision is in the registry."""
         while self.revision < revision:
-            await self._moved.wait()
+            await self._advanced.wait()
 
-    async def _follow(self) -> None:
+    async def _watch(self) -> None:
         async for update in self._store.watch():
             registry = Registry() if update.is_snapshot else self.registry
-            for piece in _pieces(update.changes):
-                registry.apply(self._rows(piece))
+            for chunk in _chunks(update.changes):
+                registry.apply(self._rows(chunk))
                 await asyncio.sleep(0)
             self.registry, self.revision = registry, update.revision
-            self._moved.set()
-            self._moved = asyncio.Event()
+            self._advanced.set()
+            self._advanced = asyncio.Event()
 
     def _rows(self, changes: Changes) -> RowChanges:
         rows: RowChanges = {}
@@ -71,9 +71,9 @@ class Mirror:
         return rows
 
 
-def _pieces(changes: Changes) -> Iterator[Changes]:
+def _chunks(changes: Changes) -> Iterator[Changes]:
     items = list(changes.items())
-    for start in range(0, len(items), _PIECE):
-        yield dict(items[start : start + _PIECE])
+    for start in range(0, len(items), _CHUNK_ROWS):
+        yield dict(items[start : start + _CHUNK_ROWS])
     if not items:
         yield {}

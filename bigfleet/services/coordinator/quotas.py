@@ -8,7 +8,7 @@ from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Quota, RowChanges, put
 
 
-def replaced(registry: Registry, quota: wire.QuotaAllocation, order: str) -> RowChanges:
+def replaced(registry: Registry, quota: wire.QuotaAllocation, instruction_id: str) -> RowChanges:
     """The allocation as asked for; nothing when it already is so.
 
     UnknownObject for a shard that never reported, InvalidInput for one that was removed.
@@ -23,4 +23,4 @@ def replaced(registry: Registry, quota: wire.QuotaAllocation, order: str) -> Row
     known = registry.quotas.get((quota.provider, quota.region))
     if known is not None and known.per_shard == per_shard:
         return {}
-    return put(Quota(quota.provider, quota.region, per_shard, order))
+    return put(Quota(quota.provider, quota.region, per_shard, instruction_id))

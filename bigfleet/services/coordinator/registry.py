@@ -52,25 +52,25 @@ class Registry:
         self.term_base = 0
         self._loads: defaultdict[str, Load] = defaultdict(Load)
         # By shard, then by order: domains whose shard has not yet done what it was told.
-        self._unsettled: defaultdict[str, dict[str, Domain]] = defaultdict(dict)
+        self._unacknowledged: defaultdict[str, dict[str, Domain]] = defaultdict(dict)
 
     def apply(self, changes: Mapping[str, Row | None]) -> None:
         """Take over committed changes; None removes."""
         for key, row in changes.items():
             old = self.rows.pop(key, None)
             if old is not None:
-                self._take_out(old)
+                self._unindex(old)
             if row is not None:
                 self.rows[key] = row
-                self._put_in(row)
+                self._index(row)
 
     def load(self, shard: str) -> Load:
         """What this shard has been given so far."""
         return self._loads.get(shard) or Load()
 
-    def unsettled(self, shard: str) -> Mapping[str, Domain]:
+    def unacknowledged(self, shard: str) -> Mapping[str, Domain]:
         """By order: the domains that this shard has yet to take or to release."""
-        return self._unsettled.get(shard, {})
+        return self._unacknowledged.get(shard, {})
 
     def domains_of(self, shard: str) -> Iterator[Domain]:
         """Its domains in any state."""
@@ -80,13 +80,13 @@ class Registry:
         """Those that have not been removed."""
         return (shard for shard in self.shards.values() if not shard.removed)
 
-    def _put_in(self, row: Row) -> None:
+    def _index(self, row: Row) -> None:
         match row:
             case Domain():
                 self.domains[row.name] = row
                 self._loads[row.shard].count(row)
                 if row.state is not DomainState.OWNED:
-                    self._unsettled[row.shard][row.order] = row
+                    self._unacknowledged[row.shard][row.instruction_id] = row
             case Cluster():
                 self.clusters[row.id] = row
                 self._loads[row.shard].clusters += 1
@@ -99,12 +99,12 @@ class Registry:
             case TermBase():
                 self.term_base = row.term
 
-    def _take_out(self, row: Row) -> None:
+    def _unindex(self, row: Row) -> None:
         match row:
             case Domain():
                 del self.domains[row.name]
                 self._loads[row.shard].count(row, -1)
-                self._unsettled[row.shard].pop(row.order, None)
+                self._unacknowledged[row.shard].pop(row.instruction_id, None)
             case Cluster():
                 del self.clusters[row.id]
                 self._loads[row.shard].clusters -= 1

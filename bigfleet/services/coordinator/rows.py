@@ -70,7 +70,7 @@ DomainName: TypeAlias = tuple[str, str]
 class Domain(msgspec.Struct, frozen=True):
     """A topology domain and whose it is. A free domain has no row.
 
-    `order` is the id of the instruction that the last change of this row asks for. While the
+    `instruction_id` is the id of the instruction that the last change of this row asks for. While the
     domain is being released, `to` is who gets it next, "" for nobody yet. `machines` is how many
     it had when it was first given away, and `instance_type` the commonest of them.
     """
@@ -79,7 +79,7 @@ class Domain(msgspec.Struct, frozen=True):
     topology_value: str
     shard: str
     state: DomainState
-    order: str
+    instruction_id: str
     to: str = ""
     machines: int = 0
     instance_type: str = ""
@@ -101,7 +101,7 @@ class Quota(msgspec.Struct, frozen=True):
     provider: str
     region: str
     per_shard: Mapping[str, int]
-    order: str
+    instruction_id: str
 
     @property
     def key(self) -> str:

@@ -50,7 +50,7 @@ def registered(registry: Registry, report: wire.ShardReport, now_unix_ns: int) -
     return put(fresh)
 
 
-def begun_anew(registry: Registry, shard_id: str) -> RowChanges:
+def issue_epoch(registry: Registry, shard_id: str) -> RowChanges:
     """A new epoch for a shard that has lost its own; nothing for one that never reported.
 
     Fenced for one that was removed.
@@ -82,17 +82,17 @@ def _refuse_stale(row: Shard, report: wire.ShardReport) -> None:
 
 def _refuse_other_domains(registry: Registry, shard_id: str, keys: tuple[str, ...]) -> None:
     """A rack that one shard owns would be in a zone that another one owns, and both would act."""
-    what, told = f"shard {shard_id}: domain_keys", ", ".join(keys or BY_RACK)
+    what, stated_keys = f"shard {shard_id}: domain_keys", ", ".join(keys or BY_RACK)
     for other in registry.known_shards():
         if tuple(other.domain_keys or BY_RACK) == tuple(keys or BY_RACK):
             continue
         theirs = ", ".join(other.domain_keys or BY_RACK)
         if other.id != shard_id:
             hint = f"are not those of shard {other.id}, {theirs}; start all with the same --domains"
-            raise InvalidInput(what, told, hint)
+            raise InvalidInput(what, stated_keys, hint)
         if owned := registry.load(shard_id).domains:
             hint = f"cannot change while it owns {owned} domains by {theirs}; start it as before"
-            raise InvalidInput(what, told, hint)
+            raise InvalidInput(what, stated_keys, hint)
 
 
 def providers_seen(registry: Registry, report: wire.ShardReport, live: Iterable[str]) -> RowChanges:

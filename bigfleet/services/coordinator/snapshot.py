@@ -74,7 +74,7 @@ def restored(name: str, content: bytes) -> tuple[Meta, Mapping[str, Row]]:
     return meta, {**rows, base.key: base}
 
 
-def _rows(name: str, data: bytes, order: Callable[[], str]) -> Iterator[tuple[str, Row]]:
+def _rows(name: str, data: bytes, instruction_id: Callable[[], str]) -> Iterator[tuple[str, Row]]:
     for line in data.splitlines():
         try:
             key, raw = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
@@ -85,4 +85,4 @@ def _rows(name: str, data: bytes, order: Callable[[], str]) -> Iterator[tuple[st
         if row is None:
             hint = f"holds {key}, which this release does not know; use the one that wrote it"
             raise InvalidInput("snapshot", name, hint)
-        yield key, domains.repeated(row, order()) if isinstance(row, Domain) else row
+        yield key, domains.reissued(row, instruction_id()) if isinstance(row, Domain) else row

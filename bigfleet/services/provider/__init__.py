@@ -1,6 +1,6 @@
 """The provider that comes with BigFleet: machines in SQLite, hosts faked by kwok."""
 
+from bigfleet.services.provider.config import Latencies, Latency, ProviderConfig
 from bigfleet.services.provider.role import run
-from bigfleet.services.provider.settings import Latencies, Latency, Settings
 
-__all__ = ["Latencies", "Latency", "Settings", "run"]
+__all__ = ["Latencies", "Latency", "ProviderConfig", "run"]

@@ -8,33 +8,35 @@ from bigfleet.model.errors import Fenced
 from bigfleet.ports.provider import Fence
 
 
-class Mark(NamedTuple):
+class FencingToken(NamedTuple):
     """Where an order stands among its shard's: epochs first, then sequence numbers in an epoch."""
 
     epoch: int
     sequence: int
 
 
-_CURE = (
+_HINT = (
     "Whoever sent it has been replaced and must stop; a shard whose state directory is an old copy "
     "must be started with an empty one"
 )
 
 
-def check(fence: Fence, machine_id: str, newest: Mark | None, claimed: int = 0) -> Mark:
+def check(
+    fence: Fence, machine_id: str, newest: FencingToken | None, claimed: int = 0
+) -> FencingToken:
     """The order's mark; Fenced unless newer than `newest`, that shard's newest for the machine, and
     of an epoch not older than the one that it has `claimed`.
     """
-    mark = Mark(fence.epoch, fence.sequence)
-    if newest is not None and mark <= newest:
+    token = FencingToken(fence.epoch, fence.sequence)
+    if newest is not None and token <= newest:
         raise Fenced(
             f"machine {machine_id}: shard {fence.shard_id} has already sent epoch {newest.epoch} "
-            f"sequence {newest.sequence}; epoch {mark.epoch} sequence {mark.sequence} is not newer."
-            f" {_CURE}"
+            f"sequence {newest.sequence}; epoch {token.epoch} sequence {token.sequence} is not newer."
+            f" {_HINT}"
         )
-    if mark.epoch < claimed:
+    if token.epoch < claimed:
         raise Fenced(
             f"machine {machine_id}: shard {fence.shard_id} has begun anew with epoch {claimed}; "
-            f"epoch {mark.epoch} is older. {_CURE}"
+            f"epoch {token.epoch} is older. {_HINT}"
         )
-    return mark
+    return token

@@ -117,15 +117,15 @@ def _taints(line: _Line, where: str) -> tuple[Taint, ...]:
 
 
 def _labels(line: _Line, where: str) -> Mapping[str, str]:
-    facts = {
+    labels = {
         INSTANCE_TYPE_LABEL: line.instance_type,
         ZONE_LABEL: line.zone,
         CAPACITY_TYPE_LABEL: line.capacity_type.lower().replace("_", "-"),
     }
     if line.rack:
-        facts[RACK_LABEL] = line.rack
+        labels[RACK_LABEL] = line.rack
     for key, value in line.labels.items():
-        if facts.get(key, value) != value:
+        if labels.get(key, value) != value:
             what = f"{where}: labels: {key}"
-            raise InvalidInput(what, value, f"contradicts this line's own {facts[key]!r}")
-    return facts | line.labels
+            raise InvalidInput(what, value, f"contradicts this line's own {labels[key]!r}")
+    return labels | line.labels

@@ -72,9 +72,12 @@ def accept(record: Record, order: Order, now_unix_seconds: float, latency_second
     machine = record.machine
     state = next_state(machine.id, machine.state, order.event)
     if order.event is _E.DELETE and not machine.capacity_type.elastic:
-        kind = machine.capacity_type.name
+        capacity_type = machine.capacity_type.name
         raise IllegalTransition(
-            f"machine {machine.id}", machine.state.name, order.event.value, f"{kind} stays ours"
+            f"machine {machine.id}",
+            machine.state.name,
+            order.event.value,
+            f"{capacity_type} stays ours",
         )
     return Record(
         replace(machine, state=state, last_error="", **_binding(order)),

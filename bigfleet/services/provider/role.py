@@ -17,9 +17,9 @@ from bigfleet.api.v1alpha1.provider_pb2_grpc import add_CapacityProviderServicer
 from bigfleet.observe import health
 from bigfleet.ports.host import Host
 from bigfleet.services.provider import inventory
-from bigfleet.services.provider.machinery import Machinery
+from bigfleet.services.provider.config import ProviderConfig
+from bigfleet.services.provider.executor import OperationExecutor
 from bigfleet.services.provider.servicer import ProviderServicer
-from bigfleet.services.provider.settings import Settings
 from bigfleet.services.provider.store import Store
 from bigfleet.tasks import wait_stopped_or_failed
 
@@ -29,67 +29,65 @@ _STOP_GRACE_SECONDS = 1.0
 
 
 @dataclass
-class Serving:
-    """A provider that answers on `port`; `broken` gets an exception when it cannot go on."""
+class RunningProvider:
+    """A provider that answers on `port`; `failure` gets an exception when it cannot go on."""
 
     port: int
-    broken: asyncio.Future[None]
+    failure: asyncio.Future[None]
 
 
-async def run(settings: Settings, stop: asyncio.Event) -> None:
+async def run(config: ProviderConfig, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, then close cleanly; operations under way go on at the next start.
 
     Raises InvalidInput for settings, inventory or state that cannot be used, Unavailable when an
     address is taken or the disk refuses writes.
     """
-    async with serving(settings, host_for(settings)) as provider:
-        await wait_stopped_or_failed(stop, provider.broken)
+    async with serving(config, host_for(config)) as provider:
+        await wait_stopped_or_failed(stop, provider.failure)
 
 
-def host_for(settings: Settings) -> Host:
+def host_for(config: ProviderConfig) -> Host:
     """Fake hosts by kwok where clusters are given, by nothing otherwise."""
-    if settings.host_kubeconfigs is None:
+    if config.host_kubeconfigs is None:
         return InstantHost()
-    return KwokHost(settings.host_kubeconfigs, settings.provider_name)
+    return KwokHost(config.host_kubeconfigs, config.provider_name)
 
 
 @asynccontextmanager
-async def serving(settings: Settings, host: Host) -> AsyncIterator[Serving]:
+async def serving(config: ProviderConfig, host: Host) -> AsyncIterator[RunningProvider]:
     """A provider that serves inside the `async with`; closes `host` at the end."""
     not_ready = "opening the store"
     async with AsyncExitStack() as closing:
         closing.push_async_callback(host.close)
-        observed = await health.serve(
-            settings.observe_host, settings.observe_port, lambda: not_ready
-        )
+        observed = await health.serve(config.observe_host, config.observe_port, lambda: not_ready)
         closing.push_async_callback(observed.cleanup)
-        holder = f"provider {settings.provider_name}"
-        closing.callback(DirectoryLock("--state", settings.state_directory, holder).release)
-        store = _open_store(settings)
+        holder = f"provider {config.provider_name}"
+        closing.callback(DirectoryLock("--state", config.state_directory, holder).release)
+        store = _open_store(config)
         closing.callback(store.close)
-        machinery = Machinery(settings, store, host, SystemClock())
-        closing.push_async_callback(machinery.close)
-        server = transport.server(settings.identity)
-        servicer = ProviderServicer(machinery, settings.provider_name)
+        executor = OperationExecutor(config, store, host, SystemClock())
+        closing.push_async_callback(executor.close)
+        server = transport.server(config.identity)
+        servicer = ProviderServicer(executor, config.provider_name)
         add_CapacityProviderServicer_to_server(servicer, server)
-        address = f"{settings.listen_host}:{settings.listen_port}"
-        port = transport.listen(server, address, settings.identity)
-        machinery.resume()
+        address = f"{config.listen_host}:{config.listen_port}"
+        port = transport.listen(server, address, config.identity)
+        executor.resume()
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         not_ready = ""
         _log.info("serving", extra={"port": port, "machines": len(store)})
-        yield Serving(port, machinery.broken)
+        yield RunningProvider(port, executor.failure)
         not_ready = "stopping"
 
 
-def _open_store(settings: Settings) -> Store:
-    store = Store(settings.state_directory)
+def _open_store(config: ProviderConfig) -> Store:
+    store = Store(config.state_directory)
     if len(store) > 0:
         _log.info("machines kept from the last run; inventory file not read")
         return store
     try:
-        store.seed(inventory.read(settings.inventory_file))
+        store.seed(inventory.read(config.inventory_file))
     except BaseException:
         store.close()
         raise

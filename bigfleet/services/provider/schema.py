@@ -68,7 +68,7 @@ UPSERT_EPOCH = "INSERT OR REPLACE INTO epochs VALUES (?, ?)"
 SELECT_FENCE = "SELECT epoch, sequence FROM fences WHERE shard_id = ? AND machine_id = ?"
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
+class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine is; it stays so for the machine's whole life. Mappings are shared."""
 
     instance_type: str
@@ -86,18 +86,18 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 _METADATA: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str, str])
 
 
-def kind_to_blob(machine: Machine) -> bytes:
+def spec_to_blob(machine: Machine) -> bytes:
     """The Kind of `machine`; equal kinds give equal bytes."""
-    facts = {name: getattr(machine, name) for name in Kind.__struct_fields__}
-    return _ENCODER.encode(Kind(**facts))
+    fields = {name: getattr(machine, name) for name in MachineSpec.__struct_fields__}
+    return _ENCODER.encode(MachineSpec(**fields))
 
 
-def kind_from_blob(blob: bytes) -> Kind:
-    """The Kind that `kind_to_blob` wrote."""
-    return msgspec.json.decode(blob, type=Kind)
+def spec_from_blob(blob: bytes) -> MachineSpec:
+    """The Kind that `spec_to_blob` wrote."""
+    return msgspec.json.decode(blob, type=MachineSpec)
 
 
-def fate(record: Record) -> tuple[Any, ...]:
+def status_columns(record: Record) -> tuple[Any, ...]:
     """All columns that can change, in the order of UPDATE_MACHINE."""
     machine = record.machine
     return (
@@ -114,7 +114,7 @@ def fate(record: Record) -> tuple[Any, ...]:
     )
 
 
-def record_from_row(row: sqlite3.Row, kinds: Mapping[int, Kind]) -> Record:
+def record_from_row(row: sqlite3.Row, specs: Mapping[int, MachineSpec]) -> Record:
     """The Record in a row of SELECT_MACHINES."""
     machine = Machine(
         id=row["id"],
@@ -123,7 +123,7 @@ def record_from_row(row: sqlite3.Row, kinds: Mapping[int, Kind]) -> Record:
         cluster=row["cluster"],
         last_error=row["last_error"],
         shard_metadata=_METADATA.decode(row["shard_metadata"]),
-        **msgspec.structs.asdict(kinds[row["kind"]]),
+        **msgspec.structs.asdict(specs[row["kind"]]),
     )
     return Record(
         machine,

@@ -21,8 +21,8 @@ from bigfleet.model.errors import (
     Unavailable,
     UnknownObject,
 )
-from bigfleet.services.provider import handlers
-from bigfleet.services.provider.machinery import Machinery
+from bigfleet.services.provider import requests
+from bigfleet.services.provider.executor import OperationExecutor
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -34,78 +34,78 @@ _CODES: Mapping[type[BigFleetError], grpc.StatusCode] = {
     UnknownObject: grpc.StatusCode.NOT_FOUND,
 }
 # A long List is built in pieces of some 10 ms, so that orders are answered in between.
-_PIECE = 500
+_CHUNK_RECORDS = 500
 
 
 class ProviderServicer(CapacityProviderServicer):
     """`CapacityProvider` over one Machinery."""
 
-    def __init__(self, machinery: Machinery, provider_name: str) -> None:
-        self._machinery, self._provider_name = machinery, provider_name
+    def __init__(self, executor: OperationExecutor, provider_name: str) -> None:
+        self._executor, self._provider_name = executor, provider_name
 
     async def Create(self, request: wire.CreateRequest, context: Context) -> wire.TransitionAck:
         """SPECULATIVE -> CREATING -> IDLE."""
-        return await self._obey(request, context)
+        return await self._submit(request, context)
 
     async def Configure(
         self, request: wire.ConfigureRequest, context: Context
     ) -> wire.TransitionAck:
         """IDLE -> CONFIGURING -> CONFIGURED."""
-        return await self._obey(request, context)
+        return await self._submit(request, context)
 
     async def Drain(self, request: wire.DrainRequest, context: Context) -> wire.TransitionAck:
         """CONFIGURED -> DRAINING -> IDLE."""
-        return await self._obey(request, context)
+        return await self._submit(request, context)
 
     async def Delete(self, request: wire.DeleteRequest, context: Context) -> wire.TransitionAck:
         """IDLE -> DELETING -> SPECULATIVE."""
-        return await self._obey(request, context)
+        return await self._submit(request, context)
 
     async def ClaimEpoch(
         self, request: wire.ClaimEpochRequest, context: Context
     ) -> wire.ClaimEpochResponse:
         """A shard that has lost its state directory begins anew."""
         try:
-            epoch = self._machinery.store.claim_epoch(*handlers.claimant_of(request))
+            epoch = self._executor.store.claim_epoch(*requests.epoch_claim_of(request))
         except BigFleetError as error:
-            await _refuse(context, error)
+            await _abort(context, error)
         return wire.ClaimEpochResponse(shard_epoch=epoch)
 
     async def Get(self, request: wire.MachineRef, context: Context) -> wire.Machine:
         """One machine as it is now."""
         try:
-            record = self._machinery.store.get(request.id)
+            record = self._executor.store.get(request.id)
         except BigFleetError as error:
-            await _refuse(context, error)
+            await _abort(context, error)
         return machine_codec.machine_to_wire(record.machine, self._provider_name)
 
     async def List(self, request: wire.ListFilter, context: Context) -> wire.MachineList:
         """All machines, those in some states, or those changed since a revision."""
         try:
-            selection = handlers.select(self._machinery.store, request)
+            selection = requests.select(self._executor.store, request)
         except BigFleetError as error:
-            await _refuse(context, error)
+            await _abort(context, error)
         answer = wire.MachineList(revision=selection.revision)
-        for start in range(0, len(selection.records), _PIECE):
+        for start in range(0, len(selection.records), _CHUNK_RECORDS):
             answer.machines.extend(
                 machine_codec.machine_to_wire(record.machine, self._provider_name)
-                for record in selection.records[start : start + _PIECE]
+                for record in selection.records[start : start + _CHUNK_RECORDS]
             )
             await asyncio.sleep(0)
         return answer
 
-    async def _obey(self, request: handlers.Mutation, context: Context) -> wire.TransitionAck:
+    async def _submit(self, request: requests.Mutation, context: Context) -> wire.TransitionAck:
         try:
-            fence, read_order = handlers.fence_of(request), partial(handlers.order_of, request)
-            record = self._machinery.obey(request.machine_id, fence, read_order)
+            fence, read_order = requests.fence_of(request), partial(requests.order_of, request)
+            record = self._executor.submit(request.machine_id, fence, read_order)
         except BigFleetError as error:
-            await _refuse(context, error)
+            await _abort(context, error)
         return wire.TransitionAck(
             operation_id=record.operation_id,
             machine=machine_codec.machine_to_wire(record.machine, self._provider_name),
         )
 
 
-async def _refuse(context: Context, error: BigFleetError) -> NoReturn:
+async def _abort(context: Context, error: BigFleetError) -> NoReturn:
     await context.abort(_CODES[type(error)], str(error))
     raise AssertionError("abort always raises")

@@ -22,7 +22,7 @@ from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import Machine
 from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence
 from bigfleet.services.provider import schema
-from bigfleet.services.provider.fencing import Mark
+from bigfleet.services.provider.fencing import FencingToken
 from bigfleet.services.provider.lifecycle import Record
 
 FILE_NAME = "machines.sqlite"
@@ -84,12 +84,12 @@ class Store:
             self._database.execute(statement)
 
     def _load(self) -> Iterator[Record]:
-        kinds = {
-            row["number"]: schema.kind_from_blob(row["description"])
+        specs = {
+            row["number"]: schema.spec_from_blob(row["description"])
             for row in self._database.execute("SELECT number, description FROM kinds")
         }
         for row in self._database.execute(schema.SELECT_MACHINES):
-            yield schema.record_from_row(row, kinds)
+            yield schema.record_from_row(row, specs)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -127,10 +127,10 @@ class Store:
         )
         return list(newer)[::-1]
 
-    def fence_mark(self, shard_id: str, machine_id: str) -> Mark | None:
+    def fencing_token(self, shard_id: str, machine_id: str) -> FencingToken | None:
         """The newest mark that this shard has shown for this machine."""
         row = self._database.execute(schema.SELECT_FENCE, (shard_id, machine_id)).fetchone()
-        return None if row is None else Mark(row["epoch"], row["sequence"])
+        return None if row is None else FencingToken(row["epoch"], row["sequence"])
 
     def claimed_epoch(self, shard_id: str) -> int:
         """The epoch that this shard was given last; 0 when it never asked for one."""
@@ -166,13 +166,13 @@ class Store:
         self.revision = len(self._records)
 
     def _insert(self, machines: Iterable[Machine]) -> None:
-        kinds: dict[bytes, int] = {}
+        specs: dict[bytes, int] = {}
         for revision, machine in enumerate(machines, start=1):
-            kind = self._kind_number(kinds, schema.kind_to_blob(machine))
-            row = (machine.id, kind, *schema.fate(Record(machine, revision=revision)))
+            spec = self._spec_number(specs, schema.spec_to_blob(machine))
+            row = (machine.id, spec, *schema.status_columns(Record(machine, revision=revision)))
             self._database.execute(schema.INSERT_MACHINE, row)
 
-    def _kind_number(self, known: dict[bytes, int], description: bytes) -> int:
+    def _spec_number(self, known: dict[bytes, int], description: bytes) -> int:
         if description not in known:
             known[description] = len(known) + 1
             row = (known[description], description)
@@ -192,7 +192,7 @@ class Store:
                     self._database.execute(schema.UPSERT_FENCE, row)
                 if record:
                     record = replace(record, revision=self.revision + 1)
-                    row = (*schema.fate(record), record.machine.id)
+                    row = (*schema.status_columns(record), record.machine.id)
                     self._database.execute(schema.UPDATE_MACHINE, row)
         except sqlite3.Error as error:
             raise Unavailable(f"{self._path} cannot be written: {error}") from None

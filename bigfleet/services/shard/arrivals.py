@@ -15,7 +15,7 @@ from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.inventory import Inventory
-from bigfleet.services.shard.thinking import Thought
+from bigfleet.services.shard.thinking import CycleResult
 from bigfleet.services.shard.updates import of_machine
 
 _BEFORE_CONFIGURED = (MachineState.CREATING, MachineState.IDLE, MachineState.CONFIGURING)
@@ -34,7 +34,7 @@ class Arrivals:
         self._untold.update(name for name, told in self._told.items() if told == cluster)
 
     def news(
-        self, thought: Thought, inventory: Inventory, listening: Collection[str]
+        self, thought: CycleResult, inventory: Inventory, listening: Collection[str]
     ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
         """What the `listening` clusters do not know yet: of machines that are being made for them,
         and of those that do not come after all. Of one that has come they are told otherwise.
@@ -53,7 +53,7 @@ class Arrivals:
                 self._untold.discard(name)
                 yield from _told_of(inventory, name, cluster, MachineState.CREATING)
 
-    def _coming(self, thought: Thought) -> Mapping[str, str]:
+    def _coming(self, thought: CycleResult) -> Mapping[str, str]:
         """The machines that are being made, and those of which a cluster was told when they were,
         each with the cluster that gets it.
         """

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.model.ceiling import HIGHEST_PRIORITY, Ceiling
-from bigfleet.services.shard.thinking import Thought
+from bigfleet.services.shard.thinking import CycleResult
 
 # A person reads a few; the rest is counted.
 MOST_WITHHELD = 100
 
 
-def ceilings(thought: Thought, request: wire.InspectCeilingsRequest) -> Iterator[wire.CeilingView]:
+def ceilings(thought: CycleResult, request: wire.InspectCeilingsRequest) -> Iterator[wire.CeilingView]:
     """Each cluster that has a ceiling, by name."""
     names = thought.view.fleet.clusters
     for number in sorted(thought.demand.ceilings, key=lambda number: names[number]):
@@ -21,7 +21,7 @@ def ceilings(thought: Thought, request: wire.InspectCeilingsRequest) -> Iterator
             yield _view(thought, number, thought.demand.ceilings[number])
 
 
-def _view(thought: Thought, number: int, ceiling: Ceiling) -> wire.CeilingView:
+def _view(thought: CycleResult, number: int, ceiling: Ceiling) -> wire.CeilingView:
     view = wire.CeilingView(cluster_id=thought.view.fleet.clusters[number])
     if ceiling.priority < HIGHEST_PRIORITY:
         view.priority_ceiling = ceiling.priority
@@ -36,13 +36,13 @@ def _view(thought: Thought, number: int, ceiling: Ceiling) -> wire.CeilingView:
     return view
 
 
-def _lowered(thought: Thought, number: int) -> int:
+def _lowered(thought: CycleResult, number: int) -> int:
     """How many of the cluster's needs claim more than counts."""
     pairs = zip(thought.demand.needs, thought.demand.cluster.tolist(), strict=True)
     return sum(1 for n, at in pairs if at == number and n.priority < n.profile.priority)
 
 
-def _tell_withheld(thought: Thought, number: int, view: wire.CeilingView) -> None:
+def _tell_withheld(thought: CycleResult, number: int, view: wire.CeilingView) -> None:
     """In the order in which the needs are served."""
     for short in thought.decision.shortfalls:
         if short.need not in thought.decision.at_ceiling:
@@ -55,7 +55,7 @@ def _tell_withheld(thought: Thought, number: int, view: wire.CeilingView) -> Non
             view.waiting.append(_waiting(thought, short.need, short.pods))
 
 
-def _waiting(thought: Thought, index: int, pods: int) -> wire.WaitingNeed:
+def _waiting(thought: CycleResult, index: int, pods: int) -> wire.WaitingNeed:
     key, need = thought.keys[index], thought.demand.needs[index]
     reference = wire.NeedReference(
         cluster_id=key.cluster,

@@ -36,11 +36,11 @@ from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
 from bigfleet.services.shard.statuses import Statuses
 from bigfleet.services.shard.suspensions import Suspensions
-from bigfleet.services.shard.thinking import Decide, Thought, View, think
+from bigfleet.services.shard.thinking import Decide, CycleResult, View, think
 from bigfleet.services.shard.wants import Wants
 
 # Has work done elsewhere than on the event loop, where sessions wait for it.
-Offload = Callable[[Callable[[], Thought]], Awaitable[Thought]]
+Offload = Callable[[Callable[[], CycleResult]], Awaitable[CycleResult]]
 
 # However many events wake the cycle, its starts are this far apart.
 LEAST_APART_SECONDS = 0.1
@@ -97,7 +97,7 @@ class Cycle:
     offload: Offload = asyncio.to_thread
     slices: Callable[[], Mapping[QuotaKey, int]] = dict
     ceilings: Callable[[], Ceilings] = Ceilings
-    latest: Thought | None = field(default=None, init=False)
+    latest: CycleResult | None = field(default=None, init=False)
     count: int = field(default=0, init=False)
     _started_seconds: float | None = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
@@ -237,7 +237,7 @@ class Cycle:
             _log.info("held roll-up taken: nobody contradicted it", extra={"cluster": cluster})
             self.journal.note("rollup-released", cluster=cluster)
 
-    def _publish(self, thought: Thought) -> None:
+    def _publish(self, thought: CycleResult) -> None:
         listening = dict.fromkeys(self.sessions.clusters())  # in an order that is always the same
         for cluster, message in self.hints.news(thought.hints, listening):
             self.sessions.tell(cluster, message, message.available_capacity.supersedes_key)
@@ -246,7 +246,7 @@ class Cycle:
         for cluster, message in self.arrivals.news(thought, self.inventory, listening):
             self.sessions.tell(cluster, message, message.node_state_update.supersedes_key)
 
-    def _ask_about(self, thought: Thought, now_seconds: float) -> None:
+    def _ask_about(self, thought: CycleResult, now_seconds: float) -> None:
         """Ask operators of clusters that may have machines to spare what a reclaim disturbs."""
         names = thought.fleet.clusters
         candidates = {
@@ -262,14 +262,14 @@ class Cycle:
             message = ShardMessage(disruption_inquiry=inquiry)
             self.sessions.tell(cluster, message, "disruption-inquiry")
 
-    def _measure(self, thought: Thought) -> None:
+    def _measure(self, thought: CycleResult) -> None:
         decision = thought.decision
         metrics.shard_demand_needs.set(len(self.needs))
-        metrics.shard_evictions.set(len(self.evictions))
+        metrics.shard_nodes_draining.set(len(self.evictions))
         metrics.shard_shortfalls.set(len(decision.shortfalls))
         metrics.shard_needs_at_ceiling.set(len(decision.at_ceiling))
         bounded = sum(1 for need in thought.demand.needs if need.priority < need.profile.priority)
-        metrics.shard_needs_bounded_priority.set(bounded)
+        metrics.shard_needs_capped_priority.set(bounded)
         aged = sum(1 for short in decision.shortfalls if short.age_cycles > ESCALATE_AFTER_CYCLES)
         metrics.shard_shortfalls_aged.set(aged)
         for complaint in thought.complaints:

@@ -141,7 +141,7 @@ class Failures:
         """
         flags = np.zeros(len(fleet), np.bool_)
         offerings = self.offerings(now_seconds)
-        metrics.shard_offerings_resting.set(len(offerings))
+        metrics.shard_offerings_in_backoff.set(len(offerings))
         if offerings:
             rests = np.array([Offering.of(f) in offerings for f in fleet.flavours], np.bool_)
             flags |= rests[fleet.flavour] & (fleet.state == _S.SPECULATIVE)

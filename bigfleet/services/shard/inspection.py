@@ -19,12 +19,12 @@ from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.failures import Offering, words
 from bigfleet.services.shard.kinds import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.services.shard.quarantine import WHY_LEFT_OUT, LeftOut
-from bigfleet.services.shard.thinking import Thought
+from bigfleet.services.shard.thinking import CycleResult
 
 _S = MachineState
 
 
-def needs(thought: Thought, request: wire.InspectNeedsRequest) -> Iterator[wire.NeedView]:
+def needs(thought: CycleResult, request: wire.InspectNeedsRequest) -> Iterator[wire.NeedView]:
     """The needs that `request` asks for, in the order in which they are served."""
     explainer = Explainer(thought.fleet, thought.demand, thought.decision)
     wanted = _wanted(thought, request)
@@ -53,7 +53,7 @@ def _of_left_out(key: NeedKey, left_out: LeftOut) -> wire.NeedView:
     )
 
 
-def _unavailable(thought: Thought, accepted: Flags) -> Iterator[str]:
+def _unavailable(thought: CycleResult, accepted: Flags) -> Iterator[str]:
     """What is not bought now of all that the need accepts, in words."""
     if not thought.view.unavailable:
         return
@@ -63,7 +63,7 @@ def _unavailable(thought: Thought, accepted: Flags) -> Iterator[str]:
     yield from words(resting, thought.view.now_seconds)
 
 
-def _wanted(thought: Thought, request: wire.InspectNeedsRequest) -> set[NeedKey]:
+def _wanted(thought: CycleResult, request: wire.InspectNeedsRequest) -> set[NeedKey]:
     """Keys as served. An asked need is looked up as reported, and then as what serves it."""
     served = {key for key in thought.keys if _meets(key, request)}
     asked, names = thought.view.asked, thought.view.fleet.clusters
@@ -82,7 +82,7 @@ def _meets(key: NeedKey, request: wire.InspectNeedsRequest) -> bool:
     )
 
 
-def _view(thought: Thought, told: Explanation) -> wire.NeedView:
+def _view(thought: CycleResult, told: Explanation) -> wire.NeedView:
     need, key = thought.demand.needs[told.need], thought.keys[told.need]
     ordered = [counted.ordered for counted in told.counted]
     view = wire.NeedView(
@@ -117,7 +117,7 @@ def _view(thought: Thought, told: Explanation) -> wire.NeedView:
 
 
 def _tell_domains(
-    view: wire.NeedView, same_key: str | None, thought: Thought, told: Explanation
+    view: wire.NeedView, same_key: str | None, thought: CycleResult, told: Explanation
 ) -> None:
     if same_key is None:
         return
@@ -146,7 +146,7 @@ def _preemption(told: Explanation) -> wire.PreemptionView:
     return wire.PreemptionView(victims_found=len(taken), capacity_freed=_amounts(freed))
 
 
-def _counted(thought: Thought, counted: PlacedMachine) -> wire.CountedMachine:
+def _counted(thought: CycleResult, counted: PlacedMachine) -> wire.CountedMachine:
     fleet = thought.fleet
     labels = fleet.flavours[fleet.flavour[counted.row]].labels
     return wire.CountedMachine(

@@ -226,7 +226,7 @@ class Inventory:
         labels = (self._flavours[n].labels for n in np.unique(self._columns.flavour[rows]).tolist())
         return {each[key] for each in labels if key in each}
 
-    def guests(self, most: int) -> tuple[list[tuple[str, str, Domain]], int]:
+    def out_of_domain_machines(self, most: int) -> tuple[list[tuple[str, str, Domain]], int]:
         """The first machines at work for clusters of this shard in domains of others, each with
         its cluster and domain; and how many more there are.
         """
@@ -236,7 +236,9 @@ class Inventory:
         return told, len(rows) - len(told)
 
     def _guest_flags(self) -> Flags:
-        return self._territory.guests(self._columns, self._domains, self._clusters.values)
+        return self._territory.out_of_domain_machines(
+            self._columns, self._domains, self._clusters.values
+        )
 
     def _adopt(self, row: int, machine: Machine, now_seconds: float) -> Transition | None:
         columns = self._columns

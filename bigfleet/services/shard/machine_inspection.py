@@ -19,7 +19,7 @@ from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.node_limits import NodeLimits
 from bigfleet.services.shard.orders import Orders
-from bigfleet.services.shard.thinking import Thought
+from bigfleet.services.shard.thinking import CycleResult
 from bigfleet.services.shard.views import MachineView
 
 _NANOS = 1_000_000_000
@@ -35,7 +35,7 @@ class MachineInspection:
     journal: Journal
     limits: NodeLimits
 
-    def view(self, machine_id: str, thought: Thought | None) -> wire.MachineView:
+    def view(self, machine_id: str, thought: CycleResult | None) -> wire.MachineView:
         """The machine now, and what `thought`, the last decision, made of it.
 
         UnknownObject for a machine that this shard does not have.
@@ -69,7 +69,7 @@ class MachineInspection:
         return f"its domain is {self.inventory.domain(known.id)}, which this shard does not own"
 
 
-def _tell_decision(view: wire.MachineView, machine_id: str, thought: Thought) -> None:
+def _tell_decision(view: wire.MachineView, machine_id: str, thought: CycleResult) -> None:
     rows = np.flatnonzero(np.asarray(thought.view.machine_ids) == machine_id.encode())
     for row in rows.tolist():  # none while the machine is newer than the decision
         claim = int(thought.decision.claimed_by[row])
@@ -87,7 +87,7 @@ def _tell_decision(view: wire.MachineView, machine_id: str, thought: Thought) ->
             view.unused_since_unix_nanos = int(unused_seconds * _NANOS)
 
 
-def _reference(key: NeedKey, thought: Thought | None) -> wire.NeedReference:
+def _reference(key: NeedKey, thought: CycleResult | None) -> wire.NeedReference:
     reference = wire.NeedReference(
         cluster_id=key.cluster, profile_fingerprint=key.fingerprint, group=key.group
     )

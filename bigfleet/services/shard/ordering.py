@@ -16,7 +16,7 @@ from bigfleet.services.shard.journal import Journal
 from bigfleet.services.shard.orders import Order
 from bigfleet.services.shard.quotas import Quotas
 from bigfleet.services.shard.sessions import Sessions
-from bigfleet.services.shard.thinking import Thought
+from bigfleet.services.shard.thinking import CycleResult
 
 _USELESS_GRACE_SECONDS = 30
 _ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
@@ -40,12 +40,12 @@ class Ordering:
         self._inventory, self._sessions, self._actuation = inventory, sessions, actuation
         self._journal, self._slices, self._paused = journal, slices, paused
 
-    def orders(self, thought: Thought) -> Iterator[Order]:
+    def orders(self, thought: CycleResult) -> Iterator[Order]:
         """What the decision wants, as far as it can be paid for, the most urgent first."""
         for action in self._affordable(thought):
             yield _order(action, thought)
 
-    def _affordable(self, thought: Thought) -> Iterable[Action]:
+    def _affordable(self, thought: CycleResult) -> Iterable[Action]:
         slices, actions = self._slices(), thought.decision.actions
         if not slices:
             return actions
@@ -73,7 +73,7 @@ class Ordering:
             self._journal.note_order("decided", order)
 
 
-def _order(action: Action, thought: Thought) -> Order:
+def _order(action: Action, thought: CycleResult) -> Order:
     fleet, demand, is_wanted = thought.fleet, thought.demand, action.need != NONE
     acquires = action.type in _ACQUIRING
     cluster = int(demand.cluster[action.need] if acquires else fleet.cluster[action.row])
@@ -90,7 +90,7 @@ def _order(action: Action, thought: Thought) -> Order:
     )
 
 
-def _grace_seconds(action: Action, thought: Thought) -> int:
+def _grace_seconds(action: Action, thought: CycleResult) -> int:
     """Where nothing can run any more, pods that are left cannot end in an orderly way either."""
     fleet = thought.fleet
     flavour = fleet.flavours[fleet.flavour[action.row]]
@@ -98,7 +98,7 @@ def _grace_seconds(action: Action, thought: Thought) -> int:
     return min(action.grace_seconds, _USELESS_GRACE_SECONDS) if useless else action.grace_seconds
 
 
-def _most_cost(action: Action, thought: Thought) -> float | None:
+def _most_cost(action: Action, thought: CycleResult) -> float | None:
     """A machine on which nothing is counted goes only if that disturbs no more than was said, and
     for somebody who waits for it nothing at all where nothing was said.
     """

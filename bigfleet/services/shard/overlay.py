@@ -54,13 +54,13 @@ def note_destinations(
         fleet.destination[on_its_way & (wanted == number)] = number_of(needs[number].cluster)
 
 
-def protect(fleet: Fleet, guests: Flags) -> None:
-    """Let nobody take `guests` from the needs that count them: drained, they would be another
+def protect(fleet: Fleet, out_of_domain_machines: Flags) -> None:
+    """Let nobody take `out_of_domain_machines` from the needs that count them: drained, they would be another
     shard's. Shown as still joining, they are supply where they are, and no victims. Those that
     nobody counts are left as they are, to be given back.
     """
     counted = (fleet.state == MachineState.CONFIGURED) & np.isnan(fleet.unused_since_seconds)
-    fleet.state[guests & counted] = MachineState.CONFIGURING
+    fleet.state[out_of_domain_machines & counted] = MachineState.CONFIGURING
 
 
 def show(fleet: Fleet, row: int, order: Order, cluster: int) -> None:

@@ -15,7 +15,7 @@ from bigfleet.model.errors import UnknownObject
 from bigfleet.services.shard import ceiling_inspection, inspection
 from bigfleet.services.shard.cycle import Cycle
 from bigfleet.services.shard.machine_inspection import MachineInspection
-from bigfleet.services.shard.thinking import Thought
+from bigfleet.services.shard.thinking import CycleResult
 
 Context = grpc.aio.ServicerContext[Any, Any]
 _NANOS = 1_000_000_000
@@ -50,7 +50,7 @@ class ShardReadServicer(Servicer):
             yield view
             await asyncio.sleep(0)
 
-    async def _latest(self, context: Context) -> Thought:
+    async def _latest(self, context: Context) -> CycleResult:
         """The last decision, where there is one."""
         thought = self._cycle.latest
         if thought is None:

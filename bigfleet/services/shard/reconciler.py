@@ -131,7 +131,7 @@ class Reconciler:
         named = [*dict.fromkeys([m.id for m in machines] + [i for i in rejected if acceptable(i)])]
         known, kept = len(self._inventory), self._inventory.count_known(named)
         if why := self._guard.doubts(known, kept, now_seconds):
-            metrics.shard_listings_doubted.inc()
+            metrics.shard_listings_suspect.inc()
             _log.warning("a full listing is doubted", extra={"why": why})
             self._journal.note("listing-doubted", note=why)
             return False
@@ -188,7 +188,7 @@ class Reconciler:
             metrics.shard_configure_seconds.observe(max(0.0, elapsed_seconds))
 
     def _report_adoption(self, transition: Transition) -> None:
-        metrics.shard_adopted.labels(_move(transition)).inc()
+        metrics.shard_unexpected_transitions.labels(_move(transition)).inc()
         _log.warning(
             "provider reports a move that the lifecycle does not have; adopted",
             extra={

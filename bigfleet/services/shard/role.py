@@ -19,7 +19,7 @@ from bigfleet.adapters.store.demand_file import DemandFile
 from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
-from bigfleet.adapters.store.holdings_file import OwnershipFile
+from bigfleet.adapters.store.ownership_file import OwnershipFile
 from bigfleet.adapters.store.removal_file import RemovalFile
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.shard_pb2_grpc import add_ShardServicer_to_server

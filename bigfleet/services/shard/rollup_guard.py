@@ -102,7 +102,7 @@ class RollUpGuard:
             self._failing = True
         else:
             self._kept, self._failing = dict(self._believed), False
-        metrics.shard_demand_not_kept.set(self._failing)
+        metrics.shard_demand_not_persisted.set(self._failing)
 
     def _before(self, cluster: str) -> tuple[int, str]:
         """How many pods the cluster is known to have asked for, and how that is known."""

@@ -49,7 +49,7 @@ class RollUps:
         outcome = "held" if taken.held else "accepted-in-part" if left_out else "accepted"
         why = [taken.held, *(each.why for each in left_out[:_TOLD_OF_A_ROLL_UP])]
         self._tell(outcome, cluster, rollup, "; ".join(filter(None, why)))
-        metrics.shard_left_out.inc(len(left_out))
+        metrics.shard_rollup_entries_rejected.inc(len(left_out))
         if self._needs.version != before:
             self._accepted()
         return Acknowledgement(doubted=taken.held, left_out=left_out[:MOST_LEFT_OUT])

@@ -112,7 +112,7 @@ class SessionServicer(ShardServicer):
         why = f"its operator has read nothing for {DEAF_SECONDS:.0f} s"
         said = {"cluster": session.cluster, "waiting": len(session.outbox)}
         _log.warning(f"session broken off: {why}", extra=said)
-        metrics.shard_deaf_sessions.inc()
+        metrics.shard_stalled_sessions.inc()
         session.break_off()
         self._sessions.close(session)
         with suppress(grpc.aio.AbortError, grpc.aio.InternalError):

@@ -76,7 +76,9 @@ class Territory:
         mine &= columns.state != 0
         return mine
 
-    def guests(self, columns: Columns, domains: Sequence[Domain], clusters: Sequence[str]) -> Flags:
+    def out_of_domain_machines(
+        self, columns: Columns, domains: Sequence[Domain], clusters: Sequence[str]
+    ) -> Flags:
         """Machines at work for this shard that will be another's as soon as they are drained."""
         if self._owned is None:
             return np.zeros(len(columns.state), np.bool_)

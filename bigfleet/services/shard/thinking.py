@@ -63,7 +63,7 @@ class Complaint:
 
 
 @dataclass(frozen=True)
-class Thought:
+class CycleResult:
     """A decision and what it was made from: `demand` is `view.asked` in the shape in which it is
     served, `keys` name its needs, and `complaints` tell of those that have come to stay short.
     `hints` and `statuses` are None when nobody is to be told any. Nothing of this knows the needs
@@ -86,10 +86,10 @@ class Thought:
         return bytes(self.view.machine_ids[row]).decode()
 
 
-def think(view: View, decide: Decide, settings: EngineConfig) -> Thought:
+def think(view: View, decide: Decide, settings: EngineConfig) -> CycleResult:
     """Fold the demand, say which need each machine is meant for, decide, and work out hints."""
 
-    def think_about(asked: Demand) -> Thought:
+    def think_about(asked: Demand) -> CycleResult:
         return _think(replace(view, asked=asked), decide, settings)
 
     clusters = view.fleet.clusters
@@ -102,7 +102,7 @@ def think(view: View, decide: Decide, settings: EngineConfig) -> Thought:
     return thought
 
 
-def _think(view: View, decide: Decide, settings: EngineConfig) -> Thought:
+def _think(view: View, decide: Decide, settings: EngineConfig) -> CycleResult:
     folding = fold(view.fleet, view.asked)
     demand = folding.demand
     keys = [
@@ -118,7 +118,7 @@ def _think(view: View, decide: Decide, settings: EngineConfig) -> Thought:
         if view.report_short
         else None
     )
-    return Thought(view, fleet, demand, keys, decision, complaints, hints, statuses)
+    return CycleResult(view, fleet, demand, keys, decision, complaints, hints, statuses)
 
 
 def _complaints(

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from bigfleet.adapters.coordination.etcd_member import EtcdMember, MemberSettings
+from bigfleet.adapters.coordination.etcd_member import EtcdMember, EtcdMemberConfig
 from bigfleet.adapters.coordination.etcd_store import EtcdStore
 from bigfleet.adapters.coordination.memory import MemoryCluster
 from bigfleet.model.errors import Unavailable
@@ -27,9 +27,9 @@ async def on_etcd(etcd: Path) -> AsyncIterator[CoordinationStore]:
         yield store
 
 
-async def etcd_alone(etcd: Path) -> AsyncIterator[tuple[CoordinationStore, MemberSettings]]:
+async def etcd_alone(etcd: Path) -> AsyncIterator[tuple[CoordinationStore, EtcdMemberConfig]]:
     directory = Path(tempfile.mkdtemp(prefix="bf-"))
-    settings = MemberSettings("a", etcd, directory, {})
+    settings = EtcdMemberConfig("a", etcd, directory, {})
     member, store = await EtcdMember.start(settings), EtcdStore(settings.socket)
     try:
         yield store, settings
@@ -157,7 +157,7 @@ async def test_who_follows_from_before_a_compaction_begins_again(binaries: Binar
         assert (await take(store.watch())).changes == {LEADER_KEY: b"one", "x": b"3"}
 
 
-async def compacted(settings: MemberSettings, revision: int) -> None:
+async def compacted(settings: EtcdMemberConfig, revision: int) -> None:
     """As etcd does by itself every five minutes."""
     connector = aiohttp.UnixConnector(str(settings.http_socket))
     async with aiohttp.ClientSession(connector=connector) as session:

@@ -29,12 +29,12 @@ from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 from tests.adapters.host.machines import MACHINE
 
-PATIENCE_SECONDS = 90.0
+TIMEOUT_SECONDS = 90.0
 USUAL = ControlPlaneSettings()
 
 
 @dataclass
-class Ground:
+class Testbed:
     """A cluster, its administrator, and the directory that a KwokHost is given."""
 
     cluster: Cluster
@@ -106,7 +106,7 @@ def binaries() -> Binaries:
 
 
 @asynccontextmanager
-async def ground(folder: Path, settings: ControlPlaneSettings = USUAL) -> AsyncIterator[Ground]:
+async def testbed(folder: Path, settings: ControlPlaneSettings = USUAL) -> AsyncIterator[Testbed]:
     """A control plane with BigFleet's policy installed."""
     run_id = f"host-{uuid.uuid4().hex[:8]}"
     real = binaries()
@@ -120,7 +120,7 @@ async def ground(folder: Path, settings: ControlPlaneSettings = USUAL) -> AsyncI
             await install(admin)
             kubeconfig = cluster.kubeconfigs["fake-host"].read_text()
             (folder / "c.kubeconfig").write_text(kubeconfig)
-            yield Ground(cluster, admin, folder)
+            yield Testbed(cluster, admin, folder)
     finally:
         await substrate.stop()
         await scope.close()
@@ -131,19 +131,19 @@ async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
     """Booted by its blob, adopted by the next process, switched off, booted anew, and gone."""
     slow = Taint("example.com/slow", "yes", "NoSchedule")
     machine = replace(MACHINE, host="m-1", taints=(slow,))
-    async with ground(tmp_path) as here:
+    async with testbed(tmp_path) as here:
         host = KwokHost(tmp_path, "kwok")
         first = await here.boot(machine, operation=1)
-        await host.boot(first, PATIENCE_SECONDS)
+        await host.boot(first, TIMEOUT_SECONDS)
         node = await here.node("m-1")
         assert ready(node)
         assert node["spec"]["providerID"] == "bigfleet://kwok/m-1"
         assert {"key": slow.key, "value": "yes", "effect": "NoSchedule"} in node["spec"]["taints"]
-        assert await here.heartbeats("m-1", within_seconds=PATIENCE_SECONDS)
+        assert await here.heartbeats("m-1", within_seconds=TIMEOUT_SECONDS)
 
         later = KwokHost(tmp_path, "kwok")
         forgotten = msgspec.json.decode(first.blob) | {"token": "expired long ago"}
-        await later.boot(replace(first, blob=msgspec.json.encode(forgotten)), PATIENCE_SECONDS)
+        await later.boot(replace(first, blob=msgspec.json.encode(forgotten)), TIMEOUT_SECONDS)
         await later.close()
 
         await host.power_off(machine)
@@ -151,7 +151,7 @@ async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
 
         changed = {"unschedulable": True, "taints": []}
         await here.admin.patch("/api/v1/nodes/m-1", {"spec": changed})
-        await host.boot(replace(first, operation_id="m-1.3"), PATIENCE_SECONDS)
+        await host.boot(replace(first, operation_id="m-1.3"), TIMEOUT_SECONDS)
         node = await here.node("m-1")
         assert ready(node)
         assert "unschedulable" not in node["spec"]
@@ -161,14 +161,14 @@ async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
         await asyncio.sleep(0.2)
         assert not gone.done()
         await here.admin.delete("/api/v1/nodes/m-1")
-        await asyncio.wait_for(gone, PATIENCE_SECONDS)
+        await asyncio.wait_for(gone, TIMEOUT_SECONDS)
         await host.power_off(machine)
 
         await here.admin.create(
             "/api/v1/nodes", {"metadata": {"name": "m-1"}, "spec": {"providerID": "other://x"}}
         )
         with pytest.raises(HostFailure, match="may not change providerID"):
-            await host.boot(replace(first, operation_id="m-1.4"), PATIENCE_SECONDS)
+            await host.boot(replace(first, operation_id="m-1.4"), TIMEOUT_SECONDS)
         with pytest.raises(HostFailure, match=r"no host can join cluster 'z'.*z\.kubeconfig"):
             await host.wait_until_node_gone(replace(machine, cluster="z"))
         await host.close()
@@ -187,12 +187,12 @@ async def test_no_pod_is_bound_to_a_node_that_still_boots(tmp_path: Path) -> Non
     pod = {"spec": {"containers": [{"name": "web", "image": "example.com/web"}]}}
     # Without any that works, the node controller takes the whole cluster for cut off.
     works = {"conditions": [{"type": "Ready", "status": "True"}, HAS_NETWORK]}
-    async with ground(tmp_path, ControlPlaneSettings(network_agents=True)) as here:
+    async with testbed(tmp_path, ControlPlaneSettings(network_agents=True)) as here:
         await here.admin.create(PODS, {"metadata": {"name": "web"}, **pod})
         await here.admin.create("/api/v1/nodes", {"metadata": {"name": "other"}, "status": works})
         host, blob = KwokHost(tmp_path, "kwok"), await here.boot(machine, operation=1)
-        async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
-            booting = tasks.create_task(host.boot(blob, PATIENCE_SECONDS))
+        async with asyncio.timeout(TIMEOUT_SECONDS), asyncio.TaskGroup() as tasks:
+            booting = tasks.create_task(host.boot(blob, TIMEOUT_SECONDS))
             effects: set[str] | None = None
             while effects in (None, {"NoSchedule"}):
                 effects = await here.not_ready("m-1")

@@ -18,8 +18,8 @@ from bigfleet.model.errors import Fenced, IllegalTransition, Unavailable, Unknow
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import Taint
 from bigfleet.ports.provider import CapacityProvider, Fence
+from bigfleet.services.provider.config import ProviderConfig
 from bigfleet.services.provider.role import serving
-from bigfleet.services.provider.settings import Settings
 
 MACHINES = ("m-1", "m-2")
 SLOW = Taint("example.com/slow", "yes", "NoSchedule")
@@ -40,11 +40,11 @@ def in_memory() -> MemoryProvider:
             )
             for i in MACHINES
         ),
-        finishes_by_itself=True,
+        auto_finish=True,
     )
 
 
-def served(folder: Path) -> Settings:
+def served(folder: Path) -> ProviderConfig:
     line = {
         "state": "SPECULATIVE",
         "instance_type": "m6i",
@@ -57,7 +57,7 @@ def served(folder: Path) -> Settings:
     }
     inventory = folder / "inventory.jsonl"
     inventory.write_text("".join(json.dumps({"id": i, **line}) + "\n" for i in MACHINES))
-    return Settings(0, 0, folder / "state", inventory, None)
+    return ProviderConfig(0, 0, folder / "state", inventory, None)
 
 
 @pytest.fixture(params=["in memory", "over gRPC"])

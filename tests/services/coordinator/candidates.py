@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.coordination.memory import MemoryCluster, MemoryStore
 from bigfleet.ports.clock import Clock
+from bigfleet.services.coordinator.leader_term import LeaderTerm
 from bigfleet.services.coordinator.leadership import Leadership, Replica
-from bigfleet.services.coordinator.reign import Reign
 from bigfleet.services.coordinator.rows import Leader
 from tests.support.waiting import eventually
 
@@ -20,21 +20,21 @@ class Node:
 
     def __init__(self, cluster: MemoryCluster, name: str, clock: Clock) -> None:
         self.store: MemoryStore = cluster.store(name)
-        self.pulses = 0
+        self.keepalives = 0
         self.predecessors: list[Leader | None] = []
         replica = Replica(name, f"{name}:1")
-        self.leadership = Leadership(replica, self.store, self._pulse, self._succeeded, clock)
+        self.leadership = Leadership(replica, self.store, self._keepalive, self._succeeded, clock)
 
-    def _pulse(self, _: bool) -> None:
-        self.pulses += 1
+    def _keepalive(self, _: bool) -> None:
+        self.keepalives += 1
 
     def _succeeded(self, before: Leader | None, _: Leader) -> None:
         self.predecessors.append(before)
 
-    async def reign(self) -> Reign:
-        await eventually(lambda: self.leadership.reign is not None)
-        assert self.leadership.reign is not None
-        return self.leadership.reign
+    async def leader_term(self) -> LeaderTerm:
+        await eventually(lambda: self.leadership.leader_term is not None)
+        assert self.leadership.leader_term is not None
+        return self.leadership.leader_term
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from bigfleet.api.v1alpha1.coordinator_pb2_grpc import (
 )
 
 
-class _NotYet(CoordinatorServicer):
+class _UnavailableLeader(CoordinatorServicer):
     def __init__(self, why: str) -> None:
         self.why, self.address = why, ""
 
@@ -33,9 +33,9 @@ class _NotYet(CoordinatorServicer):
 
 
 @asynccontextmanager
-async def leading_but_not_yet(why: str) -> AsyncIterator[str]:
+async def unavailable_leader(why: str) -> AsyncIterator[str]:
     """The address at which it answers."""
-    server, answers = transport.server(), _NotYet(why)  # type: ignore[abstract]
+    server, answers = transport.server(), _UnavailableLeader(why)  # type: ignore[abstract]
     add_CoordinatorServicer_to_server(answers, server)
     answers.address = f"127.0.0.1:{transport.listen(server, '127.0.0.1:0', None)}"
     await server.start()

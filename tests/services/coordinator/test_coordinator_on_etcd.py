@@ -22,12 +22,12 @@ from bigfleet.__main__ import main
 from bigfleet.adapters.coordinator.client import LEADER_TRAILER, LeaderClient, trailer
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import CoordinatorStub
-from bigfleet.commands.fleet_asking import view
+from bigfleet.commands.fleet_queries import view
 from bigfleet.model.errors import BigFleetError, Fenced, InvalidInput, Unavailable, UnknownObject
 from bigfleet.services.coordinator import role
-from bigfleet.services.coordinator.settings import Settings
+from bigfleet.services.coordinator.config import CoordinatorConfig
 from controlplane.request import Binaries
-from tests.support.fake_shard import ShardStandIn, many_shortfalls
+from tests.support.fake_shard import FakeShard, many_shortfalls
 from tests.support.replicas import free_ports
 
 RACK, ZONE = "topology.bigfleet/rack", "topology.kubernetes.io/zone"
@@ -42,14 +42,16 @@ def directory() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def settings(binaries: Binaries, directory: Path, expected_shards: int = 1) -> Settings:
-    return Settings("a", 0, 0, directory / "a", binaries.etcd, {}, expected_shards=expected_shards)
+def settings(binaries: Binaries, directory: Path, expected_shards: int = 1) -> CoordinatorConfig:
+    return CoordinatorConfig(
+        "a", 0, 0, directory / "a", binaries.etcd, {}, expected_shards=expected_shards
+    )
 
 
 @asynccontextmanager
-async def coordinator(told: Settings) -> AsyncIterator[LeaderClient]:
+async def coordinator(config: CoordinatorConfig) -> AsyncIterator[LeaderClient]:
     async with (
-        role.serving(told) as serves,
+        role.serving(config) as serves,
         LeaderClient([f"127.0.0.1:{serves.port}"]) as client,
     ):
         await client.call("ListShards", wire.ListShardsRequest(), _DEADLINE_SECONDS)
@@ -69,22 +71,22 @@ async def domains_of(client: LeaderClient) -> dict[str, tuple[str, str]]:
     return {row.topology_value: (row.shard_id, row.state) for row in answer.assignments}
 
 
-async def told_until_refused(shard: ShardStandIn, client: LeaderClient) -> None:
+async def report_until_rejected(shard: FakeShard, client: LeaderClient) -> None:
     """Report after report; it takes a few until the shard has given up everything."""
     for _ in range(10):
-        await shard.tell(client)
+        await shard.report_once(client)
 
 
 async def test_domains_reach_shards_and_move_between_them(client: LeaderClient) -> None:
     """Report, order, answer: given, confirmed, released, given on."""
-    one, two = ShardStandIn("s1"), ShardStandIn("s2", port=7781)
+    one, two = FakeShard("s1"), FakeShard("s2", port=7781)
     for shard in (one, two):
-        await shard.tell(client)
-    one.sees = two.sees = {(RACK, "r1"): 10, (RACK, "r2"): 10}
-    await one.tell(client)
-    await two.tell(client)
-    await one.tell(client)
-    await two.tell(client)
+        await shard.report_once(client)
+    one.observed_domains = two.observed_domains = {(RACK, "r1"): 10, (RACK, "r2"): 10}
+    await one.report_once(client)
+    await two.report_once(client)
+    await one.report_once(client)
+    await two.report_once(client)
     owned = await domains_of(client)
     assert sorted(owned.values()) == [("s1", "owned"), ("s2", "owned")]
     assert len(one.owns) == len(two.owns) == 1
@@ -94,10 +96,10 @@ async def test_domains_reach_shards_and_move_between_them(client: LeaderClient) 
         wire.AssignDomainRequest(topology_key=RACK, topology_value=value, shard_id="s2"),
     )
     assert (await domains_of(client))[value] == ("s1", "releasing")
-    await two.tell(client)
+    await two.report_once(client)
     assert len(two.owns) == 1, "not before the first shard has released it"
     for shard in (one, one, two, two):
-        await shard.tell(client)
+        await shard.report_once(client)
     assert (await domains_of(client))[value] == ("s2", "owned")
     assert (len(one.owns), len(two.owns)) == (0, 2)
 
@@ -106,30 +108,30 @@ async def test_shards_that_divide_the_fleet_otherwise_than_the_others_are_refuse
     client: LeaderClient,
 ) -> None:
     """A rack of one would be in a zone of the other, and both would order its machines."""
-    by_zone, by_rack = ShardStandIn("s1"), ShardStandIn("s2", port=7781)
-    by_zone.domain_keys, by_zone.sees = (ZONE,), {(ZONE, "a"): 10}
-    by_rack.sees = {(RACK, "r1"): 10}
+    by_zone, by_rack = FakeShard("s1"), FakeShard("s2", port=7781)
+    by_zone.domain_keys, by_zone.observed_domains = (ZONE,), {(ZONE, "a"): 10}
+    by_rack.observed_domains = {(RACK, "r1"): 10}
     for _ in range(3):
-        await by_zone.tell(client)
+        await by_zone.report_once(client)
     with pytest.raises(InvalidInput, match=f"not those of shard s1, {ZONE}; start all with the"):
-        await by_rack.tell(client)
+        await by_rack.report_once(client)
     assert await domains_of(client) == {"a": ("s1", "owned")}
     whole = wire.AssignDomainRequest(topology_key=RACK, topology_value="r1", shard_id="s1")
     with pytest.raises(InvalidInput, match=f"not what shards own machines by: {ZONE}"):
         await client.call("AssignDomain", whole)
     by_zone.domain_keys, by_zone.epoch = (), 2
     with pytest.raises(InvalidInput, match="cannot change while it owns 1 domains"):
-        await by_zone.tell(client)
+        await by_zone.report_once(client)
     by_zone.domain_keys, by_zone.epoch = (ZONE,), 3
-    await by_zone.tell(client)
-    by_rack.domain_keys, by_rack.sees = (ZONE,), {}
-    await by_rack.tell(client)
+    await by_zone.report_once(client)
+    by_rack.domain_keys, by_rack.observed_domains = (ZONE,), {}
+    await by_rack.report_once(client)
     await client.call(
         "AssignDomain",
         wire.AssignDomainRequest(topology_key=ZONE, topology_value="a", shard_id="s2"),
     )
     for shard in (by_zone, by_zone, by_rack, by_rack):
-        await shard.tell(client)
+        await shard.report_once(client)
     assert await domains_of(client) == {"a": ("s2", "owned")}
 
 
@@ -138,41 +140,41 @@ async def test_nothing_is_given_before_the_expected_shards_are_there(
 ) -> None:
     """Or the first shard of a fleet that starts would get everything."""
     async with coordinator(settings(binaries, directory, expected_shards=2)) as client:
-        one, two = ShardStandIn("s1"), ShardStandIn("s2", port=7781)
-        one.sees = {(RACK, "r1"): 10}
-        await one.tell(client)
+        one, two = FakeShard("s1"), FakeShard("s2", port=7781)
+        one.observed_domains = {(RACK, "r1"): 10}
+        await one.report_once(client)
         assert await domains_of(client) == {}
-        await two.tell(client)
-        await one.tell(client)
+        await two.report_once(client)
+        await one.report_once(client)
         assert len(await domains_of(client)) == 1
 
 
 async def test_all_is_there_after_a_restart_and_terms_go_on(
     binaries: Binaries, directory: Path
 ) -> None:
-    told, one = settings(binaries, directory), ShardStandIn("s1")
-    one.sees = {(RACK, "r1"): 10}
-    async with coordinator(told) as client:
-        await one.tell(client)
-        await one.tell(client)
+    config, one = settings(binaries, directory), FakeShard("s1")
+    one.observed_domains = {(RACK, "r1"): 10}
+    async with coordinator(config) as client:
+        await one.report_once(client)
+        await one.report_once(client)
         request = wire.ResolveClusterRequest(cluster_id="c", asking_shard_id="s1")
         first = await client.call("ResolveCluster", request)
-    async with coordinator(told) as client:
+    async with coordinator(config) as client:
         assert await domains_of(client) == {"r1": ("s1", "owned")}
         request = wire.ResolveClusterRequest(cluster_id="c")
         again = await client.call("ResolveCluster", request)
         assert (again.shard_id, again.shard_address) == ("s1", one.address)
         assert again.coordinator_term > first.coordinator_term
-        ack = await one.tell(client)
+        ack = await one.report_once(client)
         assert list(ack.instructions) == []
 
 
 async def test_refusals_carry_the_right_code_and_words(client: LeaderClient) -> None:
     """FAILED_PRECONDITION is for what is stale, and for nothing else."""
-    await ShardStandIn("s1", epoch=3).tell(client)
+    await FakeShard("s1", epoch=3).report_once(client)
     with pytest.raises(Fenced, match="epoch 3 has reported"):
-        await ShardStandIn("s1", epoch=2).tell(client)
-    broken = ShardStandIn("s1", epoch=3).report()
+        await FakeShard("s1", epoch=2).report_once(client)
+    broken = FakeShard("s1", epoch=3).report()
     broken.shortfalls.extend(many_shortfalls(101))
     with pytest.raises(InvalidInput, match="101 is more than the 100"):
         await client.call("ReportShard", broken)
@@ -185,37 +187,37 @@ async def test_refusals_carry_the_right_code_and_words(client: LeaderClient) -> 
 
 
 async def test_a_quota_is_told_once_and_again_to_a_new_start(client: LeaderClient) -> None:
-    one = ShardStandIn("s1")
-    await one.tell(client)
+    one = FakeShard("s1")
+    await one.report_once(client)
     quota = wire.QuotaAllocation(provider="kwok", region="r", per_shard={"s1": 5})
     await client.call("SetQuota", wire.SetQuotaRequest(quota=quota))
-    await one.tell(client)
+    await one.report_once(client)
     assert one.slices == {("kwok", "r"): 5}
-    assert list((await one.tell(client)).instructions) == []
-    fresh = ShardStandIn("s1", epoch=2)
-    await fresh.tell(client)
+    assert list((await one.report_once(client)).instructions) == []
+    fresh = FakeShard("s1", epoch=2)
+    await fresh.report_once(client)
     assert fresh.slices == {("kwok", "r"): 5}
 
 
 async def test_a_shard_that_obeyed_a_later_term_is_told_nothing(client: LeaderClient) -> None:
     """This coordinator's state is not the newest there was: it must give nothing away."""
-    ahead = ShardStandIn("s1")
+    ahead = FakeShard("s1")
     ahead.seen = (10_000, 1)
-    ahead.sees = {(RACK, "r1"): 1}
-    ack = await ahead.tell(client)
+    ahead.observed_domains = {(RACK, "r1"): 1}
+    ack = await ahead.report_once(client)
     assert (ack.acknowledged, list(ack.instructions)) == (True, [])
     assert await domains_of(client) == {}
 
 
 async def test_a_live_shard_is_removed_by_releasing_what_it_has(client: LeaderClient) -> None:
-    one = ShardStandIn("s1")
-    one.sees = {(RACK, "r1"): 1}
-    await one.tell(client)
-    await one.tell(client)
+    one = FakeShard("s1")
+    one.observed_domains = {(RACK, "r1"): 1}
+    await one.report_once(client)
+    await one.report_once(client)
     await client.call("RemoveShard", wire.RemoveShardRequest(shard_id="s1"))
-    one.sees = {}
+    one.observed_domains = {}
     with pytest.raises(Fenced, match="was removed"):
-        await told_until_refused(one, client)
+        await report_until_rejected(one, client)
     assert one.owns == set()
     assert await domains_of(client) == {}
 
@@ -243,11 +245,11 @@ async def test_a_saved_fleet_is_restored_and_its_shards_confirm(
     binaries: Binaries, directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`fleet save`, then `fleet restore` into an empty directory, and on with it."""
-    one, file = ShardStandIn("s1"), directory / "saved"
-    one.sees = {(RACK, "r1"): 10}
+    one, file = FakeShard("s1"), directory / "saved"
+    one.observed_domains = {(RACK, "r1"): 10}
     async with coordinator(settings(binaries, directory)) as client:
-        await one.tell(client)
-        ack = await one.tell(client)
+        await one.report_once(client)
+        ack = await one.report_once(client)
         save = ["fleet", "save", str(file), "--coordinator", client.leader, "--insecure"]
         assert await asyncio.to_thread(run_command, save) == 0
     restored = directory / "restored"
@@ -255,12 +257,12 @@ async def test_a_saved_fleet_is_restored_and_its_shards_confirm(
     replica = ["--node-id", "a", "--etcd", str(binaries.etcd)]
     assert await asyncio.to_thread(run_command, [*restore, *replica]) == 0
     assert await asyncio.to_thread(run_command, [*restore, *replica]) == 2
-    told = Settings("a", 0, 0, restored, binaries.etcd, {})
-    async with coordinator(told) as client:
+    config = CoordinatorConfig("a", 0, 0, restored, binaries.etcd, {})
+    async with coordinator(config) as client:
         assert await domains_of(client) == {"r1": ("s1", "assigning")}
-        fresh = await one.tell(client)
+        fresh = await one.report_once(client)
         assert fresh.coordinator_term > ack.coordinator_term + 1000
-        await one.tell(client)
+        await one.report_once(client)
         assert await domains_of(client) == {"r1": ("s1", "owned")}
     capsys.readouterr()
 
@@ -273,11 +275,11 @@ def run_command(arguments: list[str]) -> int:
 
 async def test_people_see_the_fleet_in_80_columns(client: LeaderClient) -> None:
     """Every view, as text and as JSON; no line is wider than a terminal."""
-    one = ShardStandIn("shard-1")
-    one.sees = {(RACK, f"r{n}"): 10 for n in range(3)}
+    one = FakeShard("shard-1")
+    one.observed_domains = {(RACK, f"r{n}"): 10 for n in range(3)}
     one.shortfalls = many_shortfalls(3)
-    await one.tell(client)
-    await one.tell(client)
+    await one.report_once(client)
+    await one.report_once(client)
     request = wire.ResolveClusterRequest(cluster_id="cluster-1", asking_shard_id="shard-1")
     await client.call("ResolveCluster", request)
     quota = wire.QuotaAllocation(provider="kwok", region="r", per_shard={"shard-1": 5})
@@ -301,25 +303,25 @@ async def test_people_see_the_fleet_in_80_columns(client: LeaderClient) -> None:
 async def test_nobody_there_is_said_in_a_sentence() -> None:
     async with LeaderClient(["127.0.0.1:1"]) as client:
         with pytest.raises(Unavailable, match=r"no coordinator leads: 127\.0\.0\.1:1"):
-            await client.call("ListShards", wire.ListShardsRequest(), patience_seconds=0.2)
+            await client.call("ListShards", wire.ListShardsRequest(), timeout_seconds=0.2)
 
 
 async def test_two_replicas_cannot_share_a_state_directory(
     binaries: Binaries, directory: Path
 ) -> None:
     """The second would take the sockets of the first one's etcd, and with them its watchdog."""
-    told = settings(binaries, directory)
-    async with coordinator(told):
+    config = settings(binaries, directory)
+    async with coordinator(config):
         with pytest.raises(InvalidInput, match=r"--state: .*in use by coordinator a, process"):
-            async with role.serving(told):
+            async with role.serving(config):
                 pass
-    async with coordinator(told):
+    async with coordinator(config):
         pass
 
 
 def test_an_etcd_that_is_none_is_refused_at_once(directory: Path) -> None:
     with pytest.raises(InvalidInput, match="--etcd"):
-        Settings("a", 0, 0, directory, directory / "missing", {})
+        CoordinatorConfig("a", 0, 0, directory, directory / "missing", {})
 
 
 def test_the_command_line_names_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:

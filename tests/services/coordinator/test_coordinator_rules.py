@@ -11,18 +11,18 @@ import msgspec
 import pytest
 from grpc import StatusCode
 
-from bigfleet.adapters.coordination.etcd_member import MemberSettings, command_line
+from bigfleet.adapters.coordination.etcd_member import EtcdMemberConfig, command_line
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands import fleet_views
 from bigfleet.model.errors import Fenced, InvalidInput, UnknownObject
-from bigfleet.services.coordinator import checks, clusters, quotas, shards, snapshot
+from bigfleet.services.coordinator import clusters, quotas, shards, snapshot, validation
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
 from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.reports import Reports
 from bigfleet.services.coordinator.rows import Cluster, Domain, Quota, Shard, TermBase, put
 from bigfleet.services.coordinator.servicer import _CODES
-from tests.support.fake_shard import ShardStandIn, many_shortfalls
+from tests.support.fake_shard import FakeShard, many_shortfalls
 
 
 def known(*rows: Shard | Cluster | Domain | Quota) -> Registry:
@@ -37,33 +37,33 @@ def shard(name: str, epoch: int = 1, **more: Any) -> Shard:
 
 def test_an_unknown_shard_registers_itself() -> None:
     registry = Registry()
-    registry.apply(shards.registered(registry, ShardStandIn("s1", epoch=4).report(), 99))
+    registry.apply(shards.registered(registry, FakeShard("s1", epoch=4).report(), 99))
     assert registry.shards["s1"] == Shard("s1", "127.0.0.1:7780", 4, 99)
 
 
 def test_a_report_of_an_earlier_start_is_stale() -> None:
     """A zombie is refused; its successor is named."""
     with pytest.raises(Fenced, match="epoch 5 has reported already; epoch 4"):
-        shards.registered(known(shard("s1", 5)), ShardStandIn("s1", epoch=4).report(), 0)
+        shards.registered(known(shard("s1", 5)), FakeShard("s1", epoch=4).report(), 0)
 
 
 def test_a_removed_shard_is_stale_for_ever() -> None:
     registry = known(shard("s1", removed=True))
     with pytest.raises(Fenced, match="was removed"):
-        shards.registered(registry, ShardStandIn("s1", epoch=9).report(), 0)
+        shards.registered(registry, FakeShard("s1", epoch=9).report(), 0)
 
 
 def test_two_processes_with_one_epoch_are_told_apart_by_address() -> None:
     registry = known(shard("s1"))
     with pytest.raises(InvalidInput, match="share one state directory"):
-        shards.registered(registry, ShardStandIn("s1", port=9999).report(), 0)
+        shards.registered(registry, FakeShard("s1", port=9999).report(), 0)
 
 
 def test_a_provider_is_what_the_first_live_shard_says() -> None:
     """Otherwise two shards that disagree would overwrite each other with every report."""
     registry = known(shard("s1"), shard("s2"))
-    registry.apply(shards.providers_seen(registry, ShardStandIn("s1").report(), ["s1", "s2"]))
-    other = ShardStandIn("s2").report()
+    registry.apply(shards.providers_seen(registry, FakeShard("s1").report(), ["s1", "s2"]))
+    other = FakeShard("s2").report()
     other.providers[0].address = "10.0.0.1:1"
     assert shards.providers_seen(registry, other, ["s1", "s2"]) == {}
     registry.apply(shards.providers_seen(registry, other, ["s2"]))
@@ -72,9 +72,9 @@ def test_a_provider_is_what_the_first_live_shard_says() -> None:
 
 def test_a_cluster_stays_with_the_shard_of_its_first_contact() -> None:
     registry = known(shard("s1"), shard("s2"))
-    registry.apply(clusters.bound(registry, clusters.serving(registry, "c", "s1", [])))
+    registry.apply(clusters.assign(registry, clusters.resolve(registry, "c", "s1", [])))
     for asking in ("s2", ""):
-        assert clusters.serving(registry, "c", asking, ["s1", "s2"]).shard == "s1"
+        assert clusters.resolve(registry, "c", asking, ["s1", "s2"]).shard == "s1"
 
 
 def owning(machines: Mapping[str, int]) -> Registry:
@@ -90,8 +90,8 @@ def test_new_clusters_go_where_most_machines_are_left_for_each() -> None:
     """Also when all operators know the same shard first; one without machines gets none."""
     registry = owning({"s1": 10, "s2": 20, "s3": 0})
     for number in range(6):
-        row = clusters.serving(registry, f"c{number}", "s1", ["s1", "s2", "s3"])
-        registry.apply(clusters.bound(registry, row))
+        row = clusters.resolve(registry, f"c{number}", "s1", ["s1", "s2", "s3"])
+        registry.apply(clusters.assign(registry, row))
     loads = [registry.load(name).clusters for name in ("s1", "s2", "s3")]
     assert loads == [2, 4, 0]
 
@@ -99,20 +99,20 @@ def test_new_clusters_go_where_most_machines_are_left_for_each() -> None:
 def test_clusters_spread_over_shards_that_have_nothing_yet() -> None:
     """A fleet that starts gives its domains later than its first cluster comes."""
     registry = owning({"s1": 0, "s2": 0})
-    first = clusters.serving(registry, "c1", "s2", ["s1", "s2"])
+    first = clusters.resolve(registry, "c1", "s2", ["s1", "s2"])
     assert first.shard == "s2"
-    registry.apply(clusters.bound(registry, first))
-    assert clusters.serving(registry, "c2", "s2", ["s1", "s2"]).shard == "s1"
+    registry.apply(clusters.assign(registry, first))
+    assert clusters.resolve(registry, "c2", "s2", ["s1", "s2"]).shard == "s1"
 
 
 def test_a_cluster_of_nobody_stays_so_when_one_only_looks() -> None:
     with pytest.raises(UnknownObject, match="not served by any shard"):
-        clusters.serving(known(shard("s1")), "c", "", ["s1"])
+        clusters.resolve(known(shard("s1")), "c", "", ["s1"])
 
 
 def test_a_shard_that_leaves_gets_no_new_clusters() -> None:
     registry = known(shard("s1", leaving=True), shard("s2"), shard("s3"), Cluster("x", "s2"))
-    assert clusters.serving(registry, "c", "s1", ["s1", "s2", "s3"]).shard == "s3"
+    assert clusters.resolve(registry, "c", "s1", ["s1", "s2", "s3"]).shard == "s3"
 
 
 def test_a_quota_reaches_every_shard_and_means_none_for_those_it_does_not_name() -> None:
@@ -133,34 +133,37 @@ def test_a_quota_for_a_shard_that_never_reported_is_refused() -> None:
 
 def test_a_sound_report_passes_and_its_summary_is_small() -> None:
     """About 240 bytes for a shard's summary: 200 shards stay below 50 KB."""
-    report = ShardStandIn("s1").report()
+    report = FakeShard("s1").report()
     report.shortfalls.extend(many_shortfalls(100))
-    checks.report(report)
+    validation.report(report)
     assert report.summary.ByteSize() <= 240
 
 
 def test_shortfalls_that_a_report_left_out_are_shown_as_a_number() -> None:
-    report = ShardStandIn("s1").report()
+    report = FakeShard("s1").report()
     report.shortfalls.extend(many_shortfalls(1))
     report.shortfalls_left_out = 30
-    heard = Reports(0.0).take(report, 1.0, 1)
+    received = Reports(0.0).record(report, 1.0, 1)
     assert (
-        fleet_views.shortfalls([heard.snapshot])[-1] == "and 30 more that did not fit into reports"
+        fleet_views.shortfalls([received.snapshot])[-1]
+        == "and 30 more that did not fit into reports"
     )
 
 
 def test_machines_at_work_outside_their_shards_domains_are_listed() -> None:
     """They are the exceptions to machines following their domain, so one can see each of them."""
-    report = ShardStandIn("s1").report()
-    report.guests.add(machine_id="m-1", cluster_id="east", topology_key="rack", topology_value="r1")
-    report.guests_left_out = 4
-    checks.report(report)
-    heard = Reports(0.0).take(report, 1.0, 1).snapshot
-    head, row, more = fleet_views.guests([heard])
+    report = FakeShard("s1").report()
+    report.out_of_domain_machines.add(
+        machine_id="m-1", cluster_id="east", topology_key="rack", topology_value="r1"
+    )
+    report.out_of_domain_omitted = 4
+    validation.report(report)
+    received = Reports(0.0).record(report, 1.0, 1).snapshot
+    head, row, more = fleet_views.out_of_domain_machines([received])
     assert head.split() == ["MACHINE", "CLUSTER", "SHARD", "DOMAIN"]
     assert row.split() == ["m-1", "east", "s1", "r1"]
     assert more == "and 4 more that did not fit into reports"
-    lists = fleet_views.Lists([], [heard], [], [])
+    lists = fleet_views.Lists([], [received], [], [])
     assert any("5 in domains of other shards" in line for line in fleet_views.status("a", 1, lists))
 
 
@@ -185,10 +188,10 @@ def test_only_what_is_stale_is_failed_precondition() -> None:
 def test_an_impossible_report_is_refused_with_the_field_named(
     spoil: Callable[[wire.ShardReport], None], said: str
 ) -> None:
-    report = ShardStandIn("s1").report()
+    report = FakeShard("s1").report()
     spoil(report)
     with pytest.raises(InvalidInput, match=said):
-        checks.report(report)
+        validation.report(report)
 
 
 def test_a_snapshot_comes_back_with_every_domain_to_be_confirmed() -> None:
@@ -201,7 +204,7 @@ def test_a_snapshot_comes_back_with_every_domain_to_be_confirmed() -> None:
     again = Registry()
     again.apply(dict(rows))
     assert again.domains["k", "v"].state is DomainState.ASSIGNING
-    assert again.domains["k", "v"].order != "7-1"
+    assert again.domains["k", "v"].instruction_id != "7-1"
     assert again.term_base > 7
     assert (again.shards, again.clusters) == (registry.shards, registry.clusters)
     assert isinstance(rows["term-base"], TermBase)
@@ -238,15 +241,15 @@ def test_a_file_that_is_no_whole_snapshot_is_refused(
 def test_peers_off_loopback_need_an_identity(tmp_path: Path) -> None:
     """Who reaches an unguarded etcd peer port can write anything into the fleet's state."""
     with pytest.raises(InvalidInput, match="need --identity"):
-        MemberSettings("a", Path(sys.executable), tmp_path, {"a": "10.1.2.3:2380"})
+        EtcdMemberConfig("a", Path(sys.executable), tmp_path, {"a": "10.1.2.3:2380"})
 
 
 def test_a_state_path_too_long_for_a_socket_is_refused_with_the_surplus(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="bytes shorter"):
-        MemberSettings("a", Path(sys.executable), tmp_path / ("x" * 120), {})
+        EtcdMemberConfig("a", Path(sys.executable), tmp_path / ("x" * 120), {})
 
 
 def test_a_lone_replica_opens_no_port_at_all(tmp_path: Path) -> None:
-    line = " ".join(command_line(MemberSettings("a", Path(sys.executable), tmp_path, {})))
+    line = " ".join(command_line(EtcdMemberConfig("a", Path(sys.executable), tmp_path, {})))
     assert "http://" not in line
     assert "127.0.0.1" not in line

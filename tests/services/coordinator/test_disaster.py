@@ -98,9 +98,9 @@ class Fleet:
     def log(self, name: str) -> str:
         return (self.home / f"{name}.log").read_text()
 
-    async def until_logged(self, name: str, words: str) -> None:
+    async def until_logged(self, name: str, log_tail: str) -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while words not in self.log(name):
+            while log_tail not in self.log(name):
                 assert self.processes[name].returncode is None, self.log(name)[-2000:]
                 await asyncio.sleep(0.1)
 
@@ -183,14 +183,14 @@ def guides_restore(made: Fleet, file: Path, etcd: Path) -> list[str]:
     text = " ".join(GUIDE.read_text().split())
     found = re.search(r"`bigfleet (fleet restore FILE [^`]*)`", text)
     assert found, "the guide's step has another form now"
-    words = {
+    log_tail = {
         "FILE": str(file),
         "NEW-DIR": str(made.state["coordinator"]),
         "PATH": str(etcd),
         "a=HOST-A:7792": f"a={made.peer}",
         "ids/coordinator-a": str(made.home / "ids/coordinator-a"),
     }
-    return [words.get(word, word) for word in found[1].split()]
+    return [log_tail.get(word, word) for word in found[1].split()]
 
 
 async def test_a_fleet_whose_disks_are_all_lost_works_again(

@@ -12,9 +12,9 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import IllegalTransition, InvalidInput, UnknownObject
 from bigfleet.services.coordinator import (
     acknowledgements,
-    departures,
     domains,
     instructions,
+    shard_removal,
     shards,
 )
 from bigfleet.services.coordinator.domain_lifecycle import (
@@ -23,11 +23,11 @@ from bigfleet.services.coordinator.domain_lifecycle import (
     DomainState,
     next_state,
 )
-from bigfleet.services.coordinator.domains import Sighting
+from bigfleet.services.coordinator.domains import Observation
 from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Domain, RowChanges, Shard, put
-from tests.support.fake_shard import ShardStandIn
+from tests.support.fake_shard import FakeShard
 
 RACK = "topology.bigfleet/rack"
 
@@ -38,7 +38,7 @@ def registry_with(*names: str) -> Registry:
     return registry
 
 
-class Orders:
+class InstructionIds:
     """Order ids, none twice."""
 
     def __init__(self) -> None:
@@ -55,25 +55,29 @@ def state_of(registry: Registry, value: str) -> tuple[str, str]:
 
 def report_of(registry: Registry, shard: str, *accepted: str) -> wire.ShardReport:
     acks = [
-        wire.InstructAck(instruction_id=order, outcome=wire.InstructAck.ACCEPTED)
-        for order in accepted
+        wire.InstructAck(instruction_id=instruction_id, outcome=wire.InstructAck.ACCEPTED)
+        for instruction_id in accepted
     ]
     owned = sum(d.state is DomainState.OWNED for d in registry.domains_of(shard))
     return wire.ShardReport(shard_id=shard, instruction_acks=acks, owned_domains=owned)
 
 
-def settle(registry: Registry, shard: str, order: Orders) -> None:
+def settle(registry: Registry, shard: str, instruction_id: InstructionIds) -> None:
     """The shard does all that it is told."""
-    told = [each.instruction_id for each in pending(registry, shard, (), ())]
-    registry.apply(acknowledgements.settled(registry, report_of(registry, shard, *told), order))
+    pending_instructions = [each.instruction_id for each in pending(registry, shard, (), ())]
+    registry.apply(
+        acknowledgements.apply_acks(
+            registry, report_of(registry, shard, *pending_instructions), instruction_id
+        )
+    )
 
 
 def test_unowned_domains_go_to_the_shard_with_the_fewest_machines() -> None:
     """Largest first, so that shards end up with about the same; the same answer every time."""
-    registry, order = registry_with("s1", "s2"), Orders()
+    registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
     sizes = {"r1": 10, "r2": 40, "r3": 30, "r4": 25}
-    seen = [Sighting(RACK, rack, machines) for rack, machines in sizes.items()]
-    registry.apply(domains.give(registry, ["s1", "s2"], seen, order))
+    seen = [Observation(RACK, rack, machines) for rack, machines in sizes.items()]
+    registry.apply(domains.assign_unowned(registry, ["s1", "s2"], seen, instruction_id))
     owners = {value: domain.shard for (_, value), domain in registry.domains.items()}
     assert owners == {"r2": "s1", "r3": "s2", "r4": "s2", "r1": "s1"}
     assert registry.load("s1").machines == 50
@@ -82,15 +86,15 @@ def test_unowned_domains_go_to_the_shard_with_the_fewest_machines() -> None:
 
 def test_every_kind_of_machine_is_shared_out_evenly() -> None:
     """Also a scarce one, whatever else the shards have: who gets none could never serve it."""
-    registry, order = registry_with("s1", "s2", "s3"), Orders()
+    registry, instruction_id = registry_with("s1", "s2", "s3"), InstructionIds()
     racks = {"cpu": (30, 30, 10), "gpu": (2, 2, 2), "memory": (8, 8, 8)}
     seen = [
-        Sighting(RACK, f"{kind}-{number}", machines, kind)
+        Observation(RACK, f"{kind}-{number}", machines, kind)
         for kind, sizes in racks.items()
         for number, machines in enumerate(sizes)
     ]
-    registry.apply(domains.give(registry, ["s1", "s2", "s3"], seen[1:], order))
-    registry.apply(domains.give(registry, ["s1", "s2", "s3"], seen[:1], order))
+    registry.apply(domains.assign_unowned(registry, ["s1", "s2", "s3"], seen[1:], instruction_id))
+    registry.apply(domains.assign_unowned(registry, ["s1", "s2", "s3"], seen[:1], instruction_id))
     for shard in ("s1", "s2", "s3"):
         assert registry.load(shard).of_type["gpu"] == 2
         assert registry.load(shard).of_type["memory"] == 8
@@ -99,15 +103,22 @@ def test_every_kind_of_machine_is_shared_out_evenly() -> None:
 
 def test_a_domain_that_somebody_has_is_not_given_again() -> None:
     """A report that came late still calls it unowned."""
-    registry, order = registry_with("s1", "s2"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
-    assert domains.give(registry, ["s2"], [Sighting(RACK, "r1", 1)], order) == {}
+    registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
+    registry.apply(
+        domains.assign_unowned(registry, ["s1"], [Observation(RACK, "r1", 1)], instruction_id)
+    )
+    assert (
+        domains.assign_unowned(registry, ["s2"], [Observation(RACK, "r1", 1)], instruction_id) == {}
+    )
 
 
 def test_a_domain_seen_twice_in_one_report_is_given_once() -> None:
     registry = registry_with("s1", "s2")
-    changes = domains.give(
-        registry, ["s1", "s2"], [Sighting(RACK, "r1", 1), Sighting(RACK, "r1", 2)], Orders()
+    changes = domains.assign_unowned(
+        registry,
+        ["s1", "s2"],
+        [Observation(RACK, "r1", 1), Observation(RACK, "r1", 2)],
+        InstructionIds(),
     )
     assert len(changes) == 1
 
@@ -117,103 +128,119 @@ def test_no_more_orders_are_put_together_than_one_answer_carries(
 ) -> None:
     """A hundred thousand domains to be told of would else stop the leader at each report."""
     registry, made = registry_with("s1"), count()
-    seen = [Sighting(RACK, f"r{n}", 1) for n in range(2000)]
-    registry.apply(domains.give(registry, ["s1"], seen, Orders()))
+    seen = [Observation(RACK, f"r{n}", 1) for n in range(2000)]
+    registry.apply(domains.assign_unowned(registry, ["s1"], seen, InstructionIds()))
 
-    def counted(_: Domain, order: str) -> wire.CoordinatorInstruction:
+    def counted(_: Domain, instruction_id: str) -> wire.CoordinatorInstruction:
         next(made)
-        return wire.CoordinatorInstruction(instruction_id=order)
+        return wire.CoordinatorInstruction(instruction_id=instruction_id)
 
     monkeypatch.setattr(instructions, "_assignment", counted)
-    assert len(pending(registry, "s1", (), ())) == instructions.MOST_INSTRUCTIONS
-    assert next(made) == instructions.MOST_INSTRUCTIONS
+    assert len(pending(registry, "s1", (), ())) == instructions.MAX_INSTRUCTIONS
+    assert next(made) == instructions.MAX_INSTRUCTIONS
 
 
 def test_a_moved_domain_is_given_only_after_its_release() -> None:
     """The new shard is told nothing before the old one has accepted the release."""
-    registry, order = registry_with("s1", "s2"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
-    settle(registry, "s1", order)
+    registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
+    registry.apply(
+        domains.assign_unowned(registry, ["s1"], [Observation(RACK, "r1", 1)], instruction_id)
+    )
+    settle(registry, "s1", instruction_id)
     assert state_of(registry, "r1") == ("s1", "owned")
-    registry.apply(domains.move(registry, (RACK, "r1"), "s2", order))
+    registry.apply(domains.move(registry, (RACK, "r1"), "s2", instruction_id))
     assert state_of(registry, "r1") == ("s1", "releasing")
     assert pending(registry, "s2", (), ()) == []
-    settle(registry, "s1", order)
+    settle(registry, "s1", instruction_id)
     assert state_of(registry, "r1") == ("s2", "assigning")
-    settle(registry, "s2", order)
+    settle(registry, "s2", instruction_id)
     assert state_of(registry, "r1") == ("s2", "owned")
 
 
 def test_an_order_keeps_its_id_until_it_is_answered() -> None:
     """Also when its destination changes: the shard may be carrying it out already."""
-    registry, order = registry_with("s1", "s2", "s3"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
-    registry.apply(domains.move(registry, (RACK, "r1"), "s2", order))
+    registry, instruction_id = registry_with("s1", "s2", "s3"), InstructionIds()
+    registry.apply(
+        domains.assign_unowned(registry, ["s1"], [Observation(RACK, "r1", 1)], instruction_id)
+    )
+    registry.apply(domains.move(registry, (RACK, "r1"), "s2", instruction_id))
     first = [each.instruction_id for each in pending(registry, "s1", (), ())]
-    registry.apply(domains.move(registry, (RACK, "r1"), "s3", order))
+    registry.apply(domains.move(registry, (RACK, "r1"), "s3", instruction_id))
     assert [each.instruction_id for each in pending(registry, "s1", (), ())] == first
-    settle(registry, "s1", order)
+    settle(registry, "s1", instruction_id)
     assert state_of(registry, "r1") == ("s3", "assigning")
 
 
 def test_an_answer_to_a_superseded_order_changes_nothing() -> None:
-    registry, order = registry_with("s1"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
-    old = registry.domains[RACK, "r1"].order
-    registry.apply(domains.release(registry, (RACK, "r1"), order))
+    registry, instruction_id = registry_with("s1"), InstructionIds()
+    registry.apply(
+        domains.assign_unowned(registry, ["s1"], [Observation(RACK, "r1", 1)], instruction_id)
+    )
+    old = registry.domains[RACK, "r1"].instruction_id
+    registry.apply(domains.release(registry, (RACK, "r1"), instruction_id))
     late = report_of(registry, "s1", old)
-    assert acknowledgements.settled(registry, late, order) == {}
+    assert acknowledgements.apply_acks(registry, late, instruction_id) == {}
 
 
 def test_a_stale_order_is_repeated_and_a_failed_one_is_ordered_anew() -> None:
     """A shard answers the same order the same way for ever, unless it never looked at it."""
-    registry, order = registry_with("s1"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
-    [told] = pending(registry, "s1", (), ())
+    registry, instruction_id = registry_with("s1"), InstructionIds()
+    registry.apply(
+        domains.assign_unowned(registry, ["s1"], [Observation(RACK, "r1", 1)], instruction_id)
+    )
+    [pending_instructions] = pending(registry, "s1", (), ())
 
     def after(outcome: wire.InstructAck.Outcome.ValueType) -> list[str]:
-        answer = wire.InstructAck(instruction_id=told.instruction_id, outcome=outcome)
+        answer = wire.InstructAck(
+            instruction_id=pending_instructions.instruction_id, outcome=outcome
+        )
         report = wire.ShardReport(shard_id="s1", instruction_acks=[answer])
-        registry.apply(acknowledgements.settled(registry, report, order))
+        registry.apply(acknowledgements.apply_acks(registry, report, instruction_id))
         return [each.instruction_id for each in pending(registry, "s1", (), ())]
 
-    assert after(wire.InstructAck.REJECTED_STALE) == [told.instruction_id]
+    assert after(wire.InstructAck.REJECTED_STALE) == [pending_instructions.instruction_id]
     [fresh] = after(wire.InstructAck.FAILED)
-    assert fresh != told.instruction_id
+    assert fresh != pending_instructions.instruction_id
 
 
 def test_a_domain_does_not_go_to_a_shard_that_left_while_it_waited() -> None:
-    registry, order = registry_with("s1", "s2"), Orders()
-    registry.apply(domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1)], order))
-    registry.apply(domains.move(registry, (RACK, "r1"), "s2", order))
+    registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
+    registry.apply(
+        domains.assign_unowned(registry, ["s1"], [Observation(RACK, "r1", 1)], instruction_id)
+    )
+    registry.apply(domains.move(registry, (RACK, "r1"), "s2", instruction_id))
     registry.apply(shards.removed(registry, "s2"))
-    settle(registry, "s1", order)
+    settle(registry, "s1", instruction_id)
     assert (RACK, "r1") not in registry.domains
 
 
 def test_a_live_shard_leaves_only_after_it_has_released_everything() -> None:
-    registry, order = registry_with("s1", "s2"), Orders()
-    seen = [Sighting(RACK, f"r{n}", 1) for n in range(5)]
-    registry.apply(domains.give(registry, ["s1"], seen, order))
-    settle(registry, "s1", order)
+    registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
+    seen = [Observation(RACK, f"r{n}", 1) for n in range(5)]
+    registry.apply(domains.assign_unowned(registry, ["s1"], seen, instruction_id))
+    settle(registry, "s1", instruction_id)
     registry.apply(shards.leaving(registry, "s1"))
-    registry.apply(departures.step(registry, "s1", 3, order))
-    settle(registry, "s1", order)
-    registry.apply(departures.step(registry, "s1", 3, order))
-    assert departures.step(registry, "s1", 3, order) == {}, "two releases are not answered yet"
-    settle(registry, "s1", order)
-    registry.apply(departures.step(registry, "s1", 3, order))
+    registry.apply(shard_removal.next_removal_step(registry, "s1", 3, instruction_id))
+    settle(registry, "s1", instruction_id)
+    registry.apply(shard_removal.next_removal_step(registry, "s1", 3, instruction_id))
+    assert shard_removal.next_removal_step(registry, "s1", 3, instruction_id) == {}, (
+        "two releases are not answered yet"
+    )
+    settle(registry, "s1", instruction_id)
+    registry.apply(shard_removal.next_removal_step(registry, "s1", 3, instruction_id))
     assert registry.shards["s1"].removed
     assert not registry.domains
 
 
 def test_what_a_removed_shard_had_is_freed_in_pieces() -> None:
-    registry, order = registry_with("s1", "s2"), Orders()
+    registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
     registry.apply(
-        domains.give(registry, ["s1"], [Sighting(RACK, f"r{n}", 1) for n in range(5)], order)
+        domains.assign_unowned(
+            registry, ["s1"], [Observation(RACK, f"r{n}", 1) for n in range(5)], instruction_id
+        )
     )
     registry.apply(shards.removed(registry, "s1"))
-    while batch := departures.orphaned(registry, 2, order):
+    while batch := shard_removal.orphaned_rows(registry, 2, instruction_id):
         assert len(batch) <= 2
         registry.apply(batch)
     assert not registry.domains
@@ -221,29 +248,34 @@ def test_what_a_removed_shard_had_is_freed_in_pieces() -> None:
 
 def test_a_shard_that_forgot_its_domains_is_reminded_of_them() -> None:
     """It came back with an empty state directory; nobody else has been given them."""
-    registry, order = registry_with("s1"), Orders()
+    registry, instruction_id = registry_with("s1"), InstructionIds()
     registry.apply(
-        domains.give(registry, ["s1"], [Sighting(RACK, "r1", 1), Sighting(RACK, "r2", 1)], order)
+        domains.assign_unowned(
+            registry,
+            ["s1"],
+            [Observation(RACK, "r1", 1), Observation(RACK, "r2", 1)],
+            instruction_id,
+        )
     )
-    settle(registry, "s1", order)
+    settle(registry, "s1", instruction_id)
     empty = wire.ShardReport(shard_id="s1", owned_domains=0)
-    reminded = pending(registry, "s1", (), acknowledgements.forgotten(registry, empty, ()))
+    reminded = pending(registry, "s1", (), acknowledgements.lost_domains(registry, empty, ()))
     assert sorted(each.assign_domain.topology_value for each in reminded) == ["r1", "r2"]
     done = [each.instruction_id for each in reminded]
-    assert acknowledgements.forgotten(registry, empty, done) == []
+    assert acknowledgements.lost_domains(registry, empty, done) == []
     whole = wire.ShardReport(shard_id="s1", owned_domains=2)
-    assert acknowledgements.forgotten(registry, whole, ()) == []
+    assert acknowledgements.lost_domains(registry, whole, ()) == []
 
 
 def test_moving_to_an_unknown_or_leaving_shard_is_refused_by_name() -> None:
-    registry, order = registry_with("s1", "s2"), Orders()
+    registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
     with pytest.raises(UnknownObject, match="no shard s9"):
-        domains.move(registry, (RACK, "r1"), "s9", order)
+        domains.move(registry, (RACK, "r1"), "s9", instruction_id)
     registry.apply(shards.leaving(registry, "s2"))
     with pytest.raises(InvalidInput, match="being removed"):
-        domains.move(registry, (RACK, "r1"), "s2", order)
+        domains.move(registry, (RACK, "r1"), "s2", instruction_id)
     with pytest.raises(UnknownObject, match="not assigned"):
-        domains.release(registry, (RACK, "r1"), order)
+        domains.release(registry, (RACK, "r1"), instruction_id)
 
 
 def test_an_illegal_move_names_domain_state_and_event() -> None:
@@ -273,8 +305,8 @@ class Fleet:
     """Three shards and the coordinator's decisions about them."""
 
     def __init__(self) -> None:
-        self.registry, self.order = registry_with("s1", "s2", "s3"), Orders()
-        self.shards = {name: ShardStandIn(name) for name in ("s1", "s2", "s3")}
+        self.registry, self.instruction_id = registry_with("s1", "s2", "s3"), InstructionIds()
+        self.shards = {name: FakeShard(name) for name in ("s1", "s2", "s3")}
         self._sequence = count(1)
 
     def do(self, action: str, name: str, value: str) -> None:
@@ -283,24 +315,26 @@ class Fleet:
         match action:
             case "give":
                 self._apply(
-                    domains.give(self.registry, [name], [Sighting(RACK, value, 1)], self.order)
+                    domains.assign_unowned(
+                        self.registry, [name], [Observation(RACK, value, 1)], self.instruction_id
+                    )
                 )
             case "move":
-                self._apply(domains.move(self.registry, domain, name, self.order))
+                self._apply(domains.move(self.registry, domain, name, self.instruction_id))
             case "release" if domain in self.registry.domains:
-                self._apply(domains.release(self.registry, domain, self.order))
+                self._apply(domains.release(self.registry, domain, self.instruction_id))
             case "report" | "lose":
                 self.exchange(name, lost=action == "lose")
 
     def exchange(self, name: str, lost: bool) -> None:
         """A report, and an answer that may be lost."""
         shard = self.shards[name]
-        self._apply(acknowledgements.settled(self.registry, shard.report(), self.order))
-        orders = pending(self.registry, name, (), ())
-        for each in orders:
+        self._apply(acknowledgements.apply_acks(self.registry, shard.report(), self.instruction_id))
+        new_instructions = pending(self.registry, name, (), ())
+        for each in new_instructions:
             each.coordinator_term, each.sequence_number = 1, next(self._sequence)
         if not lost:
-            shard.obey(wire.ReportAck(instructions=orders))
+            shard.apply(wire.ReportAck(instructions=new_instructions))
 
     def acting(self, value: str) -> list[str]:
         """Who acts on a domain."""
@@ -315,8 +349,8 @@ class Fleet:
 def test_no_two_shards_ever_act_on_one_domain(steps: list[tuple[str, str, str]]) -> None:
     """Orders and answers may be lost or repeated at any step; then all settles."""
     fleet = Fleet()
-    for step in steps:
-        fleet.do(*step)
+    for next_removal_step in steps:
+        fleet.do(*next_removal_step)
         assert max(len(fleet.acting("r1")), len(fleet.acting("r2"))) <= 1
     for _ in range(4):
         for name in fleet.shards:

@@ -13,7 +13,7 @@ from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands import fleet_views as views
 from bigfleet.model.errors import Unavailable
-from tests.services.coordinator.coordinator_answers import leading_but_not_yet
+from tests.services.coordinator.coordinator_answers import unavailable_leader
 
 
 @pytest.mark.parametrize("address", [",", "foo", "foo:", "a:1,b"])
@@ -65,6 +65,6 @@ def test_a_shard_that_died_while_leaving_shows_how_to_end_it() -> None:
 
 async def test_a_leader_that_must_wait_is_not_called_absent() -> None:
     """Its own reason is told, instead of that nobody leads."""
-    async with leading_but_not_yet("ask again in 9 s") as address, LeaderClient([address]) as asks:
+    async with unavailable_leader("ask again in 9 s") as address, LeaderClient([address]) as asks:
         with pytest.raises(Unavailable, match=r"leads, and cannot do that yet: ask again in 9 s"):
             await asks.call("RemoveShard", wire.RemoveShardRequest(shard_id="s"), 0.0)

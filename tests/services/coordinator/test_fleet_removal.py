@@ -18,11 +18,11 @@ from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.commands.cluster_removal import remove
-from bigfleet.commands.fleet_asking import view
+from bigfleet.commands.fleet_queries import view
 from bigfleet.model.errors import UnknownObject
 from bigfleet.model.machine import MachineState
 from bigfleet.services.coordinator import role
-from bigfleet.services.coordinator.settings import Settings
+from bigfleet.services.coordinator.config import CoordinatorConfig
 from controlplane.request import Binaries
 from tests.support.shards import Rig, SessionClient, cycles, machine, need, shard, states
 from tests.support.waiting import eventually
@@ -56,8 +56,8 @@ class Fleet:
     async def remove(self, cluster: str, **flags: Any) -> str:
         """What the command prints."""
         given = {"force": False, "dry_run": False, "shard": None} | flags
-        told = argparse.Namespace(cluster=cluster, coordinator=[self.coordinator], **given)
-        return await remove(told, None)
+        config = argparse.Namespace(cluster=cluster, coordinator=[self.coordinator], **given)
+        return await remove(config, None)
 
     async def clusters(self) -> str:
         """What `fleet clusters` prints."""
@@ -80,10 +80,10 @@ async def fleet(binaries: Binaries, directory: Path) -> AsyncIterator[Fleet]:
     racks = {f"m-{n}": {"topology.bigfleet/rack": f"r{n % 2}"} for n in range(4)}
     machines = [machine(name, labels=labels) for name, labels in racks.items()]
     lost = machine("m-lost", _S.CONFIGURED, "ghost", labels={"topology.bigfleet/rack": "r0"})
-    provider = MemoryProvider([*machines, lost], finishes_by_itself=True)
-    told = Settings("a", 0, 0, directory / "a", binaries.etcd, {}, expected_shards=2)
+    provider = MemoryProvider([*machines, lost], auto_finish=True)
+    config = CoordinatorConfig("a", 0, 0, directory / "a", binaries.etcd, {}, expected_shards=2)
     async with AsyncExitStack() as closing:
-        leads = await closing.enter_async_context(role.serving(told))
+        leads = await closing.enter_async_context(role.serving(config))
         closing.push_async_callback(leads.leadership.resign)
         address = f"127.0.0.1:{leads.port}"
         shards = [

@@ -9,7 +9,7 @@ import pytest
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.coordination.memory import MemoryCluster
 from bigfleet.ports.coordination import LEADER_KEY
-from bigfleet.services.coordinator.reign import LEASE_SECONDS, NotLeading
+from bigfleet.services.coordinator.leader_term import LEASE_SECONDS, NotLeader
 from bigfleet.services.coordinator.rows import Cluster, Leader, leader_decoder, put
 from tests.services.coordinator.candidates import nodes
 from tests.support.waiting import eventually
@@ -19,26 +19,26 @@ async def test_the_elected_leads_and_the_others_know_its_address() -> None:
     cluster = MemoryCluster(["a", "b"])
     cluster.elect("a")
     async with nodes(cluster, "a", "b") as [a, b]:
-        reign = await a.reign()
-        assert reign.term == 1
+        leader_term = await a.leader_term()
+        assert leader_term.term == 1
         await eventually(lambda: b.leadership.leader is not None)
         assert b.leadership.leader is not None
         assert b.leadership.leader.address == "a:1"
-        assert b.leadership.reign is None
+        assert b.leadership.leader_term is None
 
 
 async def test_a_new_leader_has_all_that_the_old_one_wrote() -> None:
     cluster = MemoryCluster(["a", "b"])
     cluster.elect("a")
     async with nodes(cluster, "a", "b") as [a, b]:
-        first = await a.reign()
+        first = await a.leader_term()
         await first.write(lambda: put(Cluster("c", "s1")))
         cluster.elect("b")
-        second = await b.reign()
+        second = await b.leader_term()
         assert second.registry.clusters["c"].shard == "s1"
         assert second.term == 2
-        await eventually(lambda: a.leadership.reign is None)
-        with pytest.raises(NotLeading):
+        await eventually(lambda: a.leadership.leader_term is None)
+        with pytest.raises(NotLeader):
             await first.write(lambda: put(Cluster("d", "s1")))
         assert "cluster/d" not in cluster.rows
 
@@ -48,12 +48,12 @@ async def test_a_deposed_leader_that_noticed_nothing_cannot_write() -> None:
     cluster = MemoryCluster(["a", "b"])
     cluster.elect("a")
     async with nodes(cluster, "a") as [a]:
-        reign = await a.reign()
+        leader_term = await a.leader_term()
         usurper = Leader("b", 2, 9, "b:1")
         cluster.write({LEADER_KEY: b'{"id":"b","member_id":2,"term":9,"address":"b:1"}'})
-        with pytest.raises(NotLeading, match="another replica"):
-            await reign.write(lambda: put(Cluster("c", "s1")))
-        assert reign.over
+        with pytest.raises(NotLeader, match="another replica"):
+            await leader_term.write(lambda: put(Cluster("c", "s1")))
+        assert leader_term.ended
         assert leader_decoder.decode(cluster.rows[LEADER_KEY]) == usurper
 
 
@@ -61,15 +61,15 @@ async def test_a_leader_whose_member_is_silent_stops_answering() -> None:
     cluster = MemoryCluster(["a"])
     cluster.elect("a")
     async with nodes(cluster, "a") as [a]:
-        reign = await a.reign()
+        leader_term = await a.leader_term()
         a.store.silent = True
-        await eventually(lambda: a.leadership.reign is None)
-        with pytest.raises(NotLeading):
-            reign.require()
-        pulses = a.pulses
-        await eventually(lambda: a.pulses > pulses)  # it is at work all the same
+        await eventually(lambda: a.leadership.leader_term is None)
+        with pytest.raises(NotLeader):
+            leader_term.require_leadership()
+        keepalives = a.keepalives
+        await eventually(lambda: a.keepalives > keepalives)  # it is at work all the same
         a.store.silent = False
-        assert (await a.reign()).term == reign.term
+        assert (await a.leader_term()).term == leader_term.term
 
 
 async def test_a_leader_that_was_stopped_for_longer_than_its_lease_answers_nothing() -> None:
@@ -77,13 +77,13 @@ async def test_a_leader_that_was_stopped_for_longer_than_its_lease_answers_nothi
     cluster, clock = MemoryCluster(["a"]), ManualClock()
     cluster.elect("a")
     async with nodes(cluster, "a", clock=clock) as [a]:
-        reign = await a.reign()
-        reign.confirm()
+        leader_term = await a.leader_term()
+        leader_term.renew_lease()
         clock.advance(LEASE_SECONDS - 0.01)
-        reign.require()
+        leader_term.require_leadership()
         clock.advance(0.02)
-        with pytest.raises(NotLeading):
-            reign.require()
+        with pytest.raises(NotLeader):
+            leader_term.require_leadership()
 
 
 async def test_order_ids_and_sequence_numbers_never_repeat_in_a_term() -> None:
@@ -91,26 +91,26 @@ async def test_order_ids_and_sequence_numbers_never_repeat_in_a_term() -> None:
     cluster = MemoryCluster(["a"])
     cluster.elect("a")
     async with nodes(cluster, "a") as [a]:
-        reign = await a.reign()
-        first = {reign.new_order() for _ in range(5)}
-        reign.end("a test says so")
-        await eventually(lambda: a.leadership.reign not in (None, reign))
-        again = await a.reign()
-        assert again.term == reign.term
-        assert first.isdisjoint({again.new_order() for _ in range(5)})
+        leader_term = await a.leader_term()
+        first = {leader_term.new_instruction_id() for _ in range(5)}
+        leader_term.end("a test says so")
+        await eventually(lambda: a.leadership.leader_term not in (None, leader_term))
+        again = await a.leader_term()
+        assert again.term == leader_term.term
+        assert first.isdisjoint({again.new_instruction_id() for _ in range(5)})
 
 
 async def test_one_who_resigns_says_so_and_does_not_lead_again() -> None:
     cluster = MemoryCluster(["a", "b"])
     cluster.elect("a")
     async with nodes(cluster, "a", "b") as [a, b]:
-        await a.reign()
+        await a.leader_term()
         await a.leadership.resign()
         cluster.elect("b")
-        await b.reign()
-        [before] = b.predecessors
-        assert before is not None
-        assert (before.id, before.resigned) == ("a", True)
+        await b.leader_term()
+        [predecessor] = b.predecessors
+        assert predecessor is not None
+        assert (predecessor.id, predecessor.resigned) == ("a", True)
 
 
 async def test_a_caller_that_goes_away_does_not_undo_its_write() -> None:
@@ -118,9 +118,9 @@ async def test_a_caller_that_goes_away_does_not_undo_its_write() -> None:
     cluster = MemoryCluster(["a"])
     cluster.elect("a")
     async with nodes(cluster, "a") as [a]:
-        reign = await a.reign()
-        task = asyncio.create_task(reign.write(lambda: put(Cluster("c", "s1"))))
+        leader_term = await a.leader_term()
+        task = asyncio.create_task(leader_term.write(lambda: put(Cluster("c", "s1"))))
         await asyncio.sleep(0)
         task.cancel()
         await eventually(lambda: "cluster/c" in cluster.rows)
-        await eventually(lambda: "c" in reign.registry.clusters)
+        await eventually(lambda: "c" in leader_term.registry.clusters)

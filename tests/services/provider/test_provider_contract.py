@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bigfleet.conformance.judging import Check
+from bigfleet.conformance.check import Check
 from bigfleet.conformance.rules import CHECKS
 from bigfleet.services.provider import Latencies, Latency
 from tests.support.providers import provider, settings, subject_of
 
 # The others need a cluster that can withhold readiness, or a process: tests/conformance has both.
-ELSEWHERE = ("crash/", "prompt/", "configured/", "list/under-way")
+ELSEWHERE = ("crash/", "latency/", "configured/", "list/in-progress")
 HERE = [check for check in CHECKS if not check.name.startswith(ELSEWHERE)]
 
 

@@ -10,16 +10,16 @@ import grpc
 import pytest
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.conformance.caller import Caller
+from bigfleet.conformance.fenced_client import FencedClient
 from bigfleet.conformance.subject import Subject
 from bigfleet.ports.host import Boot
 from tests.support.providers import SlowHost, provider, settings, subject_of
 
 
-async def configuring(subject: Subject, shard: Caller) -> None:
+async def configuring(subject: Subject, shard: FencedClient) -> None:
     """Machine m-0 on its way into a cluster."""
     await shard.create("m-0")
-    await subject.reaches("m-0", wire.IDLE)
+    await subject.wait_for_state("m-0", wire.IDLE)
     await shard.configure("m-0", "c", b"blob", {"key": "value"})
 
 
@@ -34,12 +34,12 @@ async def test_configured_means_that_the_node_is_ready(tmp_path: Path) -> None:
     host = SlowHost()
     async with provider(settings(tmp_path), host) as channel:
         subject = subject_of(channel)
-        await configuring(subject, subject.caller())
+        await configuring(subject, subject.fenced_client())
         await settled()
         assert (await subject.get("m-0")).state == wire.CONFIGURING
         assert host.booted == [("m-0.2", b"blob")]
         host.ready.set()
-        assert (await subject.reaches("m-0", wire.CONFIGURED)).cluster == "c"
+        assert (await subject.wait_for_state("m-0", wire.CONFIGURED)).cluster == "c"
 
 
 async def test_a_machine_that_nobody_sells_fails(tmp_path: Path) -> None:
@@ -47,12 +47,12 @@ async def test_a_machine_that_nobody_sells_fails(tmp_path: Path) -> None:
     host = SlowHost(sold_out=True)
     async with provider(settings(tmp_path), host) as channel:
         subject = subject_of(channel)
-        shard = subject.caller()
+        shard = subject.fenced_client()
         await shard.create("m-0")
-        failed = await subject.reaches("m-0", wire.FAILED)
+        failed = await subject.wait_for_state("m-0", wire.FAILED)
         assert (failed.last_error, failed.cluster) == ("no m6i.large left", "")
         await shard.delete("m-0")
-        await subject.reaches("m-0", wire.SPECULATIVE)
+        await subject.wait_for_state("m-0", wire.SPECULATIVE)
 
 
 @pytest.mark.parametrize("trouble", ["the bootstrap blob cannot be used", ""])
@@ -61,14 +61,14 @@ async def test_a_boot_that_fails_fails_the_machine(trouble: str, tmp_path: Path)
     host = SlowHost(trouble=trouble)
     async with provider(settings(tmp_path, boot_timeout_seconds=0.05), host) as channel:
         subject = subject_of(channel)
-        shard = subject.caller()
+        shard = subject.fenced_client()
         await configuring(subject, shard)
-        failed = await subject.reaches("m-0", wire.FAILED)
+        failed = await subject.wait_for_state("m-0", wire.FAILED)
         assert failed.last_error == (trouble or "not Ready within 0.05 s")
         assert failed.cluster == "c"
         assert host.powered_off == ["m-0"]
         await shard.delete("m-0")
-        deleted = await subject.reaches("m-0", wire.SPECULATIVE)
+        deleted = await subject.wait_for_state("m-0", wire.SPECULATIVE)
         assert (deleted.last_error, deleted.cluster) == ("", "")
 
 
@@ -80,19 +80,19 @@ async def test_a_fixed_machine_that_failed_is_well_again_once_its_node_is_gone(
     given = settings(tmp_path, repair_seconds=0.05)
     async with provider(given, host) as channel:
         subject = subject_of(channel)
-        shard = subject.caller()
+        shard = subject.fenced_client()
         await shard.configure("b-0", "c", b"blob", {"key": "value"})
-        assert (await subject.reaches("b-0", wire.FAILED)).cluster == "c"
+        assert (await subject.wait_for_state("b-0", wire.FAILED)).cluster == "c"
         host.trouble = ""
         await asyncio.sleep(0.2)
         assert (await subject.get("b-0")).state == wire.FAILED, "its Node is there still"
         host.node_gone.set()
-        repaired = await subject.reaches("b-0", wire.IDLE)
+        repaired = await subject.wait_for_state("b-0", wire.IDLE)
         assert (repaired.cluster, repaired.last_error, repaired.host.ref) == ("", "", "b-0")
         assert not repaired.shard_metadata
         host.ready.set()
         await shard.configure("b-0", "d", b"blob", {})
-        assert (await subject.reaches("b-0", wire.CONFIGURED)).cluster == "d"
+        assert (await subject.wait_for_state("b-0", wire.CONFIGURED)).cluster == "d"
 
 
 async def test_a_repair_outlives_the_provider(tmp_path: Path) -> None:
@@ -101,16 +101,16 @@ async def test_a_repair_outlives_the_provider(tmp_path: Path) -> None:
     never = settings(tmp_path, repair_seconds=math.inf)
     async with provider(never, host) as channel:
         subject = subject_of(channel)
-        shard = subject.caller()
+        shard = subject.fenced_client()
         await configuring(subject, shard)
         await shard.configure("b-0", "c", b"blob", {})
         for name in ("m-0", "b-0"):
-            await subject.reaches(name, wire.FAILED)
+            await subject.wait_for_state(name, wire.FAILED)
     host.trouble = ""
     host.node_gone.set()
     async with provider(settings(tmp_path, repair_seconds=0.0), host) as channel:
         subject = subject_of(channel)
-        await subject.reaches("b-0", wire.IDLE)
+        await subject.wait_for_state("b-0", wire.IDLE)
         assert (await subject.get("m-0")).state == wire.FAILED
 
 
@@ -129,13 +129,13 @@ async def test_a_bug_at_one_machine_fails_that_machine_only(tmp_path: Path) -> N
     host.ready.set()
     async with provider(settings(tmp_path), host) as channel:
         subject = subject_of(channel)
-        shard = subject.caller()
+        shard = subject.fenced_client()
         await shard.create("m-0")
-        await subject.reaches("m-0", wire.IDLE)
+        await subject.wait_for_state("m-0", wire.IDLE)
         await shard.configure("m-0", "c", b"odd", {})
-        assert "ZeroDivisionError" in (await subject.reaches("m-0", wire.FAILED)).last_error
+        assert "ZeroDivisionError" in (await subject.wait_for_state("m-0", wire.FAILED)).last_error
         await shard.create("m-1")
-        await subject.reaches("m-1", wire.IDLE)
+        await subject.wait_for_state("m-1", wire.IDLE)
 
 
 async def test_a_drain_waits_for_the_node_to_go(tmp_path: Path) -> None:
@@ -144,16 +144,16 @@ async def test_a_drain_waits_for_the_node_to_go(tmp_path: Path) -> None:
     host.ready.set()
     async with provider(settings(tmp_path), host) as channel:
         subject = subject_of(channel)
-        shard = subject.caller()
+        shard = subject.fenced_client()
         await configuring(subject, shard)
-        await subject.reaches("m-0", wire.CONFIGURED)
+        await subject.wait_for_state("m-0", wire.CONFIGURED)
         await shard.drain("m-0", grace_seconds=2**62)
         await settled()
         draining = await subject.get("m-0")
         assert draining.state == wire.DRAINING
         assert dict(draining.shard_metadata) == {"key": "value"}
         host.node_gone.set()
-        await subject.reaches("m-0", wire.IDLE)
+        await subject.wait_for_state("m-0", wire.IDLE)
         assert not host.powered_off
 
 
@@ -163,11 +163,11 @@ async def test_a_drain_ends_with_its_grace(tmp_path: Path) -> None:
     host.ready.set()
     async with provider(settings(tmp_path), host) as channel:
         subject = subject_of(channel)
-        shard = subject.caller()
+        shard = subject.fenced_client()
         await configuring(subject, shard)
-        await subject.reaches("m-0", wire.CONFIGURED)
+        await subject.wait_for_state("m-0", wire.CONFIGURED)
         await shard.drain("m-0", grace_seconds=0)
-        await subject.reaches("m-0", wire.IDLE)
+        await subject.wait_for_state("m-0", wire.IDLE)
         assert host.powered_off == ["m-0"]
 
 
@@ -177,12 +177,14 @@ async def test_a_drain_that_nobody_can_watch_fails(tmp_path: Path) -> None:
     host.ready.set()
     async with provider(settings(tmp_path), host) as channel:
         subject = subject_of(channel)
-        shard = subject.caller()
+        shard = subject.fenced_client()
         await configuring(subject, shard)
-        await subject.reaches("m-0", wire.CONFIGURED)
+        await subject.wait_for_state("m-0", wire.CONFIGURED)
         host.trouble = "no such cluster"
         await shard.drain("m-0", grace_seconds=60)
-        assert (await subject.reaches("m-0", wire.FAILED)).last_error == "m-0: no such cluster"
+        assert (
+            await subject.wait_for_state("m-0", wire.FAILED)
+        ).last_error == "m-0: no such cluster"
 
 
 async def test_a_boot_cut_short_is_taken_up_by_the_next_process(tmp_path: Path) -> None:
@@ -190,12 +192,12 @@ async def test_a_boot_cut_short_is_taken_up_by_the_next_process(tmp_path: Path) 
     given = settings(tmp_path)
     async with provider(given, SlowHost()) as channel:
         subject = subject_of(channel)
-        await configuring(subject, subject.caller())
+        await configuring(subject, subject.fenced_client())
     host = SlowHost()
     async with provider(given, host) as channel:
         subject = subject_of(channel)
         host.ready.set()
-        assert (await subject.reaches("m-0", wire.CONFIGURED)).cluster == "c"
+        assert (await subject.wait_for_state("m-0", wire.CONFIGURED)).cluster == "c"
         assert host.booted == [("m-0.2", b"blob")]
 
 

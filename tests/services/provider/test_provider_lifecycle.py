@@ -17,7 +17,7 @@ from bigfleet.model.machine import (
 )
 from bigfleet.ports.provider import Fence
 from bigfleet.services.provider import Latency, fencing, lifecycle
-from bigfleet.services.provider.fencing import Mark
+from bigfleet.services.provider.fencing import FencingToken
 from bigfleet.services.provider.lifecycle import Order, Record, accept, fail, finish
 from tests.support.providers import machine
 
@@ -132,7 +132,7 @@ def test_every_operation_has_an_end() -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20))
 def test_only_ever_newer_marks_pass(orders: list[tuple[int, int]]) -> None:
     """What passes is strictly increasing in (epoch, sequence), whatever order it arrives in."""
-    newest: Mark | None = None
+    newest: FencingToken | None = None
     passed = []
     for epoch, sequence in orders:
         try:

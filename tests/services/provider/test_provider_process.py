@@ -38,7 +38,7 @@ async def test_what_was_under_way_at_a_kill_is_finished_by_the_next_process(
         first = await start_process(tmp_path, port, latency_seconds=1.5)
         async with transport.channel(f"127.0.0.1:{port}") as channel:
             subject = subject_of(channel)
-            shard = subject.caller()
+            shard = subject.fenced_client()
             before = await answers(subject)
             ack = await shard.create("m-0", sequence=5)
             first.kill()
@@ -52,7 +52,7 @@ async def test_what_was_under_way_at_a_kill_is_finished_by_the_next_process(
                 with pytest.raises(Exception, match="is not newer"):
                     await shard.create("m-0", sequence=5)
                 assert (await shard.create("m-0", sequence=6)).operation_id == ack.operation_id
-                await subject.reaches("m-0", wire.IDLE)
+                await subject.wait_for_state("m-0", wire.IDLE)
                 since = wire.ListFilter(since_revision=before.revision)
                 changed = await subject.stub.List(since)
                 assert [m.id for m in changed.machines] == ["m-0"]
@@ -129,7 +129,7 @@ async def test_a_full_disk_holds_operations_up_and_loses_none(tmp_path: Path) ->
             async with transport.channel(f"127.0.0.1:{port}") as channel:
                 subject = subject_of(channel)
                 await answers(subject)
-                shard = subject.caller()
+                shard = subject.fenced_client()
                 await shard.create("m-0")
                 with full_disk(process.pid):
                     with pytest.raises(grpc.aio.AioRpcError, match="cannot be written"):
@@ -137,7 +137,7 @@ async def test_a_full_disk_holds_operations_up_and_loses_none(tmp_path: Path) ->
                     await asyncio.sleep(2.5)
                     assert process.returncode is None
                     assert (await subject.get("m-0")).state == wire.CREATING
-                await subject.reaches("m-0", wire.IDLE)
+                await subject.wait_for_state("m-0", wire.IDLE)
         finally:
             process.kill()
             await process.wait()

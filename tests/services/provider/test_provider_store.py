@@ -16,7 +16,7 @@ from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import Taint
 from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence
-from bigfleet.services.provider.fencing import Mark
+from bigfleet.services.provider.fencing import FencingToken
 from bigfleet.services.provider.lifecycle import Record
 from bigfleet.services.provider.store import FILE_NAME, Store
 from tests.support.providers import machine
@@ -58,8 +58,8 @@ def test_everything_survives_a_restart(store: Store, tmp_path: Path) -> None:
     after = reopened(store, tmp_path)
     assert (list(after), after.revision, after.id) == (before, revision, identity)
     assert after.get("m-1") == replace(changed(after.get("m-1")), revision=4)
-    assert after.fence_mark("s", "m-1") == Mark(3, 4)
-    assert after.fence_mark("s", "m-2") is None
+    assert after.fencing_token("s", "m-1") == FencingToken(3, 4)
+    assert after.fencing_token("s", "m-2") is None
     after.close()
 
 
@@ -67,7 +67,7 @@ def test_a_mark_is_kept_without_a_change(store: Store, tmp_path: Path) -> None:
     """A refused order leaves its mark and no new revision."""
     store.save(None, Fence("s", 9, 1), "m-0")
     after = reopened(store, tmp_path)
-    assert (after.fence_mark("s", "m-0"), after.revision) == (Mark(9, 1), 3)
+    assert (after.fencing_token("s", "m-0"), after.revision) == (FencingToken(9, 1), 3)
     after.close()
 
 

@@ -16,9 +16,9 @@ from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.commands.cluster_removal import remove
 from bigfleet.model.errors import BigFleetError, UnknownObject
 from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.services.provider import Latencies, Settings
+from bigfleet.services.provider import Latencies, ProviderConfig
+from bigfleet.services.provider.config import Latency
 from bigfleet.services.provider.role import host_for, serving
-from bigfleet.services.provider.settings import Latency
 from tests.services.shard.coordinator_rig import FakeCoordinator, rack
 from tests.support.shard_process import ShardProcess, decides, shard_process
 from tests.support.shards import Rig, SessionClient, cycles, machine, need, shard, states
@@ -57,7 +57,7 @@ async def refused_as_removed(rig: Rig, cluster: str = "east") -> bool:
 
 async def test_the_machines_of_a_cluster_that_is_gone_serve_others(tmp_path: Path) -> None:
     """They are drained without anybody's being asked, and its demand buys nothing any more."""
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     async with shard(provider, tmp_path, cluster_absence_seconds=0.0) as rig:
         east = await with_two_at_work(rig)
         await east.leave()
@@ -82,7 +82,7 @@ async def test_the_machines_of_a_cluster_that_is_gone_serve_others(tmp_path: Pat
 
 async def test_a_cluster_whose_operator_may_live_is_removed_by_force_only(tmp_path: Path) -> None:
     """The refusal names what speaks against it, and how many machines there are."""
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         east = await with_two_at_work(rig)
         with pytest.raises(
@@ -106,11 +106,11 @@ async def test_a_cluster_that_is_being_removed_is_served_only_once_that_has_ende
     tmp_path: Path,
 ) -> None:
     """Its operator hears why, and then is that of a new cluster, which has nothing yet."""
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     async with shard(provider, tmp_path, cluster_absence_seconds=0.0) as rig:
         await (await with_two_at_work(rig)).leave()
         await cycles(rig, 2)
-        provider.finishes_by_itself = False
+        provider.auto_finish = False
         await removes(rig.address)
         await eventually(lambda: drained(provider) == ["m-1", "m-2"])
         assert await refused_as_removed(rig)
@@ -120,7 +120,7 @@ async def test_a_cluster_that_is_being_removed_is_served_only_once_that_has_ende
         assert await refused_as_removed(rig)
         provider.finish("m-2")
         await eventually(lambda: "east" not in rig.shard.cycle.removals)
-        provider.finishes_by_itself = True
+        provider.auto_finish = True
         east = await rig.operator()
         await east.roll_up(need(1))
         await east.hears(lambda m: m.node_state_update.state == int(_S.CONFIGURED))
@@ -153,7 +153,7 @@ async def test_what_is_bought_for_a_cluster_that_is_gone_is_given_to_others(
 
 async def test_an_eviction_that_was_under_way_is_not_waited_for(tmp_path: Path) -> None:
     """The operator died while it emptied a Node; the machine goes back all the same."""
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     async with shard(provider, tmp_path, cluster_absence_seconds=0.0) as rig:
         east = await with_two_at_work(rig)
         east.helpful = False
@@ -170,7 +170,7 @@ async def test_an_eviction_that_was_under_way_is_not_waited_for(tmp_path: Path) 
 async def test_a_fixed_machine_that_has_failed_keeps_no_removal_waiting(tmp_path: Path) -> None:
     """It is nobody's to delete, and is free once it is repaired."""
     fixed = [machine(f"m-{n}", capacity_type=CapacityType.BARE_METAL) for n in (1, 2)]
-    provider = MemoryProvider(fixed, finishes_by_itself=True)
+    provider = MemoryProvider(fixed, auto_finish=True)
     async with shard(provider, tmp_path, cluster_absence_seconds=0.0) as rig:
         await (await with_two_at_work(rig)).leave()
         provider.fail("m-1", "its disk broke")
@@ -184,7 +184,7 @@ async def test_a_coordinator_forgets_the_cluster_when_its_machines_have_gone(
     tmp_path: Path,
 ) -> None:
     """The shard says how many are left, and drops the cluster once the report has arrived."""
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     decides = FakeCoordinator()
     async with shard(provider, tmp_path, coordinator=decides, cluster_absence_seconds=0.0) as rig:
         await eventually(lambda: decides.owners.get(rack("rack-1")) == "shard-0")
@@ -199,11 +199,11 @@ async def test_a_coordinator_forgets_the_cluster_when_its_machines_have_gone(
         await eventually(lambda: "east" not in rig.shard.cycle.removals)
         told = [(each.cluster_id, each.machines_left) for each in decides.removals]
         assert told[-1] == ("east", 0)
-        held = json.loads((tmp_path / "holdings.json").read_text())
+        held = json.loads((tmp_path / "ownership.json").read_text())
         assert held["clusters"] == []
 
 
-def _provider(folder: Path) -> Settings:
+def _provider(folder: Path) -> ProviderConfig:
     lines = [
         {
             "id": f"m-{number}", "state": "IDLE", "instance_type": "m6i.large", "zone": "a",
@@ -213,7 +213,7 @@ def _provider(folder: Path) -> Settings:
         for number in range(3)
     ]  # fmt: skip
     (folder / "inventory.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return Settings(
+    return ProviderConfig(
         listen_port=0,
         observe_port=0,
         state_directory=folder / "provider",
@@ -236,7 +236,7 @@ async def _operator(process: ShardProcess, cluster: str) -> None:
 async def test_a_removal_is_carried_through_though_the_shard_is_killed(tmp_path: Path) -> None:
     """With SIGKILL right after the answer; the next life goes on without being told again."""
     given, state = _provider(tmp_path), tmp_path / "shard"
-    more = ("--cycle", "0.2", "--cluster-absence", "0")
+    more = ("--cycle", "0.2", "--operator-absence-timeout", "0")
     async with serving(given, host_for(given)) as provider:
         address = f"127.0.0.1:{provider.port}"
         async with shard_process(address, state, *more) as first:

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from bigfleet.adapters.coordinator.client import LeaderClient
-from bigfleet.adapters.coordinator.client import Replicas as LeaderReplicas
+from bigfleet.adapters.coordinator.client import LeaderConnection as LeaderReplicas
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.api.identity import Name
 from bigfleet.api.issuing import issue
@@ -27,7 +27,7 @@ from tests.services.shard.coordinator_rig import (
 )
 
 
-class Replicas:
+class LeaderConnection:
     """Three replicas over one memory; `lead` says who leads."""
 
     def __init__(self, decides: FakeCoordinator, addresses: list[str]) -> None:
@@ -46,12 +46,12 @@ class Replicas:
 
 
 @pytest_asyncio.fixture
-async def replicas() -> AsyncIterator[Replicas]:
+async def replicas() -> AsyncIterator[LeaderConnection]:
     """The first one leads."""
     decides = FakeCoordinator()
     one, two, three = servicer(decides), servicer(decides), servicer(decides)
     async with replica(one) as a, replica(two) as b, replica(three) as c:
-        made = Replicas(decides, [a, b, c])
+        made = LeaderConnection(decides, [a, b, c])
         made.servicers = [one, two, three]
         made.lead(0)
         yield made
@@ -62,7 +62,7 @@ async def reports(client: GrpcCoordinator) -> int:
     return (await client.report(ShardReport(shard_id="s-0"))).coordinator_term
 
 
-async def test_the_named_leader_is_asked_next_and_from_then_on(replicas: Replicas) -> None:
+async def test_the_named_leader_is_asked_next_and_from_then_on(replicas: LeaderConnection) -> None:
     """Also one that is not in the shard's own list."""
     replicas.lead(2)
     async with closing(replicas.client(replicas.addresses[0])) as client:
@@ -70,7 +70,7 @@ async def test_the_named_leader_is_asked_next_and_from_then_on(replicas: Replica
     assert [s.calls for s in replicas.servicers] == [1, 0, 2]
 
 
-async def test_without_a_name_the_others_are_asked_in_turn(replicas: Replicas) -> None:
+async def test_without_a_name_the_others_are_asked_in_turn(replicas: LeaderConnection) -> None:
     """The last one leads, and nobody else knows it."""
     replicas.lead(2, named=False)
     async with closing(replicas.client()) as client:
@@ -78,7 +78,9 @@ async def test_without_a_name_the_others_are_asked_in_turn(replicas: Replicas) -
     assert [s.calls for s in replicas.servicers] == [1, 1, 1]
 
 
-async def test_an_election_is_unavailable_and_over_when_someone_leads(replicas: Replicas) -> None:
+async def test_an_election_is_unavailable_and_over_when_someone_leads(
+    replicas: LeaderConnection,
+) -> None:
     """The error tells what each replica said."""
     replicas.lead(None)
     async with closing(replicas.client()) as client:
@@ -89,7 +91,7 @@ async def test_an_election_is_unavailable_and_over_when_someone_leads(replicas: 
         assert await reports(client) == 1
 
 
-async def test_stale_is_final_whoever_else_could_be_asked(replicas: Replicas) -> None:
+async def test_stale_is_final_whoever_else_could_be_asked(replicas: LeaderConnection) -> None:
     """FAILED_PRECONDITION is Fenced, and no other replica is asked for a nicer answer."""
     replicas.decides.deposed_shards.add("s-0")
     async with closing(replicas.client()) as client:
@@ -98,14 +100,14 @@ async def test_stale_is_final_whoever_else_could_be_asked(replicas: Replicas) ->
     assert [s.calls for s in replicas.servicers] == [1, 0, 0]
 
 
-async def test_a_dead_leader_is_passed_over(replicas: Replicas) -> None:
+async def test_a_dead_leader_is_passed_over(replicas: LeaderConnection) -> None:
     """The leader that was known is gone; the next one is found in the same call."""
     nobody = "127.0.0.1:1"
     async with closing(replicas.client(nobody, *replicas.addresses)) as client:
         assert await reports(client) == 1
 
 
-async def test_a_call_that_fails_ends_no_other_call(replicas: Replicas) -> None:
+async def test_a_call_that_fails_ends_no_other_call(replicas: LeaderConnection) -> None:
     """A shard reports and resolves clusters at once. What one call gives up, the other still has:
     to be cancelled instead of answered would end the shard's reports for good.
     """
@@ -113,10 +115,10 @@ async def test_a_call_that_fails_ends_no_other_call(replicas: Replicas) -> None:
     answering.clear()
     patient = LeaderReplicas(replicas.addresses[:1])
     asked = wire.ResolveClusterRequest(cluster_id="c", asking_shard_id="s-0")
-    resolving = asyncio.create_task(patient.ask(lambda stub: stub.ResolveCluster(asked)))
+    resolving = asyncio.create_task(patient.call_leader(lambda stub: stub.ResolveCluster(asked)))
     report = ShardReport(shard_id="s-0")
     with pytest.raises(Unavailable, match="DEADLINE_EXCEEDED"):
-        await patient.ask(lambda stub: stub.ReportShard(report, timeout=0.2))
+        await patient.call_leader(lambda stub: stub.ReportShard(report, timeout=0.2))
     answering.set()
     assert (await resolving).shard_id == "s-0"
     await patient.close()

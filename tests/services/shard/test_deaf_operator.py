@@ -30,7 +30,7 @@ def _talkative(cluster: str) -> MemoryProvider:
     """Machines about which there is very much to tell, and one for whoever wants it."""
     labels = {"kubernetes.io/hostname": "x", "long": "x" * _LABEL_BYTES}
     told = [machine(f"m-{n}", _S.CONFIGURED, cluster, labels=labels) for n in range(_MACHINES)]
-    return MemoryProvider([*told, machine("spare")], finishes_by_itself=True)
+    return MemoryProvider([*told, machine("spare")], auto_finish=True)
 
 
 async def _hello(rig: Rig, channel: grpc.aio.Channel, cluster: str) -> Any:
@@ -55,7 +55,7 @@ async def test_a_session_whose_operator_reads_nothing_is_broken_off(
     dials again is told everything.
     """
     monkeypatch.setattr(servicer, "DEAF_SECONDS", 1.0)
-    before = metrics.shard_deaf_sessions._value.get()
+    before = metrics.shard_stalled_sessions._value.get()
     async with shard(_talkative("deaf"), tmp_path) as rig:
         await eventually(lambda: len(rig.shard.inventory) == _MACHINES + 1)
         async with transport.channel(rig.address) as channel:
@@ -64,7 +64,7 @@ async def test_a_session_whose_operator_reads_nothing_is_broken_off(
             await other.roll_up(need())
             await other.hears_state("spare", _S.CONFIGURED)
             await eventually(lambda: rig.shard.sessions.of("deaf") is None)
-            assert metrics.shard_deaf_sessions._value.get() == before + 1
+            assert metrics.shard_stalled_sessions._value.get() == before + 1
             await _reads_on(call)
             assert await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
             assert "read nothing for 1 s; dial again" in str(await call.details())
@@ -78,13 +78,13 @@ async def test_a_session_that_a_newer_one_replaces_does_not_hang_on_its_deaf_ope
 ) -> None:
     """Else each such session would keep its messages in memory for as long as its process lives."""
     monkeypatch.setattr(servicer, "DEAF_SECONDS", 1.0)
-    before = metrics.shard_deaf_sessions._value.get()
+    before = metrics.shard_stalled_sessions._value.get()
     async with shard(_talkative("deaf"), tmp_path) as rig:
         await eventually(lambda: len(rig.shard.inventory) == _MACHINES + 1)
         async with transport.channel(rig.address) as channel:
             await _hello(rig, channel, "deaf")
             newer = await rig.operator("deaf")
-            await eventually(lambda: metrics.shard_deaf_sessions._value.get() == before + 1)
+            await eventually(lambda: metrics.shard_stalled_sessions._value.get() == before + 1)
         assert newer.status is None
         assert rig.shard.sessions.of("deaf") is not None
 

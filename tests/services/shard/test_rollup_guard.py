@@ -16,7 +16,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import Hello
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, sizes_of
-from bigfleet.services.provider import Latencies, Settings
+from bigfleet.services.provider import Latencies, ProviderConfig
 from bigfleet.services.provider.role import host_for, serving
 from tests.support.full_disk import full_disk
 from tests.support.shard_process import ShardProcess, decides, shard_process
@@ -35,7 +35,7 @@ def pods(count: int, group: str = "") -> Need:
 def at_work(number: int = 1) -> MemoryProvider:
     """Machines in east's service, and an idle one."""
     busy = [machine(f"m-{n:02}", _S.CONFIGURED, "east") for n in range(number)]
-    return MemoryProvider([*busy, machine("spare")], finishes_by_itself=True)
+    return MemoryProvider([*busy, machine("spare")], auto_finish=True)
 
 
 def given_back(provider: MemoryProvider) -> list[str]:
@@ -133,7 +133,7 @@ async def test_a_cluster_that_scales_to_zero_is_believed_after_the_hold(tmp_path
         assert not (await (await rig.operator()).roll_up()).doubted, "it was believed before"
 
 
-def _provider(folder: Path) -> Settings:
+def _provider(folder: Path) -> ProviderConfig:
     line = {
         "id": "m-1",
         "state": "IDLE",
@@ -145,7 +145,7 @@ def _provider(folder: Path) -> Settings:
         "resources": {"cpu": "4", "memory": "8Gi", "pods": "110"},
     }
     (folder / "inventory.jsonl").write_text(json.dumps(line) + "\n")
-    return Settings(
+    return ProviderConfig(
         listen_port=0,
         observe_port=0,
         state_directory=folder / "provider",
@@ -177,7 +177,7 @@ async def test_a_killed_shard_remembers_what_a_full_disk_once_refused(tmp_path: 
                     await east.roll_up(pods(_PODS))
                     await east.hears_state("m-1", _S.CONFIGURED)
                     assert not (state / "demand.json").exists()
-                    assert (await alive.metrics())["bigfleet_shard_demand_not_kept"] == 1
+                    assert (await alive.metrics())["bigfleet_shard_demand_not_persisted"] == 1
                 await eventually((state / "demand.json").exists)
             await alive.kill()
         async with shard_process(address, state) as alive, operator_of(alive) as east:

@@ -126,7 +126,7 @@ async def test_what_no_message_can_hold_is_named_on_both_sides(
     """The session lives on with the last good needs, and takes the next good roll-up."""
     too_large = metrics.shard_rollups.labels("too-large")
     before = too_large._value.get()
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     caplog.set_level(logging.INFO)
     async with shard(provider, tmp_path) as rig:
         duties = Duties()

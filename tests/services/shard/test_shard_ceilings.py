@@ -9,7 +9,7 @@ import pytest
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1.shard_pb2 import NeedStatus
-from bigfleet.commands import asking
+from bigfleet.commands import shard_queries
 from bigfleet.model.errors import InvalidInput, UnknownObject
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of
@@ -31,9 +31,7 @@ def state(text: str, path: Path) -> Path:
 
 def fleet(idle: int) -> MemoryProvider:
     """So many idle machines for $0.20 an hour each."""
-    return MemoryProvider(
-        [machine(f"m-{number}") for number in range(idle)], finishes_by_itself=True
-    )
+    return MemoryProvider([machine(f"m-{number}") for number in range(idle)], auto_finish=True)
 
 
 def held(rig: Rig, cluster: str) -> int:
@@ -63,7 +61,7 @@ async def test_the_highest_priority_from_a_cluster_with_ceiling_0_evicts_nobody_
         await greedy.roll_up(need(priority=_HIGHEST))
         short = await told_short(greedy)
         assert f"its priority {_HIGHEST} counts as 0" in short.message
-        said = await asking.ask(rig.address, asking.about_need("greedy"))
+        said = await shard_queries.ask(rig.address, shard_queries.need_query("greedy"))
         assert f"priority {_HIGHEST} (which counts as 0, the ceiling of" in said.as_text()
         await cycles(rig, 10)
         assert [order for order, *_ in provider.orders] == ["CONFIGURE"]
@@ -91,7 +89,7 @@ async def test_a_cluster_gets_no_more_than_its_ceiling_is_told_why_and_served_wh
         assert words in short.message
         await west.roll_up(need(2))
         await eventually(lambda: (held(rig, "east"), held(rig, "west")) == (most, 2))
-        said = await asking.ask(rig.address, asking.about_need("east"))
+        said = await shard_queries.ask(rig.address, shard_queries.need_query("east"))
         assert words in said.as_text()
         await cycles(rig, 10)
         assert held(rig, "east") == most
@@ -183,7 +181,7 @@ async def test_what_ceilings_hold_back_is_listed_by_cluster(tmp_path: Path) -> N
         served = dict(zip(names, (3, 1, 1, 1, 2), strict=True))
         await eventually(lambda: {name: held(rig, name) for name in names} == served)
         await cycles(rig, 3)
-        said = await asking.ask(rig.address, asking.about_ceilings(""))
+        said = await shard_queries.ask(rig.address, shard_queries.ceilings_query(""))
         assert said.lines == [
             "Cluster dear:",
             "  It has 2 of at most 3 machines.",
@@ -204,15 +202,15 @@ async def test_what_ceilings_hold_back_is_listed_by_cluster(tmp_path: Path) -> N
             "lowly",
             "west",
         ]
-        west = await asking.ask(rig.address, asking.about_ceilings("west"))
+        west = await shard_queries.ask(rig.address, shard_queries.ceilings_query("west"))
         assert west.lines == ["Cluster west:", "  It has 1 of at most 3 machines."]
         with pytest.raises(UnknownObject, match="cluster free has no ceiling there"):
-            await asking.ask(rig.address, asking.about_ceilings("free"))
+            await shard_queries.ask(rig.address, shard_queries.ceilings_query("free"))
 
 
 async def test_where_nobody_has_a_ceiling_that_is_what_is_said(tmp_path: Path) -> None:
     async with shard(fleet(1), tmp_path) as rig:
         await (await rig.operator()).roll_up(need(3))
         await cycles(rig, 3)
-        said = await asking.ask(rig.address, asking.about_ceilings(""))
+        said = await shard_queries.ask(rig.address, shard_queries.ceilings_query(""))
         assert said.as_text() == "No cluster that this shard serves has a ceiling."

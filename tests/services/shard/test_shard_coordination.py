@@ -34,7 +34,7 @@ def in_rack(name: str, number: int, state: MachineState = S.IDLE) -> Machine:
 def fleet(*racks: str, each: int = 2) -> MemoryProvider:
     """Idle machines in some racks; transitions end by themselves."""
     machines = [in_rack(name, number) for name in racks for number in range(each)]
-    return MemoryProvider(machines, finishes_by_itself=True)
+    return MemoryProvider(machines, auto_finish=True)
 
 
 def placed(provider: MemoryProvider, cluster: str) -> set[str]:
@@ -56,9 +56,9 @@ async def shards(
         yield [first, *others]
 
 
-def guests(coordinator: FakeCoordinator, name: str) -> list[tuple[str, str, str]]:
+def out_of_domain_machines(coordinator: FakeCoordinator, name: str) -> list[tuple[str, str, str]]:
     """Machines that a shard has told as exceptions: id, cluster and domain."""
-    told = coordinator.reports[name].guests
+    told = coordinator.reports[name].out_of_domain_machines
     return [(each.machine_id, each.cluster_id, each.topology_value) for each in told]
 
 
@@ -124,15 +124,17 @@ async def test_a_bound_machine_counts_where_its_cluster_is_served(tmp_path: Path
         await eventually(lambda: coordinator.accepted(moved))
         coordinator.give(rack("a"), "s-1")
         await eventually(lambda: domains(two) == {rack("a")})
-        await eventually(lambda: guests(coordinator, "s-0") == [("a-0", "east", "a")])
+        await eventually(
+            lambda: out_of_domain_machines(coordinator, "s-0") == [("a-0", "east", "a")]
+        )
         await west.roll_up(need(1, priority=1000))
         await eventually(lambda: short(two))
         assert not short(one)
         assert placed(provider, "east") == {"a-0"}
         await east.roll_up()
         await eventually(lambda: placed(provider, "west") == {"a-0"})
-        await eventually(lambda: guests(coordinator, "s-0") == [])
-        assert guests(coordinator, "s-1") == []
+        await eventually(lambda: out_of_domain_machines(coordinator, "s-0") == [])
+        assert out_of_domain_machines(coordinator, "s-1") == []
     assert [(what, fence.shard_id) for what, _, fence in provider.orders] == [
         ("CONFIGURE", "s-0"), ("DRAIN", "s-0"), ("CONFIGURE", "s-1"),
     ]  # fmt: skip
@@ -181,7 +183,7 @@ class SlowProvider(MemoryProvider):
     """Answers an order to configure only once `may_answer` is set."""
 
     def __init__(self, *machines: Machine) -> None:
-        super().__init__(machines, finishes_by_itself=True)
+        super().__init__(machines, auto_finish=True)
         self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
 
     async def configure(self, machine_id: str, *rest: Any) -> Operation:
@@ -277,7 +279,7 @@ async def test_a_cluster_that_nobody_can_place_is_unavailable(tmp_path: Path) ->
 async def test_a_quota_bounds_what_is_bought_and_the_rest_is_told_as_short(tmp_path: Path) -> None:
     """Never more than the slice says; raising it lets the next be bought."""
     machines = [in_rack("a", number, S.SPECULATIVE) for number in range(6)]
-    provider = MemoryProvider(machines, finishes_by_itself=True)
+    provider = MemoryProvider(machines, auto_finish=True)
     coordinator = FakeCoordinator(gives_domains=False)
     coordinator.limit("s-0", "a", 2)  # zone a stands for the region
     coordinator.give(rack("a"), "s-0")

@@ -18,9 +18,9 @@ from bigfleet.api import transport
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.machine import MachineState
-from bigfleet.services.provider import Latencies, Settings
+from bigfleet.services.provider import Latencies, ProviderConfig
+from bigfleet.services.provider.config import Latency
 from bigfleet.services.provider.role import host_for, serving
-from bigfleet.services.provider.settings import Latency
 from tests.services.shard.coordinator_rig import FakeCoordinator, rack
 from tests.support.shard_process import ShardProcess, shard_process
 from tests.support.shard_process import decides as decides_once
@@ -118,7 +118,7 @@ async def test_a_restart_gives_up_no_domain_before_it_knows_what_is_created_ther
         await eventually(lambda: bought(provider) == ["m-0"])
         number = decides.take(rack("rack-1"))
         await eventually(lambda: bool(rig.shard.cycle.inventory.promises_in(rack("rack-1"))))
-        held = (tmp_path / "holdings.json").read_bytes
+        held = (tmp_path / "ownership.json").read_bytes
         await eventually(lambda: number.encode() in held())
     async with shard(provider, tmp_path, coordinator=decides) as rig:
         operator = await rig.operator()
@@ -130,7 +130,7 @@ async def test_a_restart_gives_up_no_domain_before_it_knows_what_is_created_ther
     assert "m-0" in provider.blobs
 
 
-def _provider(folder: Path) -> Settings:
+def _provider(folder: Path) -> ProviderConfig:
     lines = [
         {
             "id": f"m-{number}", "state": "SPECULATIVE", "instance_type": "m6i.large", "zone": "a",
@@ -140,7 +140,7 @@ def _provider(folder: Path) -> Settings:
         for number in range(6)
     ]  # fmt: skip
     (folder / "inventory.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return Settings(
+    return ProviderConfig(
         listen_port=0,
         observe_port=0,
         state_directory=folder / "provider",

@@ -23,8 +23,8 @@ from bigfleet.engine.decision import Decision
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.observe.metrics import REGISTRY
 from bigfleet.ports.provider import Fence, Listing, Operation
+from bigfleet.services.provider.config import ProviderConfig
 from bigfleet.services.provider.role import serving as serving_provider
-from bigfleet.services.provider.settings import Settings as ProviderSettings
 from bigfleet.services.shard import cycle
 from bigfleet.services.shard.outbox import MOST_UNKEYED
 from bigfleet.services.shard.servicer import SessionServicer
@@ -139,7 +139,7 @@ async def test_a_late_answer_does_not_undo_a_listing(tmp_path: Path) -> None:
 async def test_a_machine_missing_from_a_full_listing_is_gone(tmp_path: Path) -> None:
     """Its cluster is told FAILED, and its need is served by another machine."""
     clock = ManualClock()
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     async with shard(provider, tmp_path, clock) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
@@ -154,7 +154,7 @@ async def test_a_machine_missing_from_a_full_listing_is_gone(tmp_path: Path) -> 
 
 async def test_an_order_for_a_vanished_machine_makes_the_shard_look_again(tmp_path: Path) -> None:
     """The provider's not knowing a machine brings a full listing at once."""
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await eventually(lambda: rig.shard.inventory.state("m-1") is not None)
@@ -184,7 +184,7 @@ async def test_a_drain_once_announced_is_carried_through(tmp_path: Path) -> None
 
 async def test_what_is_too_much_at_once_is_derived_again(tmp_path: Path) -> None:
     """One order of a cluster at a time; all five machines serve in the end."""
-    provider = MemoryProvider([machine(f"m-{n}") for n in range(5)], finishes_by_itself=True)
+    provider = MemoryProvider([machine(f"m-{n}") for n in range(5)], auto_finish=True)
     before = _dropped()
     async with shard(provider, tmp_path, execute_concurrency=1) as rig:
         operator = await rig.operator(helpful=False)
@@ -219,7 +219,7 @@ async def test_an_order_whose_machine_moved_is_not_carried_out(tmp_path: Path) -
 
 async def test_a_failing_decision_makes_the_shard_unready_not_dead(tmp_path: Path) -> None:
     """Cycles that raise are counted; sessions live on, and so does the shard once it can decide."""
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
 
     def broken(*_: object) -> Decision:
         raise RuntimeError("no idea")
@@ -249,7 +249,7 @@ async def test_a_cycle_that_hangs_makes_the_shard_unready(
 
 async def test_an_absent_operator_blocks_nobody_else(tmp_path: Path) -> None:
     """A cluster whose operator left takes no place in the queue of those who are there."""
-    provider = MemoryProvider([machine(f"m-{n}") for n in range(3)], finishes_by_itself=True)
+    provider = MemoryProvider([machine(f"m-{n}") for n in range(3)], auto_finish=True)
     async with shard(provider, tmp_path, execute_concurrency=1) as rig:
         absent = await rig.operator("absent", helpful=False)
         await absent.roll_up(need(2, priority=9))
@@ -308,7 +308,7 @@ async def test_it_works_with_a_provider_over_the_wire(tmp_path: Path) -> None:
     }
     inventory = tmp_path / "inventory.jsonl"
     inventory.write_text(json.dumps(line) + "\n")
-    settings = ProviderSettings(0, 0, tmp_path / "provider", inventory, None)
+    settings = ProviderConfig(0, 0, tmp_path / "provider", inventory, None)
     async with serving_provider(settings, InstantHost()) as server:
         provider = GrpcProvider(f"127.0.0.1:{server.port}")
         async with shard(provider, tmp_path) as rig:
@@ -340,11 +340,11 @@ async def test_sessions_do_not_wait_for_a_decision(tmp_path: Path) -> None:
 
 async def test_a_paused_shard_decides_and_orders_nothing(tmp_path: Path) -> None:
     """What it would do is counted; what it knows is shown as ever."""
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path, actuation_paused=True) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
-        labels = {"kind": "Bootstrap"}
+        labels = {"type": "Bootstrap"}
         name = "bigfleet_shard_actions_suppressed_total"
         await eventually(lambda: (REGISTRY.get_sample_value(name, labels) or 0) > 1)
         assert rig.shard.cycle.not_ready() == ""

@@ -58,7 +58,7 @@ async def test_machines_that_left_are_told_and_nothing_is_claimed_of_others(
 
 async def test_a_machine_that_is_about_to_join_is_not_said_to_have_left(tmp_path: Path) -> None:
     """While its order is under way it counts as undecided, and then it is this cluster's."""
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator(helpful=False)
         await operator.roll_up(need())

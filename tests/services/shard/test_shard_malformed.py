@@ -41,7 +41,7 @@ def failures() -> float:
 
 def doubted() -> float:
     """Full listings that were not believed so far."""
-    return REGISTRY.get_sample_value("bigfleet_shard_listings_doubted_total") or 0.0
+    return REGISTRY.get_sample_value("bigfleet_shard_listings_suspect_total") or 0.0
 
 
 async def tell(operator: SessionClient, *needs: capacity_pb2.CapacityNeed) -> str:
@@ -65,7 +65,7 @@ async def still_works(rig: Rig, operator: SessionClient, free: str) -> None:
 async def test_no_roll_up_harms_the_shard(tmp_path: Path, seed: int) -> None:
     """Absurd needs are refused with a sentence that names the need; the session goes on."""
     draw, before = random.Random(seed), failures()
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         for _ in range(150):
@@ -81,7 +81,7 @@ async def test_no_accepted_need_harms_the_decision(tmp_path: Path, seed: int) ->
     draw, before = random.Random(seed), failures()
     machines = [machine(f"m-{n}", price_per_hour=draw.choice((0.0, 1e308))) for n in range(4)]
     spot = [replace(m, interruption_probability=1.0) for m in machines[:2]]
-    provider = MemoryProvider([*machines[2:], *spot], finishes_by_itself=True)
+    provider = MemoryProvider([*machines[2:], *spot], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         for _ in range(40):
@@ -98,7 +98,7 @@ async def test_no_accepted_need_harms_the_decision(tmp_path: Path, seed: int) ->
 
 async def test_a_roll_up_is_bounded(tmp_path: Path) -> None:
     """Too many needs, or one that is too large, are refused by name; what was good stays."""
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await still_works(rig, operator, "m-1")
@@ -256,7 +256,7 @@ async def test_a_need_that_cannot_be_is_left_out_by_name(
     tmp_path: Path, faulty: capacity_pb2.CapacityNeed, words: str
 ) -> None:
     """Everything else of its roll-up is in force."""
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await still_works(rig, operator, "m-1")
@@ -269,7 +269,7 @@ async def test_a_need_that_cannot_be_is_left_out_by_name(
 async def test_the_largest_need_that_can_be_written_is_only_short(tmp_path: Path) -> None:
     """2^62 bytes are a number like any other: what there is serves it, and the rest is lacking."""
     before = failures()
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         vast = _bad_need(aggregate_resources={"memory": _BYTES}, min_unit={})
@@ -280,7 +280,7 @@ async def test_the_largest_need_that_can_be_written_is_only_short(tmp_path: Path
 
 async def test_a_hundred_thousand_profiles_end_at_most_their_session(tmp_path: Path) -> None:
     """Far more than a message may hold: the shard goes on, and so does the next session."""
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         flood = rollup("east")
         flood.needs.extend(codec.need_to_wire(need(priority=n)) for n in range(100_000))
@@ -307,7 +307,7 @@ async def test_an_id_that_names_no_node_is_refused_where_it_comes_in(
 ) -> None:
     """Else such a machine is bought, and then no operator can make a credential for its Node."""
     refused = REGISTRY.get_sample_value("bigfleet_shard_machines_rejected_total") or 0.0
-    provider = MemoryProvider([machine(odd), machine("m-1.a")], finishes_by_itself=True)
+    provider = MemoryProvider([machine(odd), machine("m-1.a")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need(2))
@@ -364,7 +364,7 @@ async def test_a_listing_that_lacks_most_machines_is_not_believed_at_once(tmp_pa
     happened; those that stay away are gone.
     """
     clock, before, fleet = ManualClock(), doubted(), [machine(f"m-{n:02}") for n in range(12)]
-    provider = MemoryProvider(fleet, finishes_by_itself=True)
+    provider = MemoryProvider(fleet, auto_finish=True)
     async with shard(provider, tmp_path, clock) as rig:
         operator = await rig.operator()
         await operator.roll_up(need(12))

@@ -11,7 +11,7 @@ import pytest
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.provider.memory import MemoryProvider
-from bigfleet.commands import asking
+from bigfleet.commands import shard_queries
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.services.shard import session
 from tests.support.shards import cycles, machine, need, shard
@@ -30,7 +30,7 @@ class SoldOut(MemoryProvider):
     """Accepts every order, and can deliver no machine of one type."""
 
     def __init__(self, machines: list[Machine], instance_type: str) -> None:
-        super().__init__(machines, finishes_by_itself=True)
+        super().__init__(machines, auto_finish=True)
         self.instance_type = instance_type
 
     def finish(self, machine_id: str) -> Machine:
@@ -46,7 +46,7 @@ async def test_an_operator_that_does_not_answer_keeps_no_other_cluster_waiting(
 ) -> None:
     """It has questions in plenty, of higher priority; the other's machine joins meanwhile."""
     machines = [machine(f"m-{number}") for number in range(20)]
-    provider = MemoryProvider(machines, finishes_by_itself=True)
+    provider = MemoryProvider(machines, auto_finish=True)
     async with shard(provider, tmp_path, execute_concurrency=4) as rig:
         silent, other = await rig.operator("silent", helpful=False), await rig.operator("other")
         await silent.roll_up(need(10, priority=100))
@@ -63,7 +63,7 @@ async def test_machines_are_not_held_for_an_operator_that_does_not_answer(
     later, it is asked one question.
     """
     monkeypatch.setattr(session, "ANSWER_SECONDS", 0.5)
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         silent, other = await rig.operator("silent", helpful=False), await rig.operator("other")
         await silent.roll_up(need(2, priority=100))
@@ -84,7 +84,7 @@ async def test_what_is_sold_out_is_not_asked_for_at_once_again(tmp_path: Path) -
         await operator.roll_up(need())
         await operator.hears(lambda m: m.node_state_update.state == int(_S.CONFIGURED))
         await cycles(rig, 10)
-        told = await asking.ask(rig.address, asking.about_need("east"))
+        told = await shard_queries.ask(rig.address, shard_queries.need_query("east"))
     created = [machine_id for kind, machine_id, _ in provider.orders if kind == "CREATE"]
     assert [name.partition("-")[0] for name in created] == ["cheap", "dear"]
     [view] = told.data["needs"]
@@ -128,7 +128,7 @@ async def test_a_machine_that_does_not_boot_is_not_the_only_one_tried(tmp_path: 
         machine("m-1", price_per_hour=0.1, capacity_type=fixed),
         machine("m-2", price_per_hour=0.3, capacity_type=fixed),
     ]
-    provider = NeverBoots(machines, finishes_by_itself=True)
+    provider = NeverBoots(machines, auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
@@ -139,7 +139,7 @@ async def test_a_machine_that_does_not_boot_is_not_the_only_one_tried(tmp_path: 
 
 async def test_a_cluster_that_refuses_machines_does_not_hold_them(tmp_path: Path) -> None:
     """Its operator has no credentials to give; another cluster gets the machine."""
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         broken = await rig.operator("broken", helpful=False)
         broken.refuses = "no such ServiceAccount"
@@ -156,7 +156,7 @@ async def test_a_cluster_that_refuses_machines_does_not_hold_them(tmp_path: Path
 async def test_nothing_more_is_bought_for_a_cluster_that_is_gone(tmp_path: Path) -> None:
     """After its absence nothing is acquired; what it has at work is left alone."""
     at_work = machine("m-1", _S.CONFIGURED, "gone")
-    provider = MemoryProvider([at_work, speculative("m-2", 0.1)], finishes_by_itself=True)
+    provider = MemoryProvider([at_work, speculative("m-2", 0.1)], auto_finish=True)
     async with shard(provider, tmp_path, clock=SystemClock(), cluster_absence_seconds=0.0) as rig:
         operator = await rig.operator("gone", helpful=False)
         await operator.roll_up(need(1))

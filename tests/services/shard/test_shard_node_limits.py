@@ -11,7 +11,7 @@ import pytest
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.limit_codec import LimitReason, limits_from_wire, limits_to_wire
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeLimit
-from bigfleet.commands import asking
+from bigfleet.commands import shard_queries
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, profile, sizes_of_aggregate
@@ -42,7 +42,7 @@ def broken(machine_id: str = "m-1", reason: str = "Missing") -> NodeLimit:
 def provider() -> MemoryProvider:
     """One machine at work for the cluster, of four CPUs, and one idle."""
     machines = [machine("m-1", _S.CONFIGURED, "east"), machine("m-2")]
-    return MemoryProvider(machines, finishes_by_itself=True)
+    return MemoryProvider(machines, auto_finish=True)
 
 
 async def reclaimed(operator: SessionClient, machine_id: str) -> int:
@@ -118,7 +118,7 @@ async def test_a_limit_of_a_machine_that_is_not_the_clusters_changes_nothing(
 ) -> None:
     """Nobody can speak ill of a neighbour's machine, nor of one that is idle."""
     machines = [machine("m-1", _S.CONFIGURED, "east"), machine("m-2")]
-    async with shard(MemoryProvider(machines, finishes_by_itself=True), tmp_path) as rig:
+    async with shard(MemoryProvider(machines, auto_finish=True), tmp_path) as rig:
         operator, neighbour = await rig.operator(), await rig.operator("west")
         await neighbour.roll_up(limits=[broken("m-1"), broken("m-2"), broken("m-3")])
         await operator.roll_up(pods(4), limits=[broken("m-2")])
@@ -150,7 +150,7 @@ async def test_an_emptied_cordoned_machine_goes_while_demand_grows_and_others_ar
     """It is no supply: neither growth nor the reserve of the others is a reason to pay for it."""
     machines = [machine(f"m-{n}", _S.CONFIGURED, "east") for n in range(8)]
     hold = EngineConfig(reclaim_hold_seconds=2.0)
-    provider = MemoryProvider(machines, finishes_by_itself=True)
+    provider = MemoryProvider(machines, auto_finish=True)
     async with shard(provider, tmp_path, engine=hold) as rig:
         operator = await rig.operator()
         growing = asyncio.create_task(reclaimed(operator, "m-0"))
@@ -170,8 +170,8 @@ async def test_what_limits_a_machine_is_said_of_it(tmp_path: Path) -> None:
         operator = await rig.operator(helpful=False)
         await operator.roll_up(need(2), limits=[cordoned(), broken("m-2", "NotReady")])
         await cycles(rig, 2)
-        held = await asking.ask(rig.address, asking.about_machine("m-1"))
-        gone = await asking.ask(rig.address, asking.about_machine("m-2"))
+        held = await shard_queries.ask(rig.address, shard_queries.machine_query("m-1"))
+        gone = await shard_queries.ask(rig.address, shard_queries.machine_query("m-2"))
     text = "Its Node is Cordoned (kubectl cordon): it counts only for what runs there, cpu 3."
     assert text in held.as_text()
     assert "Its Node is NotReady: nothing counts on it, it is to be given back." in gone.as_text()

@@ -35,7 +35,7 @@ def failing_at(*groups: str) -> Callable[..., Decision]:
 async def test_other_clusters_are_served_as_if_it_were_not_there(tmp_path: Path) -> None:
     """The cluster that asked is told, and loses nothing of what it has."""
     provider = MemoryProvider(
-        [machine("m-1"), machine("m-2", _S.CONFIGURED, "bad")], finishes_by_itself=True
+        [machine("m-1"), machine("m-2", _S.CONFIGURED, "bad")], auto_finish=True
     )
     async with shard(provider, tmp_path) as rig:
         rig.shard.cycle.decide = failing_at("cursed")
@@ -54,7 +54,7 @@ async def test_other_clusters_are_served_as_if_it_were_not_there(tmp_path: Path)
 
 async def test_it_is_tried_again_when_it_is_reported_otherwise(tmp_path: Path) -> None:
     """What was left out comes back with the cluster's next roll-up that changes it."""
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         rig.shard.cycle.decide = failing_at("cursed")
         operator = await rig.operator()

@@ -55,7 +55,7 @@ async def test_actions_that_never_happened_are_reported_as_none(tmp_path: Path) 
     metrics.shard_actions.clear()
     async with shard(MemoryProvider([machine("m-1")]), tmp_path):
         counts = {
-            kind: REGISTRY.get_sample_value("bigfleet_shard_actions_total", {"kind": kind.value})
+            kind: REGISTRY.get_sample_value("bigfleet_shard_actions_total", {"type": kind.value})
             for kind in ActionType
         }
     assert counts == dict.fromkeys(ActionType, 0)
@@ -89,7 +89,7 @@ async def test_the_bootstrap_request_names_machine_and_requirements(tmp_path: Pa
 
 async def test_a_missing_machine_is_bought_then_bound(tmp_path: Path) -> None:
     """A need that only a speculative machine can serve has it created, then configured."""
-    provider = MemoryProvider([machine("m-1", _S.SPECULATIVE)], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1", _S.SPECULATIVE)], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
@@ -102,7 +102,7 @@ async def test_a_missing_machine_is_bought_then_bound(tmp_path: Path) -> None:
 async def test_what_nobody_needs_is_drained_and_given_back(tmp_path: Path) -> None:
     """An empty roll-up reclaims through the operator; the idle machine goes after its hold."""
     clock = ManualClock()
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path, clock) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
@@ -159,8 +159,8 @@ async def test_clusters_that_have_not_reported_lose_nothing(tmp_path: Path) -> N
 
 async def test_a_bad_need_does_not_keep_the_others_from_machines(tmp_path: Path) -> None:
     """It is left out by itself, and the answer says which it is and what is wrong with it."""
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
-    left_out = REGISTRY.get_sample_value("bigfleet_shard_left_out_total") or 0.0
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
+    left_out = REGISTRY.get_sample_value("bigfleet_shard_rollup_entries_rejected_total") or 0.0
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         bad = rollup("east", need(group="bad"), need(2))
@@ -173,14 +173,16 @@ async def test_a_bad_need_does_not_keep_the_others_from_machines(tmp_path: Path)
         assert told.index == 0
         assert told.why.startswith("cluster east, need 0: 26")
         assert "bytes are more" in told.why
-    assert (REGISTRY.get_sample_value("bigfleet_shard_left_out_total") or 0.0) == left_out + 1
+    assert (
+        REGISTRY.get_sample_value("bigfleet_shard_rollup_entries_rejected_total") or 0.0
+    ) == left_out + 1
     journal = (tmp_path / "journal.jsonl").read_text()
     assert "rollup-accepted-in-part" in journal
 
 
 async def test_a_rollup_that_is_all_bad_is_refused_as_a_whole(tmp_path: Path) -> None:
     """The session lives on, the refusal names the fault, and the last good roll-up stays."""
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
@@ -235,7 +237,7 @@ async def test_a_newer_session_replaces_the_older(tmp_path: Path) -> None:
 async def test_an_unreachable_provider_stops_nothing_for_good(tmp_path: Path) -> None:
     """Without its provider a shard decides nothing and says so; with it back, it goes on."""
     (tmp_path / "epoch").write_text("7\n")
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     provider.reachable = False
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
@@ -248,7 +250,7 @@ async def test_an_unreachable_provider_stops_nothing_for_good(tmp_path: Path) ->
 
 async def test_a_restart_keeps_machines_and_raises_the_epoch(tmp_path: Path) -> None:
     """A restarted shard knows what each machine is for from the provider and orders nothing new."""
-    provider = MemoryProvider([machine("m-1"), machine("m-2")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     wanted = need(priority=7, group="default/app=db")
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
@@ -322,7 +324,7 @@ async def test_a_move_outside_the_lifecycle_is_adopted(tmp_path: Path) -> None:
 
 
 def _adopted(move: str) -> float:
-    name = "bigfleet_shard_adopted_transitions_total"
+    name = "bigfleet_shard_unexpected_transitions_total"
     return REGISTRY.get_sample_value(name, {"move": move}) or 0.0
 
 
@@ -427,7 +429,7 @@ async def _hint(operator: SessionClient, zone: str) -> shard_pb2.AvailableCapaci
 
 async def test_the_journal_tells_a_machines_story(tmp_path: Path) -> None:
     """Each step of a machine is one JSON line with time, machine, need and group."""
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     wanted = need(group="default/app=db")
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()

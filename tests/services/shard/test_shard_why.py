@@ -12,7 +12,7 @@ import pytest
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.kube.client import KubeClient
-from bigfleet.commands import asking, words
+from bigfleet.commands import shard_queries, shard_text
 from bigfleet.commands.pod import PodFacts, read_pod
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import MachineState
@@ -35,11 +35,11 @@ async def test_a_served_need_shows_its_machines_and_their_cost(tmp_path: Path) -
     """Which machine, in what state, at which effective cost, and what it holds of the need."""
     spot = machine("m-1", price_per_hour=0.25, interruption_probability=0.5)
     dear = replace(need(), profile=profile(need().profile.requirements, (), 0, 4, 1))
-    async with shard(MemoryProvider([spot], finishes_by_itself=True), tmp_path) as rig:
+    async with shard(MemoryProvider([spot], auto_finish=True), tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(dear)
         await operator.hears_state("m-1", _S.CONFIGURED)
-        said = await asking.ask(rig.address, asking.about_need("east"))
+        said = await shard_queries.ask(rig.address, shard_queries.need_query("east"))
     (view,) = said.data["needs"]
     assert view["satisfied"]
     (counted,) = view["counted"]
@@ -56,9 +56,11 @@ async def test_a_short_need_shows_what_is_missing_and_why(tmp_path: Path) -> Non
         operator = await rig.operator()
         await operator.roll_up(need(3), need(zone="nowhere"))
         await cycles(rig, 3)
-        said = await asking.ask(rig.address, asking.about_need("east"))
+        said = await shard_queries.ask(rig.address, shard_queries.need_query("east"))
         nowhere = need(zone="nowhere").profile.fingerprint
-        about_one = await asking.ask(rig.address, asking.about_need(f"east/{nowhere[:6]}"))
+        about_one = await shard_queries.ask(
+            rig.address, shard_queries.need_query(f"east/{nowhere[:6]}")
+        )
     by_name = {view["profile_fingerprint"]: view for view in said.data["needs"]}
     crowded = by_name[need().profile.fingerprint]
     assert crowded["residual_deficit"] == {"resources": {"cpu": "8"}}
@@ -77,8 +79,8 @@ async def test_a_gang_is_found_by_its_own_name(tmp_path: Path) -> None:
         await operator.roll_up(large, small, gang(0.5, "other"))
         await cycles(rig, 2)
         name = f"east/{large.profile.fingerprint}"
-        of_large = await asking.ask(rig.address, asking.about_need(f"{name}/large"))
-        of_small = await asking.ask(rig.address, asking.about_need(f"{name}/small"))
+        of_large = await shard_queries.ask(rig.address, shard_queries.need_query(f"{name}/large"))
+        of_small = await shard_queries.ask(rig.address, shard_queries.need_query(f"{name}/small"))
     (alone,), (folded,) = of_large.data["needs"], of_small.data["needs"]
     assert alone["unmet_reason"] == "TOPOLOGY_UNSATISFIABLE"
     assert [each["domain"] for each in alone["same_candidates"]] == ["rack-1"]
@@ -88,15 +90,15 @@ async def test_a_gang_is_found_by_its_own_name(tmp_path: Path) -> None:
 
 async def test_a_machine_tells_its_purpose_and_its_story(tmp_path: Path) -> None:
     """State, cluster, the need that counts it, and every step it took; strangers are named."""
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need(priority=7))
         await operator.hears_state("m-1", _S.CONFIGURED)
         await cycles(rig, 1)
-        said = await asking.ask(rig.address, asking.about_machine("m-1"))
+        said = await shard_queries.ask(rig.address, shard_queries.machine_query("m-1"))
         with pytest.raises(UnknownObject, match="machine 'm-9' is not among"):
-            await asking.ask(rig.address, asking.about_machine("m-9"))
+            await shard_queries.ask(rig.address, shard_queries.machine_query("m-9"))
     view = said.data["machine"]
     assert view["machine"]["state"] == "CONFIGURED"
     assert view["counted_by"]["priority"] == 7
@@ -108,31 +110,33 @@ async def test_a_machine_tells_its_purpose_and_its_story(tmp_path: Path) -> None
 async def test_what_cannot_be_answered_is_a_sentence(tmp_path: Path) -> None:
     """No shard, no such need, no such name for a pod: each says what is wrong."""
     with pytest.raises(Unavailable, match=r"shard at 127\.0\.0\.1:1"):
-        await asking.ask("127.0.0.1:1", asking.about_machine("m-1"))
+        await shard_queries.ask("127.0.0.1:1", shard_queries.machine_query("m-1"))
     with pytest.raises(InvalidInput, match="NAMESPACE/NAME"):
-        asking.about_pod("web-1", None, "")
+        shard_queries.pod_query("web-1", None, "")
     async with shard(MemoryProvider(), tmp_path) as rig:
         await eventually(lambda: rig.shard.cycle.count > 0)
         with pytest.raises(UnknownObject, match="knows no need west"):
-            await asking.ask(rig.address, asking.about_need("west"))
+            await shard_queries.ask(rig.address, shard_queries.need_query("west"))
 
 
 async def test_a_pending_pod_leads_to_its_need(tmp_path: Path) -> None:
     """Its cluster is found by the need, unless two clusters have such a need."""
     wanted = need(3, zone="nowhere")
     facts = PodFacts("default/web-1", "Pending", "", wanted.key, True, "")
-    assert words.pod(facts)[0] == "Pod default/web-1 is Pending, not bound to a node."
+    assert shard_text.pod(facts)[0] == "Pod default/web-1 is Pending, not bound to a node."
     async with shard(MemoryProvider(), tmp_path) as rig:
         for cluster in ("east", "west"):
             operator = await rig.operator(cluster)
             await operator.roll_up(wanted)
             await cycles(rig, 1)
             if cluster == "east":
-                said = await asking.ask(rig.address, asking.behind(facts, ""))
+                said = await shard_queries.ask(
+                    rig.address, shard_queries.query_behind_pod(facts, "")
+                )
                 assert said.data["needs"][0]["cluster_id"] == "east"
         with pytest.raises(BigFleetError, match="say which with --cluster"):
-            await asking.ask(rig.address, asking.behind(facts, ""))
-        said = await asking.ask(rig.address, asking.behind(facts, "west"))
+            await shard_queries.ask(rig.address, shard_queries.query_behind_pod(facts, ""))
+        said = await shard_queries.ask(rig.address, shard_queries.query_behind_pod(facts, "west"))
         assert said.data["needs"][0]["cluster_id"] == "west"
 
 
@@ -171,6 +175,6 @@ async def test_a_pod_is_read_from_its_cluster(kubeconfig: dict[str, Path]) -> No
         finally:
             await client.delete("/api/v1/namespaces/default/pods/why")
     assert (facts.node, facts.phase, facts.need) == ("", "Pending", None)
-    assert "has no CapacityRequest" in facts.trouble
+    assert "has no CapacityRequest" in facts.problem
     with pytest.raises(UnknownObject, match="no pod default/nobody"):
         await read_pod(admin, "default", "nobody")

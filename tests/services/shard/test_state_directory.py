@@ -16,7 +16,7 @@ from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import MachineState
-from bigfleet.services.provider import Latencies, Settings
+from bigfleet.services.provider import Latencies, ProviderConfig
 from bigfleet.services.provider.role import host_for, serving
 from bigfleet.services.shard.journal import Sizes
 from tests.support.full_disk import full_disk
@@ -27,7 +27,7 @@ from tests.support.waiting import eventually
 _S = MachineState
 
 
-def _provider(folder: Path) -> Settings:
+def _provider(folder: Path) -> ProviderConfig:
     line = {
         "id": "m-1",
         "state": "IDLE",
@@ -39,7 +39,7 @@ def _provider(folder: Path) -> Settings:
         "resources": {"cpu": "4", "memory": "8Gi", "pods": "110"},
     }
     (folder / "inventory.jsonl").write_text(json.dumps(line) + "\n")
-    return Settings(
+    return ProviderConfig(
         listen_port=0,
         observe_port=0,
         state_directory=folder / "provider",
@@ -112,7 +112,7 @@ async def test_a_full_disk_under_the_journal_ends_nothing(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
 async def test_a_journal_that_can_never_be_written_is_no_reason_to_stop(tmp_path: Path) -> None:
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path, journal=Path("/dev/full")) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
@@ -141,7 +141,7 @@ async def test_an_eviction_whose_end_was_lost_leaves_the_next_service_alone(
     tmp_path: Path,
 ) -> None:
     """A full disk took the line that ended it; the machine has been configured anew since then."""
-    provider = MemoryProvider([machine("m-1")], finishes_by_itself=True)
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())

@@ -22,7 +22,7 @@ from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.model.domain import RACK_LABEL, Domain
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.services.provider import role as provider_role
-from bigfleet.services.provider.settings import Settings as ProviderSettings
+from bigfleet.services.provider.config import ProviderConfig
 from bigfleet.services.provider.store import Store
 from tests.services.shard.coordinator_rig import FakeCoordinator, replica, servicer
 from tests.support.shards import Rig, SessionClient, need, shard, short
@@ -150,7 +150,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 async def open_world(home: Path) -> AsyncIterator[World]:
     """Everything, in `home`."""
     write_inventory(home / "inventory.jsonl")
-    settings = ProviderSettings(
+    settings = ProviderConfig(
         listen_port=0,
         observe_port=0,
         state_directory=home / "provider",

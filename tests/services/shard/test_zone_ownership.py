@@ -37,7 +37,7 @@ async def test_a_gang_that_wants_a_zone_gets_all_of_it_and_nothing_of_another_sh
     tmp_path: Path,
 ) -> None:
     """A zone comes and goes as a whole, with all its racks; that is what the coordinator hears."""
-    provider = MemoryProvider(fleet(), finishes_by_itself=True)
+    provider = MemoryProvider(fleet(), auto_finish=True)
     coordinator = FakeCoordinator(gives_domains=False)
     async with shard(
         provider, tmp_path, None, coordinator, shard_id="s-0", domain_keys=BY_ZONE
@@ -59,7 +59,7 @@ async def test_a_gang_that_wants_a_zone_gets_all_of_it_and_nothing_of_another_sh
 
 async def test_by_racks_a_zone_may_be_split_and_that_is_said(tmp_path: Path) -> None:
     """Of such a gang a part waits, though the zone has machines enough."""
-    provider = MemoryProvider(fleet(), finishes_by_itself=True)
+    provider = MemoryProvider(fleet(), auto_finish=True)
     coordinator = FakeCoordinator(gives_domains=False)
     async with shard(provider, tmp_path, None, coordinator, shard_id="s-0") as rig:
         await eventually(lambda: len(coordinator.seen.get("s-0", ())) == 6)

@@ -18,13 +18,13 @@ from bigfleet.model.domain import RACK_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.kinds import INSTANCE_TYPE_LABEL, ZONE_LABEL
-from bigfleet.services.shard.thinking import Thought
+from bigfleet.services.shard.thinking import CycleResult
 
 # So that a summary stays near 240 bytes however many kinds of machines there are.
 MOST_TYPES, MOST_ZONES = 6, 3
 OTHERS = "others"
-MOST_GUESTS = 100
-MOST_SPLITS = 20
+MAX_OUT_OF_DOMAIN = 100
+MAX_SPLITS = 20
 MOST_COUNT = 2**31 - 1
 
 
@@ -40,15 +40,15 @@ def summary(fleet: Fleet) -> wire.ShardSummary:
     )
 
 
-def shortfalls(thought: Thought) -> tuple[list[wire.Shortfall], int]:
+def shortfalls(thought: CycleResult) -> tuple[list[wire.Shortfall], int]:
     """The most urgent lacks of the last decision, and how many old ones are left out."""
     found = report(thought.fleet, thought.demand, thought.decision)
     return [_shortfall(row) for row in found.rows], found.unreported
 
 
-def guests(inventory: Inventory) -> tuple[list[wire.GuestMachine], int]:
+def out_of_domain_machines(inventory: Inventory) -> tuple[list[wire.GuestMachine], int]:
     """Machines that serve this shard's clusters in others' domains, and how many are left out."""
-    found, left_out = inventory.guests(MOST_GUESTS)
+    found, left_out = inventory.out_of_domain_machines(MAX_OUT_OF_DOMAIN)
     told = [
         wire.GuestMachine(
             machine_id=machine_id,
@@ -62,7 +62,7 @@ def guests(inventory: Inventory) -> tuple[list[wire.GuestMachine], int]:
 
 
 def splits(
-    thought: Thought, inventory: Inventory, domain_keys: Sequence[str]
+    thought: CycleResult, inventory: Inventory, domain_keys: Sequence[str]
 ) -> list[wire.SplitTopology]:
     """Where needs want one domain, and other shards have machines of that domain, too. A rack is
     within its zone, and what is owned as a whole is nobody else's.
@@ -74,7 +74,7 @@ def splits(
         for key in sorted(key for key in asked if key and key not in whole)
         for value in sorted(inventory.labels(key, mine=True) & inventory.labels(key, mine=False))
     ]
-    return found[:MOST_SPLITS]
+    return found[:MAX_SPLITS]
 
 
 def _commonest(

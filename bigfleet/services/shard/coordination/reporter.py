@@ -20,7 +20,7 @@ from bigfleet.services.shard.coordination.sightings import Sightings
 from bigfleet.services.shard.cycle import Cycle
 from bigfleet.services.shard.inventory import Inventory
 from bigfleet.services.shard.settings import Settings
-from bigfleet.services.shard.thinking import Thought
+from bigfleet.services.shard.thinking import CycleResult
 
 _log = logging.getLogger(__name__)
 _MOST_REGIONS = 100
@@ -44,13 +44,15 @@ class Reporter:
     address: str = ""
     offload: Callable[[Callable[[], _Shortfalls]], Awaitable[_Shortfalls]] = asyncio.to_thread
     _sightings: Sightings = field(default_factory=Sightings, init=False)
-    _told_of: tuple[Thought, _Shortfalls] | None = field(default=None, init=False)
+    _told_of: tuple[CycleResult, _Shortfalls] | None = field(default=None, init=False)
 
     async def compose(self) -> wire.ShardReport:
         """The report as of now, but for answers to instructions."""
         held, now_seconds = self.estate.held, self.clock.monotonic_seconds()
         seen = self.inventory.seen_domains()
-        guests, guests_left_out = report.guests(self.inventory)
+        out_of_domain_machines, out_of_domain_omitted = report.out_of_domain_machines(
+            self.inventory
+        )
         made = wire.ShardReport(
             shard_id=self.settings.shard_id,
             cycle=self.cycle.count,
@@ -62,8 +64,8 @@ class Reporter:
             owned_domains=len(held.domains),
             seen_term=held.newest.term,
             seen_sequence=held.newest.sequence,
-            guests=guests,
-            guests_left_out=guests_left_out,
+            out_of_domain_machines=out_of_domain_machines,
+            out_of_domain_omitted=out_of_domain_omitted,
             removals=self._removals(),
             domain_keys=self.settings.domain_keys,
         )
@@ -94,7 +96,7 @@ class Reporter:
         for cluster, machines in left[:_MOST_REMOVALS]:
             yield wire.ClusterRemoval(cluster_id=cluster, machines_left=machines)
 
-    async def _shortfalls(self, thought: Thought) -> _Shortfalls:
+    async def _shortfalls(self, thought: CycleResult) -> _Shortfalls:
         """Worked out once for each decision."""
         if self._told_of is None or self._told_of[0] is not thought:
             self._told_of = (thought, await self.offload(partial(report.shortfalls, thought)))

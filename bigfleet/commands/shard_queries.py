@@ -1,0 +1,189 @@
+"""Questions to a live shard, and its answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from bigfleet.api import transport
+from bigfleet.api.identity import Identity
+from bigfleet.api.refusals import explained
+from bigfleet.api.v1alpha1 import shardread_pb2 as wire
+from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
+from bigfleet.commands import ceiling_words, shard_text
+from bigfleet.commands.json_output import to_json_dict
+from bigfleet.commands.pod import PodFacts, read_pod
+from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
+
+CALL_TIMEOUT_SECONDS = 30.0
+_ROLE = "shard"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer, for people and for programs."""
+
+    lines: Sequence[str]
+    data: Mapping[str, Any]
+
+    def as_text(self) -> str:
+        """Sentences, one a line."""
+        return "\n".join(self.lines)
+
+    def as_json(self) -> str:
+        """All that was said, in the wire's names."""
+        return json.dumps(self.data, indent=2)
+
+
+class ShardReadClient:
+    """The shard at `address`; every failure becomes a sentence."""
+
+    def __init__(self, address: str, stub: Any, identity: Identity | None) -> None:
+        self.address, self._stub, self._identity = address, stub, identity
+
+    async def needs(self, cluster: str, profile: str, group: str) -> list[wire.NeedView]:
+        """The needs that meet all restrictions; "" restricts nothing."""
+
+        async def read() -> list[wire.NeedView]:
+            request = wire.InspectNeedsRequest(
+                cluster_id=cluster, profile_fingerprint=profile, group=group
+            )
+            stream = self._stub.InspectNeeds(request, timeout=CALL_TIMEOUT_SECONDS)
+            return [each.need async for each in stream if each.HasField("need")]
+
+        return await self._answer(read)
+
+    async def machine(self, machine_id: str) -> wire.MachineView:
+        """One machine; UnknownObject when the shard does not have it."""
+
+        async def read() -> wire.MachineView:
+            request = wire.InspectMachineRequest(machine_id=machine_id)
+            view: wire.MachineView = await self._stub.InspectMachine(
+                request, timeout=CALL_TIMEOUT_SECONDS
+            )
+            return view
+
+        return await self._answer(read)
+
+    async def ceilings(self, cluster: str) -> list[wire.CeilingView]:
+        """The ceilings of one cluster, of all for ""."""
+
+        async def read() -> list[wire.CeilingView]:
+            request = wire.InspectCeilingsRequest(cluster_id=cluster)
+            stream = self._stub.InspectCeilings(request, timeout=CALL_TIMEOUT_SECONDS)
+            return [each async for each in stream]
+
+        return await self._answer(read)
+
+    async def _answer(self, read: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await read()
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                raise UnknownObject(error.details() or "the shard does not know it") from None
+            reason = await explained(error, self.address, self._identity, _ROLE)
+            raise Unavailable(f"shard at {self.address}: {reason}") from None
+
+
+Query = Callable[[ShardReadClient], Awaitable[Answer]]
+
+
+async def ask(address: str, query: Query, identity: Identity | None = None) -> Answer:
+    """The answer of the shard at `address`, asked as `identity`.
+
+    Unavailable when it gives none, UnknownObject when it does not know what is asked about.
+    """
+    async with transport.channel(address, identity, _ROLE) as channel:
+        return await query(ShardReadClient(address, ShardReadStub(channel), identity))
+
+
+def machine_query(machine_id: str) -> Query:
+    """What a machine is for, and what happened to it."""
+
+    async def run(shard: ShardReadClient) -> Answer:
+        view = await shard.machine(machine_id)
+        return Answer(shard_text.machine(view), {"machine": to_json_dict(view)})
+
+    return run
+
+
+def ceilings_query(cluster: str) -> Query:
+    """What ceilings hold back from `cluster`, or from any for ""."""
+
+    async def run(shard: ShardReadClient) -> Answer:
+        views = await shard.ceilings(cluster)
+        if cluster and not views:
+            why = "has no ceiling there, or has never said what it needs"
+            raise UnknownObject(f"the shard at {shard.address}: cluster {cluster} {why}")
+        lines = ceiling_words.ceilings(views, cluster)
+        return Answer(lines, {"ceilings": [to_json_dict(view) for view in views]})
+
+    return run
+
+
+def need_query(name: str) -> Query:
+    """What the needs called CLUSTER[/PROFILE[/GROUP]] got and lack."""
+    cluster, _, rest = name.partition("/")
+    profile, _, group = rest.partition("/")
+
+    async def run(shard: ShardReadClient) -> Answer:
+        views = await shard.needs(cluster, profile, group)
+        if not views:
+            raise UnknownObject(f"the shard at {shard.address} knows no need {name}")
+        lines = [line for view in views for line in (*shard_text.need(view), "")]
+        return Answer(lines[:-1], {"needs": [to_json_dict(view) for view in views]})
+
+    return run
+
+
+def pod_query(name: str, kubeconfig: Path | None, cluster: str) -> Query:
+    """Where the pod NAMESPACE/NAME is, and what became of what it asks for."""
+    namespace, slash, short_name = name.partition("/")
+    if not (namespace and slash and short_name):
+        raise InvalidInput("--pod", name, "is not NAMESPACE/NAME")
+
+    async def run(shard: ShardReadClient) -> Answer:
+        facts = await read_pod(kubeconfig, namespace, short_name)
+        more = await query_behind_pod(facts, cluster)(shard)
+        data = {"pod": facts.as_dict(), **more.data}
+        return Answer([*shard_text.pod(facts), *more.lines], data)
+
+    return run
+
+
+def query_behind_pod(facts: PodFacts, cluster: str) -> Query:
+    """The machine that a pod runs on, or what became of the need that it belongs to."""
+
+    async def run(shard: ShardReadClient) -> Answer:
+        if facts.node:
+            return await _machine_of_pod(shard, facts.node)
+        if facts.need is None:
+            return Answer([], {})
+        cluster_id = cluster or await _cluster_with_need(shard, *facts.need)
+        return await need_query("/".join((cluster_id, *facts.need)))(shard)
+
+    return run
+
+
+async def _machine_of_pod(shard: ShardReadClient, node: str) -> Answer:
+    try:
+        return await machine_query(node)(shard)
+    except UnknownObject:
+        return Answer([f"Its node {node} is no machine of this shard."], {})
+
+
+async def _cluster_with_need(shard: ShardReadClient, profile: str, group: str) -> str:
+    """The one cluster with such a need, "" when there is none."""
+    views = await shard.needs("", profile, group)
+    clusters = sorted({view.cluster_id for view in views})
+    if len(clusters) > 1:
+        raise BigFleetError(f"{', '.join(clusters)} all have such a need; say which with --cluster")
+    return "".join(clusters)

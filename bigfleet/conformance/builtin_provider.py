@@ -1,0 +1,116 @@
+"""BigFleet's own provider as the one under test: a process that can be killed and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bigfleet.conformance.fake_cluster import FakeCluster
+from bigfleet.model.errors import Unavailable
+
+_MACHINES = 4
+_READY_TIMEOUT_SECONDS = 30.0
+# Long enough to be seen under way.
+_LATENCY_SECONDS = "0.05,0.1"
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass
+class BuiltinProvider:
+    """`bigfleet provider` at `address`, with all its files in `folder`."""
+
+    folder: Path
+    address: str
+    observe: str
+    process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start it; Unavailable when it does not come up."""
+        with (self.folder / "provider.log").open("a") as log:
+            self.process = await asyncio.create_subprocess_exec(*self._command(), stderr=log)
+        try:
+            async with asyncio.timeout(_READY_TIMEOUT_SECONDS):
+                while not await self._listens():
+                    if self.process.returncode is not None:
+                        raise TimeoutError
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            log_text = (self.folder / "provider.log").read_text()
+            raise Unavailable(f"our own provider did not start:\n{log_text}") from None
+
+    async def kill(self) -> None:
+        """As if the power had gone."""
+        if self.process is not None and self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+
+    async def restart(self) -> None:
+        """Kill it and start it."""
+        await self.kill()
+        await self.start()
+
+    def _command(self) -> list[str]:
+        command = [sys.executable, "-m", "bigfleet", "provider", "--insecure"]
+        command += ["--listen", self.address, "--observe", self.observe]
+        command += ["--state", str(self.folder / "state")]
+        command += ["--inventory", str(self.folder / "inventory.jsonl")]
+        command += ["--host-kubeconfigs", str(self.folder)]
+        for order in ("create", "configure", "drain", "delete"):
+            command += [f"--{order}-latency", _LATENCY_SECONDS]
+        return command
+
+    async def _listens(self) -> bool:
+        host, port = self.address.rsplit(":", 1)
+        try:
+            _, writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+
+@asynccontextmanager
+async def running(folder: Path, cluster: FakeCluster) -> AsyncIterator[BuiltinProvider]:
+    """The provider, with machines whose hosts join `cluster`."""
+    (folder / "inventory.jsonl").write_text("".join(_line(n) for n in range(_MACHINES)))
+    (folder / f"{cluster.id}.kubeconfig").write_bytes(cluster.kubeconfig())
+    address, observe = (f"{_LOOPBACK}:{port}" for port in _free_ports(2))
+    provider = BuiltinProvider(folder, address, observe)
+    try:
+        await provider.start()
+        yield provider
+    finally:
+        await provider.kill()
+
+
+def _line(number: int) -> str:
+    machine = {
+        "id": f"m-{number}",
+        "state": "SPECULATIVE",
+        "instance_type": "m6i.large",
+        "zone": "zone-a",
+        "rack": "zone-a-r1",
+        "capacity_type": "ON_DEMAND",
+        "price_per_hour": 0.25,
+        "interruption_probability": 0.0,
+        "resources": {"cpu": "2", "memory": "8Gi", "pods": "110"},
+        "labels": {},
+        "taints": [{"key": "example.com/slow", "effect": "NoSchedule"}] if number == 1 else [],
+    }
+    return json.dumps(machine) + "\n"
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind((_LOOPBACK, 0))
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

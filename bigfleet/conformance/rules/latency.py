@@ -1,0 +1,49 @@
+"""Orders are accepted, not waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.conformance.check import check
+from bigfleet.conformance.expectations import expect
+from bigfleet.conformance.subject import Subject
+
+
+@check(
+    "latency/orders-return-immediately",
+    "An order answers as soon as it is accepted, while its work goes on: Configure before the Node "
+    "is Ready, Drain before the Node is gone",
+)
+async def orders_answer_at_once(subject: Subject) -> str:
+    """Timed, with a Node that is kept from being Ready, and then kept in place."""
+    shard, slowest = subject.fenced_client(), 0.0
+
+    async def timed(name: str, call: Awaitable[object]) -> None:
+        nonlocal slowest
+        task, bound = asyncio.ensure_future(call), subject.bounds.answer
+        began = time.monotonic()
+        done, _ = await asyncio.wait([task], timeout=bound)
+        slowest = max(slowest, time.monotonic() - began)
+        late.extend([] if done else [task])
+        expect(bool(done), f"{name} had not answered after {bound:g} s, its work under way")
+        task.result()
+
+    late: list[asyncio.Future[object]] = []
+    try:
+        async with subject.unused() as machine:
+            await timed("Create", shard.create(machine))
+            await subject.wait_for_state(machine, wire.IDLE)
+            async with subject.cluster.readiness_withheld():
+                await timed("Configure", subject.configure(shard, machine))
+            await subject.wait_for_state(machine, wire.CONFIGURED)
+            grace = 2 * int(subject.bounds.answer) + 1
+            await timed("Drain", shard.drain(machine, grace_seconds=grace))
+            await subject.wait_for_state(machine, wire.IDLE, within=grace + subject.bounds.drain)
+            await timed("Delete", shard.delete(machine))
+    finally:
+        # Orders that are late all the same must not end in the middle of another check.
+        await asyncio.gather(*late, return_exceptions=True)
+    return f"the slowest of four answers took {1000 * slowest:.0f} ms"

@@ -1,0 +1,67 @@
+"""What a coordinator replica is told at its start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bigfleet.adapters.coordination.etcd_member import EtcdMemberConfig, EtcdTiming
+from bigfleet.api.identity import Identity
+from bigfleet.model.errors import InvalidInput
+from bigfleet.services.coordinator import validation
+
+
+@dataclass(frozen=True)
+class CoordinatorConfig:
+    """Port 0 lets the system choose.
+
+    `state_directory` is this replica's own. `etcd` is the binary. `peers` are the etcd peer
+    addresses (HOST:PORT) of all replicas by id, this one's among them; empty for the only one that
+    there will ever be. `join` are coordinators to
+    ask for admission, for a replica that comes later; empty for those of the beginning.
+    `advertised` is where others reach this one, "" for where it listens. No domain is given away
+    before `expected_shards` have registered.
+    """
+
+    node_id: str
+    listen_port: int
+    observe_port: int
+    state_directory: Path
+    etcd: Path
+    peers: Mapping[str, str]
+    listen_host: str = "127.0.0.1"
+    observe_host: str = "127.0.0.1"
+    advertised: str = ""
+    join: Sequence[str] = ()
+    expected_shards: int = 1
+    identity: Identity | None = None
+    timing: EtcdTiming = field(default_factory=EtcdTiming)
+
+    def __post_init__(self) -> None:
+        """InvalidInput for values with which no replica can work."""
+        validation.name("--node-id", self.node_id)
+        if set(self.node_id) & set("=,"):
+            raise InvalidInput("--node-id", self.node_id, "has a comma or an equals sign in it")
+        for address in self.peers.values():
+            validation.address("--peers", address)
+        if len(set(self.peers.values())) < len(self.peers):
+            hint = "gives two replicas one address"
+            raise InvalidInput("--peers", ", ".join(self.peers.values()), hint)
+        if self.join and not self.peers:
+            raise InvalidInput("--peers", "", "is empty; who joins others names all of them")
+        if self.expected_shards < 1:
+            raise InvalidInput("--expected-shards", self.expected_shards, "is not > 0")
+        self.member()
+
+    def member(self) -> EtcdMemberConfig:
+        """Those of the etcd member."""
+        return EtcdMemberConfig(
+            name=self.node_id,
+            binary=self.etcd,
+            directory=self.state_directory,
+            peers=self.peers,
+            joining=bool(self.join),
+            identity=self.identity,
+            timing=self.timing,
+        )

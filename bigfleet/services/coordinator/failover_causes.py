@@ -1,0 +1,67 @@
+"""Why there was an election: asks the leader before for a sign of life. None should be needed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import grpc
+import grpc.aio
+
+from bigfleet.adapters.coordinator.client import trailer
+from bigfleet.api import transport
+from bigfleet.api.identity import Identity
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.api.v1alpha1.coordinator_pb2_grpc import CoordinatorStub
+from bigfleet.observe import metrics
+from bigfleet.services.coordinator.rows import Leader
+
+_LOG = logging.getLogger(__name__)
+# How a replica's own etcd does: well, starting or silent.
+MEMBER_TRAILER = "bigfleet-member"
+_REQUEST_TIMEOUT_SECONDS = 1.0
+
+
+class FailoverCauses:
+    """Counts each taking over by what the predecessor was doing; `healthy` is a false election."""
+
+    def __init__(self, identity: Identity | None) -> None:
+        self._identity = identity
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, predecessor: Leader | None, now: Leader) -> None:
+        """Note that `now` follows `predecessor`; finds out in the background why."""
+        task = asyncio.ensure_future(self._record(predecessor, now))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _record(self, predecessor: Leader | None, now: Leader) -> None:
+        if predecessor is not None and (predecessor.id, predecessor.term) == (now.id, now.term):
+            return  # it never stopped leading
+        state = await self._cause(predecessor, now)
+        metrics.coordinator_elections.labels(state).inc()
+        if state == "healthy":
+            assert predecessor is not None
+            _LOG.warning(
+                "election without a fault: %s is healthy", predecessor.id, extra={"term": now.term}
+            )
+
+    async def _cause(self, predecessor: Leader | None, now: Leader) -> str:
+        if predecessor is None:
+            return "none"
+        if predecessor.resigned:
+            return "resigned"
+        if predecessor.id == now.id:
+            return "self"
+        try:
+            return await self._ask(predecessor.address)
+        except grpc.aio.AioRpcError as error:
+            return trailer(error.trailing_metadata(), MEMBER_TRAILER) or "gone"
+
+    async def _ask(self, address: str) -> str:
+        async with transport.channel(address, self._identity, "coordinator") as channel:
+            call = CoordinatorStub(channel).ListShards(
+                wire.ListShardsRequest(), timeout=_REQUEST_TIMEOUT_SECONDS
+            )
+            await call
+            return trailer(await call.trailing_metadata(), MEMBER_TRAILER) or "gone"

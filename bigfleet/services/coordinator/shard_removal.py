@@ -1,0 +1,44 @@
+"""How a shard leaves the fleet: alive, by releasing everything; dead, by being barred. Pure."""
+
+from __future__ import annotations
+
+from bigfleet.services.coordinator import clusters, domains, shards
+from bigfleet.services.coordinator.domain_lifecycle import DomainEvent, next_state
+from bigfleet.services.coordinator.domains import NewInstructionId
+from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.rows import RowChanges
+
+
+def next_removal_step(
+    registry: Registry, shard: str, limit: int, instruction_id: NewInstructionId
+) -> RowChanges:
+    """The next part of a live shard's departure; nothing while it still has to release domains."""
+    row = registry.shards.get(shard)
+    if row is None or not row.leaving:
+        return {}
+    changes = domains.release_all(registry, shard, limit, instruction_id)
+    changes |= clusters.release_clusters(registry, shard, limit - len(changes))
+    if not changes and registry.load(shard).domains == 0:
+        return shards.removed(registry, shard)
+    return changes
+
+
+def orphaned_rows(registry: Registry, limit: int, instruction_id: NewInstructionId) -> RowChanges:
+    """Up to `limit` rows that still name a removed shard: passed on as was promised, or free."""
+    gone = {row.id for row in registry.shards.values() if row.removed and _holds(registry, row.id)}
+    changes: RowChanges = {}
+    if not gone:
+        return changes
+    for domain in registry.domains.values():
+        if domain.shard in gone and len(changes) < limit:
+            next_state(domain.name, domain.state, DomainEvent.OWNER_GONE)
+            changes |= domains.freed(registry, domain, instruction_id)
+    for cluster in registry.clusters.values():
+        if cluster.shard in gone and len(changes) < limit:
+            changes[cluster.key] = None
+    return changes
+
+
+def _holds(registry: Registry, shard: str) -> bool:
+    load = registry.load(shard)
+    return load.domains > 0 or load.clusters > 0

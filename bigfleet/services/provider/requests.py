@@ -1,0 +1,115 @@
+"""What each call asks for: wire messages to validated orders and selections, without any I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.model.errors import InvalidInput
+from bigfleet.model.machine import MachineEvent, MachineState
+from bigfleet.ports.provider import Fence
+from bigfleet.services.provider.lifecycle import Order, Record
+from bigfleet.services.provider.store import Store
+
+Mutation = wire.CreateRequest | wire.ConfigureRequest | wire.DrainRequest | wire.DeleteRequest
+
+
+# So that no claim uses up all numbers.
+MAX_EPOCH = 2**62
+
+
+def fence_of(request: Mutation) -> Fence:
+    """Who sent the mutation; InvalidInput without a shard_id, which nothing could fence."""
+    if not request.shard_id:
+        what = f"machine {request.machine_id}: shard_id"
+        raise InvalidInput(what, "", "is empty; every order names the shard that gives it")
+    return Fence(request.shard_id, request.shard_epoch, request.sequence_number)
+
+
+def epoch_claim_of(request: wire.ClaimEpochRequest) -> tuple[str, int]:
+    """Which shard begins anew, and from which epoch on; InvalidInput for what cannot be right."""
+    if not request.shard_id:
+        raise InvalidInput("shard_id", "", "is empty; an epoch is of one shard")
+    if not 0 <= request.at_least <= MAX_EPOCH:
+        raise InvalidInput("at_least", request.at_least, f"is not 0 to {MAX_EPOCH}")
+    return request.shard_id, max(1, request.at_least)
+
+
+def order_of(request: Mutation) -> Order:
+    """The order in a mutation; InvalidInput for a field that cannot be right."""
+    match request:
+        case wire.ConfigureRequest():
+            return _configuration(request)
+        case wire.DrainRequest():
+            return _drain(request)
+        case wire.CreateRequest():
+            return Order(MachineEvent.CREATE, shard_metadata=dict(request.shard_metadata))
+        case _:
+            return Order(MachineEvent.DELETE)
+
+
+def _configuration(request: wire.ConfigureRequest) -> Order:
+    if not request.cluster_id:
+        what = f"machine {request.machine_id}: cluster_id"
+        raise InvalidInput(what, "", "is empty; a machine is configured for one cluster")
+    return Order(
+        MachineEvent.CONFIGURE,
+        cluster=request.cluster_id,
+        bootstrap_blob=request.bootstrap_blob,
+        shard_metadata=dict(request.shard_metadata),
+    )
+
+
+def _drain(request: wire.DrainRequest) -> Order:
+    if request.grace_period_seconds < 0:
+        what = f"machine {request.machine_id}: grace_period_seconds"
+        raise InvalidInput(what, request.grace_period_seconds, "is negative; 0 means at once")
+    return Order(MachineEvent.DRAIN, grace_seconds=request.grace_period_seconds)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Records in order of their last change, and the revision that continues after them."""
+
+    records: Sequence[Record]
+    revision: bytes
+
+
+def select(store: Store, request: wire.ListFilter) -> Selection:
+    """The records that a List asks for.
+
+    A revision that is malformed, of another store or not reached yet gives all records. Where
+    `max_results` cuts the answer off, its revision is that of the last record in it, so that
+    listing since that revision continues without a gap.
+    """
+    states = {_state(value) for value in request.states}
+    if request.max_results < 0:
+        raise InvalidInput("max_results", request.max_results, "is negative; 0 means no limit")
+    since = _known_revision(store, request.since_revision)
+    records = list(store) if since is None else store.changed_after(since)
+    if states:
+        records = [record for record in records if record.machine.state in states]
+    if 0 < request.max_results < len(records):
+        records = records[: request.max_results]
+        return Selection(records, _token(store, records[-1].revision))
+    return Selection(records, _token(store, store.revision))
+
+
+def _state(value: int) -> MachineState:
+    try:
+        return MachineState(value)
+    except ValueError:
+        raise InvalidInput("states", value, "is not a machine state known here") from None
+
+
+def _token(store: Store, revision: int) -> bytes:
+    return f"{store.id}:{revision}".encode()
+
+
+def _known_revision(store: Store, token: bytes) -> int | None:
+    store_id, _, number = token.partition(b":")
+    if store_id != store.id.encode() or not number.isdigit() or len(number) > 18:
+        return None
+    revision = int(number)
+    return revision if revision <= store.revision else None

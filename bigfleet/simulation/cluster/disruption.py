@@ -1,0 +1,61 @@
+"""What it would disturb to give Nodes of a simulated cluster back, by production's own rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from bigfleet.api.v1alpha1 import shard_pb2
+from bigfleet.controllers.operator import reclaim
+from bigfleet.controllers.operator.disruptions import SPARE, UNKNOWN_ROOM, chosen
+from bigfleet.controllers.pod_controller.disruption import Verdict
+from bigfleet.simulation.cluster.cluster import SimulatedCluster
+
+
+class Disruption:
+    """Judges the Nodes of one cluster."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+
+    def objection(self, names: Sequence[str], most_cost: float) -> str:
+        """Why these Nodes must not be emptied at that price; then they are as before."""
+        ours = [name for name in names if not self._cluster.nodes[name].cordoned]
+        for name in ours:
+            self._cluster.cordon(name)
+        reviewed = self._cluster.controller.review(len(names), names) if names else ()
+        known = {verdict.node: verdict for verdict in reviewed}
+        unknown = (Verdict(name, 0, 0.0, fits=False, why=UNKNOWN_ROOM) for name in names)
+        why = reclaim.objection(
+            [self._with_budgets(known.get(v.node, v)) for v in unknown], most_cost
+        )
+        for name in ours if why else ():
+            self._cluster.cordon(name, cordoned=False)
+        return why
+
+    def report(self, inquiry: shard_pb2.DisruptionInquiry) -> shard_pb2.DisruptionReport:
+        """The answer to an inquiry."""
+        asked = list(dict.fromkeys(inquiry.machine_ids))
+        verdicts = self._cluster.controller.review(inquiry.most + SPARE, preferred=asked)
+        found = [self._with_budgets(verdict) for verdict in verdicts]
+        machines = chosen(found, set(asked), inquiry.most)
+        return shard_pb2.DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
+
+    def _with_budgets(self, verdict: Verdict) -> shard_pb2.MachineDisruption:
+        """What the pod controller says of a Node, and what only budgets know."""
+        pods = self._cluster.pods_on(verdict.node)
+        counts = Counter(pod.workload.name for pod in pods)
+        forbidden = (
+            f"the budget of {name} allows {allowed}"
+            for name, count in counts.items()
+            for workload in [next(p.workload for p in pods if p.workload.name == name)]
+            if (allowed := self._cluster.disruptions_allowed(workload)) is not None
+            and allowed < count
+        )
+        return shard_pb2.MachineDisruption(
+            machine_id=verdict.node,
+            pods=len(pods),
+            batch_pods=sum(pod.workload.kind == "Job" for pod in pods),
+            cost=verdict.cost,
+            blocked=verdict.why or next(forbidden, ""),
+        )

@@ -1,0 +1,277 @@
+"""A scheduler like kube-scheduler: one pod after the other, onto the node with most room."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bigfleet.engine.fit.matching import accepts, tolerates
+from bigfleet.model.need import Profile, Spread, Taint
+from bigfleet.model.resources import CPU, MEMORY
+from bigfleet.simulation.cluster.workload import Workload
+
+_SPREAD_WEIGHT = 2
+
+
+@dataclass(eq=False)
+class SimulatedNode:
+    """A machine that has joined; `free` is what its pods leave of its `allocatable`, in units of
+    `model.resources`. `created` is in seconds since 1970. A `leaving` one is being emptied, a
+    `dead` one has no machine behind it any more.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    allocatable: Mapping[str, int]
+    free: dict[str, int]
+    taints: Sequence[Taint] = ()
+    created: float = 0.0
+    cordoned: bool = False
+    leaving: bool = False
+    dead: bool = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether pods may be bound to it."""
+        return not (self.cordoned or self.dead)
+
+    def fits(self, pod: SimulatedPod) -> bool:
+        """Whether the pod's whole request is free here."""
+        return all(self.free.get(name, 0) >= amount for name, amount in pod.workload.demand.unit)
+
+    def use(self, pod: SimulatedPod, sign: int) -> None:
+        """Take (1) or give back (-1) what the pod asks for."""
+        for name, amount in pod.workload.demand.unit:
+            self.free[name] = self.free.get(name, 0) - sign * amount
+
+
+@dataclass(eq=False)
+class SimulatedPod:
+    """One pod, `created` in seconds since 1970; `node` is "" until it is bound."""
+
+    name: str
+    workload: Workload
+    created: float = 0.0
+    node: str = field(default="")
+
+
+def schedule(
+    pods: Sequence[SimulatedPod],
+    nodes: Mapping[str, SimulatedNode],
+    bound: Iterable[SimulatedPod],
+    evict: Callable[[SimulatedPod], None],
+    *,
+    looks_ahead: bool,
+) -> Iterator[SimulatedPod]:
+    """Bind each of `pods` that finds a place, priority descending, then in the order given.
+
+    Places are taken as they are given out: `SimulatedPod.node` and `SimulatedNode.free` change at once. Who finds
+    none may have pods of lower priority evicted, by `evict`. One that `looks_ahead` begins a gang
+    where there is room for all of it, as anchors do; kube-scheduler alone begins it where there is
+    room for one.
+    """
+    assignments = _Assignments(nodes, bound, looks_ahead)
+    for pod in sorted(pods, key=lambda p: -p.workload.priority):
+        node = assignments.place(pod)
+        if node is None:
+            node, victims = assignments.preempt(pod)
+            for victim in victims:
+                assignments.remove(victim)
+                evict(victim)
+        if node is not None:
+            assignments.bind(pod, node)
+            yield pod
+
+
+def is_schedulable(
+    pod: SimulatedPod, nodes: Mapping[str, SimulatedNode], bound: Iterable[SimulatedPod]
+) -> bool:
+    """Whether a pod could be bound now without evicting anybody."""
+    return _Assignments(nodes, bound, looks_ahead=False).place(pod) is not None
+
+
+def runs_on(workload: Workload, node: SimulatedNode) -> bool:
+    """Whether the node is one that the workload's pods select and tolerate."""
+    profile = workload.demand.profile
+    return _selects(profile, node) and tolerates(profile.tolerations, node.taints)
+
+
+class _Assignments:
+    """Which pods run where, and which nodes a workload may use at all."""
+
+    def __init__(
+        self, nodes: Mapping[str, SimulatedNode], bound: Iterable[SimulatedPod], looks_ahead: bool
+    ) -> None:
+        self._nodes, self._looks_ahead = nodes, looks_ahead
+        self._by_domain: dict[tuple[str, str], Counter[str]] = {}
+        self._by_node: dict[str, list[SimulatedPod]] = defaultdict(list)
+        self._eligible: dict[str, list[SimulatedNode]] = {}
+        # A workload that found no place finds none for its next pod either, by app and name.
+        self._unschedulable: set[tuple[str, str]] = set()
+        for pod in bound:
+            self._by_node[pod.node].append(pod)
+            self._count(pod, nodes[pod.node])
+
+    def place(self, pod: SimulatedPod) -> SimulatedNode | None:
+        """The node for a pod; None where there is no room."""
+        workload = pod.workload
+        itself = workload.app_name, workload.name
+        if itself in self._unschedulable:
+            return None
+        fitting = [n for n in self._allowed(workload) if n.fits(pod)]
+        if not fitting:
+            self._unschedulable.add(itself)
+            return None
+        if self._looks_ahead and self._begins(workload):
+            fitting = self._choose_domain(workload, fitting)
+        return min(fitting, key=lambda n: (-self._score(pod, n), n.name))
+
+    def preempt(self, pod: SimulatedPod) -> tuple[SimulatedNode | None, Sequence[SimulatedPod]]:
+        """The node where the least has to go for a pod that has no place, and what that is."""
+        workload = pod.workload
+        if workload.demand.profile.never_preempts:
+            return None, ()
+        best: tuple[tuple[int, int, str], SimulatedNode, Sequence[SimulatedPod]] | None = None
+        for node in self._allowed(workload):
+            victims = self._victims(pod, node)
+            if victims:
+                highest = max(victim.workload.priority for victim in victims)
+                key = highest, len(victims), node.name
+                if best is None or key < best[0]:
+                    best = key, node, victims
+        return (None, ()) if best is None else best[1:]
+
+    def bind(self, pod: SimulatedPod, node: SimulatedNode) -> None:
+        """The pod runs on `node`."""
+        pod.node = node.name
+        node.use(pod, 1)
+        self._by_node[node.name].append(pod)
+        self._count(pod, node)
+        app = pod.workload.app_name
+        self._unschedulable = {each for each in self._unschedulable if each[0] != app}
+
+    def remove(self, pod: SimulatedPod) -> None:
+        """The pod runs nowhere any more, as far as is known here."""
+        node = self._nodes[pod.node]
+        self._by_node[node.name].remove(pod)
+        self._count(pod, node, -1)
+        self._unschedulable.clear()
+
+    def _victims(self, pod: SimulatedPod, node: SimulatedNode) -> Sequence[SimulatedPod]:
+        """The pods of lower priority without which there is room, lowest and newest first."""
+        lower = [p for p in self._by_node[node.name] if p.workload.priority < pod.workload.priority]
+        free, victims = Counter(node.free), []
+        newest_first = lower[::-1]
+        for victim in sorted(newest_first, key=lambda p: p.workload.priority):
+            if all(free[name] >= amount for name, amount in pod.workload.demand.unit):
+                break
+            victims.append(victim)
+            free.update(dict(victim.workload.demand.unit))
+        enough = all(free[name] >= amount for name, amount in pod.workload.demand.unit)
+        return victims if enough else ()
+
+    def _count(self, pod: SimulatedPod, node: SimulatedNode, number: int = 1) -> None:
+        for key in _keys(pod.workload):
+            domains, domain = self._domains(pod.workload, key), node.labels.get(key, "")
+            domains[domain] += number
+            if not domains[domain]:
+                del domains[domain]
+
+    def _domains(self, workload: Workload, key: str) -> Counter[str]:
+        """How many of the workload's companions run in which domain."""
+        return self._by_domain.setdefault((workload.app_name, key), Counter())
+
+    def _begins(self, workload: Workload) -> bool:
+        return bool(workload.same_key) and not self._domains(workload, workload.same_key)
+
+    def _affine(self, workload: Workload) -> list[SimulatedNode]:
+        """The nodes that the workload selects, whatever their taints."""
+        if workload.name not in self._eligible:
+            profile = workload.demand.profile
+            nodes = [n for n in self._nodes.values() if _selects(profile, n)]
+            self._eligible[workload.name] = nodes
+        return self._eligible[workload.name]
+
+    def _allowed(self, workload: Workload) -> list[SimulatedNode]:
+        """The nodes that may take the workload's next pod, if they have room."""
+        profile = workload.demand.profile
+        nodes = self._affine(workload)
+        allowed = [n for n in nodes if n.usable and tolerates(profile.tolerations, n.taints)]
+        if workload.same_key and (domains_used := self._domains(workload, workload.same_key)):
+            allowed = [n for n in allowed if n.labels.get(workload.same_key) in domains_used]
+        for key in profile.anti_affinity:
+            taken = self._domains(workload, key)
+            allowed = [n for n in allowed if not taken[n.labels.get(key, "")]]
+        for term in workload.spread:
+            if term.hard:
+                allowed = self._within_skew(workload, term, profile, allowed)
+        return allowed
+
+    def _within_skew(
+        self, workload: Workload, term: Spread, profile: Profile, allowed: list[SimulatedNode]
+    ) -> list[SimulatedNode]:
+        key = term.topology_key
+        nodes = [*self._nodes.values()] if term.ignores_node_affinity else self._affine(workload)
+        if term.honors_node_taints:
+            nodes = [n for n in nodes if n.usable and tolerates(profile.tolerations, n.taints)]
+        counts = self._domains(workload, key)
+        domains = {n.labels[key] for n in nodes if key in n.labels}
+        enough = len(domains) >= term.min_domains
+        least = min((counts[domain] for domain in domains), default=0) if enough else 0
+        most = least + term.max_skew
+        return [n for n in allowed if key in n.labels and counts[n.labels[key]] < most]
+
+    def _score(self, pod: SimulatedPod, node: SimulatedNode) -> int:
+        """LeastAllocated, BalancedAllocation and PodTopologySpread at their default weights."""
+        asked = dict(pod.workload.demand.unit)
+        parts = [
+            (node.free[name] - asked.get(name, 0)) / node.allocatable[name]
+            for name in (CPU, MEMORY)
+            if node.allocatable.get(name)
+        ]
+        least_allocated = int(100 * sum(parts) / max(1, len(parts)))
+        balance = int(100 * (1 - (max(parts, default=0.0) - min(parts, default=0.0)) / 2))
+        return least_allocated + balance + _SPREAD_WEIGHT * self._evenness(pod.workload, node)
+
+    def _evenness(self, workload: Workload, node: SimulatedNode) -> int:
+        soft = [term.topology_key for term in workload.spread if not term.hard]
+        if not soft:
+            return 0
+        counts = [self._domains(workload, key) for key in soft]
+        pods = sum(c[node.labels.get(key, "")] for c, key in zip(counts, soft, strict=True))
+        most = sum(max(c.values(), default=0) for c in counts)
+        return 100 - 100 * pods // most if most else 100
+
+    @staticmethod
+    def _choose_domain(workload: Workload, nodes: list[SimulatedNode]) -> list[SimulatedNode]:
+        """The first pod of a gang decides for all: it goes to the tightest domain that holds them,
+        or else to the roomiest.
+        """
+        free_slots: Counter[str] = Counter()
+        for node in nodes:
+            sizes = [(node.free.get(r, 0), amount) for r, amount in workload.demand.unit if amount]
+            free_slots[node.labels[workload.same_key]] += min(
+                free // amount for free, amount in sizes
+            )
+        enough = [domain for domain in free_slots if free_slots[domain] >= workload.replicas]
+        best = (
+            min(enough, key=lambda domain: (free_slots[domain], domain))
+            if enough
+            else min(free_slots, key=lambda domain: (-free_slots[domain], domain))
+        )
+        return [node for node in nodes if node.labels[workload.same_key] == best]
+
+
+def _selects(profile: Profile, node: SimulatedNode) -> bool:
+    """Whether the node's labels meet node selector and node affinity."""
+    alternatives = profile.alternatives
+    return accepts(profile.requirements, node.labels) and (
+        not alternatives or any(accepts(term, node.labels) for term in alternatives)
+    )
+
+
+def _keys(workload: Workload) -> set[str]:
+    """The topology keys whose domains matter to the workload's pods."""
+    spread = (term.topology_key for term in workload.spread)
+    return {workload.same_key, *spread, *workload.demand.profile.anti_affinity} - {""}

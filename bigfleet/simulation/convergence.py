@@ -1,0 +1,125 @@
+"""What a healthy world must be like once it has come to rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from bigfleet.api.codec import need_from_wire
+from bigfleet.model.machine import MachineState
+from bigfleet.services.shard.assembly import Shard
+from bigfleet.services.shard.kinds import kind_of
+from bigfleet.simulation.cluster.cluster import SimulatedCluster
+from bigfleet.simulation.cluster.scheduler import is_schedulable
+from bigfleet.simulation.invariants.purchases import unneeded_machines
+from bigfleet.simulation.world import World
+
+_FREE = (MachineState.IDLE, MachineState.SPECULATIVE)
+
+
+def convergence_problems(world: World, converged: bool) -> Iterator[str]:
+    """Sentences about what is not in order."""
+    if not converged:
+        newest = [sum(summary.actions.values()) for summary in world.cycles[-20:]]
+        yield f"no convergence although healthy; actions of the last cycles: {newest}"
+        return
+    removed = world.removed_shards
+    for name, host in world.hosts.items():
+        if name not in removed:
+            if host.shard is None or host.shard.cycle.latest is None:
+                yield f"after convergence, shard {name} does not decide"
+                return
+            yield from _stale_views(world, host.shard)
+            latest = host.shard.cycle.latest
+            for what in unneeded_machines(latest, world.clusters, world.spec.engine):
+                yield f"after convergence, {what}, and nobody needs it"
+    yield from ownership_problems(world)
+    for cluster in world.clusters.values():
+        yield from _unneeded_nodes(world, cluster)
+        yield from _unreported_demand(world.shard_of(cluster.name), cluster)
+        yield from _unserved(world, cluster)
+
+
+def ownership_problems(world: World) -> Iterator[str]:
+    """Sentences about machines that not exactly one shard has, and about needless purchases."""
+    yield from world.ownership.orphans(world.provider.machines(), world.removed_shards)
+    if world.purchases.bought > world.purchases.upper_bound():
+        yield f"{world.purchases.bought} machines were bought, {world.purchases.upper_bound()} would have done"
+
+
+def is_wasteful(world: World) -> bool:
+    """Whether machines are paid for that nobody needs, be it that they are held for a while."""
+    results = [host.shard.cycle.latest for host in world.hosts.values() if host.shard is not None]
+    engine = world.spec.engine
+    return any(
+        any(unneeded_machines(each, world.clusters, engine)) for each in results if each is not None
+    )
+
+
+def _stale_views(world: World, shard: Shard) -> Iterator[str]:
+    for machine in world.provider.machines().values():
+        view = shard.inventory.view(machine.id)
+        viewed = None if view is None else (view.state, view.cluster)
+        if viewed != (machine.state, machine.cluster):
+            is_ = f"{machine.state.name} in {machine.cluster or 'no cluster'}"
+            yield f"after convergence, the shard believes {machine.id} to be {viewed}, it is {is_}"
+
+
+def _unneeded_nodes(world: World, cluster: SimulatedCluster) -> Iterator[str]:
+    serving = {
+        machine.id
+        for machine in world.in_state(MachineState.CONFIGURED)
+        if machine.cluster == cluster.name
+    }
+    usable = {node.name for node in cluster.nodes.values() if node.usable}
+    for name in sorted(serving - usable):
+        yield f"after convergence, {name} in {cluster.name} is CONFIGURED without a usable Node"
+    for name in sorted(cluster.nodes.keys() - serving):
+        yield f"after convergence, {name} in {cluster.name} is a Node for nothing"
+
+
+def _unreported_demand(shard: Shard | None, cluster: SimulatedCluster) -> Iterator[str]:
+    if shard is None:
+        yield f"after convergence, no shard serves {cluster.name}"
+        return
+    asked = shard.needs.demand()
+    received = {
+        need.key: dict(need.aggregate)
+        for need, number in zip(asked.needs, asked.cluster.tolist(), strict=True)
+        if shard.needs.cluster_name(number) == cluster.name
+    }
+    told = cluster.requests.ledger.aggregate.told(math.inf)
+    needs = [need_from_wire(message, cluster.name) for message in told.needs]
+    if received != {need.key: dict(need.aggregate) for need in needs}:
+        yield f"after convergence, the shard has not heard what {cluster.name} needs"
+
+
+def _unserved(world: World, cluster: SimulatedCluster) -> Iterator[str]:
+    for name, machine_id in unserved_workloads(world, cluster):
+        yield f"after convergence, pods of {name} in {cluster.name} wait, and {machine_id} is free"
+
+
+def unserved_workloads(world: World, cluster: SimulatedCluster) -> Iterator[tuple[str, str]]:
+    """Workloads whose pods wait, each with a sound machine of the cluster's shard that nobody has
+    and that would take them. Of a gang that no domain can hold, nobody can tell where the pods that
+    run hold the others.
+    """
+    bound = [pod for pod in cluster.pods.values() if pod.node]
+    shard = world.shard_of(cluster.name)
+    if shard is None:
+        return
+    free = [
+        machine
+        for state in _FREE
+        for machine in world.in_state(state)
+        if world.spec.broken.leaves_usable(machine) and shard.inventory.is_mine(machine.id)
+    ]
+    waiting = {pod.workload.name: pod for pod in cluster.unbound()}
+    for name, pod in sorted(waiting.items()):
+        if pod.workload.same_key and cluster.controller.is_short(pod):
+            continue
+        for machine in {kind_of(machine): machine for machine in free}.values():
+            node = cluster.node_of(machine)
+            if is_schedulable(pod, {**cluster.nodes, machine.id: node}, bound):
+                yield name, machine.id
+                break

@@ -1,0 +1,187 @@
+"""Where one shard runs: its disk, its clock, and its process, which may die and come again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bigfleet.adapters.store.epoch_file import EpochFile
+from bigfleet.adapters.store.eviction_file import EvictionFile
+from bigfleet.adapters.store.ownership_file import OwnershipFile
+from bigfleet.adapters.store.removal_file import RemovalFile
+from bigfleet.api.v1alpha1.shard_pb2 import Redirect
+from bigfleet.engine.snapshot import EngineConfig
+from bigfleet.model.errors import BigFleetError, Fenced, Unavailable
+from bigfleet.ports.coordinator import Coordinator
+from bigfleet.ports.ownership import OwnershipRecord
+from bigfleet.ports.provider import CapacityProvider
+from bigfleet.services.shard.assembly import Kept, Shard, assemble
+from bigfleet.services.shard.beginning import begin
+from bigfleet.services.shard.coordination.parts import Ties
+from bigfleet.services.shard.journal import Journal
+from bigfleet.services.shard.sessions import Sessions
+from bigfleet.services.shard.settings import Settings
+from bigfleet.services.shard.thinking import CycleResult
+from bigfleet.simulation.runtime.disk import Crash, SimulatedFiles
+from bigfleet.simulation.runtime.faults import FaultInjector
+from bigfleet.simulation.runtime.loop import VirtualClock
+from bigfleet.tasks import cancel_and_wait
+
+RESTART_SECONDS = 3.0
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ShardEnvironment:
+    """What is around each shard. `spawn` runs something beside it, `ended` is told how its work
+    ended, and `result` of each decision.
+    """
+
+    provider: CapacityProvider
+    injector: FaultInjector
+    engine: EngineConfig
+    cycle_seconds: float
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    ended: Callable[[asyncio.Task[None]], None]
+    result: Callable[[CycleResult], None]
+
+
+class ShardHost:
+    """`shard` is None while its process is down. With a `coordinator` it is one of several.
+
+    `removed`: it was taken out of the fleet, and must not come again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        environment: ShardEnvironment,
+        journal: Journal,
+        coordinator: Coordinator | None = None,
+    ) -> None:
+        self.name, self.address = name, f"{name}:7780"
+        self.clock = VirtualClock()
+        self.files = SimulatedFiles(
+            environment.injector, lambda: environment.spawn(self._restart())
+        )
+        self.shard: Shard | None = None
+        self.removed = False
+        self._directory, self._environment = directory, environment
+        self._journal, self._coordinator = journal, coordinator
+        self._work: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """It comes up under the next epoch, knowing what its disk does; later, if that is full or
+        the shard dies of it. With an empty disk it waits for those who give it an epoch.
+        """
+        if self._work is not None or self.removed:
+            return
+        self.files.mount()
+        try:
+            epochs = EpochFile(self._directory, self.files)
+            if self._coordinator is None or epochs.last():
+                self._begin(epochs.next_epoch())
+            else:
+                self._run(self._claim_epoch(epochs))
+        except Crash:
+            return
+        except BigFleetError:
+            self._environment.spawn(self._restart())
+
+    async def kill(self) -> None:
+        """It dies on the spot; its operators' streams break."""
+        shard, self.shard = self.shard, None
+        work, self._work = self._work, None
+        if work is not None:
+            await cancel_and_wait(work)
+        if shard is not None:
+            shard.sessions.close_all()
+
+    async def open_session(self, cluster: str) -> Sessions | Redirect:
+        """As production's servicer does: who serves the cluster. Unavailable when nobody can tell,
+        or the shard is down.
+        """
+        shard = self.shard
+        if shard is None or cluster in shard.cycle.removals:
+            raise Unavailable(f"shard {self.name} takes no session of {cluster}")
+        if shard.coordination is None:
+            return shard.sessions
+        try:
+            redirect = await shard.coordination.reception.elsewhere(cluster)
+        except Crash:
+            raise Unavailable(f"shard {self.name} died meanwhile") from None
+        if self.shard is not shard:
+            raise Unavailable(f"shard {self.name} died meanwhile")
+        return redirect or shard.sessions
+
+    @property
+    def held(self) -> OwnershipRecord:
+        """What it owns as its disk has it, whether it is up or not."""
+        if self.shard is not None and self.shard.coordination is not None:
+            return self.shard.coordination.estate.held
+        return OwnershipFile(self._directory, self.files).load()
+
+    async def _claim_epoch(self, epochs: EpochFile) -> None:
+        environment, tell = self._environment, lambda _: None
+        epoch = await begin(epochs, self.name, environment.provider, self._coordinator, tell)
+        await self._assembled(epoch).run()
+
+    def _begin(self, epoch: int) -> None:
+        self._run(self._assembled(epoch).run())
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._work = asyncio.create_task(work)
+        self._work.add_done_callback(self._ended)
+
+    def _ended(self, work: asyncio.Task[None]) -> None:
+        """A beginning that fails ends the process; somebody starts it again."""
+        error = None if work.cancelled() else work.exception()
+        if isinstance(error, BigFleetError) and self.shard is None:
+            if not isinstance(error, Fenced):
+                self._environment.spawn(self._restart())
+        else:
+            self._environment.ended(work)
+
+    def _assembled(self, epoch: int) -> Shard:
+        environment, directory, files = self._environment, self._directory, self.files
+        ties = None
+        if self._coordinator is not None:
+            ties = Ties(self._coordinator, OwnershipFile(directory, files))
+        settings = Settings(
+            shard_id=self.name,
+            listen_port=0,
+            observe_port=0,
+            provider_address="provider:7782",
+            state_directory=directory,
+            cycle_seconds=environment.cycle_seconds,
+            engine=environment.engine,
+        )
+        kept = Kept(EvictionFile(directory, files), RemovalFile(directory, files))
+        clock, journal = self.clock, self._journal
+        shard = assemble(settings, environment.provider, clock, journal, epoch, kept, ties)
+        shard.cycle.offload = self._compute
+        if shard.coordination is not None:
+            shard.coordination.reporter.address = self.address
+            shard.coordination.reporter.offload = at_once
+        self.shard = shard
+        return shard
+
+    async def _compute(self, work: Callable[[], CycleResult]) -> CycleResult:
+        """Think at once, because threads are not repeatable, and have the thought looked at."""
+        result = work()
+        self._environment.result(result)
+        return result
+
+    async def _restart(self) -> None:
+        await self.kill()
+        await asyncio.sleep(RESTART_SECONDS)
+        self.start()
+
+
+async def at_once(work: Callable[[], _T]) -> _T:
+    """Threads are not repeatable."""
+    return work()

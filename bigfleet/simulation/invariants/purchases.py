@@ -1,0 +1,104 @@
+"""What is bought, and whether anybody had need of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from bigfleet.engine.decision import ActionType
+from bigfleet.engine.snapshot import NONE, EngineConfig
+from bigfleet.model.machine import Machine, MachineEvent, MachineState
+from bigfleet.ports.provider import Fence
+from bigfleet.services.shard.assignment import from_metadata
+from bigfleet.services.shard.thinking import CycleResult
+from bigfleet.simulation.cluster.cluster import SimulatedCluster
+from bigfleet.simulation.runtime.faults import FaultInjector
+
+# What was bought so long ago is in every listing since, and nothing about it is on its way.
+_KNOWN_SECONDS = 20.0
+_ON_ITS_WAY = (MachineState.CREATING, MachineState.IDLE)
+# For a roll-up that is wrong a whole cluster may be given back, and bought again.
+_ROLLUP_FAULTS = ("rollup_stale", "rollup_empty")
+
+
+class Purchases:
+    """Follows the purchases of one world: `bought` counts them."""
+
+    def __init__(self, clusters: Mapping[str, SimulatedCluster], injector: FaultInjector) -> None:
+        self.bought = 0
+        self._clusters, self._injector = clusters, injector
+        self._since: dict[str, float] = {}
+
+    def on_submitted(
+        self, _: Fence, machine: Machine, event: MachineEvent, now_seconds: float
+    ) -> None:
+        """The provider has begun what was ordered of a machine; so it was before."""
+        if event is MachineEvent.CREATE:
+            self.bought += 1
+            self._since[machine.id] = now_seconds
+
+    def duplicate_purchases(
+        self, result: CycleResult, truth: Mapping[str, Machine], now_seconds: float
+    ) -> Iterator[str]:
+        """Sentences about needs for which a machine is bought while another one that was bought for
+        them long ago is on its way, and counted for nobody.
+        """
+        decision = result.decision
+        buyers = {
+            result.keys[action.need]: action
+            for action in decision.actions
+            if action.type is ActionType.PROVISION
+        }
+        if not buyers:
+            return
+        rows = {raw.decode(): row for row, raw in enumerate(result.view.machine_ids)}
+        for name, since in self._since.items():
+            machine = truth[name]
+            made = from_metadata(machine.cluster, machine.shard_metadata)
+            if machine.state not in _ON_ITS_WAY or made is None or made.need not in buyers:
+                continue
+            need = result.demand.needs[buyers[made.need].need]
+            cluster = self._clusters[made.need.cluster]
+            changed = max(cluster.grew_seconds, cluster.shrank_seconds) >= since
+            if need.profile.same_key or changed or now_seconds - since < _KNOWN_SECONDS:
+                continue  # a gang may have gone elsewhere, and smaller pods into other gaps
+            if name not in rows or not _is_used(result, rows[name]):
+                other = result.machine_id(buyers[made.need].row)
+                yield f"{other} is bought for a need of {cluster.name} that {name} was bought for"
+
+    def upper_bound(self) -> int:
+        """How many purchases demand, and what went wrong, can account for."""
+        injected = self._injector.injected
+        nodes = max((len(cluster.nodes) for cluster in self._clusters.values()), default=0)
+        wrong_rollups = sum(injected[fault] for fault in _ROLLUP_FAULTS) * max(1, nodes)
+        wanted = sum(cluster.requests.written for cluster in self._clusters.values())
+        lost = sum(cluster.died for cluster in self._clusters.values())
+        return wanted + lost + injected.total() + wrong_rollups
+
+
+def _is_used(result: CycleResult, row: int) -> bool:
+    """Whether somebody counts the machine in `row`, or it may be given to nobody for a while."""
+    backed_off = result.fleet.backed_off
+    kept = bool(backed_off[row]) if backed_off is not None else False
+    return kept or row in result.decision.headroom or result.decision.claimed_by[row] != NONE
+
+
+def unneeded_machines(
+    result: CycleResult, clusters: Mapping[str, SimulatedCluster], settings: EngineConfig
+) -> Iterator[str]:
+    """Machines that are paid for, that nobody counts, and that are not ahead of any gang. Those at
+    work are not among them while pods run there, nor those whose type is kept for ever.
+    """
+    fleet, decision = result.fleet, result.decision
+    for row in np.flatnonzero(decision.claimed_by == NONE).tolist():
+        capacity_type = fleet.flavours[fleet.flavour[row]].capacity_type
+        if not capacity_type.elastic or row in decision.headroom:
+            continue
+        name, state = result.machine_id(row), MachineState(int(fleet.state[row]))
+        if state is MachineState.IDLE and capacity_type in settings.idle_hold_seconds:
+            yield f"{name} is IDLE"
+        elif state is MachineState.CONFIGURED:
+            home = clusters[fleet.clusters[int(fleet.cluster[row])]]
+            if not home.pods_on(name):
+                yield f"{name} is CONFIGURED in {home.name} without pods"

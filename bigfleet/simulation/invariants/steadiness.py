@@ -1,0 +1,106 @@
+"""What a fleet must not do where nothing fails: give back what it needs, or go to and fro."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from bigfleet.engine.decision import Action, ActionType
+from bigfleet.engine.snapshot import NONE
+from bigfleet.model.machine import MachineState
+from bigfleet.services.shard.thinking import CycleResult
+from bigfleet.simulation.cluster.cluster import SimulatedCluster
+
+SOON_SECONDS = 600.0
+# The first time teaches the engine to hold on longer; what it has learnt must do.
+_MAX_REBUYS = 2
+_ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
+
+
+class Steadiness:
+    """Watches the decisions of a world in which nothing fails; `grows` if nobody ever wants less
+    there.
+    """
+
+    def __init__(self, clusters: Mapping[str, SimulatedCluster], *, grows: bool) -> None:
+        self._clusters, self._grows = clusters, grows
+        self._acquired: dict[str, tuple[float, str]] = {}
+        self._released: dict[str, float] = {}
+        self._lost: dict[str, float] = {}
+        self._rebuys: Counter[str] = Counter()
+        self._suspected: dict[str, tuple[str, str]] = {}
+
+    def check(self, result: CycleResult) -> Iterator[str]:
+        """Sentences about what is wrong with a decision, given those before."""
+        yield from self._unjustified_drains()
+        bought: set[str] = set()
+        buyers = Counter(
+            result.keys[need].cluster
+            for need in {a.need for a in result.decision.actions if a.type in _ACQUIRING}
+        )
+        for action in result.decision.actions:
+            if action.type in _ACQUIRING:
+                name = result.machine_id(action.row)
+                cluster = result.keys[action.need].cluster
+                if self._acquired.get(name, (0.0, ""))[1] != cluster:
+                    bought.add(cluster)
+                    # Needs that come together do not know what the later ones' machines leave.
+                    if buyers[cluster] == 1:
+                        self._acquired[name] = result.view.now_seconds, cluster
+            elif action.need != NONE:
+                self._note_taken(result, action)
+            else:
+                yield from self._given_back(result, action)
+        for cluster in sorted(bought):
+            yield from self._bought(cluster, result.view.now_seconds)
+
+    def _bought(self, cluster: str, now: float) -> Iterator[str]:
+        released = self._released.pop(cluster, None)
+        if released is None or now - released >= SOON_SECONDS:
+            return
+        grew = self._clusters[cluster].grew_seconds
+        if max(grew, self._lost.get(cluster, 0.0)) >= released:
+            return
+        self._rebuys[cluster] += 1
+        if self._rebuys[cluster] > _MAX_REBUYS:
+            number = self._rebuys[cluster]
+            yield f"{cluster} has bought anew what it gave back, {number} times"
+
+    def _unjustified_drains(self) -> Iterator[str]:
+        """Operators refuse what would disturb pods; what is emptied all the same is wrong."""
+        for name, (cluster, sentence) in self._suspected.items():
+            node = self._clusters[cluster].nodes.get(name)
+            if node is None or node.leaving:
+                yield sentence
+        self._suspected.clear()
+
+    def _note_taken(self, result: CycleResult, action: Action) -> None:
+        name, need = result.machine_id(action.row), result.demand.needs[action.need]
+        cluster = result.fleet.clusters[int(result.fleet.cluster[action.row])]
+        self._lost[cluster] = result.view.now_seconds
+        self._acquired.pop(name, None)
+        equals = [
+            pod.workload.name
+            for pod in self._clusters[cluster].pods_on(name)
+            if pod.workload.priority >= need.profile.priority
+        ]
+        if equals and self._grows and action.type is ActionType.RECLAIM:
+            why = f"{name} is taken from {cluster}, where pods of {equals[0]} are not outranked"
+            self._suspected[name] = cluster, why
+
+    def _given_back(self, result: CycleResult, action: Action) -> Iterator[str]:
+        name, now = result.machine_id(action.row), result.view.now_seconds
+        since, cluster = self._acquired.pop(name, (-SOON_SECONDS, ""))
+        if result.fleet.state[action.row] == MachineState.FAILED:
+            return
+        if action.type is ActionType.RECLAIM:
+            owner = result.fleet.clusters[int(result.fleet.cluster[action.row])]
+            self._released[owner] = now
+            # A gang that has outgrown its domain moves to another one.
+            running = [p for p in self._clusters[owner].pods_on(name) if not p.workload.same_key]
+            if running and self._grows:
+                yield f"{name} is reclaimed with {len(running)} pods in {owner}, which only grows"
+        if cluster and now - since < SOON_SECONDS:
+            home = self._clusters[cluster]
+            if max(home.shrank_seconds, home.grew_seconds) < since:
+                yield f"{name} was bought for {cluster} and is given back for no reason"

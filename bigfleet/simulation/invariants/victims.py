@@ -1,0 +1,80 @@
+"""Whether anybody is evicted twice for one and the same lack, watched over many decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bigfleet.engine.decision import ActionType
+from bigfleet.engine.snapshot import NONE
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.thinking import CycleResult
+
+_TAKING = (ActionType.PREEMPT, ActionType.RECLAIM)
+
+
+class Victims:
+    """The machines being emptied for each need."""
+
+    def __init__(self) -> None:
+        self._of: dict[NeedKey, set[str]] = {}
+
+    def check(self, result: CycleResult) -> Iterator[str]:
+        """Sentences about needs that have more machines emptied while they forget one that is being
+        emptied for them already.
+
+        A need may give one up to a higher priority, or when it is covered without it, and a gang
+        when it gathers in another domain; a need that was gone in between begins anew.
+        """
+        self._of = {key: self._of.get(key, set()) for key in result.keys}
+        short = {shortfall.need for shortfall in result.decision.shortfalls}
+        orders = [a for a in result.decision.actions if a.type in _TAKING and a.need != NONE]
+        taking = {action.need for action in orders}
+        rows = self._rows(result)
+        for need, key in enumerate(result.keys):
+            for name in sorted(self._of[key]):
+                if _has_left(result, rows.get(name)):
+                    self._of[key].discard(name)
+                elif not _is_kept(result, rows[name], need):
+                    if need in taking and not _gathers_elsewhere(result, rows[name], need):
+                        yield f"{name} is being emptied for {key}, which has more emptied"
+                    if need in taking or need not in short:
+                        self._of[key].discard(name)
+        for action in orders:
+            self._of[result.keys[action.need]].add(result.machine_id(action.row))
+
+    def _rows(self, result: CycleResult) -> dict[str, int]:
+        watched = set().union(*self._of.values()) if self._of else set()
+        if not watched:
+            return {}
+        names = (raw.decode() for raw in result.view.machine_ids)
+        return {name: row for row, name in enumerate(names) if name in watched}
+
+
+def _has_left(result: CycleResult, row: int | None) -> bool:
+    """Whether the machine is being emptied no more."""
+    return row is None or result.fleet.state[row] != MachineState.DRAINING
+
+
+def _gathers_elsewhere(result: CycleResult, row: int, need: int) -> bool:
+    """Whether the need is a gang whose machines are now in another domain than the machine's."""
+    fleet, same_key = result.fleet, result.demand.needs[need].profile.same_key
+    if same_key is None:
+        return False
+    held = np.flatnonzero(result.decision.claimed_by == need)
+    homes = {fleet.flavours[fleet.flavour[each]].labels.get(same_key) for each in held.tolist()}
+    return fleet.flavours[fleet.flavour[row]].labels.get(same_key) not in homes
+
+
+def _is_kept(result: CycleResult, row: int, need: int) -> bool:
+    """Whether the need counts the machine, or one to which it must give way does: one of a higher
+    priority, and for a gang that is not whole any gang of its own.
+    """
+    holder = int(result.decision.claimed_by[row])
+    if holder in (NONE, need):
+        return holder == need
+    own, other = (result.demand.needs[each].profile for each in (need, holder))
+    both_gangs = own.same_key is not None and other.same_key is not None
+    return other.priority > own.priority or (both_gangs and other.priority == own.priority)

@@ -1,0 +1,98 @@
+"""Where something stays broken: whoever is not touched by it is served, and it is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from bigfleet.simulation.cluster.cluster import SimulatedCluster
+from bigfleet.simulation.convergence import unserved_workloads
+from bigfleet.simulation.runtime.permanent_faults import offering_of
+from bigfleet.simulation.story import StoryEvent
+from bigfleet.simulation.world import World
+
+# A machine that is there for somebody is his by then, whatever others fail at.
+SERVED_WITHIN_SECONDS = 600.0
+_POLL_INTERVAL_SECONDS = 20.0
+# As `services.shard.failures` has it: how soon something that failed is tried again.
+_MIN_BACKOFF_SECONDS = 30.0
+
+
+class Liveness:
+    """Watches the clusters that nothing broken touches; `problems` are sentences about those that
+    have not been served in time.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.problems: list[str] = []
+        self._world = world
+        self._since: dict[tuple[str, str], float] = {}
+
+    async def watch(self) -> None:
+        """Until cancelled."""
+        sound = [c for c in self._world.clusters.values() if c.name not in self._broken_clusters]
+        while True:
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+            for cluster in sound:
+                self._check(cluster)
+
+    @property
+    def _broken_clusters(self) -> set[str]:
+        return set(self._world.spec.broken.clusters)
+
+    def _check(self, cluster: SimulatedCluster) -> None:
+        now = self._world.clock.unix_seconds()
+        waiting = {
+            (cluster.name, name): free for name, free in unserved_workloads(self._world, cluster)
+        }
+        for key in [key for key in self._since if key[0] == cluster.name and key not in waiting]:
+            del self._since[key]
+        for key, machine_id in waiting.items():
+            since = self._since.setdefault(key, now)
+            if now - since > SERVED_WITHIN_SECONDS:
+                self._since[key] = math.inf  # told once
+                self.problems.append(
+                    f"pods of {key[1]} in {cluster.name} have waited for "
+                    f"{SERVED_WITHIN_SECONDS:.0f} s beside machines that would take them, now "
+                    f"{machine_id}"
+                )
+
+
+class Attempts:
+    """Counts what is ordered of the broken things from now on."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._from = world, len(world.story.events)
+        sold_out = world.spec.broken.sold_out
+        self._sold_out = {m.id for m in world.spec.machines if offering_of(m) == sold_out}
+
+    def problems(self, seconds: float) -> Iterator[str]:
+        """Sentences about things that were tried too often in so many seconds."""
+        tries: Counter[str] = Counter()
+        for entry in self._world.story.events[self._from :]:
+            tries.update(self._futile(entry))
+        for what, times in tries.items():
+            if times > max_attempts(seconds):
+                yield f"{what} {times} times in {seconds:.0f} s"
+
+    def _futile(self, entry: StoryEvent) -> Iterator[str]:
+        """What was tried there, if that cannot succeed."""
+        machine, cluster = entry.fields.get("machine"), entry.fields.get("cluster")
+        broken = self._world.spec.broken
+        if entry.event == "create-sent" and machine in self._sold_out:
+            yield f"{machine}, which is sold out, was ordered"
+        elif entry.event == "create-sent" and machine == broken.machine:
+            yield f"{machine}, which never boots, was bought"
+        elif entry.event == "configure-sent" and machine == broken.machine:
+            yield f"{machine}, which never boots, was booted"
+        elif entry.event == "configure-sent" and cluster == broken.unready_cluster:
+            yield f"{machine} was booted into {cluster}, where none becomes Ready,"
+        elif entry.event == "bootstrap-requested" and cluster == broken.silent_operator:
+            yield f"the operator of {cluster}, which never answers, was asked"
+
+
+def max_attempts(seconds: float) -> int:
+    """How often something may be tried in so long: each rest is twice as long as the last."""
+    return 2 + math.ceil(math.log2(1 + seconds / _MIN_BACKOFF_SECONDS))

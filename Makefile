@@ -96,7 +96,7 @@ truth: setup ## Hold what runs report against what really happened
 	@$(BIN)/pytest -q -m truth tests/truth
 
 .PHONY: scenarios
-scenarios: setup binaries ## Hold an autoscaler to plain objects (ONLY=name,... SYSTEM=standing)
+scenarios: setup binaries ## Hold an autoscaler to plain objects (ONLY=name,... SYSTEM=static-nodes)
 	@$(BIN)/python -m bigfleet.engine.precompile  # not in each of five lanes at once
 	@SCENARIO_ONLY="$(ONLY)" SCENARIO_SYSTEM="$(SYSTEM)" SCENARIO_LANES="$(LANES)" \
 	  $(BIN)/pytest -q -m "scenarios or cluster" tests/scenarios/test_scenarios.py

@@ -8,15 +8,15 @@ import sys
 from collections.abc import Sequence
 
 from controlplane.checksums import CHECKSUMS_FILE, add_checksums, fetch_published_sums
-from controlplane.errors import BinaryError, RequestError
-from controlplane.locate import Found, locate
+from controlplane.errors import BinaryError, BinaryUsageError
+from controlplane.locate import LocatedBinary, locate
 from controlplane.pins import (
     KIND_MODULE,
     OPTIONAL_MODULES,
     wanted_modules,
     wanted_node_modules,
 )
-from controlplane.request import Request, request_from
+from controlplane.request import BinaryRequest, request_from
 from controlplane.resolve import resolve
 
 USAGE_ERROR = 2
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kubernetes_version=options.kubernetes_version,
         )
         return _COMMANDS[options.command](request, options.also)
-    except RequestError as error:
+    except BinaryUsageError as error:
         _say(f"error: {error}")
         return USAGE_ERROR
     except BinaryError as error:
@@ -99,18 +99,18 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _get(request: Request, also: Sequence[str]) -> int:
+def _get(request: BinaryRequest, also: Sequence[str]) -> int:
     binaries = resolve(request, _say, also)
     _print_table(
         {
-            name: Found(path, binaries.versions[name], binaries.origin[name])
+            name: LocatedBinary(path, binaries.versions[name], binaries.origin[name])
             for name, path in binaries.paths.items()
         }
     )
     return 0
 
 
-def _where(request: Request, also: Sequence[str]) -> int:
+def _where(request: BinaryRequest, also: Sequence[str]) -> int:
     wanted = wanted_modules(request.kubernetes_version)
     modules = (*wanted, *(OPTIONAL_MODULES[name] for name in also))
     found = locate(request, _say, modules)
@@ -126,7 +126,7 @@ def _where(request: Request, also: Sequence[str]) -> int:
     return INFRASTRUCTURE_FAILED if missing else 0
 
 
-def _pin(request: Request, _: Sequence[str]) -> int:
+def _pin(request: BinaryRequest, _: Sequence[str]) -> int:
     version = request.kubernetes_version
     pinned = (*wanted_modules(version), *OPTIONAL_MODULES.values())
     modules = (*pinned, *wanted_node_modules(version), KIND_MODULE)
@@ -136,7 +136,7 @@ def _pin(request: Request, _: Sequence[str]) -> int:
     return 0
 
 
-def _print_table(found: dict[str, Found]) -> None:
+def _print_table(found: dict[str, LocatedBinary]) -> None:
     for name, here in found.items():
         print(f"{name:<24} {here.version:<8} {here.origin:<18} {here.path}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from controlplane.command import run_logged
 from controlplane.compiler import Compiler, find_compiler
 from controlplane.pins import MODULES_DIRECTORY, Module, is_pinned
-from controlplane.request import Request
+from controlplane.request import BinaryRequest
 from controlplane.source import generated_go_mod, go_release_of, staging_modules
 from controlplane.space import require_space
 
@@ -20,7 +20,7 @@ class _Build:
 
     module: Module
     components: tuple[str, ...]
-    request: Request
+    request: BinaryRequest
     log: Path
     progress: Callable[[str], None]
 
@@ -47,7 +47,7 @@ class _Build:
 def build(
     module: Module,
     components: tuple[str, ...],
-    request: Request,
+    request: BinaryRequest,
     staging: Path,
     progress: Callable[[str], None],
 ) -> dict[str, Path]:
@@ -69,7 +69,7 @@ def build(
     return outputs
 
 
-def _needs(module: Module, compiler: Compiler, request: Request) -> dict[Path, int]:
+def _needs(module: Module, compiler: Compiler, request: BinaryRequest) -> dict[Path, int]:
     needs: dict[Path, int] = {}
     for directory, size in (
         (compiler.module_cache, module.space.module_cache_bytes),

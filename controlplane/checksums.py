@@ -26,7 +26,7 @@ PINNED_ARCHITECTURES = ("amd64", "arm64")
 _SUM = re.compile(r"[0-9a-f]{64}")
 
 
-def shipped_checksums(path: Path = CHECKSUMS_FILE) -> dict[str, str]:
+def pinned_checksums(path: Path = CHECKSUMS_FILE) -> dict[str, str]:
     """The pinned sums. Raises BinaryError for a file that is not a map of names to sums."""
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
@@ -91,7 +91,7 @@ def _fetch_sum(module: Module, component: str, architecture: str, base_url: str)
 
 def add_checksums(sums: Mapping[str, str], path: Path = CHECKSUMS_FILE) -> None:
     """Merges sums into the pinned ones; readers see the old file or the new one."""
-    merged = {**shipped_checksums(path), **sums}
+    merged = {**pinned_checksums(path), **sums}
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(merged, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     os.replace(draft, path)

@@ -59,8 +59,10 @@ def run_logged(
         finally:
             _end_group(process)
     if exit_code != 0:
-        said = log.read_bytes()[start_byte:].decode("utf-8", errors="replace")
-        raise BinaryError(f"{failure_message(purpose, command, exit_code, said)}; log: {log}")
+        output_tail = log.read_bytes()[start_byte:].decode("utf-8", errors="replace")
+        raise BinaryError(
+            f"{failure_message(purpose, command, exit_code, output_tail)}; log: {log}"
+        )
 
 
 def _wait(

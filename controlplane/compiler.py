@@ -15,7 +15,7 @@ from controlplane.pins import GO_RELEASE_NEEDED, Platform
 
 _ENV_SECONDS = 60.0
 _NEEDED = ".".join(str(part) for part in GO_RELEASE_NEEDED)
-_WAYS_OUT = (
+_HINT = (
     f"install Go {_NEEDED} or later and put it on PATH, or set BIGFLEET_BINARIES to a directory "
     "that holds these binaries"
 )
@@ -49,7 +49,7 @@ def find_compiler(inherited: Mapping[str, str], platform: Platform, purpose: str
     """The go on the given PATH. Raises BinaryError if there is none or it is too old."""
     path = shutil.which("go", path=inherited.get("PATH", ""))
     if path is None:
-        raise BinaryError(f"{purpose} needs the Go compiler, and PATH has none: {_WAYS_OUT}")
+        raise BinaryError(f"{purpose} needs the Go compiler, and PATH has none: {_HINT}")
     environment = build_environment(inherited, platform)
     settings = _settings(path, environment)
     _require_release(settings.get("GOVERSION", ""), path)
@@ -86,4 +86,4 @@ def _require_release(version: str, path: str) -> None:
     match = re.search(r"go(\d+)\.(\d+)", version)
     if match is None or (int(match[1]), int(match[2])) < GO_RELEASE_NEEDED:
         found = version or "of unknown version"
-        raise BinaryError(f"{path} is {found}, which is too old to build with: {_WAYS_OUT}")
+        raise BinaryError(f"{path} is {found}, which is too old to build with: {_HINT}")

@@ -7,5 +7,5 @@ class BinaryError(Exception):
     """This machine could not provide a binary (exit code 6): says which step failed and why."""
 
 
-class RequestError(Exception):
+class BinaryUsageError(Exception):
     """What the caller asked for cannot be meant (exit code 2): says which value and the fix."""

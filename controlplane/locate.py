@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.errors import BinaryError, RequestError
+from controlplane.cache import cached_path
+from controlplane.errors import BinaryError, BinaryUsageError
 from controlplane.pins import Module, wanted_modules
-from controlplane.request import Request
-from controlplane.storage import cached_path
+from controlplane.request import BinaryRequest
 
 _VERSION_SECONDS = 30.0
-_VERSION_SAID = re.compile(r"\bv?(\d+\.\d+\.\d+[^\s,]*)")
+_VERSION_PATTERN = re.compile(r"\bv?(\d+\.\d+\.\d+[^\s,]*)")
 
 
 @dataclass(frozen=True)
-class Found:
+class LocatedBinary:
     """A binary that is there, with the version it has and a phrase that says whence it came."""
 
     path: Path
@@ -27,13 +27,13 @@ class Found:
     origin: str
 
 
-def version_said(output: str) -> str | None:
+def parse_version(output: str) -> str | None:
     """The version in what a binary prints when asked for it; each words it differently."""
-    match = _VERSION_SAID.search(output)
+    match = _VERSION_PATTERN.search(output)
     return match[1] if match else None
 
 
-def stated_version(path: Path, arguments: Sequence[str] = ("--version",)) -> str:
+def query_version(path: Path, arguments: Sequence[str] = ("--version",)) -> str:
     """Asks a binary for its version. Raises BinaryError for one that does not run or say."""
     command = [str(path), *arguments]
     try:
@@ -42,17 +42,17 @@ def stated_version(path: Path, arguments: Sequence[str] = ("--version",)) -> str
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise BinaryError(f"`{' '.join(command)}` does not run on this machine: {error}") from error
-    version = version_said(answer.stdout)
+    version = parse_version(answer.stdout)
     if version is None:
         raise BinaryError(f"`{' '.join(command)}` names no version: is it what its name says?")
     return version
 
 
 def locate(
-    request: Request,
+    request: BinaryRequest,
     progress: Callable[[str], None],
     modules: Sequence[Module] | None = None,
-) -> dict[str, Found]:
+) -> dict[str, LocatedBinary]:
     """Every wanted binary that is there already, by component; modules None: a control plane's.
 
     Raises RequestError for a given path that is no directory or a version that cannot be meant,
@@ -62,7 +62,7 @@ def locate(
         modules = wanted_modules(request.kubernetes_version)
     for directory in request.given_directories:
         _require_useful(directory, modules, progress)
-    found: dict[str, Found] = {}
+    found: dict[str, LocatedBinary] = {}
     for module in modules:
         for component in module.components:
             here = _given(module, component, request, progress) or cached(
@@ -77,7 +77,7 @@ def _require_useful(
     directory: Path, modules: Sequence[Module], progress: Callable[[str], None]
 ) -> None:
     if not directory.is_dir():
-        raise RequestError(
+        raise BinaryUsageError(
             f"{directory} is not a directory: correct --binaries, BIGFLEET_BINARIES or "
             "KUBEBUILDER_ASSETS, or unset it"
         )
@@ -87,21 +87,21 @@ def _require_useful(
 
 
 def _given(
-    module: Module, component: str, request: Request, progress: Callable[[str], None]
-) -> Found | None:
+    module: Module, component: str, request: BinaryRequest, progress: Callable[[str], None]
+) -> LocatedBinary | None:
     for directory in request.given_directories:
         path = directory / component
         if not _is_binary(path):
             continue
-        version = stated_version(path, module.version_question(component))
+        version = query_version(path, module.version_question(component))
         if version == module.version:
-            return Found(path, version, f"given in {directory}")
+            return LocatedBinary(path, version, f"given in {directory}")
         asked = module.name == "kubernetes" and request.kubernetes_version is not None
         if asked or request.exact_versions:
             progress(f"passed over {path}: it is {version}, and {module.version} was asked for")
             continue
         progress(f"using {path}: it is {version}, not the pinned {module.version}")
-        return Found(path, version, f"given in {directory}")
+        return LocatedBinary(path, version, f"given in {directory}")
     return None
 
 
@@ -109,10 +109,10 @@ def _is_binary(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
-def cached(module: Module, component: str, request: Request) -> Found | None:
+def cached(module: Module, component: str, request: BinaryRequest) -> LocatedBinary | None:
     """A component that an earlier run installed; its version was checked then."""
     path = cached_path(request.directory, module, component, request.platform)
-    return Found(path, module.version, "cache") if _is_binary(path) else None
+    return LocatedBinary(path, module.version, "cache") if _is_binary(path) else None
 
 
 def require_compatible(versions: Sequence[tuple[str, str]]) -> None:
@@ -125,7 +125,7 @@ def require_compatible(versions: Sequence[tuple[str, str]]) -> None:
     for component, version in others:
         lag = _minor(server_version) - _minor(version)
         if lag not in (0, 1):
-            raise RequestError(
+            raise BinaryUsageError(
                 f"{component} {version} does not work with {server} {server_version}: it may be "
                 f"one minor release older, never newer. Set KUBERNETES_VERSION={server_version}, "
                 "or give a directory with all of them from one release"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from controlplane.errors import BinaryError, RequestError
+from controlplane.errors import BinaryError, BinaryUsageError
 
 MODULES_DIRECTORY = Path(__file__).parent / "modules"
 GO_RELEASE_NEEDED = (1, 26)
@@ -236,7 +236,7 @@ def wanted_modules(kubernetes_version: str | None) -> tuple[Module, ...]:
         return PINNED_MODULES
     version = kubernetes_version.removeprefix("v")
     if not _VERSION.fullmatch(version) or not version.startswith("1."):
-        raise RequestError(
+        raise BinaryUsageError(
             f"Kubernetes version {kubernetes_version!r} is not of the form 1.36.3 "
             "(KUBERNETES_VERSION or --kubernetes-version): give a full release number"
         )

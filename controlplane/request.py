@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from controlplane.checksums import shipped_checksums
-from controlplane.errors import RequestError
+from controlplane.checksums import pinned_checksums
+from controlplane.errors import BinaryUsageError
 from controlplane.pins import (
     COMPONENTS,
     METRICS_SERVER,
@@ -19,7 +19,7 @@ from controlplane.pins import (
 
 
 @dataclass(frozen=True)
-class Request:
+class BinaryRequest:
     """Where binaries may come from.
 
     given_directories are searched first, in order. cache_directory is BigFleet's whole cache;
@@ -81,7 +81,9 @@ def default_cache_directory(environment: Mapping[str, str]) -> Path:
     if configured.is_absolute():
         return configured / "bigfleet"
     if "HOME" not in environment:
-        raise RequestError("neither HOME nor XDG_CACHE_HOME is set: set one, or give --cache DIR")
+        raise BinaryUsageError(
+            "neither HOME nor XDG_CACHE_HOME is set: set one, or give --cache DIR"
+        )
     return Path(environment["HOME"]) / ".cache" / "bigfleet"
 
 
@@ -91,7 +93,7 @@ def request_from(
     binaries: str | None = None,
     cache: str | None = None,
     kubernetes_version: str | None = None,
-) -> Request:
+) -> BinaryRequest:
     """The request that a command line and its environment make; what is given as a flag wins.
 
     Read from the environment: BIGFLEET_BINARIES, KUBEBUILDER_ASSETS, KUBERNETES_VERSION,
@@ -100,11 +102,11 @@ def request_from(
     """
     first = binaries or environment.get("BIGFLEET_BINARIES")
     given = (first, environment.get("KUBEBUILDER_ASSETS"))
-    return Request(
+    return BinaryRequest(
         cache_directory=Path(cache).absolute() if cache else default_cache_directory(environment),
         environment=environment,
         platform=platform_named(platform.system(), platform.machine()),
         given_directories=tuple(Path(directory).absolute() for directory in given if directory),
         kubernetes_version=kubernetes_version or environment.get("KUBERNETES_VERSION") or None,
-        checksums=shipped_checksums(),
+        checksums=pinned_checksums(),
     )

@@ -6,22 +6,22 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from controlplane.build import build
-from controlplane.errors import BinaryError
-from controlplane.locate import Found, cached, locate, require_compatible, stated_version
-from controlplane.pins import METRICS_SERVER, OPTIONAL_MODULES, Module, wanted_modules
-from controlplane.release import Releases
-from controlplane.request import Binaries, Request
-from controlplane.storage import (
+from controlplane.cache import (
     cached_path,
-    disk_errors_named,
+    disk_errors_as_binary_errors,
     install,
     module_lock,
     staging_directory,
 )
+from controlplane.errors import BinaryError
+from controlplane.locate import LocatedBinary, cached, locate, query_version, require_compatible
+from controlplane.pins import METRICS_SERVER, OPTIONAL_MODULES, Module, wanted_modules
+from controlplane.releases import Releases
+from controlplane.request import Binaries, BinaryRequest
 
 
 def resolve(
-    request: Request, progress: Callable[[str], None], optional: Sequence[str] = ()
+    request: BinaryRequest, progress: Callable[[str], None], optional: Sequence[str] = ()
 ) -> Binaries:
     """A control plane's five binaries and the named optional ones, fetched or built if they are
     not there yet.
@@ -35,8 +35,8 @@ def resolve(
 
 
 def obtain(
-    modules: Sequence[Module], request: Request, progress: Callable[[str], None]
-) -> dict[str, Found]:
+    modules: Sequence[Module], request: BinaryRequest, progress: Callable[[str], None]
+) -> dict[str, LocatedBinary]:
     """Every component of the modules, by name.
 
     Blocks for minutes where something must be built; progress gets a line at least every
@@ -48,7 +48,7 @@ def obtain(
     for module in modules:
         missing = tuple(name for name in module.components if name not in found)
         if missing:
-            with disk_errors_named(request.directory):
+            with disk_errors_as_binary_errors(request.directory):
                 found.update(_obtain(module, missing, request, releases, progress))
     return found
 
@@ -56,10 +56,10 @@ def obtain(
 def _obtain(
     module: Module,
     missing: tuple[str, ...],
-    request: Request,
+    request: BinaryRequest,
     releases: Releases,
     progress: Callable[[str], None],
-) -> dict[str, Found]:
+) -> dict[str, LocatedBinary]:
     root = request.directory
     root.mkdir(parents=True, exist_ok=True)
     with module_lock(root, module, progress, request.progress_interval_seconds):
@@ -78,7 +78,7 @@ def _obtain(
 def _staged(
     module: Module,
     wanted: tuple[str, ...],
-    request: Request,
+    request: BinaryRequest,
     releases: Releases,
     staging: Path,
     progress: Callable[[str], None],
@@ -97,11 +97,11 @@ def _staged(
 
 
 def _installed(
-    module: Module, component: str, staged: Path, origin: str, request: Request
-) -> Found:
+    module: Module, component: str, staged: Path, origin: str, request: BinaryRequest
+) -> LocatedBinary:
     """Puts a staged binary into the cache once it has shown its version."""
     staged.chmod(0o755)
-    version = stated_version(staged, module.version_question(component))
+    version = query_version(staged, module.version_question(component))
     if version != module.version:
         raise BinaryError(
             f"{component} was {origin} as {module.version}, but says that it is {version}: "
@@ -109,10 +109,10 @@ def _installed(
         )
     target = cached_path(request.directory, module, component, request.platform)
     install(staged, target)
-    return Found(target, version, origin)
+    return LocatedBinary(target, version, origin)
 
 
-def _binaries(found: dict[str, Found]) -> Binaries:
+def _binaries(found: dict[str, LocatedBinary]) -> Binaries:
     return Binaries(
         kube_apiserver=found["kube-apiserver"].path,
         kube_controller_manager=found["kube-controller-manager"].path,

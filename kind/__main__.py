@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from controlplane.errors import BinaryError, RequestError
-from controlplane.request import Request, request_from
+from controlplane.errors import BinaryError, BinaryUsageError
+from controlplane.request import BinaryRequest, request_from
 from kind.cluster import clusters, create, delete, export_logs
 from kind.config import ONE_NODE, SEVERAL_NODES, cluster_config
 from kind.engine import find_engine
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.environ, cache=options.cache, kubernetes_version=options.kubernetes_version
         )
         _COMMANDS[options.command](request, options)
-    except (RequestError, KindUsageError) as error:
+    except (BinaryUsageError, KindUsageError) as error:
         _say(f"error: {error}")
         return USAGE_ERROR
     except (BinaryError, KindError, OSError) as error:
@@ -85,7 +85,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _up(request: Request, options: argparse.Namespace) -> None:
+def _up(request: BinaryRequest, options: argparse.Namespace) -> None:
     setup = prepare(request, _say)
     kubeconfig = _kubeconfig(request, options.name)
     if options.name not in clusters(setup.tools):
@@ -107,26 +107,26 @@ def _make(setup: Setup, options: argparse.Namespace, kubeconfig: Path) -> None:
         raise
 
 
-def _down(request: Request, options: argparse.Namespace) -> None:
+def _down(request: BinaryRequest, options: argparse.Namespace) -> None:
     tools = find_tools(request, _say)
     was_up = options.name in clusters(tools)
     restored = delete(tools, options.name, _kubeconfig(request, options.name))
     ended = f"{options.name} is gone" if was_up else f"no cluster {options.name} was up"
-    put_back = f"; put back on this host: {', '.join(restored)}" if restored else ""
-    print(f"kind-down: {ended}{put_back}")
+    restore_host = f"; put back on this host: {', '.join(restored)}" if restored else ""
+    print(f"kind-down: {ended}{restore_host}")
 
 
-def _kubeconfig(request: Request, name: str) -> Path:
+def _kubeconfig(request: BinaryRequest, name: str) -> Path:
     return request.cache_directory / "kind" / f"{name}.kubeconfig"
 
 
-def _node_image(request: Request, _: argparse.Namespace) -> None:
+def _node_image(request: BinaryRequest, _: argparse.Namespace) -> None:
     engine = find_engine(request.environment, request.cache_directory)
     image = make_node_image(request, engine, _say)
     print(f"kind-node-image: {image.reference} is in {engine.name}'s store")
 
 
-def _images(request: Request, _: argparse.Namespace) -> None:
+def _images(request: BinaryRequest, _: argparse.Namespace) -> None:
     engine = find_engine(request.environment, request.cache_directory)
     images: Images = resolve_images(request, engine, _say)
     for image in images.all:
@@ -136,7 +136,7 @@ def _images(request: Request, _: argparse.Namespace) -> None:
 
 
 _BASES = {"one": ONE_NODE, "several": SEVERAL_NODES}
-_COMMANDS: dict[str, Callable[[Request, argparse.Namespace], None]] = {
+_COMMANDS: dict[str, Callable[[BinaryRequest, argparse.Namespace], None]] = {
     "up": _up,
     "down": _down,
     "node-image": _node_image,

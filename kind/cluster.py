@@ -17,7 +17,12 @@ from controlplane.errors import BinaryError
 from kind.command import run
 from kind.engine import Engine
 from kind.errors import KindError
-from kind.host import FORWARDING, alone_on_host, restore_host_settings, starting_on_host
+from kind.host_settings import (
+    FORWARDING,
+    exclusive_host_lock,
+    restore_host_settings,
+    shared_host_lock,
+)
 from kind.nameservice import require_name_service
 from kind.network import NETWORK, ensure_network
 from kind.setup import Setup, Tools
@@ -47,7 +52,7 @@ def create(
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("", encoding="utf-8")
     with (
-        starting_on_host(setup.tools.host_state),
+        shared_host_lock(setup.tools.host_state),
         tempfile.NamedTemporaryFile("w", suffix=".yaml") as file,
     ):
         file.write(config)
@@ -85,7 +90,7 @@ def export_logs(tools: Tools, name: str, directory: Path) -> None:
 
 
 def delete(tools: Tools, name: str, kubeconfig: Path) -> tuple[str, ...]:
-    """Ends a cluster, if it is there, and tidies up after the last one as `put_back` does.
+    """Ends a cluster, if it is there, and tidies up after the last one as `restore_host` does.
 
     Raises KindError; OSError for a host setting that cannot be put back.
     """
@@ -93,14 +98,14 @@ def delete(tools: Tools, name: str, kubeconfig: Path) -> tuple[str, ...]:
     arguments = ("delete", "cluster", f"--name={name}", f"--kubeconfig={kubeconfig}")
     _run_kind(tools, arguments, _DELETE_SECONDS)
     kubeconfig.unlink(missing_ok=True)
-    return put_back(tools)
+    return restore_host(tools)
 
 
-def put_back(tools: Tools) -> tuple[str, ...]:
+def restore_host(tools: Tools) -> tuple[str, ...]:
     """Once no kind cluster is left and none is starting: removes kind's network and puts the
     host's settings back. Returns the names of those that had changed.
     """
-    with alone_on_host(tools.host_state) as alone:
+    with exclusive_host_lock(tools.host_state) as alone:
         if not alone or clusters(tools):
             return ()
         with suppress(KindError):  # something else uses it, or it never was

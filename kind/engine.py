@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import IO
 
 from kind.command import run
-from kind.enginesettings import HostFacts, containers_conf
+from kind.containers_conf import HostFacts, containers_conf
 from kind.errors import KindError, KindUsageError
-from kind.tools import missing_tools
+from kind.host_tools import missing_tools
 
 ENGINES = ("docker", "podman")
 # kind's own switch; whoever has set it for kind means the same here.
@@ -99,11 +99,11 @@ def _environment(
     if name == "podman" and "CONTAINERS_CONF" not in environment:
         text = containers_conf(HostFacts.read())
         if text is not None:
-            complete["CONTAINERS_CONF"] = str(_settled(cache_directory / "kind", text))
+            complete["CONTAINERS_CONF"] = str(_written_config(cache_directory / "kind", text))
     return complete
 
 
-def _settled(directory: Path, text: str) -> Path:
+def _written_config(directory: Path, text: str) -> Path:
     """A containers.conf with this text; another process may be reading it at this moment."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "containers.conf"

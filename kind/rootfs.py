@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from controlplane.cache import file_lock
 from controlplane.command import run_logged
 from controlplane.errors import BinaryError
-from controlplane.storage import held_lock
 from kind.command import run
+from kind.content_key import content_key
 from kind.engine import Engine
 from kind.errors import KindError
-from kind.keys import content_key
-from kind.tools import require_tools
+from kind.host_tools import require_tools
 
 SUITE = "bookworm"
 _MIRROR = "http://deb.debian.org/debian"
@@ -56,7 +56,7 @@ def resolve_base(
     """
     work_directory.mkdir(parents=True, exist_ok=True)
     lock = work_directory / f"{base.name}.lock"
-    with held_lock(lock, f"making {base.name}", progress, _PROGRESS_SECONDS):
+    with file_lock(lock, f"making {base.name}", progress, _PROGRESS_SECONDS):
         if not engine.has_image(base.reference):
             _make(base, engine, work_directory, progress)
     return base.reference

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.locate import stated_version
+from controlplane.locate import query_version
 from controlplane.pins import KIND_MODULE
-from controlplane.request import Request
+from controlplane.request import BinaryRequest
 from controlplane.resolve import obtain
 from kind.engine import Engine, find_engine
 from kind.nodeimage.image import resolve_node_image
@@ -38,7 +38,7 @@ class Setup:
     node_image: NodeImage
 
 
-def prepare(request: Request, progress: Callable[[str], None]) -> Setup:
+def prepare(request: BinaryRequest, progress: Callable[[str], None]) -> Setup:
     """All that a cluster needs; blocks for minutes where something must be built first.
 
     Raises KindError or controlplane's errors with what this machine lacks.
@@ -47,17 +47,17 @@ def prepare(request: Request, progress: Callable[[str], None]) -> Setup:
     return Setup(tools, resolve_node_image(request, tools.engine, progress))
 
 
-def find_tools(request: Request, progress: Callable[[str], None]) -> Tools:
+def find_tools(request: BinaryRequest, progress: Callable[[str], None]) -> Tools:
     """The engine, and kind: the one on PATH, else the pinned one. Raises as prepare does."""
     engine = find_engine(request.environment, request.cache_directory)
     return Tools(engine, _kind(request, progress), request.cache_directory)
 
 
-def _kind(request: Request, progress: Callable[[str], None]) -> Path:
+def _kind(request: BinaryRequest, progress: Callable[[str], None]) -> Path:
     on_path = shutil.which("kind", path=request.environment.get("PATH", ""))
     if on_path is None:
         return obtain((KIND_MODULE,), request, progress)["kind"].path
-    version = stated_version(Path(on_path))
+    version = query_version(Path(on_path))
     if version != KIND_MODULE.version:
         progress(f"using {on_path}: it is {version}, not the pinned {KIND_MODULE.version}")
     return Path(on_path)

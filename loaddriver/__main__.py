@@ -11,9 +11,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from controlplane.errors import BinaryError, RequestError
+from controlplane.errors import BinaryError, BinaryUsageError
 from loaddriver.commands import bare, calibrate, plan
-from loaddriver.commands.running import (
+from loaddriver.commands.common import (
     bare_flag,
     conclude,
     conclude_all,
@@ -26,15 +26,15 @@ from loaddriver.commands.running import (
     say,
 )
 from loaddriver.errors import ExitCode, LoaddriverError
-from loaddriver.judge.again import judge_again
-from loaddriver.live import view_on
-from loaddriver.profile import load_gates
-from loaddriver.report.results import read_bare, read_summary, write_judgement
+from loaddriver.judge.rejudge import rejudge
+from loaddriver.profile.settings import load_gates
+from loaddriver.report.results import read_bare, read_summary, write_verdict
+from loaddriver.run.arm import Arm
 from loaddriver.run.background import down, up
 from loaddriver.run.folder import create
-from loaddriver.run.frame import Ground, hold
-from loaddriver.run.part import Part
-from loaddriver.run.prepared import prepare
+from loaddriver.run.frame import RunContext, hold
+from loaddriver.run.inputs import prepare_inputs
+from loaddriver.run.live_view import view_on
 from loaddriver.substrates.runlock import machine_claimed
 
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LoaddriverError as error:
         say(str(error))
         return int(error.exit_code)
-    except RequestError as error:
+    except BinaryUsageError as error:
         say(str(error))
         return int(ExitCode.USAGE)
     except BinaryError as error:
@@ -73,18 +73,18 @@ def _run(flags: argparse.Namespace) -> ExitCode:
 
 def _hold(flags: argparse.Namespace) -> ExitCode:
     options = run_options(flags)
-    prepared = prepare(options)
-    prepared.preflight().raise_refusals()
-    supplies = get_supplies(options, prepared.profile.settings)
+    inputs = prepare_inputs(options)
+    inputs.preflight().raise_errors()
+    prerequisites = get_supplies(options, inputs.profile.settings)
     with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
         folder = create(options.results, f"up-{options.profile}")
-        part = Part(prepared, folder, folder.name)
-        asyncio.run(ended_by_signals(hold(Ground(options, supplies, lock, view), part)))
+        arm = Arm(inputs, folder, folder.name)
+        asyncio.run(ended_by_signals(hold(RunContext(options, prerequisites, lock, view), arm)))
     return ExitCode.PASS
 
 
 def _up(flags: argparse.Namespace) -> ExitCode:
-    prepare(run_options(flags)).preflight().raise_refusals()
+    prepare_inputs(run_options(flags)).preflight().raise_errors()
     up(flags.given[1:], flags.results / "up.log", say)
     return ExitCode.PASS
 
@@ -96,17 +96,17 @@ def _down(_: argparse.Namespace) -> ExitCode:
 
 
 def _preflight(flags: argparse.Namespace) -> ExitCode:
-    check = prepare(run_options(flags)).preflight()
+    check = prepare_inputs(run_options(flags)).preflight()
     print("\n".join(check.lines))
-    check.raise_refusals()
+    check.raise_errors()
     return ExitCode.PASS
 
 
 def _judge(flags: argparse.Namespace) -> ExitCode:
-    summary = judge_again(
+    summary = rejudge(
         read_summary(flags.results), load_gates(flags.expect), read_bare(flags.results)
     )
-    write_judgement(flags.results, summary)
+    write_verdict(flags.results, summary)
     conclude(summary, flags.results)
     return ExitCode(summary.exit_code)
 

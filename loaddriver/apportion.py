@@ -50,7 +50,7 @@ def divide(total: int, least: int, most: int, random: Random) -> list[int]:
     return parts
 
 
-def cumulative(values: Sequence[int]) -> list[int]:
+def prefix_sums(values: Sequence[int]) -> list[int]:
     """What lies before each value: [3, 4, 5] -> [0, 3, 7]."""
     before, starts = 0, []
     for value in values:

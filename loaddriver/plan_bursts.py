@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from loaddriver.plan_records import Level, Workload
-from loaddriver.plan_times import REQUESTS_PER_SECOND, place
-from loaddriver.plan_workloads import draw_objects, stream
-from loaddriver.profile import Burst, Profile
+from loaddriver.plan.records import Level, Workload
+from loaddriver.plan.times import REQUESTS_PER_SECOND, step_and_offset
+from loaddriver.plan.workloads import draw_objects, random_stream
+from loaddriver.profile.settings import Burst, Profile
 
 
 def burst_workloads(profile: Profile) -> Iterator[tuple[Workload, Level, Level]]:
@@ -23,20 +23,20 @@ def burst_workloads(profile: Profile) -> Iterator[tuple[Workload, Level, Level]]
 
 def _burst(profile: Profile, number: int, burst: Burst) -> Iterator[tuple[Workload, Level, Level]]:
     settings = profile.settings
-    random = stream(settings.seed, f"bursts/{number}")
+    random = random_stream(settings.seed, f"bursts/{number}")
     first = random.randrange(settings.clusters)
-    drafts = draw_objects(profile.catalog.archetype(burst.archetype), burst.pods, random)
+    specs = draw_objects(profile.catalog.archetype(burst.archetype), burst.pods, random)
     sent: Counter[int] = Counter()
-    for position, draft in enumerate(drafts):
+    for position, spec in enumerate(specs):
         cluster = (first + position) % settings.clusters
         if burst.cluster is not None:
             cluster = settings.cluster_names.index(burst.cluster)
         comes = burst.at_seconds + sent[cluster] / REQUESTS_PER_SECOND
         sent[cluster] += 1
-        step, offset = place(settings, burst.phase, comes)
+        step, offset = step_and_offset(settings, burst.phase, comes)
         name = f"{burst.archetype}-b{number}-{position + 1:05d}"
-        workload = draft.named(name, cluster, step, f"burst-{number}")
-        goes = place(settings, burst.phase, comes + burst.hold_seconds)
+        workload = spec.to_workload(name, cluster, step, f"burst-{number}")
+        goes = step_and_offset(settings, burst.phase, comes + burst.duration_seconds)
         yield (
             workload,
             _level(workload, step, offset, workload.replicas),

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from loaddriver.archetypes import Share
-from loaddriver.strict_decode import Record
+from loaddriver.profile.archetypes import Share
+from loaddriver.profile.decoding import ConfigStruct
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
-class Bigfleet(Record, frozen=True, kw_only=True):
+class BigfleetSettings(ConfigStruct, frozen=True, kw_only=True):
     """The settings of the system under test that change what is measured.
 
     Several `shards` share the machines and clusters, kept apart by a coordinator of so many

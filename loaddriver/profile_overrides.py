@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loaddriver.errors import ProfileError
-from loaddriver.strict_yaml import parse_yaml
+from loaddriver.profile.yaml_reader import parse_yaml
 
 
 def apply_overrides(

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from controlplane.storage import held_lock
+from controlplane.cache import file_lock
+from kind.content_key import content_key
 from kind.engine import Engine
 from kind.errors import KindError
 from kind.images.base import known_bases, resolve_python_base
 from kind.images.context import Context
 from kind.images.source import Source, source_of
-from kind.keys import content_key
 
 # Of one target, for whoever goes back and forth between revisions.
 _RECENT = 5
@@ -48,7 +48,7 @@ class Builder:
         key = context.key
         bases = (base,) if base else known_bases()
         lock = self.archives / f"{target}.lock"
-        with held_lock(lock, f"building {target}", self.progress, _PROGRESS_SECONDS):
+        with file_lock(lock, f"building {target}", self.progress, _PROGRESS_SECONDS):
             kept = self._kept([self._image(target, key, known) for known in bases])
             if kept is not None:
                 return kept

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from kind.content_key import content_key, source_files
 from kind.images.lock import needed_entries
 from kind.images.packages import INSTALLED_FORM, install_packages, required_by
 from kind.images.recipe import PythonRecipe
-from kind.keys import content_key, source_files
 
 
 class Context(Protocol):

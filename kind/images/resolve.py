@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.pins import wanted_modules
-from controlplane.request import Request
+from controlplane.request import BinaryRequest
 from controlplane.resolve import obtain
 from kind.engine import Engine
 from kind.errors import KindError
@@ -34,14 +34,16 @@ class Images:
         return (self.bigfleet, self.loaddriver, self.kwok, self.etcd)
 
 
-def resolve_images(request: Request, engine: Engine, progress: Callable[[str], None]) -> Images:
+def resolve_images(
+    request: BinaryRequest, engine: Engine, progress: Callable[[str], None]
+) -> Images:
     """Every image, as `resolve_image` gives it."""
     names = (*PYTHON_IMAGES, *BINARY_IMAGES)
     return Images(**{name: resolve_image(name, request, engine, progress) for name in names})
 
 
 def resolve_image(
-    name: str, request: Request, engine: Engine, progress: Callable[[str], None]
+    name: str, request: BinaryRequest, engine: Engine, progress: Callable[[str], None]
 ) -> Image:
     """One image, by its name in Images, in the engine and as an archive; built only if its inputs
     changed.
@@ -65,6 +67,6 @@ def resolve_image(
     return builder.resolve(name, context)
 
 
-def _binary(name: str, request: Request, progress: Callable[[str], None]) -> BinaryContext:
+def _binary(name: str, request: BinaryRequest, progress: Callable[[str], None]) -> BinaryContext:
     modules = [module for module in wanted_modules(None) if module.name == name]
     return BinaryContext(obtain(modules, request, progress)[name].path)

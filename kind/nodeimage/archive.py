@@ -57,10 +57,10 @@ def _copy(tar: bytes, archive: tarfile.TarFile) -> None:
     with tarfile.open(fileobj=io.BytesIO(tar)) as given:
         for member in sorted(given.getmembers(), key=lambda member: member.name):
             content = given.extractfile(member) if member.isreg() else None
-            archive.addfile(_settled(member), content)
+            archive.addfile(_normalized(member), content)
 
 
-def _settled(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def _normalized(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member.replace(mtime=0, uid=0, gid=0, uname="", gname="")
 
 

@@ -8,24 +8,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from controlplane.contents import module_contents
+from controlplane.cache import file_lock
+from controlplane.module_files import module_files
 from controlplane.pins import (
     KIND_MODULE,
     wanted_modules,
     wanted_node_modules,
 )
-from controlplane.request import Request
+from controlplane.request import BinaryRequest
 from controlplane.resolve import obtain
-from controlplane.storage import held_lock
+from kind.content_key import content_key
 from kind.engine import Engine
-from kind.keys import content_key
 from kind.nodeimage.components import references, write_components
-from kind.nodeimage.contract import copy_contract, fill_in
+from kind.nodeimage.kind_files import copy_kind_files, render_templates
 from kind.nodeimage.node import POD_SUBNET, SERVICE_SUBNET, NodeImage
 from kind.rootfs import Base, resolve_base
 
 # What the pinned kind would pull by itself, stated so that it can be asked for beforehand.
-KINDS_OWN = (
+KIND_NODE_IMAGE = (
     "docker.io/kindest/node:v1.37.0"
     "@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5"
 )
@@ -44,22 +44,22 @@ _ON_NODES = ("kubeadm", "kubectl", "kubelet")
 
 
 def resolve_node_image(
-    request: Request, engine: Engine, progress: Callable[[str], None]
+    request: BinaryRequest, engine: Engine, progress: Callable[[str], None]
 ) -> NodeImage:
     """The image made here if the engine holds it, else kind's own if it can be had, else one
     that is made now. An asked Kubernetes version is always made here.
 
     Raises KindError or controlplane's errors with what this machine lacks.
     """
-    made = made_here(request)
+    made = local_node_image(request)
     if engine.has_image(made.reference):
         return made
-    if request.kubernetes_version is None and engine.can_pull(KINDS_OWN, progress):
-        return NodeImage(KINDS_OWN, air_gapped=False, versions={})
+    if request.kubernetes_version is None and engine.can_pull(KIND_NODE_IMAGE, progress):
+        return NodeImage(KIND_NODE_IMAGE, air_gapped=False, versions={})
     return make_node_image(request, engine, progress)
 
 
-def made_here(request: Request) -> NodeImage:
+def local_node_image(request: BinaryRequest) -> NodeImage:
     """What an image made here is called, whether it was made yet or not."""
     modules = (
         *wanted_modules(request.kubernetes_version),
@@ -72,16 +72,18 @@ def made_here(request: Request) -> NodeImage:
     return NodeImage(reference, air_gapped=True, versions=versions)
 
 
-def make_node_image(request: Request, engine: Engine, progress: Callable[[str], None]) -> NodeImage:
+def make_node_image(
+    request: BinaryRequest, engine: Engine, progress: Callable[[str], None]
+) -> NodeImage:
     """Makes the air-gapped image from pinned Go modules and Debian packages, if it is not there.
 
     Blocks for minutes where binaries must be built first. Raises as resolve_node_image does.
     """
-    image = made_here(request)
+    image = local_node_image(request)
     work = request.cache_directory / "kind"
     work.mkdir(parents=True, exist_ok=True)
     interval_seconds = request.progress_interval_seconds
-    with held_lock(work / "node-image.lock", "making a node image", progress, interval_seconds):
+    with file_lock(work / "node-image.lock", "making a node image", progress, interval_seconds):
         if not engine.has_image(image.reference):
             _make(image, request, engine, work, progress)
     return image
@@ -89,7 +91,7 @@ def make_node_image(request: Request, engine: Engine, progress: Callable[[str], 
 
 def _make(
     image: NodeImage,
-    request: Request,
+    request: BinaryRequest,
     engine: Engine,
     work: Path,
     progress: Callable[[str], None],
@@ -107,7 +109,7 @@ def _make(
         )
 
 
-def _binaries(request: Request, progress: Callable[[str], None]) -> dict[str, Path]:
+def _binaries(request: BinaryRequest, progress: Callable[[str], None]) -> dict[str, Path]:
     """All by name. Inside an image only the stated versions will do."""
     version = request.kubernetes_version
     modules = (*wanted_modules(version), *wanted_node_modules(version))
@@ -121,18 +123,18 @@ def _gather(
     binaries: Mapping[str, Path],
     base: str,
     engine: Engine,
-    request: Request,
+    request: BinaryRequest,
 ) -> None:
     """Everything that the Containerfile copies."""
-    contract = module_contents(KIND_MODULE, "sigs.k8s.io/kind", request)
-    copy_contract(contract, context / "contract")
+    contract = module_files(KIND_MODULE, "sigs.k8s.io/kind", request)
+    copy_kind_files(contract, context / "contract")
     names = references(image.versions)
-    blanks = {
+    values = {
         "@PAUSE_IMAGE@": names["pause"],
         "@POD_SUBNET@": POD_SUBNET,
         "@SERVICE_SUBNET@": SERVICE_SUBNET,
     }
-    fill_in(_HERE / "files", context / "files", blanks)
+    render_templates(_HERE / "files", context / "files", values)
     (context / "files" / "kind" / "version").write_text(f"v{image.versions['kubelet']}")
     for folder in ("bin", "images"):
         (context / folder).mkdir()

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from loaddriver.anchors.room import Node, Room
-from loaddriver.anchors.shape import Shape
+from loaddriver.anchors.free_capacity import FreeCapacity, Node
+from loaddriver.anchors.pod_shape import PodShape
 
 
 class PodRef(NamedTuple):
@@ -32,7 +32,7 @@ class Group:
     name: str
     arrived: str
     size: int
-    shape: Shape
+    shape: PodShape
     pending: tuple[PodRef, ...] = ()
     untried: int = 0
     racks: frozenset[str] = frozenset()
@@ -79,52 +79,52 @@ def choose(groups: Iterable[Group], nodes: Iterable[Node]) -> Choice:
         for group in waiting
         if group.untried
     }
-    asking = sorted((group for group in waiting if not group.untried), key=_turn)
-    if not asking:
+    eligible = sorted((group for group in waiting if not group.untried), key=_queue_order)
+    if not eligible:
         return Choice((), no_room)
-    room = Room(nodes)
-    begun = (g for g in known if (g.started or g.nominated) and g.missing)
-    for group in sorted(begun, key=_turn):
-        room.promise(group.shape, group.missing, group.racks or {group.nominated})
+    capacity = FreeCapacity(nodes)
+    in_progress = (g for g in known if (g.started or g.nominated) and g.missing)
+    for group in sorted(in_progress, key=_queue_order):
+        capacity.reserve(group.shape, group.missing, group.racks or {group.nominated})
     anchors: list[Anchor] = []
-    for group in asking:
-        rack = _best_rack(room, group)
+    for group in eligible:
+        rack = _best_rack(capacity, group)
         if rack is None:
-            no_room[group.name] = _why_not(room, group)
+            no_room[group.name] = _why_not(capacity, group)
         else:
-            anchors.append(_anchored(room, group, rack))
+            anchors.append(_make_anchor(capacity, group, rack))
     return Choice(tuple(anchors), no_room)
 
 
-def _turn(group: Group) -> tuple[str, str]:
+def _queue_order(group: Group) -> tuple[str, str]:
     return group.arrived, group.name
 
 
-def _best_rack(room: Room, group: Group) -> str | None:
+def _best_rack(capacity: FreeCapacity, group: Group) -> str | None:
     """Of those that can hold the group, the rack with the least room, first by name of equals."""
     enough = [
         (pods, rack)
-        for rack, pods in room.in_racks(group.shape).items()
+        for rack, pods in capacity.pods_per_rack(group.shape).items()
         if pods >= max(1, group.missing)
     ]
     return min(enough)[1] if enough else None
 
 
-def _anchored(room: Room, group: Group, rack: str) -> Anchor:
+def _make_anchor(capacity: FreeCapacity, group: Group, rack: str) -> Anchor:
     places = []
     for pod in group.pending[: group.missing]:
-        node = room.fullest_node(group.shape, rack)
-        room.take(group.shape, node)
+        node = capacity.tightest_node(group.shape, rack)
+        capacity.take(group.shape, node)
         places.append((pod, node))
-    room.promise(group.shape, group.missing - len(places), {rack})
+    capacity.reserve(group.shape, group.missing - len(places), {rack})
     return Anchor(group.name, rack, tuple(places))
 
 
-def _why_not(room: Room, group: Group) -> str:
-    nodes = room.on_nodes(group.shape)
+def _why_not(capacity: FreeCapacity, group: Group) -> str:
+    nodes = capacity.pods_per_node(group.shape)
     if not nodes:
         return (
-            f"none of the {room.usable_nodes} Ready, schedulable nodes in racks satisfies its node "
+            f"none of the {capacity.usable_nodes} Ready, schedulable nodes in racks satisfies its node "
             "affinity"
         )
     if not any(nodes.values()):
@@ -132,7 +132,7 @@ def _why_not(room: Room, group: Group) -> str:
             f"none of the {len(nodes)} nodes that satisfy its node affinity has room for one pod "
             "beside what unfinished groups still need"
         )
-    racks = room.in_racks(group.shape)
+    racks = capacity.pods_per_rack(group.shape)
     if not racks:
         return "every rack that it could use is too small for the groups already started there"
     pods, rack = max((pods, rack) for rack, pods in racks.items())

@@ -8,11 +8,11 @@ from functools import lru_cache
 import msgspec
 
 from bigfleet.model import resources
-from loaddriver.anchors.shape import Requirement, Shape
+from loaddriver.anchors.pod_shape import PodShape, Requirement
 from loaddriver.record.watched import Node, PodSpec
 
 _ONE_SLOT = resources.parse(resources.PODS, "1", round_up=True)
-_KEEPS_PODS_OUT = ("NoSchedule", "NoExecute")
+_BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 class _Read(msgspec.Struct, rename="camel"):
@@ -52,7 +52,7 @@ _TEXTS = msgspec.json.Decoder(dict[str, str])
 
 def usable(node: Node) -> bool:
     """Whether the Node is Ready and takes new pods; those of gangs tolerate no taint."""
-    kept_out = any(taint.effect in _KEEPS_PODS_OUT for taint in node.spec.taints)
+    kept_out = any(taint.effect in _BLOCKING_EFFECTS for taint in node.spec.taints)
     return node.ready and not node.spec.unschedulable and not kept_out
 
 
@@ -63,9 +63,9 @@ def requests_of(spec: PodSpec) -> Mapping[str, int]:
     return _requests(bytes(spec.containers), bytes(spec.init_containers), bytes(spec.overhead))
 
 
-def shape_of(spec: PodSpec) -> Shape:
+def shape_of(spec: PodSpec) -> PodShape:
     """What a Pod asks of a node, in a form that is the same for all Pods of one template."""
-    return Shape(
+    return PodShape(
         requests=tuple(sorted(requests_of(spec).items())),
         node_selector=tuple(sorted(_texts(spec.node_selector).items())),
         node_terms=_terms(_AFFINITY.decode(spec.affinity) if spec.affinity else None),

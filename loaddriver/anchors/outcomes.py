@@ -36,11 +36,11 @@ class GroupOutcome(msgspec.Struct, frozen=True, rename="camel"):
 class _Start:
     pod: PodRef
     node: str
-    ours: bool
+    as_nominated: bool
     at_micros: int
 
 
-class Ledger:
+class OutcomeRecorder:
     """First bindings of groups and, for groups without one, what stood in the way last."""
 
     def __init__(self, cluster: str, groups: Iterable[str]) -> None:
@@ -53,13 +53,15 @@ class Ledger:
         """Whether a pod of the group was ever bound, by anyone."""
         return group in self._starts
 
-    def obstacle(self, group: str, reason: str) -> None:
+    def record_obstacle(self, group: str, reason: str) -> None:
         """Note why the group has no anchor as yet."""
         self._obstacles[group] = reason
 
-    def bound(self, group: str, pod: PodRef, node: str, ours: bool, now_micros: int) -> None:
-        """Note that a pod is bound, `ours` to the node that we nominated; the first one counts."""
-        self._starts.setdefault(group, _Start(pod, node, ours, now_micros))
+    def bound(
+        self, group: str, pod: PodRef, node: str, as_nominated: bool, now_micros: int
+    ) -> None:
+        """Note that a pod is bound, `as_nominated` to the node that we nominated; the first one counts."""
+        self._starts.setdefault(group, _Start(pod, node, as_nominated, now_micros))
 
     def outcomes(self, rack_of: Callable[[str], str]) -> list[GroupOutcome]:
         """One for each planned group, by name; `rack_of` is asked by node."""
@@ -73,7 +75,7 @@ class Ledger:
         return GroupOutcome(
             self._cluster,
             group,
-            "anchored" if start.ours else "scheduler-first",
+            "anchored" if start.as_nominated else "scheduler-first",
             pod=start.pod.uid,
             node=start.node,
             rack=rack_of(start.node),

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from loaddriver.commands.running import conclude_all, ended_by_signals, get_supplies
+from loaddriver.commands.common import conclude_all, ended_by_signals, get_supplies
 from loaddriver.errors import ExitCode
-from loaddriver.live import view_on
-from loaddriver.run.frame import Ground
-from loaddriver.run.options import RunOptions
-from loaddriver.run.pairing import read_pair
-from loaddriver.run.parts import bare_part, play_bare
+from loaddriver.run.arms import bare_arm, run_bare_arm
+from loaddriver.run.context import RunOptions
+from loaddriver.run.frame import RunContext
+from loaddriver.run.live_view import view_on
+from loaddriver.run.paired_run import read_paired_run
 from loaddriver.substrates.choice import SubstrateName
 from loaddriver.substrates.runlock import machine_claimed
 
@@ -32,8 +32,8 @@ def add(commands: Any) -> None:
 
 
 def _bare(flags: argparse.Namespace) -> ExitCode:
-    pair = read_pair(flags.results)
-    bare_part(pair)  # refused before anything is looked for
+    pair = read_paired_run(flags.results)
+    bare_arm(pair)  # refused before anything is looked for
     options = RunOptions(
         profile=pair.profile.name,
         profiles=Path(),
@@ -43,8 +43,8 @@ def _bare(flags: argparse.Namespace) -> ExitCode:
         kubernetes_version=flags.kubernetes_version,
         binaries=flags.binaries,
     )
-    supplies = get_supplies(options)
+    prerequisites = get_supplies(options)
     with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
-        ground = Ground(options, supplies, lock, view)
-        outcome = asyncio.run(ended_by_signals(play_bare(ground, pair)))
+        context = RunContext(options, prerequisites, lock, view)
+        outcome = asyncio.run(ended_by_signals(run_bare_arm(context, pair)))
     return conclude_all(outcome)

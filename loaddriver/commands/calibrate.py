@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loaddriver.commands.running import (
+from loaddriver.commands.common import (
     bare_flag,
     conclude_all,
     profile_flags,
@@ -19,8 +19,8 @@ from loaddriver.commands.running import (
 from loaddriver.errors import ExitCode, LoaddriverError, ProfileError
 from loaddriver.judge.calibrate import FEWEST_RUNS, Calibrated, Measured, calibrate
 from loaddriver.judge.expect_text import expectations_text
-from loaddriver.judge.gates import figure
-from loaddriver.profile import Profile, load_profile
+from loaddriver.judge.gates import format_number
+from loaddriver.profile.settings import Profile, load_profile
 from loaddriver.report.results import read_bare, read_summary
 
 _RUNS = 5
@@ -57,7 +57,7 @@ def _calibrate(flags: argparse.Namespace) -> ExitCode:
     out = flags.out or flags.profiles / flags.profile / "expect.yaml"
     out.write_text(expectations_text(found, [run.summary for run in runs]))
     for each in found:
-        say(_told(each))
+        say(_limit_line(each))
     say(f"wrote {out}")
     return ExitCode.PASS
 
@@ -75,14 +75,14 @@ def _run_all(flags: argparse.Namespace, profile: Profile) -> list[Path]:
         outcome = run_once(replace(run_options(flags), seed=seed, bare=bare))
         conclude_all(outcome)
         if outcome.summary.verdict in ("error", "invalid"):
-            raise _Void(outcome.exit_code, outcome.folder, len(folders))
+            raise _InvalidRun(outcome.exit_code, outcome.folder, len(folders))
         folders.append(outcome.folder)
         if outcome.interrupted:
             raise _Interrupted(folders)
     return folders
 
 
-class _Void(LoaddriverError):
+class _InvalidRun(LoaddriverError):
     """A run that broke off or voided itself: nothing can be learnt from it."""
 
     def __init__(self, exit_code: ExitCode, folder: Path, good: int) -> None:
@@ -105,8 +105,8 @@ class _Interrupted(LoaddriverError):
         )
 
 
-def _told(each: Calibrated) -> str:
-    asked = f"{each.gate.op} {figure(each.limit)} {each.gate.unit}"
+def _limit_line(each: Calibrated) -> str:
+    asked = f"{each.gate.op} {format_number(each.limit)} {each.gate.unit}"
     if each.kept:
         return f"  {each.gate.name}: {asked}, kept: {each.kept}"
-    return f"  {each.gate.name}: {asked}, was {figure(each.gate.limit)}"
+    return f"  {each.gate.name}: {asked}, was {format_number(each.gate.limit)}"

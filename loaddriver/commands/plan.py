@@ -6,15 +6,15 @@ import argparse
 import sys
 from typing import Any
 
-from loaddriver.commands.running import profile_flags
+from loaddriver.commands.common import profile_flags
 from loaddriver.errors import ExitCode, ProfileError
-from loaddriver.plan import make_plan
-from loaddriver.plan_files import plan_bytes
-from loaddriver.plan_text import plan_lines
-from loaddriver.profile import Profile, load_profile
+from loaddriver.plan.files import plan_bytes
+from loaddriver.plan.make import make_plan
+from loaddriver.plan.text import plan_lines
+from loaddriver.profile.settings import Profile, load_profile
 
 # A plan holds the text of every request; this many pods' still fit into some GiB.
-_MOST_PODS = 1_000_000
+_MAX_PODS = 1_000_000
 
 
 def add(commands: Any) -> None:
@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
 
 def _plan(flags: argparse.Namespace) -> ExitCode:
     profile = load_profile(flags.profile, flags.profiles, flags.set, flags.seed)
-    _refuse_huge(profile)
+    _check_plan_size(profile)
     plan = make_plan(profile)
     if flags.output == "json":
         sys.stdout.buffer.write(plan_bytes(plan))
@@ -41,9 +41,9 @@ def _plan(flags: argparse.Namespace) -> ExitCode:
     return ExitCode.PASS
 
 
-def _refuse_huge(profile: Profile) -> None:
+def _check_plan_size(profile: Profile) -> None:
     settings = profile.settings
-    if settings.pods > _MOST_PODS:
+    if settings.pods > _MAX_PODS:
         churn = settings.soak.churn_pods_per_second / settings.clusters
         raise ProfileError(
             [

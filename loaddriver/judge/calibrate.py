@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from loaddriver.errors import ProfileError
-from loaddriver.judge.gates import GateResult, Limit, figure, judge_gates
+from loaddriver.judge.gates import GateResult, GateSpec, format_number, judge_gates
 from loaddriver.judge.schema import Summary
 
 RULE = (
@@ -42,13 +42,15 @@ class Measured:
 class Calibrated:
     """A gate with its limit and origin as they are to be; `kept` says why they stay the same."""
 
-    gate: Limit
+    gate: GateSpec
     limit: float
     origin: str
     kept: str = ""
 
 
-def calibrate(profile: str, gates: Sequence[Limit], runs: Sequence[Measured]) -> list[Calibrated]:
+def calibrate(
+    profile: str, gates: Sequence[GateSpec], runs: Sequence[Measured]
+) -> list[Calibrated]:
     """Each gate of the profile, in order, with the limit that its runs give it.
 
     Raises ProfileError when runs are of another profile, void or too few.
@@ -93,12 +95,14 @@ def _is_void(summary: Summary) -> bool:
     return summary.verdict in ("error", "invalid") or bool(summary.failures)
 
 
-def _read(gates: Sequence[Limit], run: Measured) -> list[GateResult]:
+def _read(gates: Sequence[GateSpec], run: Measured) -> list[GateResult]:
     bare: Any = run.bare and msgspec.to_builtins(run.bare)
     return judge_gates(msgspec.to_builtins(run.summary), gates, bare)
 
 
-def _calibrated(gate: Limit, results: Sequence[GateResult], runs: Sequence[Measured]) -> Calibrated:
+def _calibrated(
+    gate: GateSpec, results: Sequence[GateResult], runs: Sequence[Measured]
+) -> Calibrated:
     if gate.op == "==" or gate.unit not in MEASURED_UNITS:
         return Calibrated(gate, gate.limit, gate.origin, "a contract")
     values = [result.value for result in results if result.value is not None]
@@ -117,9 +121,9 @@ def _calibrated(gate: Limit, results: Sequence[GateResult], runs: Sequence[Measu
 
 
 def _origin(
-    values: Sequence[float], gate: Limit, runs: Sequence[Summary], *, furthest: bool
+    values: Sequence[float], gate: GateSpec, runs: Sequence[Summary], *, furthest: bool
 ) -> str:
-    low, high = figure(min(values)), figure(max(values))
+    low, high = format_number(min(values)), format_number(max(values))
     seen = low if low == high else f"{low} to {high}"
     each = ", the worst of each run" if "*" in gate.metric else ""
     worst = _worst(values, gate.op)
@@ -146,11 +150,11 @@ def _seeds(runs: Sequence[Summary]) -> str:
 
 
 def _machine(runs: Sequence[Summary]) -> str:
-    def said(environment: Mapping[str, str]) -> str:
+    def described(environment: Mapping[str, str]) -> str:
         cores = environment.get("cores", "?")
         return f"{cores} cores ({environment.get('processor', 'processor not known')})"
 
-    return " and ".join(sorted({said(summary.run.environment) for summary in runs}))
+    return " and ".join(sorted({described(summary.run.environment) for summary in runs}))
 
 
 def _rounded(value: float, *, up: bool) -> float:

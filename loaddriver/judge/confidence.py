@@ -24,11 +24,11 @@ import numpy as np
 
 ERROR_PER_END = 0.025
 # A controller creates an object's pods one after the other; a busy API server makes it pause.
-TOGETHER_SECONDS = 5.0
+BATCH_GAP_SECONDS = 5.0
 _SPAN_DEVIATIONS = 10
 
 
-def draws(objects: Iterable[Hashable]) -> int:
+def effective_sample_size(objects: Iterable[Hashable]) -> int:
     """How many independent samples the pods are worth that belong to these objects.
 
     The square of the sum over the sum of squares (Kish's effective size, with pods of an object
@@ -39,49 +39,52 @@ def draws(objects: Iterable[Hashable]) -> int:
     return sum(sizes) ** 2 // sum(size * size for size in sizes) if sizes else 0
 
 
-def arrivals(pods: Sequence[tuple[Hashable, int]]) -> list[tuple[Hashable, int]]:
+def arrival_batches(pods: Sequence[tuple[Hashable, int]]) -> list[tuple[Hashable, int]]:
     """For each pod, given by its object and its creation in microseconds, whom it came with.
 
-    Pods of one object that follow each other by no more than `TOGETHER_SECONDS` came together.
+    Pods of one object that follow each other by no more than `BATCH_GAP_SECONDS` came together.
     """
-    came_with: list[tuple[Hashable, int]] = [("", 0)] * len(pods)
+    batches: list[tuple[Hashable, int]] = [("", 0)] * len(pods)
     latest: dict[Hashable, int] = {}
     number: Counter[Hashable] = Counter()
     for position in sorted(range(len(pods)), key=lambda each: pods[each][1]):
         of, created_micros = pods[position]
-        if created_micros - latest.get(of, created_micros) > TOGETHER_SECONDS * 1e6:
+        if created_micros - latest.get(of, created_micros) > BATCH_GAP_SECONDS * 1e6:
             number[of] += 1
         latest[of] = created_micros
-        came_with[position] = of, number[of]
-    return came_with
+        batches[position] = of, number[of]
+    return batches
 
 
-def samples_needed(portion: float) -> int:
+def required_sample_size(level: float) -> int:
     """The fewest samples whose largest is surely above the quantile: 368 for p99, 36 for p90."""
-    return math.ceil(math.log(ERROR_PER_END) / math.log(portion))
+    return math.ceil(math.log(ERROR_PER_END) / math.log(level))
 
 
 @lru_cache(maxsize=4096)
-def bracket(samples: int, portion: float) -> tuple[int | None, int | None]:
+def bracket(samples: int, level: float) -> tuple[int | None, int | None]:
     """The ranks, from 1, of the samples at both ends of the 95 % interval of a quantile.
 
     None where no sample is surely below it, or above it.
     """
     if samples == 0:
         return None, None
-    mean, deviation = samples * portion, math.sqrt(samples * portion * (1 - portion))
+    mean, deviation = samples * level, math.sqrt(samples * level * (1 - level))
     low = max(0, math.floor(mean - _SPAN_DEVIATIONS * deviation) - 1)
     high = min(samples, math.ceil(mean + _SPAN_DEVIATIONS * deviation) + 1)
     numbers = np.arange(low, high + 1)
-    steps = np.log((samples - numbers[:-1]) / numbers[1:] * portion / (1 - portion))
+    steps = np.log((samples - numbers[:-1]) / numbers[1:] * level / (1 - level))
     logs = np.concatenate([[0.0], np.cumsum(steps)])
-    chances = np.exp(logs - logs.max())
-    chances /= chances.sum()
-    at_most = np.cumsum(chances)
-    at_least = np.cumsum(chances[::-1])[::-1]
-    lower, upper = numbers[at_most <= _ERRS], numbers[at_least <= _ERRS]
+    probabilities = np.exp(logs - logs.max())
+    probabilities /= probabilities.sum()
+    at_most = np.cumsum(probabilities)
+    at_least = np.cumsum(probabilities[::-1])[::-1]
+    lower, upper = (
+        numbers[at_most <= _MAX_TAIL_PROBABILITY],
+        numbers[at_least <= _MAX_TAIL_PROBABILITY],
+    )
     return (int(lower[-1]) + 1 if len(lower) else None), (int(upper[0]) if len(upper) else None)
 
 
 # A hair above, so that rounding does not turn down what holds exactly.
-_ERRS = ERROR_PER_END * (1 + 1e-9)
+_MAX_TAIL_PROBABILITY = ERROR_PER_END * (1 + 1e-9)

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from loaddriver.judge.facts import RunFacts
-from loaddriver.judge.gates import figure
-from loaddriver.judge.room import room_at_end
+from loaddriver.judge.free_capacity import free_capacity_at_end
+from loaddriver.judge.gates import format_number
 from loaddriver.judge.waiting import sentence, waiting_pods
 from loaddriver.record.journal import Journal
 from loaddriver.record.recorder import Observations
@@ -41,7 +41,7 @@ _REFUSALS: Mapping[str, str] = {
 }
 
 # What a disruption budget answers: it is asked again until others have found a place.
-_BY_BUDGET = "create pods/eviction 429"
+_REFUSED_BY_BUDGET = "create pods/eviction 429"
 
 
 def diagnose(
@@ -72,22 +72,22 @@ def _refused(refused: Mapping[str, int]) -> Iterator[str]:
     """Refusals that more of the same request will not heal; conflicts and the like heal."""
     for request, count in sorted(refused.items(), key=lambda each: (-each[1], each[0])):
         what, _, status = request.rpartition(" ")
-        if status in _REFUSALS and what.startswith(_WRITES) and request != _BY_BUDGET:
-            yield f"API servers refused {figure(count)} x {what} ({status}): {_REFUSALS[status]}."
+        if status in _REFUSALS and what.startswith(_WRITES) and request != _REFUSED_BY_BUDGET:
+            yield f"API servers refused {format_number(count)} x {what} ({status}): {_REFUSALS[status]}."
 
 
 def _waiting(
     facts: RunFacts, observed: Sequence[Observations], rows: Sequence[PodRow]
 ) -> Iterator[str]:
-    messages = {uid: said for each in observed for uid, said in each.pending.items()}
+    messages = {uid: message for each in observed for uid, message in each.pending.items()}
     found = waiting_pods(rows, messages)
-    room = room_at_end(observed, rows, facts.archetypes, facts.fleet)
-    yield from (sentence(each, facts, room) for each in found[:_WAITING_SENTENCES])
+    free_capacity = free_capacity_at_end(observed, rows, facts.archetypes, facts.fleet)
+    yield from (sentence(each, facts, free_capacity) for each in found[:_WAITING_SENTENCES])
     rest = found[_WAITING_SENTENCES:]
     if rest:
         pods = sum(len(each.pods) for each in rest)
         names = ", ".join(sorted({each.archetype for each in rest}))
-        yield f"{figure(pods)} more pods wait, of {names}."
+        yield f"{format_number(pods)} more pods wait, of {names}."
 
 
 def _machines(journal: Journal, now_micros: int) -> Iterator[str]:
@@ -101,7 +101,11 @@ def _machines(journal: Journal, now_micros: int) -> Iterator[str]:
     under_way = [event.at_micros for event in last if event.state in _UNDER_WAY]
     if failed or under_way:
         longest = (now_micros - min(under_way, default=now_micros)) / 1e6
-        since = f", the longest in its state for {figure(round(longest, 1))} s" if under_way else ""
+        since = (
+            f", the longest in its state for {format_number(round(longest, 1))} s"
+            if under_way
+            else ""
+        )
         yield f"Of the machines, {failed} failed and {len(under_way)} are on their way{since}."
 
 
@@ -119,9 +123,9 @@ def _tail(whose: str, rows: Sequence[PodRow]) -> Iterator[str]:
     if not whole:
         return
     [(hop, most)] = spent.most_common(1)
-    mean = figure(round(whole / len(slow) / 1e6, 2))
+    mean = format_number(round(whole / len(slow) / 1e6, 2))
     yield (
-        f"Of {whose} the slowest {figure(len(slow))} of {figure(len(bound))} waited {mean} s on "
+        f"Of {whose} the slowest {format_number(len(slow))} of {format_number(len(bound))} waited {mean} s on "
         f"average, {100 * most / whole:.0f} % of it {HOP_ENDS[hop]}; {_mostly(slow)}."
     )
 
@@ -129,4 +133,4 @@ def _tail(whose: str, rows: Sequence[PodRow]) -> Iterator[str]:
 def _mostly(slow: Sequence[PodRow]) -> str:
     [(archetype, of_it)] = Counter(row.archetype for row in slow).most_common(1)
     [(cluster, there)] = Counter(row.cluster for row in slow).most_common(1)
-    return f"{figure(of_it)} of them {archetype or 'unnamed'}, {figure(there)} in {cluster}"
+    return f"{format_number(of_it)} of them {archetype or 'unnamed'}, {format_number(there)} in {cluster}"

@@ -20,7 +20,7 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """PodDisruptionBudgets of the load whose workloads keep their size.
 
     `breached` are those of whose pods fewer stayed bound than the budget asks for, once a
-    disruption took one; `least_to_spare` is how many more there were than that at the worst moment
+    disruption took one; `min_surplus` is how many more there were than that at the worst moment
     of any, null where none was touched. Bound pods are at least as many as healthy ones, so a
     breach is certain; that pods were healthy in time is what the API server saw to.
     """
@@ -28,7 +28,7 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     count: int
     touched: int
     breached: int
-    least_to_spare: int | None
+    min_surplus: int | None
 
 
 class Disruptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -104,16 +104,16 @@ def _budgets(
     for row in rows:
         pods[row.cluster, row.workload].append(row)
     removed = {end.pod.uid: end for end in ends}
-    spare = {
+    surplus = {
         key: left - floor
         for key, floor in floors.items()
         if (left := _fewest_left(pods[key], removed)) is not None
     }
     return Budgets(
         count=len(floors),
-        touched=len(spare),
-        breached=sum(over < 0 for over in spare.values()),
-        least_to_spare=min(spare.values(), default=None),
+        touched=len(surplus),
+        breached=sum(over < 0 for over in surplus.values()),
+        min_surplus=min(surplus.values(), default=None),
     )
 
 
@@ -126,10 +126,10 @@ def _fewest_left(pods: Sequence[PodRow], removed: Mapping[str, PodRemoval]) -> i
         changes.append((pod.bound_micros, 1, False))
         end = removed.get(pod.uid)
         if end is not None:
-            changes.append((max(end.at_micros, pod.bound_micros), -1, end.cause.disrupts))
+            changes.append((max(end.at_micros, pod.bound_micros), -1, end.cause.is_disruption))
     left, fewest = 0, None
-    for _, change, disrupts in sorted(changes):
+    for _, change, is_disruption in sorted(changes):
         left += change
-        if disrupts:
+        if is_disruption:
             fewest = left if fewest is None else min(fewest, left)
     return fewest

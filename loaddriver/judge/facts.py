@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loaddriver.errors import ExitCode
-from loaddriver.fit import PodNeeds
-from loaddriver.instance_types import DaemonSet
-from loaddriver.inventory import SeedMachine
 from loaddriver.judge.disruptions import BudgetKey
 from loaddriver.judge.gangs import GroupKey
+from loaddriver.profile.instance_types import DaemonSet
+from loaddriver.sizing.fit import PodRequirements
+from loaddriver.sizing.inventory import InventoryMachine
 
 
 @dataclass(frozen=True)
-class Accident:
+class RunFailure:
     """What ended the run before it was over, such as a component's death or an interruption."""
 
     exit_code: ExitCode
@@ -23,7 +23,7 @@ class Accident:
 
 
 @dataclass(frozen=True)
-class SelfAudit:
+class HarnessHealth:
     """How well the harness itself fared, sampled from the load's first request to its last.
 
     `loop_stalls` counts the times the runner's event loop did not come back in time, and
@@ -67,14 +67,14 @@ class ArchetypeFacts:
 class FleetFacts:
     """The machines that there were to have, by name, and what the load's pods ask of them.
 
-    `agents` are every cluster's DaemonSets; `needs` are by cluster and workload; `run_seconds` says
+    `daemon_sets` are every cluster's DaemonSets; `needs` are by cluster and workload; `run_seconds` says
     how long pods run that end by themselves, by archetype. `shrinks_at_micros` is when the plan
     first asks for less than before, None if it never does.
     """
 
-    machines: Mapping[str, SeedMachine]
-    agents: Sequence[DaemonSet]
-    needs: Mapping[BudgetKey, PodNeeds]
+    machines: Mapping[str, InventoryMachine]
+    daemon_sets: Sequence[DaemonSet]
+    needs: Mapping[BudgetKey, PodRequirements]
     run_seconds: Mapping[str, float] = field(default_factory=dict)
     shrinks_at_micros: int | None = None
     shares_machines: bool = False
@@ -100,7 +100,7 @@ class RunFacts:
     """The run's identity, its plan and what the runner noticed.
 
     `planned_groups` gives the number of pods by cluster and group. `failures` are sentences that
-    blame the system under test, such as a ramp that did not get through in its budget; `doubts`
+    blame the system under test, such as a ramp that did not get through in its budget; `invalid_reasons`
     blame the harness or the machine and void the run. `load` and `components` go into the summary
     as they are: numbers under camelCase keys with units, None for what could not be read. Of
     `load`, the self-audit reads `maxLatenessSeconds` and `p99LatenessSeconds`.
@@ -109,7 +109,7 @@ class RunFacts:
 
     `bare` marks a run without BigFleet, and `bare_of` is the id of the run whose nodes it has.
     `knee` is where the ramp broke (camelCase keys with units), where it looked for that. None as
-    `self_audit` or `shortfalls` means that nobody could be asked.
+    `harness_health` or `shortfalls` means that nobody could be asked.
     """
 
     id: str
@@ -126,14 +126,14 @@ class RunFacts:
     load: Mapping[str, Any] = field(default_factory=dict)
     components: Mapping[str, Any] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    accident: Accident | None = None
+    invalid_reasons: tuple[str, ...] = ()
+    run_failure: RunFailure | None = None
     planned_requests: int = 0
     anchors: str = ""
     bare: bool = False
     bare_of: str = ""
     knee: Mapping[str, Any] | None = None
-    self_audit: SelfAudit | None = None
+    harness_health: HarnessHealth | None = None
     archetypes: Mapping[str, ArchetypeFacts] = field(default_factory=dict)
     shortfalls: Sequence[Shortfall] | None = None
     budget_floors: Mapping[BudgetKey, int] = field(default_factory=dict)

@@ -34,7 +34,7 @@ class Gangs(msgspec.Struct, frozen=True, rename="camel"):
     split: int
     anchored: int
     scheduler_first: int
-    no_room: int
+    unplaced: int
     unplanned: int
     complete_share: float | None
     rack_pure_share: float | None
@@ -44,13 +44,13 @@ class Gangs(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True)
-class _Outcome:
+class _GangOutcome:
     """`complete` and `partial` last until the group was whole, or as long as it was observed."""
 
-    whole: bool
+    is_complete: bool
     complete_seconds: float
     partial_seconds: float | None
-    pure: bool
+    is_rack_pure: bool
     split: bool
     start: str
 
@@ -64,23 +64,23 @@ def judge_gangs(rows: Sequence[PodRow], planned: Mapping[GroupKey, int]) -> Gang
     keys = sorted({*planned, *members})
     outcomes = [_outcome(members[key], planned.get(key, len(members[key]))) for key in keys]
     starts = Counter(outcome.start for outcome in outcomes)
-    complete = sum(outcome.whole for outcome in outcomes)
-    pure = sum(outcome.pure for outcome in outcomes)
+    complete = sum(outcome.is_complete for outcome in outcomes)
+    is_rack_pure = sum(outcome.is_rack_pure for outcome in outcomes)
     return Gangs(
         count=len(keys),
         complete=complete,
-        rack_pure=pure,
+        rack_pure=is_rack_pure,
         split=sum(outcome.split for outcome in outcomes),
         anchored=starts["anchored"],
         scheduler_first=starts["scheduler-first"],
-        no_room=starts["no-room"],
+        unplaced=starts["unplaced"],
         unplanned=sum(key not in planned for key in keys),
         complete_share=complete / len(keys) if keys else None,
-        rack_pure_share=pure / len(keys) if keys else None,
+        rack_pure_share=is_rack_pure / len(keys) if keys else None,
         bind_latency_seconds=bind_latency([row for of in members.values() for row in of]),
-        completion_seconds=_spans([(o.whole, o.complete_seconds) for o in outcomes]),
+        completion_seconds=_spans([(o.is_complete, o.complete_seconds) for o in outcomes]),
         partial_seconds=_spans(
-            [(o.whole, o.partial_seconds) for o in outcomes if o.partial_seconds is not None]
+            [(o.is_complete, o.partial_seconds) for o in outcomes if o.partial_seconds is not None]
         ),
     )
 
@@ -89,17 +89,17 @@ def _spans(spans: Sequence[tuple[bool, float]]) -> Quantiles:
     return quantiles([s for ended, s in spans if ended], [s for ended, s in spans if not ended])
 
 
-def _outcome(members: Sequence[PodRow], size: int) -> _Outcome:
+def _outcome(members: Sequence[PodRow], size: int) -> _GangOutcome:
     created = min((row.created_micros for row in members), default=0)
     observed = max((row.observed_until_micros for row in members), default=0)
     bound = [row.bound_micros for row in members if row.bound_micros is not None]
-    complete_at, pure, split = _complete_and_pure(members, size)
+    complete_at, is_rack_pure, split = _complete_and_pure(members, size)
     until = observed if complete_at is None else complete_at
-    return _Outcome(
-        whole=complete_at is not None,
+    return _GangOutcome(
+        is_complete=complete_at is not None,
         complete_seconds=(until - created) / 1e6,
         partial_seconds=(until - min(bound)) / 1e6 if bound else None,
-        pure=pure and bool(bound),
+        is_rack_pure=is_rack_pure and bool(bound),
         split=split,
         start=_start(members),
     )
@@ -110,14 +110,14 @@ def _complete_and_pure(members: Sequence[PodRow], size: int) -> tuple[int | None
     and whether two ever did.
     """
     complete_at: int | None = None
-    pure, split = True, False
+    is_rack_pure, split = True, False
     for moment, racks in _moments(members):
         if complete_at is None and racks.total() >= size:
             complete_at = moment
         there = [rack for rack, pods in racks.items() if pods > 0]
-        pure = pure and len(there) <= 1 and "" not in there
+        is_rack_pure = is_rack_pure and len(there) <= 1 and "" not in there
         split = split or len(there) > 1
-    return complete_at, pure, split
+    return complete_at, is_rack_pure, split
 
 
 def _moments(members: Sequence[PodRow]) -> Iterator[tuple[int, Counter[str]]]:
@@ -137,5 +137,5 @@ def _moments(members: Sequence[PodRow]) -> Iterator[tuple[int, Counter[str]]]:
 def _start(members: Sequence[PodRow]) -> str:
     bound = [row for row in members if row.bound_micros is not None]
     if not bound:
-        return "no-room"
+        return "unplaced"
     return "anchored" if any(row.bound_by == "anchor" for row in bound) else "scheduler-first"

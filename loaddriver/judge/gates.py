@@ -18,12 +18,12 @@ _HOLDS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "==": operator.eq,
 }
-_READS_AS = {"<=": "at most", ">=": "at least", "==": "exactly"}
+_OPERATOR_WORDS = {"<=": "at most", ">=": "at least", "==": "exactly"}
 _NAMED = 3
 _EACH = "*"
 
 
-class Limit(Protocol):
+class GateSpec(Protocol):
     """A gate as a profile's expectations give it; `metric` is a dotted path into the summary."""
 
     @property
@@ -93,22 +93,24 @@ class GateResult(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """What came out against what was asked, for people."""
-        asked = f"{_READS_AS[self.op]} {figure(self.limit)} {self.unit}"
-        return f"{self.name[:1].upper()}{self.name[1:]}: {self._came()}; the limit is {asked}."
+        asked = f"{_OPERATOR_WORDS[self.op]} {format_number(self.limit)} {self.unit}"
+        return (
+            f"{self.name[:1].upper()}{self.name[1:]}: {self._outcome_text()}; the limit is {asked}."
+        )
 
-    def _came(self) -> str:
+    def _outcome_text(self) -> str:
         missed = [reading for reading in self.each if not reading.passed]
         if not missed:
             return self._spoken(self.value, self.note)
-        said = [f"{each.name} {self._spoken(each.value, each.note)}" for each in missed[:_NAMED]]
+        texts = [f"{each.name} {self._spoken(each.value, each.note)}" for each in missed[:_NAMED]]
         more = f" and {len(missed) - _NAMED} more" if len(missed) > _NAMED else ""
-        return f"{', '.join(said)}{more}"
+        return f"{', '.join(texts)}{more}"
 
     def _spoken(self, value: float | None, note: str) -> str:
-        return note if value is None else f"{figure(value)} {self.unit}"
+        return note if value is None else f"{format_number(value)} {self.unit}"
 
 
-def judge_gates(summary: Any, limits: Sequence[Limit], bare: Any = None) -> list[GateResult]:
+def judge_gates(summary: Any, limits: Sequence[GateSpec], bare: Any = None) -> list[GateResult]:
     """Each limit against the summary (as plain dicts and lists), in the given order.
 
     `bare` is the summary of the paired bare run in the same form, None where there is none.
@@ -116,17 +118,17 @@ def judge_gates(summary: Any, limits: Sequence[Limit], bare: Any = None) -> list
     return [_judge(summary, bare, limit) for limit in limits]
 
 
-def figure(value: float) -> str:
+def format_number(value: float) -> str:
     """A number as people write it: thousands apart, and no more decimals than its size needs."""
     size = abs(value)
     text = f"{value:,.{4 if size < 1 else 3 if size < 10 else 2 if size < 1000 else 1}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _judge(summary: Any, bare: Any, limit: Limit) -> GateResult:
+def _judge(summary: Any, bare: Any, limit: GateSpec) -> GateResult:
     asked = limit.metric.split(".")
     readings = [_reading(summary, bare, limit, path) for path in _expanded(summary, asked)]
-    worst = _worst(readings, limit.op) if readings else _nothing(limit)
+    worst = _worst(readings, limit.op) if readings else _no_reading(limit)
     return GateResult(
         name=limit.name,
         metric=limit.metric,
@@ -153,7 +155,7 @@ def _expanded(found: Any, keys: Sequence[str]) -> Iterator[list[str]]:
         yield from ([key, *more] for more in _expanded(inside.get(key), rest))
 
 
-def _reading(summary: Any, bare: Any, limit: Limit, path: Sequence[str]) -> Reading:
+def _reading(summary: Any, bare: Any, limit: GateSpec, path: Sequence[str]) -> Reading:
     value, note = _read(summary, path, "" if limit.ratio_to else limit.unit)
     interval = _interval(summary, path)
     if value is not None and limit.ratio_to is not None:
@@ -201,11 +203,11 @@ def _note(worst: Reading, readings: Sequence[Reading]) -> str:
     if len(readings) < 2:
         return worst.note
     missed = sum(not each.passed for each in readings)
-    said = f"{worst.name}: {worst.note}" if worst.note else f"the worst is {worst.name}"
-    return f"{said}; {missed} of {len(readings)} missed" if missed else said
+    texts = f"{worst.name}: {worst.note}" if worst.note else f"the worst is {worst.name}"
+    return f"{texts}; {missed} of {len(readings)} missed" if missed else texts
 
 
-def _nothing(limit: Limit) -> Reading:
+def _no_reading(limit: GateSpec) -> Reading:
     return Reading("", None, False, f"this run's summary has nothing at {limit.metric}")
 
 
@@ -237,8 +239,8 @@ def _interval(summary: Any, path: Sequence[str]) -> Ends | None:
 
 
 def _bound(found: Mapping[str, Any], unit: str) -> str:
-    least = f"at least {figure(found['atLeast'])} {unit}".rstrip()
-    if found.get("needs"):
-        has = f"objects count as {figure(found.get('has', 0))} draws"
-        return f"{least}; {has}, too few to say more: it takes {figure(found['needs'])}"
+    least = f"at least {format_number(found['atLeast'])} {unit}".rstrip()
+    if found.get("requiredSampleSize"):
+        has = f"effective sample size {format_number(found.get('effectiveSampleSize', 0))}"
+        return f"{least}; {has}, too few to say more: it takes {format_number(found['requiredSampleSize'])}"
     return f"{least}; too many were still waiting to say more"

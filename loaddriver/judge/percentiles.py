@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from loaddriver.judge.confidence import bracket, draws, samples_needed
+from loaddriver.judge.confidence import bracket, effective_sample_size, required_sample_size
 
 _ROUNDING = 1e-9
 _CURVE_POINTS = 160
@@ -27,13 +27,13 @@ _CURVE_POINTS = 160
 class AtLeast(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A quantile that lies somewhere above: at least so many seconds.
 
-    `needs` is the number of draws that would be enough and `has` how many there were, where those
+    `required_sample_size` is the number of draws that would be enough and `effective_sample_size` how many there were, where those
     were too few; both are 0 where too many waits did not end.
     """
 
     at_least: float
-    needs: int = 0
-    has: int = 0
+    required_sample_size: int = 0
+    effective_sample_size: int = 0
 
 
 Quantile = float | AtLeast | None
@@ -57,7 +57,7 @@ class Quantiles(msgspec.Struct, frozen=True, rename="camel"):
 
 def quantiles(
     ended: Sequence[float],
-    unended: Sequence[float] = (),
+    censored: Sequence[float] = (),
     objects: Sequence[Hashable] | None = None,
     machines: Sequence[Hashable] | None = None,
 ) -> Quantiles:
@@ -67,8 +67,10 @@ def quantiles(
     in common; they are worth as many draws as the fewer of the two. Without either, each is a draw
     of its own.
     """
-    worth = [draws(each) for each in (objects, machines) if each is not None]
-    waits = _Waits.of(ended, unended, min(worth, default=len(ended)))
+    effective_size = [
+        effective_sample_size(each) for each in (objects, machines) if each is not None
+    ]
+    waits = _Waits.of(ended, censored, min(effective_size, default=len(ended)))
     if waits.longest is None:
         return Quantiles(None, None, None, None)
     longest = _tidy(waits.longest)
@@ -76,7 +78,7 @@ def quantiles(
         p50=waits.quantile(0.5),
         p90=waits.quantile(0.9),
         p99=waits.quantile(0.99),
-        max=AtLeast(longest) if unended else longest,
+        max=AtLeast(longest) if censored else longest,
         p50_interval=waits.interval(0.5),
         p99_interval=waits.interval(0.99),
         p90_interval=waits.interval(0.9),
@@ -84,29 +86,29 @@ def quantiles(
 
 
 def some_quantiles(
-    ended: Sequence[float], unended: Sequence[float], *portions: float
+    ended: Sequence[float], censored: Sequence[float], *levels: float
 ) -> list[Quantile]:
     """The quantiles of these portions alone, each wait a draw: for whoever looks often."""
-    waits = _Waits.of(ended, unended, len(ended))
-    return [None if waits.longest is None else waits.quantile(portion) for portion in portions]
+    waits = _Waits.of(ended, censored, len(ended))
+    return [None if waits.longest is None else waits.quantile(level) for level in levels]
 
 
-def estimate(ended: Sequence[float], unended: Sequence[float], portion: float) -> float | None:
+def estimate(ended: Sequence[float], censored: Sequence[float], level: float) -> float | None:
     """The best guess of a quantile, however few the data: for steering, never for a result.
 
     The longest wait so far where the quantile lies beyond all that ended; None without data.
     """
-    waits = _Waits.of(ended, unended, len(ended))
-    return waits.longest if (found := waits.at(portion)) is None else found
+    waits = _Waits.of(ended, censored, len(ended))
+    return waits.longest if (found := waits.at(level)) is None else found
 
 
-def least(quantile: Quantile) -> float | None:
+def lower_bound(quantile: Quantile) -> float | None:
     """The smallest value that the quantile can have: itself, or its bound."""
     return quantile.at_least if isinstance(quantile, AtLeast) else quantile
 
 
-def ended_share(
-    ended: Sequence[float], unended: Sequence[float] = ()
+def kaplan_meier_cdf(
+    ended: Sequence[float], censored: Sequence[float] = ()
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Distinct times at which waits ended, and the estimated share that has ended by each.
 
@@ -114,20 +116,20 @@ def ended_share(
     """
     times, ends = np.unique(np.asarray(ended, dtype=np.float64), return_counts=True)
     ended_before = np.cumsum(ends) - ends
-    gone_before = np.searchsorted(np.sort(np.asarray(unended, float)), times, side="left")
-    at_risk = len(ended) + len(unended) - ended_before - gone_before
-    share: NDArray[np.float64] = 1.0 - np.cumprod(1.0 - ends / at_risk, dtype=np.float64)
-    return times, share
+    gone_before = np.searchsorted(np.sort(np.asarray(censored, float)), times, side="left")
+    at_risk = len(ended) + len(censored) - ended_before - gone_before
+    cdf: NDArray[np.float64] = 1.0 - np.cumprod(1.0 - ends / at_risk, dtype=np.float64)
+    return times, cdf
 
 
-def curve(ended: Sequence[float], unended: Sequence[float] = ()) -> list[tuple[float, float]]:
+def curve(ended: Sequence[float], censored: Sequence[float] = ()) -> list[tuple[float, float]]:
     """Points (seconds, share ended) of the distribution, thinned out evenly in share."""
-    times, share = ended_share(ended, unended)
+    times, cdf = kaplan_meier_cdf(ended, censored)
     if len(times) > _CURVE_POINTS:
-        wanted = np.linspace(share[0], share[-1], _CURVE_POINTS)
-        kept = np.unique(np.minimum(np.searchsorted(share, wanted), len(times) - 1))
-        times, share = times[kept], share[kept]
-    return [(_tidy(t), round(float(s), 5)) for t, s in zip(times, share, strict=True)]
+        wanted = np.linspace(cdf[0], cdf[-1], _CURVE_POINTS)
+        kept = np.unique(np.minimum(np.searchsorted(cdf, wanted), len(times) - 1))
+        times, cdf = times[kept], cdf[kept]
+    return [(_tidy(t), round(float(s), 5)) for t, s in zip(times, cdf, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -137,47 +139,53 @@ class _Waits:
     """
 
     times: NDArray[np.float64]
-    share: NDArray[np.float64]
+    cdf: NDArray[np.float64]
     ended: int
-    draws: int
+    effective_sample_size: int
     longest: float | None
 
     @classmethod
-    def of(cls, ended: Sequence[float], unended: Sequence[float], worth: int) -> _Waits:
+    def of(cls, ended: Sequence[float], censored: Sequence[float], effective_size: int) -> _Waits:
         longest = max(
-            (float(np.max(waits)) for waits in (ended, unended) if len(waits)), default=None
+            (float(np.max(waits)) for waits in (ended, censored) if len(waits)), default=None
         )
-        return cls(*ended_share(ended, unended), len(ended), worth, longest)
+        return cls(*kaplan_meier_cdf(ended, censored), len(ended), effective_size, longest)
 
-    def quantile(self, portion: float) -> Quantile:
-        found, (low, high) = self.at(portion), self.interval(portion)
+    def quantile(self, level: float) -> Quantile:
+        found, (low, high) = self.at(level), self.interval(level)
         if found is None:
             return self._beyond()
         if isinstance(high, AtLeast):
-            return AtLeast(least(low) or 0.0, high.needs, high.has)
+            return AtLeast(
+                lower_bound(low) or 0.0, high.required_sample_size, high.effective_sample_size
+            )
         return _tidy(found)
 
-    def interval(self, portion: float) -> Interval:
+    def interval(self, level: float) -> Interval:
         """The draws' ranks, as ranks among the waits: outwards, so that no end is too tight."""
-        lower, upper = bracket(self.draws, portion)
+        lower, upper = bracket(self.effective_sample_size, level)
         low: Quantile = 0.0  # no wait is shorter than none
-        high: Quantile = self._beyond(samples_needed(portion))
+        high: Quantile = self._beyond(required_sample_size(level))
         if lower:
-            low = self._at_rank((lower - 1) * self.ended // self.draws + 1)
+            low = self._at_rank((lower - 1) * self.ended // self.effective_sample_size + 1)
         if upper:
-            high = self._at_rank(-(-upper * self.ended // self.draws))
+            high = self._at_rank(-(-upper * self.ended // self.effective_sample_size))
         return low, high
 
     def _at_rank(self, rank: int) -> Quantile:
         found = self.at(rank / self.ended)
         return self._beyond() if found is None else _tidy(found)
 
-    def _beyond(self, needs: int = 0) -> AtLeast:
-        return AtLeast(_tidy(self.longest or 0.0), needs, self.draws if needs else 0)
+    def _beyond(self, required_sample_size: int = 0) -> AtLeast:
+        return AtLeast(
+            _tidy(self.longest or 0.0),
+            required_sample_size,
+            self.effective_sample_size if required_sample_size else 0,
+        )
 
-    def at(self, portion: float) -> float | None:
+    def at(self, level: float) -> float | None:
         """The estimate alone; None where it lies beyond the last wait that ended."""
-        position = int(np.searchsorted(self.share, portion - _ROUNDING))
+        position = int(np.searchsorted(self.cdf, level - _ROUNDING))
         return None if position == len(self.times) else float(self.times[position])
 
 

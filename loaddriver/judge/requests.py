@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import compress
 
-from loaddriver.judge.confidence import arrivals
+from loaddriver.judge.confidence import arrival_batches
 from loaddriver.judge.percentiles import Quantiles, quantiles
 from loaddriver.judge.schema import Requests
 from loaddriver.record.requests import RequestRow
@@ -37,7 +37,7 @@ def _waits(rows: Sequence[RequestRow]) -> Quantiles:
     return quantiles(
         [_waited(row) for row in rows if row.acknowledged_micros is not None],
         [_waited(row) for row in rows if row.acknowledged_micros is None],
-        list(compress(arrivals(objects), acknowledged)),
+        list(compress(arrival_batches(objects), acknowledged)),
     )
 
 

@@ -17,23 +17,23 @@ from typing import Any
 
 import msgspec
 
+from loaddriver.judge.cost import FleetCost
 from loaddriver.judge.disruptions import Disruptions
 from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import Gangs
 from loaddriver.judge.gates import GateResult
-from loaddriver.judge.holdings import Holdings
 from loaddriver.judge.percentiles import Quantile, Quantiles
 from loaddriver.judge.stability import Stability
 from loaddriver.judge.timeline import Timeline
 
-SCHEMA = "bigfleet.scaletest/v3"
+SCHEMA = "bigfleet.scaletest/v4"
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The base of the summary's parts."""
 
 
-class Run(Part, frozen=True, kw_only=True):
+class Run(Section, frozen=True, kw_only=True):
     """Which run this is; moments are seconds since 1970.
 
     `anchors` is on, off or "" where it does not apply. A `bare` run has no BigFleet but all nodes
@@ -54,7 +54,7 @@ class Run(Part, frozen=True, kw_only=True):
     environment: dict[str, str]
 
 
-class Pods(Part, frozen=True, kw_only=True):
+class Pods(Section, frozen=True, kw_only=True):
     """`created` is `bound` plus `neverBound`; `withdrawn` of the latter were deleted unbound."""
 
     planned: int
@@ -64,7 +64,7 @@ class Pods(Part, frozen=True, kw_only=True):
     withdrawn: int
 
 
-class Requests(Part, frozen=True, kw_only=True):
+class Requests(Section, frozen=True, kw_only=True):
     """CapacityRequests of a load without pods, and how long until the operator acknowledged them.
 
     `created` is `acknowledged` plus `neverAcknowledged`; `withdrawn` of the latter were deleted.
@@ -79,7 +79,7 @@ class Requests(Part, frozen=True, kw_only=True):
     clusters: dict[str, Quantiles]
 
 
-class Slice(Part, frozen=True, kw_only=True):
+class Slice(Section, frozen=True, kw_only=True):
     """Some of the pods, such as one archetype's."""
 
     pods: int
@@ -95,7 +95,7 @@ class Phase(Slice, frozen=True, kw_only=True):
     backlog_max: int
 
 
-class Hop(Part, frozen=True, kw_only=True):
+class Hop(Section, frozen=True, kw_only=True):
     """One part of the waits of bound pods, in seconds.
 
     Quantiles are over the `pods` that have it; `mean` is over all bound pods, so that the means of
@@ -110,7 +110,7 @@ class Hop(Part, frozen=True, kw_only=True):
     pods: int
 
 
-class Band(Part, frozen=True, kw_only=True):
+class Band(Section, frozen=True, kw_only=True):
     """Pods of like wait; their mean wait in seconds, and its hops, which add up to it."""
 
     pods: int
@@ -118,7 +118,7 @@ class Band(Part, frozen=True, kw_only=True):
     hops_seconds: dict[str, float]
 
 
-class Machines(Part, frozen=True, kw_only=True):
+class Machines(Section, frozen=True, kw_only=True):
     """How many machines joined, came into being and were given back; `source` says who counted."""
 
     configured: int
@@ -127,7 +127,7 @@ class Machines(Part, frozen=True, kw_only=True):
     source: str
 
 
-class Nodes(Part, frozen=True, kw_only=True):
+class Nodes(Section, frozen=True, kw_only=True):
     """Node objects: created and deleted over the run, most ready at once, ready at its end."""
 
     created: int
@@ -136,14 +136,14 @@ class Nodes(Part, frozen=True, kw_only=True):
     ready_at_end: int
 
 
-class Backlog(Part, frozen=True, kw_only=True):
+class Backlog(Section, frozen=True, kw_only=True):
     """Pods without a node."""
 
     max: int
     at_end: int
 
 
-class WatchHealth(Part, frozen=True, kw_only=True):
+class WatchHealth(Section, frozen=True, kw_only=True):
     """The harness's own watches: events, full listings, cuts after which they went on without loss.
 
     `gaps` are cuts after which a server had forgotten where the watch was.
@@ -155,7 +155,7 @@ class WatchHealth(Part, frozen=True, kw_only=True):
     gaps: int
 
 
-class Clock(Part, frozen=True, kw_only=True):
+class Clock(Section, frozen=True, kw_only=True):
     """Receipt by watch minus the audit log's stamp."""
 
     samples: int
@@ -164,7 +164,7 @@ class Clock(Part, frozen=True, kw_only=True):
     min_seconds: float | None
 
 
-class Audit(Part, frozen=True, kw_only=True):
+class Audit(Section, frozen=True, kw_only=True):
     """The measurement of itself.
 
     `events_lost` is how many lines fewer were read than the servers say they wrote, null where one
@@ -176,7 +176,7 @@ class Audit(Part, frozen=True, kw_only=True):
     available: bool
     lines: int
     undecodable: int
-    nameless: int
+    without_uid: int
     restarts: int
     events_lost: int | None
     missed_pods: int
@@ -191,7 +191,7 @@ class Audit(Part, frozen=True, kw_only=True):
     journal_undecodable: int | None
 
 
-class SelfCheck(Part, frozen=True, kw_only=True):
+class SelfCheck(Section, frozen=True, kw_only=True):
     """A value of the self-audit, the most it may be (null: it is only shown), and why that.
 
     A `value` of null was not measured, and is not within any bound.
@@ -200,12 +200,12 @@ class SelfCheck(Part, frozen=True, kw_only=True):
     value: float | None
     unit: str
     what: str
-    bound: float | None = None
+    limit: float | None = None
     within: bool = True
     reason: str = ""
 
 
-class Bare(Part, frozen=True, kw_only=True):
+class Bare(Section, frozen=True, kw_only=True):
     """The paired run without BigFleet, and how many times its numbers this run's are.
 
     `ratios` are by `bind` (create -> bind) and hop, then by p50, p90, p99 and mean; null where one
@@ -219,7 +219,7 @@ class Bare(Part, frozen=True, kw_only=True):
     ratios: dict[str, dict[str, float | None]]
 
 
-class GangSide(Part, frozen=True, kw_only=True):
+class GangSide(Section, frozen=True, kw_only=True):
     """One of two runs of a plan: how its gangs fared. `stuck` gangs never were complete.
 
     A run that is not `valid` voided itself or broke off: nothing can be compared with it.
@@ -232,7 +232,7 @@ class GangSide(Part, frozen=True, kw_only=True):
     stuck: int
     anchored: int
     scheduler_first: int
-    no_room: int
+    unplaced: int
     complete_share: float | None
     rack_pure_share: float | None
     bind_latency_seconds: Quantiles
@@ -240,8 +240,8 @@ class GangSide(Part, frozen=True, kw_only=True):
     partial_seconds: Quantiles
 
 
-class Summary(Part, frozen=True, kw_only=True):
-    """The whole file. `failures` are what the runner found wrong beside the gates, `doubts` why the
+class Summary(Section, frozen=True, kw_only=True):
+    """The whole file. `failures` are what the runner found wrong beside the gates, `invalid_reasons` why the
     measurement must not be believed.
 
     `diagnosis` says in words what pods waited for, the most telling first, whatever the verdict.
@@ -254,7 +254,7 @@ class Summary(Part, frozen=True, kw_only=True):
     why: list[str]
     diagnosis: list[str]
     failures: list[str]
-    doubts: list[str]
+    invalid_reasons: list[str]
     run: Run
     pods: Pods
     requests: Requests | None
@@ -270,7 +270,7 @@ class Summary(Part, frozen=True, kw_only=True):
     nodes: Nodes
     disruptions: Disruptions | None = None
     stability: Stability | None = None
-    holdings: Holdings | None = None
+    cost: FleetCost | None = None
     federation: FederationSection | None = None
     archetypes: dict[str, Slice]
     clusters: dict[str, Slice]
@@ -278,7 +278,7 @@ class Summary(Part, frozen=True, kw_only=True):
     knee: dict[str, Any] | None
     bare: Bare | None
     side_by_side: list[GangSide]
-    self_audit: dict[str, SelfCheck]
+    self_checks: dict[str, SelfCheck]
     audit: Audit
     load: dict[str, Any]
     components: dict[str, Any]

@@ -6,7 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from loaddriver.judge.facts import RunFacts
-from loaddriver.judge.latency import bind_latency, came_with, waited_with, waits
+from loaddriver.judge.latency import (
+    bind_latency,
+    bound_batches,
+    bound_wait_groups,
+    observed_and_censored,
+)
 from loaddriver.judge.percentiles import curve, quantiles
 from loaddriver.judge.schema import (
     OVERALL,
@@ -21,10 +26,10 @@ from loaddriver.judge.schema import (
 from loaddriver.judge.timeline import Timeline, backlog_peaks
 from loaddriver.record.hops import HOPS
 from loaddriver.record.journal import Journal, count_machines
-from loaddriver.record.nodes import NodeLife
+from loaddriver.record.nodes import NodeLifetime
 from loaddriver.record.rows import PodRow
 
-_PLACEMENTS = {True: "foundRoom", False: "waitedForNode", None: "unknown"}
+_PLACEMENTS = {True: "nodeWasReady", False: "waitedForNode", None: "unknown"}
 
 
 def pods_section(planned: int, rows: Sequence[PodRow]) -> Pods:
@@ -50,7 +55,7 @@ def slices(rows: Sequence[PodRow], key: Callable[[PodRow], str]) -> dict[str, Sl
 def placement(rows: Sequence[PodRow]) -> dict[str, Slice]:
     """Bound pods by whether their node was there before them."""
     bound = [row for row in rows if row.bound_micros is not None]
-    return slices(bound, lambda row: _PLACEMENTS[row.found_room])
+    return slices(bound, lambda row: _PLACEMENTS[row.node_was_ready])
 
 
 def slice_of(rows: Sequence[PodRow]) -> Slice:
@@ -82,18 +87,20 @@ def phase(rows: Sequence[PodRow], begin_micros: int, end_micros: int) -> Phase:
 
 def phases(rows: Sequence[PodRow], facts: RunFacts) -> tuple[Phase, Phase | None]:
     """Ramp and soak; a run that never reached its soak has only the one."""
-    turn = facts.soak_started_micros
-    if turn is None:
+    soak_started = facts.soak_started_micros
+    if soak_started is None:
         return phase(rows, facts.started_micros, facts.ended_micros), None
-    return phase(rows, facts.started_micros, turn), phase(rows, turn, facts.ended_micros)
+    return phase(rows, facts.started_micros, soak_started), phase(
+        rows, soak_started, facts.ended_micros
+    )
 
 
 def hops_section(rows: Sequence[PodRow]) -> dict[str, Hop]:
     """Each hop that any pod has, in the order in which they happen."""
     bound = [row for row in rows if row.bound_micros is not None]
     hops = [row.hops_micros() for row in bound]
-    arrived = came_with(rows)
-    parts = list(zip(arrived, waited_with(rows, arrived), hops, strict=True))
+    batches = bound_batches(rows)
+    parts = list(zip(batches, bound_wait_groups(rows, batches), hops, strict=True))
     found: dict[str, Hop] = {}
     for hop in HOPS:
         having = [(part[hop], *keys) for *keys, part in parts if hop in part]
@@ -112,7 +119,7 @@ def hops_section(rows: Sequence[PodRow]) -> dict[str, Hop]:
     return found
 
 
-def machines_section(journal: Journal | None, lives: Sequence[NodeLife]) -> Machines:
+def machines_section(journal: Journal | None, lifetimes: Sequence[NodeLifetime]) -> Machines:
     """Counted by the shards where they keep a journal; otherwise what the Nodes show."""
     if journal is not None and journal.stories:
         counts = count_machines(journal)
@@ -122,15 +129,15 @@ def machines_section(journal: Journal | None, lives: Sequence[NodeLife]) -> Mach
             deleted=counts.deleted,
             source="journal",
         )
-    joined = sum(life.ready_micros is not None for life in lives)
+    joined = sum(lifetime.ready_micros is not None for lifetime in lifetimes)
     return Machines(configured=joined, created=None, deleted=None, source="nodes")
 
 
-def nodes_section(lives: Sequence[NodeLife], timeline: Timeline) -> Nodes:
+def nodes_section(lifetimes: Sequence[NodeLifetime], timeline: Timeline) -> Nodes:
     """Counts of Node objects."""
     return Nodes(
-        created=len(lives),
-        deleted=sum(life.deleted_micros is not None for life in lives),
+        created=len(lifetimes),
+        deleted=sum(lifetime.deleted_micros is not None for lifetime in lifetimes),
         ready_max=max(timeline.nodes_ready),
         ready_at_end=timeline.nodes_ready[-1],
     )
@@ -148,6 +155,6 @@ def curves(rows: Sequence[PodRow]) -> dict[str, list[tuple[float, float]]]:
     for row in rows:
         parts[row.archetype].append(row)
     return {
-        OVERALL: curve(*waits(rows)),
-        **{name: curve(*waits(parts[name])) for name in sorted(parts) if name},
+        OVERALL: curve(*observed_and_censored(rows)),
+        **{name: curve(*observed_and_censored(parts[name])) for name in sorted(parts) if name},
     }

@@ -37,7 +37,7 @@ def _side(summary: Summary) -> GangSide:
         stuck=gangs.count - gangs.complete,
         anchored=gangs.anchored,
         scheduler_first=gangs.scheduler_first,
-        no_room=gangs.no_room,
+        unplaced=gangs.unplaced,
         complete_share=gangs.complete_share,
         rack_pure_share=gangs.rack_pure_share,
         bind_latency_seconds=gangs.bind_latency_seconds,

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from loaddriver.fit import offer_of
+from loaddriver.judge.active_pods import DemandCurve, completed_micros, mean_running
+from loaddriver.judge.cost import HeldSpan, paid_spans
 from loaddriver.judge.facts import FleetFacts, RunFacts
-from loaddriver.judge.holdings import Span, paid_spans
-from loaddriver.judge.presence import DemandCurve, done_micros, mean_running
 from loaddriver.record.journal import Journal
 from loaddriver.record.recorder import Observations
 from loaddriver.record.removals import Cause, PodRemoval, pod_removals
 from loaddriver.record.rows import PodRow
+from loaddriver.sizing.fit import offering_of
 
 _YOUNG_MICROS = 600 * 1_000_000
 # A pod that waits for less may still be on its way to a machine.
@@ -31,14 +31,14 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     removed. Those that kube-scheduler removed for others of higher priority count as `preempted`.
 
     Demand only grows until the first bound pod is removed by its owner or has done its work, for
-    `growing_seconds`; `taken_while_growing` are decisions in that time to take a machine from its
+    `growing_seconds`; `reclaimed_while_growing` are decisions in that time to take a machine from its
     cluster. The soak is steady until the plan asks for less than before, for `steady_seconds`;
-    `disturbed_per_minute_percent` is of the pods that ran in that time.
+    `disrupted_per_minute_percent` is of the pods that ran in that time.
     `job_pods_interrupted` are disturbed ones that had not done their work yet.
 
     Machines are bought when they are created; the rate is that of the steady time.
-    `returned_within10_minutes` were given back so soon after they were bought;
-    `returned_unexplained` are those of them for which what their cluster's pods ask for had fallen,
+    `released_within10_minutes` were given back so soon after they were bought;
+    `released_unexplained` are those of them for which what their cluster's pods ask for had fallen,
     since it was at its height in that time, by less than half of the machine.
     `additional_requests` are CapacityRequests for a machine beyond those that are there.
     `unschedulable_despite_supply` pods never had a node, had waited for half a minute, and a
@@ -47,18 +47,18 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     growing_seconds: float
-    disturbed_while_growing: int
-    taken_while_growing: int | None
+    disrupted_while_growing: int
+    reclaimed_while_growing: int | None
     steady_seconds: float | None
-    disturbed_while_steady: int | None
-    disturbed_per_minute_percent: float | None
-    disturbed: int
+    disrupted_while_steady: int | None
+    disrupted_per_minute_percent: float | None
+    disrupted: int
     preempted: int
     job_pods_interrupted: int
     bought: int | None
     bought_per_minute: float | None
-    returned_within10_minutes: int | None
-    returned_unexplained: int | None
+    released_within10_minutes: int | None
+    released_unexplained: int | None
     additional_requests: int
     additional_requests_per1000_pods: float | None
     unschedulable_despite_supply: int | None
@@ -76,29 +76,37 @@ def stability_section(
         return None
     ends = [e for e in pod_removals(observed, rows) if e.pod.bound_micros is not None]
     times = _Times.of(facts, rows, ends, facts.fleet)
-    told = journal if journal is not None and journal.stories else None
-    moves = None if told is None else _Moves(facts, facts.fleet, rows, told)
+    with_stories = journal if journal is not None and journal.stories else None
+    machine_changes = (
+        None if with_stories is None else _MachineChanges(facts, facts.fleet, rows, with_stories)
+    )
     additional = sum(len(log.additional) for log in logs)
     steady = times.steady
-    disturbed = [e for e in ends if e.cause.disrupts and e.cause is not Cause.PREEMPTED]
-    in_steady = None if steady is None else sum(_within(end.at_micros, steady) for end in disturbed)
+    disrupted = [e for e in ends if e.cause.is_disruption and e.cause is not Cause.PREEMPTED]
+    in_steady = None if steady is None else sum(_within(end.at_micros, steady) for end in disrupted)
     return Stability(
         growing_seconds=_seconds(times.growing),
-        disturbed_while_growing=sum(_within(end.at_micros, times.growing) for end in disturbed),
-        taken_while_growing=None if moves is None else moves.taken(times.growing),
+        disrupted_while_growing=sum(_within(end.at_micros, times.growing) for end in disrupted),
+        reclaimed_while_growing=None
+        if machine_changes is None
+        else machine_changes.taken(times.growing),
         steady_seconds=None if steady is None else _seconds(steady),
-        disturbed_while_steady=in_steady,
-        disturbed_per_minute_percent=_percent(in_steady, steady, rows, facts.fleet),
-        disturbed=len(disturbed),
+        disrupted_while_steady=in_steady,
+        disrupted_per_minute_percent=_percent(in_steady, steady, rows, facts.fleet),
+        disrupted=len(disrupted),
         preempted=sum(end.cause is Cause.PREEMPTED for end in ends),
-        job_pods_interrupted=sum(_interrupted(end, facts.fleet) for end in disturbed),
-        bought=None if moves is None else len(moves.bought),
-        bought_per_minute=None if moves is None else moves.per_minute(steady),
-        returned_within10_minutes=None if moves is None else len(moves.returned),
-        returned_unexplained=None if moves is None else moves.unexplained(),
+        job_pods_interrupted=sum(_interrupted(end, facts.fleet) for end in disrupted),
+        bought=None if machine_changes is None else len(machine_changes.bought),
+        bought_per_minute=None if machine_changes is None else machine_changes.per_minute(steady),
+        released_within10_minutes=None
+        if machine_changes is None
+        else len(machine_changes.released),
+        released_unexplained=None if machine_changes is None else machine_changes.unexplained(),
         additional_requests=additional,
         additional_requests_per1000_pods=round(1000 * additional / len(rows), 3) if rows else None,
-        unschedulable_despite_supply=None if moves is None else moves.unschedulable(),
+        unschedulable_despite_supply=None
+        if machine_changes is None
+        else machine_changes.unschedulable(),
     )
 
 
@@ -117,15 +125,17 @@ class _Times:
     ) -> _Times:
         first = min((row.created_micros for row in rows), default=facts.started_micros)
         interrupted = {end.pod.uid for end in ends if _interrupted(end, fleet)}
-        done = [done_micros(r, fleet.run_seconds) for r in rows if r.uid not in interrupted]
-        went = (end.at_micros for end in ends if end.cause in _OWNERS)
-        last = min([facts.ended_micros, *went, *(at for at in done if at is not None)])
-        turn = facts.soak_started_micros
+        done = [completed_micros(r, fleet.run_seconds) for r in rows if r.uid not in interrupted]
+        removed_at = (end.at_micros for end in ends if end.cause in _OWNERS)
+        last = min([facts.ended_micros, *removed_at, *(at for at in done if at is not None)])
+        soak_started = facts.soak_started_micros
         until = facts.ended_micros if fleet.shrinks_at_micros is None else fleet.shrinks_at_micros
-        return _Times((first, max(first, last)), None if turn is None else (turn, until))
+        return _Times(
+            (first, max(first, last)), None if soak_started is None else (soak_started, until)
+        )
 
 
-class _Moves:
+class _MachineChanges:
     """Machines that were bought and given back, by the shards' journals."""
 
     def __init__(
@@ -135,7 +145,7 @@ class _Moves:
         self._demand = DemandCurve(rows, fleet)
         spans = paid_spans(journal, fleet, facts.started_micros)
         self.bought = [span for span in spans if span.begin_micros > facts.started_micros]
-        self.returned = [
+        self.released = [
             span
             for span in self.bought
             if span.end_micros is not None and span.end_micros - span.begin_micros <= _YOUNG_MICROS
@@ -158,7 +168,7 @@ class _Moves:
 
     def unexplained(self) -> int:
         """Machines given back young although demand had hardly fallen."""
-        return sum(not self._explained(span) for span in self.returned)
+        return sum(not self._explained(span) for span in self.released)
 
     def unschedulable(self) -> int:
         """Pods that waited to the end, or until they went, though a machine was available."""
@@ -171,7 +181,7 @@ class _Moves:
             and (needs := self._fleet.needs.get((row.cluster, row.workload))) is not None
         )
         free = {
-            offer_of(machine, self._fleet.agents)
+            offering_of(machine, self._fleet.daemon_sets)
             for name, machine in self._fleet.machines.items()
             if self._last_state(name, machine.state) in _FREE
         }
@@ -181,35 +191,35 @@ class _Moves:
         story = self._journal.stories.get(name, ())
         return next((e.state for e in reversed(story) if e.event == "state" and e.state), at_first)
 
-    def _explained(self, span: Span) -> bool:
+    def _explained(self, span: HeldSpan) -> bool:
         """Whether the cluster that it served asked for so much less than it had in that time."""
         assert span.end_micros is not None  # it was given back
         cluster = self._served(span)
-        fallen = self._demand.fallen(cluster, span.begin_micros, span.end_micros)
+        decrease = self._demand.decrease(cluster, span.begin_micros, span.end_micros)
         return any(
-            amount > 0 and fallen.get(name, 0) >= _EXPLAINS * amount
-            for name, amount in offer_of(span.machine, self._fleet.agents).room
+            amount > 0 and decrease.get(name, 0) >= _EXPLAINS * amount
+            for name, amount in offering_of(span.machine, self._fleet.daemon_sets).available
         )
 
-    def _served(self, span: Span) -> str:
+    def _served(self, span: HeldSpan) -> str:
         story = self._journal.stories.get(span.machine.id, ())
         own = (event for event in story if span.covers(event.at_micros))
         return next((name for e in own if (name := e.cluster or e.claimant)), "")
 
 
 def _interrupted(end: PodRemoval, fleet: FleetFacts) -> bool:
-    done = done_micros(end.pod, fleet.run_seconds)
+    done = completed_micros(end.pod, fleet.run_seconds)
     return done is not None and end.at_micros < done
 
 
 def _percent(
-    disturbed: int | None, time: Time | None, rows: Sequence[PodRow], fleet: FleetFacts
+    disrupted: int | None, time: Time | None, rows: Sequence[PodRow], fleet: FleetFacts
 ) -> float | None:
-    if disturbed is None or time is None:
+    if disrupted is None or time is None:
         return None
     running = mean_running(rows, *time, fleet)
     minutes = _seconds(time) / 60
-    return round(100 * disturbed / minutes / running, 4) if running and minutes > 0 else None
+    return round(100 * disrupted / minutes / running, 4) if running and minutes > 0 else None
 
 
 def _within(at_micros: int, time: Time) -> bool:

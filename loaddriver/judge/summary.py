@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
+from loaddriver.judge.audit_section import audit_section
 from loaddriver.judge.bands import wait_bands
 from loaddriver.judge.bare import bare_section
+from loaddriver.judge.cost import cost_section
 from loaddriver.judge.diagnosis import diagnose
 from loaddriver.judge.disruptions import disruptions_section
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import judge_gangs
-from loaddriver.judge.gates import Limit, judge_gates
-from loaddriver.judge.holdings import holdings_section
-from loaddriver.judge.losses import audit_section
+from loaddriver.judge.gates import GateSpec, judge_gates
 from loaddriver.judge.requests import requests_section
 from loaddriver.judge.schema import SCHEMA, Run, Summary
 from loaddriver.judge.sections import (
@@ -31,13 +31,13 @@ from loaddriver.judge.sections import (
     slice_of,
     slices,
 )
-from loaddriver.judge.selfaudit import disclosures, self_checks
+from loaddriver.judge.self_checks import disclosures, self_checks
 from loaddriver.judge.stability import stability_section
 from loaddriver.judge.timeline import make_timeline
-from loaddriver.judge.verdict import decide, doubts_about
+from loaddriver.judge.verdict import decide, invalid_reasons_of
 from loaddriver.record.journal import Journal
 from loaddriver.record.losses import LoadLosses
-from loaddriver.record.nodes import node_lives
+from loaddriver.record.nodes import node_lifetimes
 from loaddriver.record.recorder import Observations
 from loaddriver.record.requests import RequestRow
 from loaddriver.record.rows import PodRow
@@ -47,12 +47,12 @@ _UNJUDGED: Mapping[str, Any] = {
     "exit_code": 1,
     "why": [],
     "diagnosis": [],
-    "doubts": [],
+    "invalid_reasons": [],
     "requests": None,
     "gates": [],
     "bare": None,
     "side_by_side": [],
-    "self_audit": {},
+    "self_checks": {},
 }
 
 
@@ -60,7 +60,7 @@ def make_summary(
     facts: RunFacts,
     observed: Sequence[Observations],
     rows: Sequence[PodRow],
-    limits: Sequence[Limit],
+    limits: Sequence[GateSpec],
     journal: Journal | None = None,
     *,
     requests: Sequence[RequestRow] = (),
@@ -77,23 +77,25 @@ def make_summary(
     measured = msgspec.structs.replace(
         measured,
         federation=federation,
-        requests=(asked := requests_section(facts.planned_requests, requests)),
+        requests=(requests_part := requests_section(facts.planned_requests, requests)),
         bare=bare_section(measured.bind_latency_seconds, measured.hops_seconds, bare),
-        self_audit=self_checks(facts, measured.pods, asked, measured.audit),
+        self_checks=self_checks(facts, measured.pods, requests_part, measured.audit),
         diagnosis=diagnose(facts, observed, rows, measured.audit.failed_requests, journal),
     )
     gates = judge_gates(msgspec.to_builtins(measured), limits, bare and msgspec.to_builtins(bare))
-    doubts = doubts_about(
-        facts, rows, measured.pods, measured.requests, measured.self_audit, measured.gangs
+    invalid_reasons = invalid_reasons_of(
+        facts, rows, measured.pods, measured.requests, measured.self_checks, measured.gangs
     )
-    told, latency = tuple(disclosures(measured.self_audit)), measured.bind_latency_seconds
-    verdict = decide(facts, gates, doubts, measured.pods, measured.requests, latency, told)
+    disclosed, latency = tuple(disclosures(measured.self_checks)), measured.bind_latency_seconds
+    verdict = decide(
+        facts, gates, invalid_reasons, measured.pods, measured.requests, latency, disclosed
+    )
     return msgspec.structs.replace(
         measured,
         verdict=verdict.word,
         exit_code=int(verdict.exit_code),
         why=list(verdict.why),
-        doubts=list(doubts),
+        invalid_reasons=list(invalid_reasons),
         gates=gates,
     )
 
@@ -106,8 +108,13 @@ def _measure(
     losses: LoadLosses | None,
 ) -> Summary:
     """What rows and recorders tell; the verdict is "error" until it has been decided."""
-    lives = [life for each in observed for of_name in node_lives(each).values() for life in of_name]
-    timeline = make_timeline(rows, lives, facts.ended_micros)
+    lifetimes = [
+        lifetime
+        for each in observed
+        for of_name in node_lifetimes(each).values()
+        for lifetime in of_name
+    ]
+    timeline = make_timeline(rows, lifetimes, facts.ended_micros)
     ramp, soak = phases(rows, facts)
     return Summary(
         schema=SCHEMA,
@@ -122,11 +129,11 @@ def _measure(
         hops_seconds=hops_section(rows),
         wait_bands=wait_bands(rows),
         gangs=judge_gangs(rows, facts.planned_groups),
-        machines=machines_section(journal, lives),
-        nodes=nodes_section(lives, timeline),
+        machines=machines_section(journal, lifetimes),
+        nodes=nodes_section(lifetimes, timeline),
         disruptions=disruptions_section(observed, rows, journal, facts.budget_floors),
         stability=stability_section(facts, observed, rows, journal),
-        holdings=holdings_section(facts, observed, rows, journal),
+        cost=cost_section(facts, observed, rows, journal),
         archetypes=slices(rows, lambda row: row.archetype),
         clusters=slices(rows, lambda row: row.cluster),
         knee=None if facts.knee is None else dict(facts.knee),
@@ -140,7 +147,7 @@ def _measure(
 
 
 def _run(facts: RunFacts) -> Run:
-    turn = facts.soak_started_micros
+    soak_started = facts.soak_started_micros
     return Run(
         id=facts.id,
         profile=facts.profile,
@@ -150,7 +157,7 @@ def _run(facts: RunFacts) -> Run:
         bare=facts.bare,
         bare_of=facts.bare_of,
         started_unix_seconds=facts.started_micros / 1e6,
-        soak_started_unix_seconds=None if turn is None else turn / 1e6,
+        soak_started_unix_seconds=None if soak_started is None else soak_started / 1e6,
         duration_seconds=(facts.ended_micros - facts.started_micros) / 1e6,
         versions=dict(facts.versions),
         environment=dict(facts.environment),

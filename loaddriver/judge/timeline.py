@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from loaddriver.record.nodes import NodeLife
+from loaddriver.record.nodes import NodeLifetime
 from loaddriver.record.rows import PodRow
 
 Counts = NDArray[np.int64]
@@ -27,13 +27,15 @@ class Timeline(msgspec.Struct, frozen=True, rename="camel"):
     nodes_ready: list[int]
 
 
-def make_timeline(rows: Sequence[PodRow], lives: Iterable[NodeLife], until_micros: int) -> Timeline:
+def make_timeline(
+    rows: Sequence[PodRow], lifetimes: Iterable[NodeLifetime], until_micros: int
+) -> Timeline:
     """From the first creation until `until_micros`."""
     start = min((row.created_micros for row in rows), default=until_micros) // 1_000_000
     seconds = max(1, until_micros // 1_000_000 - start + 1)
-    known = list(lives)
-    went = [life.deleted_micros for life in known if life.ready_micros is not None]
-    ready = _level([life.ready_micros for life in known], went, start, seconds)
+    known = list(lifetimes)
+    went = [lifetime.deleted_micros for lifetime in known if lifetime.ready_micros is not None]
+    ready = _level([lifetime.ready_micros for lifetime in known], went, start, seconds)
     return Timeline(
         start_unix_seconds=start,
         created=_running([row.created_micros for row in rows], start, seconds).tolist(),

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from loaddriver.errors import ExitCode
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.gangs import Gangs
-from loaddriver.judge.gates import GateResult, figure
+from loaddriver.judge.gates import GateResult, format_number
 from loaddriver.judge.percentiles import AtLeast, Quantile, Quantiles
 from loaddriver.judge.schema import Pods, Requests, SelfCheck
-from loaddriver.judge.selfaudit import doubts_of, unmeasured
+from loaddriver.judge.self_checks import exceeded_limits, unmeasured
 from loaddriver.record.rows import PodRow
 
 
@@ -27,7 +27,7 @@ class Verdict:
 def decide(
     facts: RunFacts,
     gates: Sequence[GateResult],
-    doubts: Sequence[str],
+    invalid_reasons: Sequence[str],
     pods: Pods,
     requests: Requests | None,
     latency: Quantiles,
@@ -38,19 +38,21 @@ def decide(
     What is `disclosed` goes with a verdict that rests on the measurement.
     """
     missed = [*facts.failures, *(gate.sentence for gate in gates if not gate.passed)]
-    if facts.accident is not None:
-        return Verdict("error", facts.accident.exit_code, (facts.accident.sentence, *doubts))
-    if doubts:
-        return Verdict("invalid", ExitCode.INVALID_RUN, tuple(doubts))
+    if facts.run_failure is not None:
+        return Verdict(
+            "error", facts.run_failure.exit_code, (facts.run_failure.sentence, *invalid_reasons)
+        )
+    if invalid_reasons:
+        return Verdict("invalid", ExitCode.INVALID_RUN, tuple(invalid_reasons))
     if not gates:
         return Verdict("invalid", ExitCode.INVALID_RUN, ("No gate was given: nothing was judged.",))
     if missed:
         return Verdict("fail", ExitCode.GATE_MISSED, (*missed, *disclosed))
-    well = all_well(len(gates), pods, requests, latency)
-    return Verdict("pass", ExitCode.PASS, (well, *disclosed))
+    sentence = pass_sentence(len(gates), pods, requests, latency)
+    return Verdict("pass", ExitCode.PASS, (sentence, *disclosed))
 
 
-def doubts_about(
+def invalid_reasons_of(
     facts: RunFacts,
     rows: Sequence[PodRow],
     pods: Pods,
@@ -59,49 +61,53 @@ def doubts_about(
     gangs: Gangs,
 ) -> tuple[str, ...]:
     """Why this measurement must not be believed, in sentences; none for a sound one."""
-    broke_off = facts.accident is not None
+    broke_off = facts.run_failure is not None
     return (
-        *facts.doubts,
-        *doubts_of(checks),
+        *facts.invalid_reasons,
+        *exceeded_limits(checks),
         *(() if broke_off else unmeasured(checks)),
-        *_strange_pods(rows, gangs),
+        *_unplanned_pods(rows, gangs),
         *(() if facts.failures or broke_off else _never_created(pods, requests)),
     )
 
 
-def _strange_pods(rows: Sequence[PodRow], gangs: Gangs) -> Iterator[str]:
-    classless = sum(not row.archetype for row in rows)
-    if classless:
-        yield f"{figure(classless)} pods of the load carry no archetype."
+def _unplanned_pods(rows: Sequence[PodRow], gangs: Gangs) -> Iterator[str]:
+    without_archetype = sum(not row.archetype for row in rows)
+    if without_archetype:
+        yield f"{format_number(without_archetype)} pods of the load carry no archetype."
     if gangs.unplanned:
-        yield f"{figure(gangs.unplanned)} groups of pods are in no plan."
+        yield f"{format_number(gangs.unplanned)} groups of pods are in no plan."
 
 
 def _never_created(pods: Pods, requests: Requests | None) -> Iterator[str]:
     for what, part in (("pods", pods), ("requests", requests)):
         if part is not None and part.created < part.planned:
-            missing = f"{figure(part.planned - part.created)} of {figure(part.planned)}"
+            missing = (
+                f"{format_number(part.planned - part.created)} of {format_number(part.planned)}"
+            )
             yield f"{missing} planned {what} were never created."
 
 
-def all_well(gates: int, pods: Pods, requests: Requests | None, latency: Quantiles) -> str:
+def pass_sentence(gates: int, pods: Pods, requests: Requests | None, latency: Quantiles) -> str:
     """What it means, in figures, that all of so many gates hold."""
     held = f"All {gates} gates hold" if gates > 1 else "The gate holds"
     done, of, what = pods.bound, pods.created, "pods were bound"
     if requests is not None and not pods.created:
         done, of, what = requests.acknowledged, requests.created, "requests were acknowledged"
         latency = requests.ack_latency_seconds
-    return f"{held}: {figure(done)} of {figure(of)} {what}, {_half(latency)}."
+    return (
+        f"{held}: {format_number(done)} of {format_number(of)} {what}, {_median_and_tail(latency)}."
+    )
 
 
-def _half(latency: Quantiles) -> str:
+def _median_and_tail(latency: Quantiles) -> str:
     half = f"half of them within {_spoken(latency.p50)}"
-    if isinstance(latency.p99, AtLeast) and latency.p99.needs:
+    if isinstance(latency.p99, AtLeast) and latency.p99.required_sample_size:
         return f"{half} and the slowest within {_spoken(latency.max)}"
     return f"{half} and 99 % within {_spoken(latency.p99)}"
 
 
 def _spoken(quantile: Quantile) -> str:
     if isinstance(quantile, AtLeast):
-        return f"at least {figure(quantile.at_least)} s"
-    return "an unknown time" if quantile is None else f"{figure(quantile)} s"
+        return f"at least {format_number(quantile.at_least)} s"
+    return "an unknown time" if quantile is None else f"{format_number(quantile)} s"

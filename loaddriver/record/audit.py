@@ -9,11 +9,12 @@ from typing import Protocol
 
 import msgspec
 
-from loaddriver.manifests import INSTANCE_TYPE_KEY, RACK_KEY, STEP_LABEL
+from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, STEP_LABEL
 from loaddriver.record.audit_line import (
-    ANSWERED,
     LOAD_DRIVER,
     REQUESTS,
+    RESPONSE_COMPLETE,
+    AuditedRequest,
     AuditLine,
     BindingRequest,
     CapacityRequestBody,
@@ -21,7 +22,6 @@ from loaddriver.record.audit_line import (
     NodeStatusRequest,
     ObjectMetadata,
     ObjectRef,
-    Request,
     is_ready,
     is_unready,
     micros,
@@ -92,7 +92,7 @@ class PodListener(Protocol):
 
 
 @dataclass
-class AuditStamps:
+class AuditTimestamps:
     """Everything read so far.
 
     `requested`, `acknowledged` and `withdrawn` are of CapacityRequests, `requests` those that the
@@ -100,7 +100,7 @@ class AuditStamps:
     by when they first did. `nodes_ready` and `nodes_unready` have every write that said so,
     `racks` and `instance_types` are by Node and its creation. `load_writes` counts what the load
     driver was granted. `failed` counts by request and status, such as `create pods 409`;
-    `undecodable` lines said something that is now missing; `nameless` are Pods logged without their
+    `undecodable` lines said something that is now missing; `without_uid` are Pods logged without their
     body, so without UID.
     """
 
@@ -123,14 +123,14 @@ class AuditStamps:
     failed: Counter[str] = field(default_factory=Counter)
     lines: int = 0
     undecodable: int = 0
-    nameless: int = 0
+    without_uid: int = 0
 
 
 class AuditReader:
-    """Decodes lines into `stamps`, and tells `listener` of what carries the load's step label."""
+    """Decodes lines into `timestamps`, and tells `listener` of what carries the load's step label."""
 
     def __init__(self, listener: PodListener) -> None:
-        self.stamps = AuditStamps()
+        self.timestamps = AuditTimestamps()
         self._listener = listener
         self._line = msgspec.json.Decoder(AuditLine)
         self._created = msgspec.json.Decoder(CreatedObject)
@@ -139,40 +139,40 @@ class AuditReader:
         self._request = msgspec.json.Decoder(CapacityRequestBody)
         self._pod_uids: dict[Name, str] = {}
         self._request_uids: dict[Name, str] = {}
-        self._take: Mapping[Request, Callable[[AuditLine, ObjectRef], None]] = {
-            Request.POD_CREATED: self._pod_created,
-            Request.POD_BOUND: self._pod_bound,
-            Request.POD_REMOVED: self._pod_removed,
-            Request.CAPACITY_REQUESTED: self._capacity_requested,
-            Request.CAPACITY_CHANGED: self._capacity_changed,
-            Request.CAPACITY_WITHDRAWN: self._capacity_withdrawn,
-            Request.CAPACITY_ACKNOWLEDGED: self._capacity_acknowledged,
-            Request.NODE_CREATED: self._node_created,
-            Request.NODE_STATUS: self._node_status,
-            Request.NODE_DELETED: self._node_deleted,
+        self._take: Mapping[AuditedRequest, Callable[[AuditLine, ObjectRef], None]] = {
+            AuditedRequest.POD_CREATED: self._pod_created,
+            AuditedRequest.POD_BOUND: self._pod_bound,
+            AuditedRequest.POD_REMOVED: self._pod_removed,
+            AuditedRequest.CAPACITY_REQUESTED: self._capacity_requested,
+            AuditedRequest.CAPACITY_CHANGED: self._capacity_changed,
+            AuditedRequest.CAPACITY_WITHDRAWN: self._capacity_withdrawn,
+            AuditedRequest.CAPACITY_ACKNOWLEDGED: self._capacity_acknowledged,
+            AuditedRequest.NODE_CREATED: self._node_created,
+            AuditedRequest.NODE_STATUS: self._node_status,
+            AuditedRequest.NODE_DELETED: self._node_deleted,
         }
 
     def take(self, lines: Sequence[bytes]) -> None:
         """Read lines; one that cannot be read is counted and the next one is taken."""
-        self.stamps.lines += len(lines)
+        self.timestamps.lines += len(lines)
         for raw in lines:
             try:
                 self._take_line(self._line.decode(raw))
             except (msgspec.DecodeError, UnicodeDecodeError):
-                self.stamps.undecodable += 1
+                self.timestamps.undecodable += 1
 
     def _take_line(self, line: AuditLine) -> None:
-        if line.stage != ANSWERED:
+        if line.stage != RESPONSE_COMPLETE:
             return
         if not line.succeeded:
-            self.stamps.failed[f"{line.what} {line.response_status.code}"] += 1
+            self.timestamps.failed[f"{line.what} {line.response_status.code}"] += 1
             return
         request, ref = REQUESTS.get(line.what), line.object_ref
         if request is not None:
             self._take[request](line, ref)
         if line.user.username == LOAD_DRIVER:
-            self.stamps.load_writes[line.what, (ref.namespace, ref.name)] += 1
-        self.stamps.succeeded[line.what] += 1
+            self.timestamps.load_writes[line.what, (ref.namespace, ref.name)] += 1
+        self.timestamps.succeeded[line.what] += 1
 
     def _answer(self, line: AuditLine) -> ObjectMetadata:
         """Who was created; nobody where the log leaves bodies out."""
@@ -183,10 +183,10 @@ class AuditReader:
     def _pod_created(self, line: AuditLine, _: ObjectRef) -> None:
         pod = self._answer(line)
         if not pod.uid:
-            self.stamps.nameless += 1
+            self.timestamps.without_uid += 1
             return
         at = micros(line.request_received_timestamp)
-        self.stamps.pods[pod.uid] = PodCreation(pod, at, line.user.username)
+        self.timestamps.pods[pod.uid] = PodCreation(pod, at, line.user.username)
         self._pod_uids[pod.namespace, pod.name] = pod.uid
         if STEP_LABEL in pod.labels:
             self._listener.created(pod.uid, at, pod.labels[STEP_LABEL])
@@ -196,7 +196,7 @@ class AuditReader:
         at = micros(line.stage_timestamp)
         body = line.request_object
         node = self._binding.decode(body).target.name if body else ""
-        self.stamps.bindings.append(Binding(name, ref.uid, at, line.user.username, node))
+        self.timestamps.bindings.append(Binding(name, ref.uid, at, line.user.username, node))
         self._listener.bound(ref.uid or self._pod_uids.get(name, ""), at)
 
     def _pod_removed(self, line: AuditLine, ref: ObjectRef) -> None:
@@ -204,17 +204,17 @@ class AuditReader:
         # A budget makes an eviction wait inside the server, for seconds: the pod goes at its end.
         moment = line.stage_timestamp if evicts else line.request_received_timestamp
         name, at = (ref.namespace, ref.name), micros(moment)
-        self.stamps.removals.append(Removal(name, at, line.user.username, evicts))
+        self.timestamps.removals.append(Removal(name, at, line.user.username, evicts))
         self._listener.removed(self._pod_uids.get(name, ""), at)
 
     def _capacity_requested(self, line: AuditLine, ref: ObjectRef) -> None:
         name = (ref.namespace, ref.name)
-        self.stamps.requested.setdefault(name, micros(line.stage_timestamp))
+        self.timestamps.requested.setdefault(name, micros(line.stage_timestamp))
         self._capacity_changed(line, ref)
         request = self._answer(line)
         if STEP_LABEL in request.labels:
             at = micros(line.request_received_timestamp)
-            self.stamps.requests[request.uid] = RequestCreation(request, at)
+            self.timestamps.requests[request.uid] = RequestCreation(request, at)
             self._request_uids[name] = request.uid
             self._listener.created(request.uid, at, request.labels[STEP_LABEL])
 
@@ -222,17 +222,17 @@ class AuditReader:
         body = line.request_object
         if body and self._request.decode(body).spec.additional:
             at = micros(line.stage_timestamp)
-            self.stamps.additional.setdefault((ref.namespace, ref.name), at)
+            self.timestamps.additional.setdefault((ref.namespace, ref.name), at)
 
     def _capacity_withdrawn(self, line: AuditLine, ref: ObjectRef) -> None:
         name, at = (ref.namespace, ref.name), micros(line.request_received_timestamp)
-        self.stamps.withdrawn.setdefault(name, at)
+        self.timestamps.withdrawn.setdefault(name, at)
         if name in self._request_uids:
             self._listener.removed(self._request_uids[name], at)
 
     def _capacity_acknowledged(self, line: AuditLine, ref: ObjectRef) -> None:
         name, at = (ref.namespace, ref.name), micros(line.stage_timestamp)
-        first = self.stamps.acknowledged.setdefault(name, at) == at
+        first = self.timestamps.acknowledged.setdefault(name, at) == at
         if first and name in self._request_uids:
             self._listener.bound(self._request_uids[name], at)
 
@@ -240,18 +240,18 @@ class AuditReader:
         at, labels = micros(line.stage_timestamp), self._answer(line).labels
         if line.response_object and RACK_KEY not in labels:
             return  # none of the fleet's, such as the one that a control plane runs on
-        self.stamps.nodes_created[ref.name].append(at)
+        self.timestamps.nodes_created[ref.name].append(at)
         if RACK_KEY in labels:
-            self.stamps.racks[ref.name, at] = labels[RACK_KEY]
-            self.stamps.instance_types[ref.name, at] = labels.get(INSTANCE_TYPE_KEY, "")
+            self.timestamps.racks[ref.name, at] = labels[RACK_KEY]
+            self.timestamps.instance_types[ref.name, at] = labels.get(INSTANCE_TYPE_KEY, "")
 
     def _node_status(self, line: AuditLine, ref: ObjectRef) -> None:
         body = line.request_object
-        said = self._status.decode(body).status.conditions if body else []
-        if is_ready(said):
-            self.stamps.nodes_ready[ref.name].append(micros(line.stage_timestamp))
-        elif is_unready(said):
-            self.stamps.nodes_unready[ref.name].append(micros(line.stage_timestamp))
+        conditions = self._status.decode(body).status.conditions if body else []
+        if is_ready(conditions):
+            self.timestamps.nodes_ready[ref.name].append(micros(line.stage_timestamp))
+        elif is_unready(conditions):
+            self.timestamps.nodes_unready[ref.name].append(micros(line.stage_timestamp))
 
     def _node_deleted(self, line: AuditLine, ref: ObjectRef) -> None:
-        self.stamps.nodes_deleted[ref.name].append(micros(line.request_received_timestamp))
+        self.timestamps.nodes_deleted[ref.name].append(micros(line.request_received_timestamp))

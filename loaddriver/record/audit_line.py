@@ -10,7 +10,7 @@ import msgspec
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-ANSWERED = "ResponseComplete"
+RESPONSE_COMPLETE = "ResponseComplete"
 LOAD_DRIVER = "load-driver"
 
 
@@ -125,7 +125,7 @@ class NodeStatusRequest(msgspec.Struct, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class Request(Enum):
+class AuditedRequest(Enum):
     """The requests that stamp something, each with the ways to write it in a log."""
 
     POD_CREATED = ("create pods",)
@@ -140,7 +140,7 @@ class Request(Enum):
     NODE_DELETED = ("delete nodes",)
 
 
-REQUESTS = {text: request for request in Request for text in request.value}
+REQUESTS = {text: request for request in AuditedRequest for text in request.value}
 
 
 def micros(moment: datetime) -> int:

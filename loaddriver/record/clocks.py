@@ -19,9 +19,9 @@ def _lags_micros(observed: Observations) -> Iterator[int]:
     if observed.audit is None:
         return
     bound = {binding.uid: binding.at_micros for binding in reversed(observed.audit.bindings)}
-    for uid, sighting in observed.watch.pods.items():
+    for uid, observation in observed.watch.pods.items():
         created = observed.audit.pods.get(uid)
         if created is not None:
-            yield sighting.created_micros - created.at_micros
-        if sighting.bound_micros is not None and uid in bound:
-            yield sighting.bound_micros - bound[uid]
+            yield observation.created_micros - created.at_micros
+        if observation.bound_micros is not None and uid in bound:
+            yield observation.bound_micros - bound[uid]

@@ -34,7 +34,7 @@ def split(created_micros: int, bound_micros: int, reached: Mapping[str, int]) ->
     return parts
 
 
-def credible(reached: Mapping[str, int | None], bound_micros: int, waited: bool) -> dict[str, int]:
+def plausible(reached: Mapping[str, int | None], bound_micros: int, waited: bool) -> dict[str, int]:
     """The milestones that can have played a part in a pod's binding.
 
     A pod that landed on a node which was there before it owes nothing to a machine, nor to the

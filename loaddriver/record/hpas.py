@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from loaddriver.record.audit_line import ANSWERED, AuditLine, micros
+from loaddriver.record.audit_line import RESPONSE_COMPLETE, AuditLine, micros
 
 _HPAS, _FEDERATED = "horizontalpodautoscalers", "federatedhorizontalpodautoscalers"
 _FEDERATION = "bigfleet-federation"
@@ -108,5 +108,9 @@ def _lines(log: Path, resource: str) -> Iterator[AuditLine]:
             if mark not in raw:
                 continue
             line = decoder.decode(raw)
-            if line.stage == ANSWERED and line.succeeded and line.object_ref.resource == resource:
+            if (
+                line.stage == RESPONSE_COMPLETE
+                and line.succeeded
+                and line.object_ref.resource == resource
+            ):
                 yield line

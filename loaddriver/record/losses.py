@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from loaddriver.load_files import Result
-from loaddriver.plan_records import ChurnEvent, CreateEvent, DeleteEvent, Event, ScaleEvent
+from loaddriver.load.files import EventResult
+from loaddriver.plan.records import ChurnEvent, CreateEvent, DeleteEvent, LoadEvent, ScaleEvent
 from loaddriver.record.audit import Name, Write
 from loaddriver.record.recorder import Observations
 from loaddriver.record.requests import RequestRow
@@ -35,7 +35,7 @@ class LoadLosses:
     without_row: int
 
 
-class _Promise(NamedTuple):
+class _GrantedRequest(NamedTuple):
     """What a server told the load driver it had done."""
 
     cluster: str
@@ -52,8 +52,8 @@ class _Promise(NamedTuple):
 
 
 def load_losses(
-    events: Iterable[Event],
-    results: Sequence[Result],
+    events: Iterable[LoadEvent],
+    results: Sequence[EventResult],
     observed: Sequence[Observations],
     pods: Sequence[PodRow],
     requests: Sequence[RequestRow],
@@ -63,44 +63,44 @@ def load_losses(
     `observed` is in the order of the plan's cluster numbers; a cluster without an audit log can
     lack no line.
     """
-    promises = list(_promises(events, results, [each.cluster for each in observed]))
+    granted_requests = list(_granted_requests(events, results, [each.cluster for each in observed]))
     logs = {each.cluster: each.audit.load_writes for each in observed if each.audit is not None}
-    rows = Counter(_traces(pods, requests))
+    rows = Counter(_shown_by_rows(pods, requests))
     return LoadLosses(
-        without_line=_missing(promises, logs),
-        without_row=sum(each.shows_in_rows and not rows[each] for each in promises),
+        without_line=_missing(granted_requests, logs),
+        without_row=sum(each.shows_in_rows and not rows[each] for each in granted_requests),
     )
 
 
-def _promises(
-    events: Iterable[Event], results: Sequence[Result], clusters: Sequence[str]
-) -> Iterator[_Promise]:
+def _granted_requests(
+    events: Iterable[LoadEvent], results: Sequence[EventResult], clusters: Sequence[str]
+) -> Iterator[_GrantedRequest]:
     """Only plain successes: after a retry nobody knows which attempt was the one that worked."""
     planned = {event.id: event for event in events}
     for result in results:
         event = planned.get(result.id)
         if event is None or result.attempts != 1 or not 200 <= result.status < 300:
             continue
-        promise = _promise(event, result, clusters[event.cluster])
-        if promise is not None:
-            yield promise
+        granted = _granted_request(event, result, clusters[event.cluster])
+        if granted is not None:
+            yield granted
 
 
-def _promise(event: Event, result: Result, cluster: str) -> _Promise | None:
+def _granted_request(event: LoadEvent, result: EventResult, cluster: str) -> _GrantedRequest | None:
     if isinstance(event, ChurnEvent):
         name = (event.namespace, result.name)
-        return _Promise(cluster, "delete pods", name) if result.name else None
-    resource, namespace = _place(event)
+        return _GrantedRequest(cluster, "delete pods", name) if result.name else None
+    resource, namespace = _resource_and_namespace(event)
     if resource not in _LOGGED:
         return None
     if isinstance(event, CreateEvent):
-        return _Promise(cluster, f"create {resource}", (namespace, event.name))
+        return _GrantedRequest(cluster, f"create {resource}", (namespace, event.name))
     if isinstance(event, ScaleEvent):
-        return _Promise(cluster, f"patch {resource}/scale", (namespace, event.name))
-    return _Promise(cluster, f"delete {resource}", (namespace, event.name))
+        return _GrantedRequest(cluster, f"patch {resource}/scale", (namespace, event.name))
+    return _GrantedRequest(cluster, f"delete {resource}", (namespace, event.name))
 
 
-def _place(event: CreateEvent | ScaleEvent | DeleteEvent) -> tuple[str, str]:
+def _resource_and_namespace(event: CreateEvent | ScaleEvent | DeleteEvent) -> tuple[str, str]:
     """Resource and namespace of an object, from its path of the API."""
     parts = event.path.strip("/").split("/")
     if "namespaces" not in parts[:-2]:
@@ -109,18 +109,22 @@ def _place(event: CreateEvent | ScaleEvent | DeleteEvent) -> tuple[str, str]:
     return parts[position + 2], parts[position + 1]
 
 
-def _missing(promises: Iterable[_Promise], logs: Mapping[str, Counter[Write]]) -> int:
-    wanted = Counter(promise for promise in promises if promise.cluster in logs)
+def _missing(
+    granted_requests: Iterable[_GrantedRequest], logs: Mapping[str, Counter[Write]]
+) -> int:
+    wanted = Counter(granted for granted in granted_requests if granted.cluster in logs)
     return sum(max(0, n - logs[each.cluster][each.write]) for each, n in wanted.items())
 
 
-def _traces(pods: Iterable[PodRow], requests: Iterable[RequestRow]) -> Iterator[_Promise]:
+def _shown_by_rows(
+    pods: Iterable[PodRow], requests: Iterable[RequestRow]
+) -> Iterator[_GrantedRequest]:
     """Every promise that the rows bear out."""
     for pod in pods:
         if pod.deleted_micros is not None:
-            yield _Promise(pod.cluster, "delete pods", (pod.namespace, pod.name))
+            yield _GrantedRequest(pod.cluster, "delete pods", (pod.namespace, pod.name))
     for request in requests:
         name = (request.namespace, request.name)
-        yield _Promise(request.cluster, f"create {_REQUESTS}", name)
+        yield _GrantedRequest(request.cluster, f"create {_REQUESTS}", name)
         if request.deleted_micros is not None:
-            yield _Promise(request.cluster, f"delete {_REQUESTS}", name)
+            yield _GrantedRequest(request.cluster, f"delete {_REQUESTS}", name)

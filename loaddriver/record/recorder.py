@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bigfleet.api.kube.client import KubeClient
-from loaddriver.record.audit import AuditReader, AuditStamps, PodListener
-from loaddriver.record.following import GATHER_SECONDS, ClusterWatch, Reader
+from loaddriver.record.audit import AuditReader, AuditTimestamps, PodListener
+from loaddriver.record.cluster_watch import GATHER_SECONDS, ClusterWatch, Reader
+from loaddriver.record.live_counts import LiveCounts, NullListener
 from loaddriver.record.log_length import events_written
 from loaddriver.record.tail import Tail
-from loaddriver.record.tally import Deaf, Tally
-from loaddriver.record.watching import WatchStamps, now_micros
+from loaddriver.record.watching import WatchTimestamps, now_micros
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Observations:
     """
 
     cluster: str
-    audit: AuditStamps | None
-    watch: WatchStamps
+    audit: AuditTimestamps | None
+    watch: WatchTimestamps
     watch_resumed: int
     watch_listed: int
     audit_restarts: int
@@ -59,21 +59,21 @@ class ClusterRecorder:
         beside: Sequence[Reader] = (),
     ) -> None:
         self.cluster = cluster
-        self.tally = Tally()
+        self.live_counts = LiveCounts()
         self._client = client
         self._audit: AuditReader | None = None
         self._tail: Tail | None = None
         self._events_written: int | None = None
-        listener: PodListener = self.tally
+        listener: PodListener = self.live_counts
         if audit_log is not None:
-            self._audit = AuditReader(self.tally)
+            self._audit = AuditReader(self.live_counts)
             self._tail = Tail(audit_log, self._audit.take)
-            listener = Deaf()
-        self._stamps = WatchStamps(listener)
+            listener = NullListener()
+        self._timestamps = WatchTimestamps(listener)
         gather_seconds = 0.0 if audit_log is None else GATHER_SECONDS
-        self._watch = ClusterWatch(client, [self._stamps, *beside], gather_seconds)
+        self._watch = ClusterWatch(client, [self._timestamps, *beside], gather_seconds)
         if audit_log is None:
-            self._watch.add_requests(self._stamps)
+            self._watch.add_requests(self._timestamps)
 
     async def run(self) -> None:
         """Follow everything until cancelled. Start it before the first request of the load."""
@@ -85,7 +85,7 @@ class ClusterRecorder:
 
     def nodes(self) -> tuple[int, int]:
         """Nodes that exist now, and how many of them are ready."""
-        there = [n for n in self._stamps.nodes.values() if n.deleted_micros is None]
+        there = [n for n in self._timestamps.nodes.values() if n.deleted_micros is None]
         return len(there), sum(node.ready for node in there)
 
     async def started(self) -> None:
@@ -112,13 +112,13 @@ class ClusterRecorder:
         stats = self._watch.stats
         return Observations(
             cluster=self.cluster,
-            audit=self._audit.stamps if self._audit else None,
-            watch=self._stamps,
+            audit=self._audit.timestamps if self._audit else None,
+            watch=self._timestamps,
             watch_resumed=sum(each.resumed for each in stats),
             watch_listed=sum(each.listed for each in stats),
             audit_restarts=self._tail.restarts if self._tail else 0,
             ended_micros=ended_micros,
-            pending=self._stamps.pending(),
+            pending=self._timestamps.pending(),
             watches=len(stats),
             watch_gaps=sum(each.expired for each in stats),
             watch_events=sum(each.events for each in stats),
@@ -128,4 +128,4 @@ class ClusterRecorder:
     def _events_lost(self) -> int | None:
         if self._audit is None or self._events_written is None:
             return None
-        return max(0, self._events_written - self._audit.stamps.lines)
+        return max(0, self._events_written - self._audit.timestamps.lines)

@@ -35,7 +35,7 @@ class Cause(Enum):
     OTHER = "other"
 
     @property
-    def disrupts(self) -> bool:
+    def is_disruption(self) -> bool:
         """Whether its owner would call it a disruption: it neither asked for it nor expected it."""
         return self in (Cause.EVICTED, Cause.PREEMPTED, Cause.LOST, Cause.OTHER)
 
@@ -57,14 +57,14 @@ def pod_removals(observed: Sequence[Observations], rows: Sequence[PodRow]) -> li
 
 
 def _of_cluster(observed: Observations, rows: Sequence[PodRow]) -> Iterator[PodRemoval]:
-    bearers: defaultdict[Name, list[PodRow]] = defaultdict(list)
+    rows_by_name: defaultdict[Name, list[PodRow]] = defaultdict(list)
     for row in rows:  # which are in order of creation
         if row.cluster == observed.cluster:
-            bearers[row.namespace, row.name].append(row)
+            rows_by_name[row.namespace, row.name].append(row)
     requests: defaultdict[str, list[Removal]] = defaultdict(list)
     pods: dict[str, PodRow] = {}
     for removal in observed.audit.removals if observed.audit else ():
-        own = bearers.get(removal.name, [])
+        own = rows_by_name.get(removal.name, [])
         position = bisect_right(own, removal.at_micros, key=lambda row: row.created_micros)
         if position:
             pods[own[position - 1].uid] = own[position - 1]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loaddriver.manifests import ARCHETYPE_LABEL, GROUP_LABEL, STEP_LABEL, WORKLOAD_LABEL
-from loaddriver.record.audit import AuditStamps
+from loaddriver.plan.manifests import ARCHETYPE_LABEL, GROUP_LABEL, STEP_LABEL, WORKLOAD_LABEL
+from loaddriver.record.audit import AuditTimestamps
 from loaddriver.record.recorder import Observations
-from loaddriver.record.watching import RequestSighting
+from loaddriver.record.watching import RequestObservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ def _rows(observed: Observations) -> Iterator[RequestRow]:
     log = observed.audit
     if log is not None:
         yield from (_logged(observed, log, uid) for uid in log.requests)
-    for uid, sighting in observed.watch.requests.items():
-        if sighting.of_load and (log is None or uid not in log.requests):
-            yield _watched(observed, uid, sighting)
+    for uid, observation in observed.watch.requests.items():
+        if observation.of_load and (log is None or uid not in log.requests):
+            yield _watched(observed, uid, observation)
 
 
-def _logged(observed: Observations, log: AuditStamps, uid: str) -> RequestRow:
+def _logged(observed: Observations, log: AuditTimestamps, uid: str) -> RequestRow:
     created = log.requests[uid]
     meta = created.request
     name = (meta.namespace, meta.name)
@@ -69,16 +69,16 @@ def _logged(observed: Observations, log: AuditStamps, uid: str) -> RequestRow:
     )
 
 
-def _watched(observed: Observations, uid: str, sighting: RequestSighting) -> RequestRow:
+def _watched(observed: Observations, uid: str, observation: RequestObservation) -> RequestRow:
     return RequestRow(
         cluster=observed.cluster,
-        namespace=sighting.namespace,
-        name=sighting.name,
+        namespace=observation.namespace,
+        name=observation.name,
         uid=uid,
-        **_identity(sighting.labels),
-        created_micros=sighting.created_micros,
-        acknowledged_micros=sighting.acknowledged_micros,
-        deleted_micros=sighting.deleted_micros,
+        **_identity(observation.labels),
+        created_micros=observation.created_micros,
+        acknowledged_micros=observation.acknowledged_micros,
+        deleted_micros=observation.deleted_micros,
         observed_until_micros=observed.ended_micros,
         source="watch",
     )

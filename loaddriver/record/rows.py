@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loaddriver.manifests import ARCHETYPE_LABEL, GROUP_LABEL, STEP_LABEL, WORKLOAD_LABEL
+from loaddriver.plan.manifests import ARCHETYPE_LABEL, GROUP_LABEL, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit import Name
-from loaddriver.record.hops import credible, split
+from loaddriver.record.hops import plausible, split
 from loaddriver.record.journal import Acquisition, Journal
-from loaddriver.record.nodes import NodeLife, life_at, node_lives
+from loaddriver.record.nodes import NodeLifetime, lifetime_at, node_lifetimes
 from loaddriver.record.recorder import Observations
-from loaddriver.record.watching import PodSighting
+from loaddriver.record.watching import PodObservation
 
 BINDERS: Mapping[str, str] = {"system:kube-scheduler": "scheduler"}
 _OTHER = "other"
@@ -28,7 +28,7 @@ class PodRow:
 
     `bound_by` is scheduler, anchor (by the scheduler, too, and to the node that the harness
     nominated for the first pod of its gang), other, or "" where no log says so; `source` is audit,
-    watch or mixed (a stamp that the log lacks was taken from the watch). `found_room` says that its
+    watch or mixed (a stamp that the log lacks was taken from the watch). `node_was_ready` says that its
     node was ready before the pod came; None if that is not known, or if it was not bound: then it
     waited until it was deleted or observation ended.
     """
@@ -55,7 +55,7 @@ class PodRow:
     deleted_micros: int | None
     observed_until_micros: int
     source: str
-    found_room: bool | None
+    node_was_ready: bool | None
 
     @property
     def object_key(self) -> ObjectKey:
@@ -83,8 +83,8 @@ class PodRow:
             "provisioned": self.provisioned_micros,
             "nodeReady": self.node_ready_micros,
         }
-        waited = self.found_room is False
-        reached_in_time = credible(reached, self.bound_micros, waited)
+        waited = self.node_was_ready is False
+        reached_in_time = plausible(reached, self.bound_micros, waited)
         return split(self.created_micros, self.bound_micros, reached_in_time)
 
 
@@ -98,23 +98,23 @@ class _Bound:
 
 def build_rows(observed: Sequence[Observations], journal: Journal | None = None) -> list[PodRow]:
     """All rows of all clusters, in order of creation. Pure: the same stamps give the same rows."""
-    rows = [row for each in observed for row in _Joining(each, journal).rows()]
+    rows = [row for each in observed for row in _RowJoin(each, journal).rows()]
     return sorted(rows, key=lambda row: (row.created_micros, row.cluster, row.uid))
 
 
-class _Joining:
+class _RowJoin:
     """The lookups of one cluster's join."""
 
     def __init__(self, observed: Observations, journal: Journal | None) -> None:
         self._observed, self._journal = observed, journal
-        self._lives = node_lives(observed)
+        self._lives = node_lifetimes(observed)
         self._requests = observed.watch.requests_by_name()
         self._pods = _load_pods(observed)
         self._by_name: defaultdict[Name, list[tuple[int, str]]] = defaultdict(list)
         for uid, pod in self._pods.items():
             self._by_name[pod.namespace, pod.name].append((pod.created_micros, uid))
-        for bearers in self._by_name.values():
-            bearers.sort()
+        for pods_of_name in self._by_name.values():
+            pods_of_name.sort()
         self._bound = self._bindings()
         self._removed = self._removals()
 
@@ -122,11 +122,11 @@ class _Joining:
         return [self._row(uid, pod) for uid, pod in self._pods.items()]
 
     def _row(self, uid: str, pod: _Pod) -> PodRow:
-        sighting = self._observed.watch.pods.get(uid)
+        observation = self._observed.watch.pods.get(uid)
         bound = self._bound.get(uid)
         node = bound.node if bound else ""
-        life = life_at(self._lives.get(node, ()), bound.micros) if bound else None
-        acquired = self._acquisition(life)
+        lifetime = lifetime_at(self._lives.get(node, ()), bound.micros) if bound else None
+        acquired = self._acquisition(lifetime)
         seen, acknowledged = self._request((pod.namespace, f"{pod.name}-{uid[:8]}"))
         return PodRow(
             cluster=self._observed.cluster,
@@ -143,22 +143,24 @@ class _Joining:
             decided_micros=acquired.decided_micros,
             provisioned_micros=acquired.provisioned_micros,
             node=node,
-            rack=life.rack if life else "",
-            node_created_micros=life.created_micros if life else None,
-            node_ready_micros=life.ready_micros if life else None,
+            rack=lifetime.rack if lifetime else "",
+            node_created_micros=lifetime.created_micros if lifetime else None,
+            node_ready_micros=lifetime.ready_micros if lifetime else None,
             bound_micros=bound.micros if bound else None,
             bound_by=bound.by if bound else "",
-            deleted_micros=self._removed.get(uid, sighting.deleted_micros if sighting else None),
+            deleted_micros=self._removed.get(
+                uid, observation.deleted_micros if observation else None
+            ),
             observed_until_micros=self._observed.ended_micros,
             source=_source(pod, bound),
-            found_room=_found_room(pod.created_micros, life),
+            node_was_ready=_node_was_ready(pod.created_micros, lifetime),
         )
 
-    def _acquisition(self, life: NodeLife | None) -> Acquisition:
-        if self._journal is None or life is None:
+    def _acquisition(self, lifetime: NodeLifetime | None) -> Acquisition:
+        if self._journal is None or lifetime is None:
             return Acquisition(None, None)
         return self._journal.acquisition(
-            life.name, self._observed.cluster, life.previous_micros, life.created_micros
+            lifetime.name, self._observed.cluster, lifetime.previous_micros, lifetime.created_micros
         )
 
     def _request(self, name: Name) -> tuple[int | None, int | None]:
@@ -166,37 +168,37 @@ class _Joining:
         audit = self._observed.audit
         if audit is not None:
             return audit.requested.get(name), audit.acknowledged.get(name)
-        sighting = self._requests.get(name)
-        if sighting is None:
+        observation = self._requests.get(name)
+        if observation is None:
             return None, None
-        return sighting.created_micros, sighting.acknowledged_micros
+        return observation.created_micros, observation.acknowledged_micros
 
     def _bindings(self) -> dict[str, _Bound]:
         """The log's first, and what only the watch has seen."""
         bound: dict[str, _Bound] = {}
         watched = self._observed.watch.pods
         for binding in self._observed.audit.bindings if self._observed.audit else ():
-            uid = binding.uid or self._bearer(binding.name, binding.at_micros)
+            uid = binding.uid or self._uid_at(binding.name, binding.at_micros)
             node = binding.node or (watched[uid].node if uid in watched else "")
             by = BINDERS.get(binding.writer, _OTHER)
             bound.setdefault(uid, _Bound(binding.at_micros, by, node, True))
-        for uid, sighting in watched.items():
-            if sighting.bound_micros is not None:
-                bound.setdefault(uid, _Bound(sighting.bound_micros, "", sighting.node, False))
+        for uid, observation in watched.items():
+            if observation.bound_micros is not None:
+                bound.setdefault(uid, _Bound(observation.bound_micros, "", observation.node, False))
         return bound
 
     def _removals(self) -> dict[str, int]:
         removed: dict[str, int] = {}
         for removal in self._observed.audit.removals if self._observed.audit else ():
-            uid = self._bearer(removal.name, removal.at_micros)
+            uid = self._uid_at(removal.name, removal.at_micros)
             removed[uid] = min(removed.get(uid, removal.at_micros), removal.at_micros)
         return removed
 
-    def _bearer(self, name: Name, at_micros: int) -> str:
+    def _uid_at(self, name: Name, at_micros: int) -> str:
         """The UID of the pod that bore the name at that moment: StatefulSets use names again."""
-        bearers = self._by_name.get(name, [])
-        position = bisect_right(bearers, at_micros, key=lambda bearer: bearer[0])
-        return bearers[position - 1][1] if position else ""
+        pods_of_name = self._by_name.get(name, [])
+        position = bisect_right(pods_of_name, at_micros, key=lambda pod: pod[0])
+        return pods_of_name[position - 1][1] if position else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,27 +216,33 @@ def _load_pods(observed: Observations) -> dict[str, _Pod]:
     for uid, created in observed.audit.pods.items() if observed.audit else ():
         meta = created.pod
         pods[uid] = _Pod(meta.namespace, meta.name, meta.labels, created.at_micros, True)
-    for uid, sighting in observed.watch.pods.items():
-        pods.setdefault(uid, _from_sighting(sighting, observed))
+    for uid, observation in observed.watch.pods.items():
+        pods.setdefault(uid, _from_observation(observation, observed))
     return {uid: pod for uid, pod in pods.items() if WORKLOAD_LABEL in pod.labels}
 
 
-def _from_sighting(sighting: PodSighting, observed: Observations) -> _Pod:
+def _from_observation(observation: PodObservation, observed: Observations) -> _Pod:
     logged = None if observed.audit is None else False
-    return _Pod(sighting.namespace, sighting.name, sighting.labels, sighting.created_micros, logged)
+    return _Pod(
+        observation.namespace,
+        observation.name,
+        observation.labels,
+        observation.created_micros,
+        logged,
+    )
 
 
 def _source(pod: _Pod, bound: _Bound | None) -> str:
-    stamps = {bool(pod.logged)} | ({bound.logged} if bound else set())
-    if len(stamps) == 2:
+    timestamps = {bool(pod.logged)} | ({bound.logged} if bound else set())
+    if len(timestamps) == 2:
         return "mixed"
-    return "audit" if stamps.pop() else "watch"
+    return "audit" if timestamps.pop() else "watch"
 
 
-def _found_room(created_micros: int, life: NodeLife | None) -> bool | None:
+def _node_was_ready(created_micros: int, lifetime: NodeLifetime | None) -> bool | None:
     """Unknown for a node of which nobody saw whether it was ready before the pod or after."""
-    if life is None:
+    if lifetime is None:
         return None
-    if life.created_micros > created_micros:
+    if lifetime.created_micros > created_micros:
         return False
-    return None if life.ready_micros is None else life.ready_micros <= created_micros
+    return None if lifetime.ready_micros is None else lifetime.ready_micros <= created_micros

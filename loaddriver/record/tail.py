@@ -37,7 +37,7 @@ class Tail:
         if self._file is None and not self._open():
             return False
         assert self._file is not None
-        self._start_again_if_shrunk(self._file)
+        self._rewind_if_truncated(self._file)
         chunk = self._file.read(_CHUNK_BYTES)
         if chunk:
             *whole, self._rest = (self._rest + chunk).split(b"\n")
@@ -60,7 +60,7 @@ class Tail:
             return False
         return True
 
-    def _start_again_if_shrunk(self, file: BinaryIO) -> None:
+    def _rewind_if_truncated(self, file: BinaryIO) -> None:
         if os.fstat(file.fileno()).st_size < file.tell():
             self.restarts += 1
             self._deliver_rest()

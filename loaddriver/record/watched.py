@@ -63,15 +63,15 @@ class Pod(_Read):
     @property
     def unschedulable(self) -> bool:
         """Whether the scheduler tried it and found no place."""
-        return self._refused() is not None
+        return self._unschedulable_condition() is not None
 
     @property
-    def refusal(self) -> str:
+    def unschedulable_message(self) -> str:
         """Why the scheduler has not placed it, in its words; "" where it has not said."""
-        refused = self._refused()
-        return refused.message or refused.reason if refused else ""
+        condition = self._unschedulable_condition()
+        return condition.message or condition.reason if condition else ""
 
-    def _refused(self) -> Condition | None:
+    def _unschedulable_condition(self) -> Condition | None:
         raw = self.status.conditions
         for each in _CONDITIONS.decode(raw) if raw else ():
             if each.type == "PodScheduled" and each.status == "False":

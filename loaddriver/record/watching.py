@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from bigfleet.api.kube.watch import Changed, Listed
-from loaddriver.manifests import RACK_KEY, STEP_LABEL, WORKLOAD_LABEL
+from loaddriver.plan.manifests import RACK_KEY, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit import Name, PodListener
 from loaddriver.record.watched import CapacityRequest, Node, Pod
 
@@ -21,10 +21,10 @@ _CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
 
 
 @dataclass(slots=True)
-class PodSighting:
+class PodObservation:
     """What was seen of one Pod; moments are of receipt, None is not seen.
 
-    `refusal` is what the scheduler said last, while it had no node for it.
+    `unschedulable_message` is what the scheduler said last, while it had no node for it.
     """
 
     namespace: str
@@ -35,11 +35,11 @@ class PodSighting:
     phase: str = ""
     bound_micros: int | None = None
     deleted_micros: int | None = None
-    refusal: str = ""
+    unschedulable_message: str = ""
 
 
 @dataclass(slots=True)
-class NodeSighting:
+class NodeObservation:
     """What was seen of one Node; a machine that joins again is a new Node of the same name."""
 
     name: str
@@ -56,7 +56,7 @@ class NodeSighting:
 
 
 @dataclass(slots=True)
-class RequestSighting:
+class RequestObservation:
     """What was seen of one CapacityRequest."""
 
     namespace: str
@@ -73,7 +73,7 @@ class RequestSighting:
 
 
 @dataclass
-class WatchStamps:
+class WatchTimestamps:
     """The load's Pods, the fleet's Nodes and all CapacityRequests seen so far, by UID.
 
     Watches tell of others' Pods and Nodes as well, which are left out here. Pure: moments are
@@ -81,11 +81,11 @@ class WatchStamps:
     """
 
     listener: PodListener
-    pods: dict[str, PodSighting] = field(default_factory=dict)
-    nodes: dict[str, NodeSighting] = field(default_factory=dict)
-    requests: dict[str, RequestSighting] = field(default_factory=dict)
+    pods: dict[str, PodObservation] = field(default_factory=dict)
+    nodes: dict[str, NodeObservation] = field(default_factory=dict)
+    requests: dict[str, RequestObservation] = field(default_factory=dict)
 
-    def requests_by_name(self) -> dict[Name, RequestSighting]:
+    def requests_by_name(self) -> dict[Name, RequestObservation]:
         """The CapacityRequests that were seen; of those that shared a name, the last."""
         return {(each.namespace, each.name): each for each in self.requests.values()}
 
@@ -94,9 +94,9 @@ class WatchStamps:
         those that are gone are left out.
         """
         return {
-            uid: pod.refusal
+            uid: pod.unschedulable_message
             for uid, pod in self.pods.items()
-            if pod.refusal and pod.bound_micros is None and pod.deleted_micros is None
+            if pod.unschedulable_message and pod.bound_micros is None and pod.deleted_micros is None
         }
 
     def take_pods(self, change: Listed[Pod] | Changed[Pod], now_micros: int) -> None:
@@ -143,13 +143,15 @@ class WatchStamps:
         if known is None:
             if WORKLOAD_LABEL not in meta.labels:
                 return
-            known = PodSighting(meta.namespace, meta.name, meta.labels, now_micros)
+            known = PodObservation(meta.namespace, meta.name, meta.labels, now_micros)
             self.pods[meta.uid] = known
             self.listener.created(meta.uid, now_micros, meta.labels.get(STEP_LABEL, ""))
         known.phase = pod.status.phase or known.phase
         if not pod.spec.node_name:
             # Many pods are refused in the same words: one text serves them all.
-            known.refusal = sys.intern(pod.refusal) or known.refusal
+            known.unschedulable_message = (
+                sys.intern(pod.unschedulable_message) or known.unschedulable_message
+            )
         elif known.bound_micros is None:
             known.node, known.bound_micros = pod.spec.node_name, now_micros
             self.listener.bound(meta.uid, now_micros)
@@ -164,7 +166,7 @@ class WatchStamps:
         meta = node.metadata
         if _CONTROL_PLANE_LABEL in meta.labels:
             return
-        known = self.nodes.setdefault(meta.uid, NodeSighting(meta.name, meta.labels, now_micros))
+        known = self.nodes.setdefault(meta.uid, NodeObservation(meta.name, meta.labels, now_micros))
         known.labels, known.ready = meta.labels, node.ready
         if node.ready and known.ready_micros is None:
             known.ready_micros = now_micros
@@ -179,7 +181,7 @@ class WatchStamps:
         meta = request.metadata
         known = self.requests.get(meta.uid)
         if known is None:
-            known = RequestSighting(meta.namespace, meta.name, meta.labels, now_micros)
+            known = RequestObservation(meta.namespace, meta.name, meta.labels, now_micros)
             self.requests[meta.uid] = known
             if known.of_load:
                 self.listener.created(meta.uid, now_micros, meta.labels.get(STEP_LABEL, ""))

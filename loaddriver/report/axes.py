@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from loaddriver.report import figures
+from loaddriver.report import formatting
 
 _STEPS = (1, 2, 5)
 _CLOCK_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
@@ -29,7 +29,7 @@ class Axis:
     label: str
     logarithmic: bool = False
 
-    def portion(self, value: float) -> float:
+    def fraction(self, value: float) -> float:
         """Where the value lies: 0 at the low end, 1 at the high end, never outside."""
         low, high, at = self.low, self.high, min(max(value, self.low), self.high)
         if self.logarithmic:
@@ -42,7 +42,7 @@ def amounts(highest: float, label: str, ticks: int = 4) -> Axis:
     step = _round_step(max(highest, 1) / ticks)
     upper = step * math.ceil(max(highest, 1) / step)
     values = [step * position for position in range(round(upper / step) + 1)]
-    return Axis(0, upper, tuple(Tick(v, figures.count(v)) for v in values), label)
+    return Axis(0, upper, tuple(Tick(v, formatting.count(v)) for v in values), label)
 
 
 def percents(label: str) -> Axis:
@@ -56,7 +56,7 @@ def clock(length_seconds: float, label: str, ticks: int) -> Axis:
     whole_hours = 3600 * math.ceil(wanted / 3600)
     step = next((each for each in _CLOCK_STEPS if each >= wanted), whole_hours)
     values = range(0, math.floor(length_seconds) + 1, step)
-    marks = tuple(Tick(v, figures.clock(v)) for v in values)
+    marks = tuple(Tick(v, formatting.clock(v)) for v in values)
     return Axis(0, max(length_seconds, 1), marks, label)
 
 

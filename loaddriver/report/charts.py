@@ -35,7 +35,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Mark:
+class Marker:
     """A value on the x axis worth a name, such as a percentile."""
 
     x: float
@@ -44,7 +44,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Band:
+class PlotBand:
     """A named stretch of the x axis, such as the soak; one that is not shaded is only named."""
 
     low: float
@@ -63,14 +63,14 @@ class Size:
 
 @dataclass(frozen=True)
 class Chart:
-    """What a chart shows; `says` describes it to those who cannot see it."""
+    """What a chart shows; `alt_text` describes it to those who cannot see it."""
 
-    says: str
+    alt_text: str
     lines: Sequence[Line]
     x: Axis
     y: Axis
-    marks: Sequence[Mark] = ()
-    bands: Sequence[Band] = ()
+    marks: Sequence[Marker] = ()
+    bands: Sequence[PlotBand] = ()
     stepped: bool = False
     ranges: Sequence[Range] = ()
 
@@ -101,14 +101,14 @@ class _Canvas:
             ]
         )
         return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-            self._size.width, self._size.height, self._chart.says, body
+            self._size.width, self._size.height, self._chart.alt_text, body
         )
 
     def _x(self, value: float) -> float:
-        return self._left + (self._right - self._left) * self._chart.x.portion(value)
+        return self._left + (self._right - self._left) * self._chart.x.fraction(value)
 
     def _y(self, value: float) -> float:
-        return self._floor - (self._floor - _TOP) * self._chart.y.portion(value)
+        return self._floor - (self._floor - _TOP) * self._chart.y.fraction(value)
 
     def _bands(self) -> Iterator[Markup]:
         for band in self._chart.bands:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from loaddriver.judge.federation.section import FederationSection, Following, Phase
+from loaddriver.judge.federation.section import FederationSection, Phase, ScalingResponse
 from loaddriver.judge.federation.series import ClusterSeries
-from loaddriver.report import axes, figures
-from loaddriver.report.charts import Band, Chart, Line, Points, Range
+from loaddriver.report import axes, formatting
+from loaddriver.report.charts import Chart, Line, PlotBand, Points, Range
 from loaddriver.report.plots import PIXELS_PER_POINT, PIXELS_PER_TICK, Plot, plot
 
 _HEIGHT = 210
@@ -40,12 +40,12 @@ def facts(section: FederationSection) -> Iterator[Fact]:
     limits = f"max {section.max_replicas}, min {section.min_replicas}"
     yield Fact(
         "Sums broken",
-        figures.count(broken),
-        f"by {figures.count(section.observed_writes)} changes of a share; {limits}",
+        formatting.count(broken),
+        f"by {formatting.count(section.observed_writes)} changes of a share; {limits}",
         broken > 0,
     )
-    yield _followed("Followed more load", section.up)
-    yield _followed("Followed less load", section.down)
+    yield _response_fact("Followed more load", section.up)
+    yield _response_fact("Followed less load", section.down)
     yield Fact(
         "On premise, at most",
         f"{section.on_premise_most_ready} of {section.on_premise_places}",
@@ -53,13 +53,13 @@ def facts(section: FederationSection) -> Iterator[Fact]:
     )
 
 
-def _followed(name: str, following: Following) -> Fact:
-    slowest = figures.ABSENT
-    if following.max_seconds is not None:
-        slowest = figures.seconds(following.max_seconds)
-    left = f", {following.unfollowed} never" if following.unfollowed else ""
-    note = f"the slowest of {following.changes} changes{left}"
-    return Fact(name, slowest, note, following.unfollowed > 0)
+def _response_fact(name: str, response: ScalingResponse) -> Fact:
+    slowest = formatting.ABSENT
+    if response.max_seconds is not None:
+        slowest = formatting.seconds(response.max_seconds)
+    left = f", {response.never_reached} never" if response.never_reached else ""
+    note = f"the slowest of {response.changes} changes{left}"
+    return Fact(name, slowest, note, response.never_reached > 0)
 
 
 def phase_rows(section: FederationSection) -> Iterator[PhaseRow]:
@@ -70,13 +70,13 @@ def phase_rows(section: FederationSection) -> Iterator[PhaseRow]:
             name=name,
             what=_what(phase),
             texts=[
-                figures.clock(length),
+                formatting.clock(length),
                 _spoken(phase.up),
                 _spoken(phase.down),
-                figures.count(phase.under_replica_seconds),
-                figures.count(phase.over_replica_seconds),
-                figures.count(phase.scalings),
-                figures.count(phase.moves),
+                formatting.count(phase.under_replica_seconds),
+                formatting.count(phase.over_replica_seconds),
+                formatting.count(phase.scalings),
+                formatting.count(phase.moves),
                 f"{phase.sum_min} / {phase.sum_max}",
             ],
         )
@@ -85,13 +85,13 @@ def phase_rows(section: FederationSection) -> Iterator[PhaseRow]:
 def _what(phase: Phase) -> str:
     if phase.federation_down:
         return "the federation's API server is killed"
-    return f"{phase.cut_off} is cut off from the federation" if phase.cut_off else ""
+    return f"{phase.partitioned} is cut off from the federation" if phase.partitioned else ""
 
 
-def _spoken(following: Following) -> str:
-    if following.max_seconds is None:
-        return f"never ({following.changes})" if following.changes else figures.ABSENT
-    return figures.seconds(following.max_seconds)
+def _spoken(response: ScalingResponse) -> str:
+    if response.max_seconds is None:
+        return f"never ({response.changes})" if response.changes else formatting.ABSENT
+    return formatting.seconds(response.max_seconds)
 
 
 def plots(section: FederationSection) -> Iterator[tuple[str, str, Plot]]:
@@ -123,7 +123,7 @@ def _plot(name: str, series: ClusterSeries, section: FederationSection, highest:
     def chart(width: int) -> Chart:
         most = width // PIXELS_PER_POINT
         return Chart(
-            says=f"replicas in {name} over time, at most {max(series.ready)} running",
+            alt_text=f"replicas in {name} over time, at most {max(series.ready)} running",
             lines=lines(most),
             x=axes.clock(length, "time since the first phase began", width // PIXELS_PER_TICK),
             y=axes.amounts(highest, _UNIT, 4),
@@ -135,9 +135,9 @@ def _plot(name: str, series: ClusterSeries, section: FederationSection, highest:
     return plot(chart, _HEIGHT, [*lines(1), allowed(1)])
 
 
-def _bands(section: FederationSection) -> Iterator[Band]:
+def _bands(section: FederationSection) -> Iterator[PlotBand]:
     for position, (name, phase) in enumerate(section.phases.items()):
-        yield Band(phase.begin_seconds, phase.end_seconds, name, shaded=bool(position % 2))
+        yield PlotBand(phase.begin_seconds, phase.end_seconds, name, shaded=bool(position % 2))
 
 
 def _held(values: Sequence[float], most: int) -> Points:

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from loaddriver.judge.schema import Summary
-from loaddriver.report import federation, figures, plots, soundness, view, waits
+from loaddriver.report import federation, formatting, plots, validity, view, waits
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -27,8 +27,8 @@ def render_page(summary: Summary, files: Sequence[tuple[str, str]]) -> str:
         summary=summary,
         view=view,
         waits=waits,
-        soundness=soundness,
-        figures=figures,
+        validity=validity,
+        formatting=formatting,
         plots=plots,
         federation=federation,
         files=files,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from loaddriver.judge.schema import OVERALL, Summary
-from loaddriver.report import axes, figures
-from loaddriver.report.charts import Band, Chart, Line, Mark, Points, Range, Size, draw
+from loaddriver.report import axes, formatting
+from loaddriver.report.charts import Chart, Line, Marker, PlotBand, Points, Range, Size, draw
 
 _WIDTHS = {"wide": 1020, "middling": 640, "narrow": 350}
 PIXELS_PER_TICK = 82
@@ -35,7 +35,7 @@ def latency_plot(summary: Summary) -> Plot | None:
 
     def chart(width: int) -> Chart:
         return Chart(
-            says=f"Share of pods bound by time since creation: {_said(marks)}",
+            alt_text=f"Share of pods bound by time since creation: {_marker_texts(marks)}",
             lines=lines,
             x=axes.latencies(min(times), max(times), "time from creation to binding", width // 62),
             y=axes.percents("share of pods bound"),
@@ -80,7 +80,7 @@ def _over_time(
             for name, values, tone, filled in series
         ]
         return Chart(
-            says=f"{unit} over time, at most {figures.count(highest)}",
+            alt_text=f"{unit} over time, at most {formatting.count(highest)}",
             lines=lines,
             x=axes.clock(length, "time since the first pod", width // PIXELS_PER_TICK),
             y=axes.amounts(highest, unit, 4 if height > 200 else 3),
@@ -111,22 +111,22 @@ def _shown(name: str) -> str:
     return "all pods" if name == OVERALL else name
 
 
-def _percentile_marks(summary: Summary) -> list[Mark]:
+def _percentile_marks(summary: Summary) -> list[Marker]:
     latency = summary.bind_latency_seconds
     known = (("p50", 0.5, latency.p50), ("p99", 0.99, latency.p99))
     return [
-        Mark(value, portion, f"{name} {figures.seconds(value)}")
-        for name, portion, value in known
+        Marker(value, level, f"{name} {formatting.seconds(value)}")
+        for name, level, value in known
         if isinstance(value, float)
     ]
 
 
-def _said(marks: Sequence[Mark]) -> str:
+def _marker_texts(marks: Sequence[Marker]) -> str:
     return ", ".join(mark.text for mark in marks) or "too few to know a percentile"
 
 
-def _soak(summary: Summary, length: float) -> list[Band]:
+def _soak(summary: Summary, length: float) -> list[PlotBand]:
     began = summary.run.soak_started_unix_seconds
     if began is None:
         return []
-    return [Band(max(0, began - summary.timeline.start_unix_seconds), length, "soak")]
+    return [PlotBand(max(0, began - summary.timeline.start_unix_seconds), length, "soak")]

@@ -38,10 +38,10 @@ _PAIRS = re.compile(r"\[\s*\n(?:\s*\[[-\d., eE+]*\],?\s*)+\]")
 def write_results(folder: Path, summary: Summary, rows: Sequence[PodRow]) -> None:
     """Write all files of a run into `folder`; whoever reads one meanwhile sees it whole."""
     write_rows(folder / PODS, rows)
-    write_judgement(folder, summary)
+    write_verdict(folder, summary)
 
 
-def write_judgement(folder: Path, summary: Summary) -> None:
+def write_verdict(folder: Path, summary: Summary) -> None:
     """Write what the verdict is part of: the summary, the report and the JUnit file."""
     _replace(folder / JUNIT, render_junit(summary))
     _replace(folder / SUMMARY, encode_summary(summary))

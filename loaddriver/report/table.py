@@ -32,13 +32,13 @@ def read_rows(path: Path) -> list[PodRow]:
     """The rows of a file that `write_rows` wrote; msgspec.ValidationError if it is another's."""
     with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
         lines = [
-            {key: _unwritten(key, value) for key, value in line.items()}
+            {key: _parsed_cell(key, value) for key, value in line.items()}
             for line in csv.DictReader(text)
         ]
     return msgspec.convert(lines, list[PodRow], strict=False)
 
 
-def _unwritten(key: str, value: str) -> str | None:
+def _parsed_cell(key: str, value: str) -> str | None:
     """Empty means unknown for numbers and truths; for texts it is the empty text."""
     return None if value == "" and key not in _TEXTS else value
 

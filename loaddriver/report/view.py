@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loaddriver.judge.gates import GateResult, Reading, figure
+from loaddriver.judge.gates import GateResult, Reading, format_number
 from loaddriver.judge.percentiles import AtLeast, Interval, Quantile
 from loaddriver.judge.schema import Summary
-from loaddriver.report import figures
+from loaddriver.report import formatting
 
 _OPERATORS = {"<=": "\u2264", ">=": "\u2265", "==": "="}
 _VERDICTS = {
@@ -21,12 +21,12 @@ _VERDICTS = {
 
 @dataclass(frozen=True)
 class Tile:
-    """A key figure; `note` puts it in proportion, `alarming` paints it as a problem."""
+    """A key figure; `note` puts it in proportion, `is_problem` paints it as a problem."""
 
     label: str
     value: str
     note: str = ""
-    alarming: bool = False
+    is_problem: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def identity(summary: Summary) -> list[str]:
         f"seed {run.seed}",
         run.substrate,
         *([f"anchors {run.anchors}"] if run.anchors else []),
-        figures.moment(run.started_unix_seconds),
+        formatting.moment(run.started_unix_seconds),
         f"exit code {summary.exit_code}",
     ]
 
@@ -75,8 +75,8 @@ def tiles(summary: Summary) -> list[Tile]:
     return [
         Tile(
             "Pods bound",
-            figures.count(pods.bound),
-            f"of {figures.count(pods.created)} created, {figures.count(pods.planned)} planned",
+            formatting.count(pods.bound),
+            f"of {formatting.count(pods.created)} created, {formatting.count(pods.planned)} planned",
             pods.never_bound > 0,
         ),
         latency_tile("Bound within, p50", latency.p50, latency.p50_interval),
@@ -84,8 +84,8 @@ def tiles(summary: Summary) -> list[Tile]:
         latency_tile("Slowest pod", latency.max, None),
         Tile(
             "Backlog at worst",
-            figures.count(summary.backlog.max),
-            f"unbound pods; {figures.count(summary.backlog.at_end)} at the end",
+            formatting.count(summary.backlog.max),
+            f"unbound pods; {formatting.count(summary.backlog.at_end)} at the end",
         ),
         _gang_tile(summary),
         *_fleet_tiles(summary),
@@ -99,7 +99,7 @@ def gate_rows(gates: Sequence[GateResult]) -> list[GateRow]:
         GateRow(
             name=gate.name,
             value=_value(gate.value),
-            limit=f"{_OPERATORS[gate.op]} {figure(gate.limit)}",
+            limit=f"{_OPERATORS[gate.op]} {format_number(gate.limit)}",
             unit=gate.unit,
             verdict=gate.verdict,
             origin=gate.origin,
@@ -112,16 +112,18 @@ def gate_rows(gates: Sequence[GateResult]) -> list[GateRow]:
 
 def latency_tile(label: str, value: Quantile, interval: Interval | None) -> Tile:
     """A quantile with its interval, or why it is only a bound."""
-    note = f"95\u202f% interval {figures.interval(interval)}" if interval else "since its creation"
+    note = (
+        f"95\u202f% interval {formatting.interval(interval)}" if interval else "since its creation"
+    )
     if isinstance(value, AtLeast):
-        few = f"worth {value.has} draws, too few: it takes {figures.count(value.needs)}"
-        note = few if value.needs else "some never came to it"
-    open_ended = isinstance(value, AtLeast) and not value.needs
-    return Tile(label, figures.spoken_quantile(value), note, open_ended)
+        few = f"worth {value.effective_sample_size} independent samples, too few: at least {formatting.count(value.required_sample_size)}"
+        note = few if value.required_sample_size else "some pods were never bound"
+    open_ended = isinstance(value, AtLeast) and not value.required_sample_size
+    return Tile(label, formatting.spoken_quantile(value), note, open_ended)
 
 
 def _value(value: float | None) -> str:
-    return figures.ABSENT if value is None else figure(value)
+    return formatting.ABSENT if value is None else format_number(value)
 
 
 def _reading(reading: Reading) -> tuple[str, str, bool]:
@@ -135,9 +137,9 @@ def _request_tiles(summary: Summary) -> list[Tile]:
     return [
         Tile(
             "Requests acknowledged",
-            figures.count(requests.acknowledged),
-            f"of {figures.count(requests.created)} created, "
-            f"{figures.count(requests.planned)} planned",
+            formatting.count(requests.acknowledged),
+            f"of {formatting.count(requests.created)} created, "
+            f"{formatting.count(requests.planned)} planned",
             requests.never_acknowledged > 0,
         ),
         latency_tile("Acknowledged within, p50", latency.p50, latency.p50_interval),
@@ -150,24 +152,24 @@ def _fleet_tiles(summary: Summary) -> list[Tile]:
     return [
         Tile(
             "Machines joined",
-            figures.count(summary.machines.configured),
-            f"{figures.count(summary.nodes.ready_max)} nodes ready at most",
+            formatting.count(summary.machines.configured),
+            f"{formatting.count(summary.nodes.ready_max)} nodes ready at most",
         ),
-        Tile("Run time", figures.clock(summary.run.duration_seconds), _phase_note(summary)),
+        Tile("Run time", formatting.clock(summary.run.duration_seconds), _phase_note(summary)),
     ]
 
 
 def _gang_tile(summary: Summary) -> Tile:
     gangs = summary.gangs
     if not gangs.count:
-        return Tile("Gangs complete", figures.ABSENT, "this load has no gangs")
-    note = f"of {figures.count(gangs.count)}; {figures.count(gangs.rack_pure)} in one rack"
+        return Tile("Gangs complete", formatting.ABSENT, "this load has no gangs")
+    note = f"of {formatting.count(gangs.count)}; {formatting.count(gangs.rack_pure)} in one rack"
     short = gangs.complete < gangs.count
-    return Tile("Gangs complete", figures.count(gangs.complete), note, short)
+    return Tile("Gangs complete", formatting.count(gangs.complete), note, short)
 
 
 def _phase_note(summary: Summary) -> str:
     if summary.soak is None:
         return "ended before the soak"
-    ramp, soak = figures.clock(summary.ramp.seconds), figures.clock(summary.soak.seconds)
+    ramp, soak = formatting.clock(summary.ramp.seconds), formatting.clock(summary.soak.seconds)
     return f"ramp {ramp}, soak {soak}"

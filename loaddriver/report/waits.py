@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loaddriver.judge.gates import figure
+from loaddriver.judge.gates import format_number
 from loaddriver.judge.percentiles import Interval, Quantile, Quantiles
 from loaddriver.judge.schema import GangSide, Hop, Requests, Slice, Summary
 from loaddriver.record.hops import HOPS
-from loaddriver.report import figures
+from loaddriver.report import formatting
 
 _PLACEMENTS = {
-    "foundRoom": "node was there before the pod",
+    "nodeWasReady": "node was there before the pod",
     "waitedForNode": "waited for its node",
     "unknown": "node not known",
 }
@@ -33,7 +33,7 @@ _TONES = {hop: tone for tone, hop in enumerate(HOPS, start=1)}
 
 
 @dataclass(frozen=True)
-class Part:
+class BarSegment:
     """A piece of a bar: its name, share of the whole in percent, tone and figures."""
 
     name: str
@@ -51,7 +51,7 @@ class BandBar:
     note: str
     wait: str
     width: float
-    parts: Sequence[Part]
+    parts: Sequence[BarSegment]
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def slice_rows(slices: Mapping[str, Slice]) -> list[SliceRow]:
     return [
         SliceRow(
             name=_PLACEMENTS.get(name, name or "unnamed"),
-            pods=figures.count(part.pods),
-            unbound=figures.count(part.never_bound),
+            pods=formatting.count(part.pods),
+            unbound=formatting.count(part.never_bound),
             quantiles=_four(part.bind_latency_seconds),
         )
         for name, part in slices.items()
@@ -89,15 +89,15 @@ def band_bars(summary: Summary) -> list[BandBar]:
     return [
         BandBar(
             name=_BANDS[name][0],
-            note=f"{figures.count(band.pods)} pods{_BANDS[name][1]}",
-            wait=figures.seconds(band.wait_seconds),
+            note=f"{formatting.count(band.pods)} pods{_BANDS[name][1]}",
+            wait=formatting.seconds(band.wait_seconds),
             width=round(100 * band.wait_seconds / longest, 3) if longest else 0,
             parts=[
-                Part(
+                BarSegment(
                     name=_HOPS[hop][0],
                     percent=round(100 * seconds / band.wait_seconds, 3),
                     tone=_TONES[hop],
-                    texts=[figures.seconds(seconds)],
+                    texts=[formatting.seconds(seconds)],
                 )
                 for hop, seconds in band.hops_seconds.items()
                 if band.wait_seconds
@@ -107,11 +107,11 @@ def band_bars(summary: Summary) -> list[BandBar]:
     ]
 
 
-def hop_parts(summary: Summary) -> list[Part]:
+def hop_segments(summary: Summary) -> list[BarSegment]:
     """Each hop's mean and quantiles."""
     mean = sum(hop.mean for hop in summary.hops_seconds.values())
     return [
-        Part(
+        BarSegment(
             name=_HOPS[name][0],
             percent=round(100 * hop.mean / mean, 3) if mean else 0,
             tone=_TONES[name],
@@ -139,37 +139,37 @@ def request_rows(requests: Requests) -> list[tuple[str, str]]:
     """Counts and waits of the load's own CapacityRequests, over all and by cluster."""
     latency = requests.ack_latency_seconds
     return [
-        ("Planned", figures.count(requests.planned)),
-        ("Created", figures.count(requests.created)),
-        ("Acknowledged", figures.count(requests.acknowledged)),
-        ("Never acknowledged", figures.count(requests.never_acknowledged)),
-        ("of them withdrawn", figures.count(requests.withdrawn)),
+        ("Planned", formatting.count(requests.planned)),
+        ("Created", formatting.count(requests.created)),
+        ("Acknowledged", formatting.count(requests.acknowledged)),
+        ("Never acknowledged", formatting.count(requests.never_acknowledged)),
+        ("of them withdrawn", formatting.count(requests.withdrawn)),
         ("Creation to acknowledgement, p50", _with_interval(latency.p50, latency.p50_interval)),
         ("Creation to acknowledgement, p99", _with_interval(latency.p99, latency.p99_interval)),
         *(
             (
                 f"p50 and p99 in {name}",
-                f"{figures.spoken_quantile(each.p50)}, {figures.spoken_quantile(each.p99)}",
+                f"{formatting.spoken_quantile(each.p50)}, {formatting.spoken_quantile(each.p99)}",
             )
             for name, each in requests.clusters.items()
         ),
     ]
 
 
-def gang_parts(summary: Summary) -> list[Part]:
+def gang_segments(summary: Summary) -> list[BarSegment]:
     """How each gang began; the three ways add up to all of them."""
     gangs = summary.gangs
     ways = (
         ("anchored", gangs.anchored, 1, "first pod went to the node that the harness nominated"),
         ("scheduler first", gangs.scheduler_first, 3, "placed by kube-scheduler alone"),
-        ("no room", gangs.no_room, 2, "no pod of it was bound"),
+        ("unplaced", gangs.unplaced, 2, "no pod of it was bound"),
     )
     return [
-        Part(
+        BarSegment(
             name=name,
             percent=round(100 * number / gangs.count, 3) if gangs.count else 0,
             tone=tone,
-            texts=[figures.count(number), figures.share(number, gangs.count)],
+            texts=[formatting.count(number), formatting.share(number, gangs.count)],
             meaning=meaning,
         )
         for name, number, tone, meaning in ways
@@ -184,9 +184,12 @@ def sides(summary: Summary) -> list[tuple[str, Sequence[str]]]:
         ("Gangs stuck, never whole", [f"{side.stuck:,} of {side.gangs:,}" for side in both]),
         ("Whole at some moment", [_share(side.complete_share) for side in both]),
         ("In one rack at every moment", [_share(side.rack_pure_share) for side in both]),
-        ("First pod went to a nominated node", [figures.count(side.anchored) for side in both]),
-        ("Placed by kube-scheduler alone", [figures.count(side.scheduler_first) for side in both]),
-        ("Without room", [figures.count(side.no_room) for side in both]),
+        ("First pod went to a nominated node", [formatting.count(side.anchored) for side in both]),
+        (
+            "Placed by kube-scheduler alone",
+            [formatting.count(side.scheduler_first) for side in both],
+        ),
+        ("Unplaced", [formatting.count(side.unplaced) for side in both]),
         *_side_quantiles("A gang's pod: creation to binding", both, "bind_latency_seconds"),
         *_side_quantiles("First pod created until whole", both, "completion_seconds"),
         *_side_quantiles("Begun and not yet whole", both, "partial_seconds"),
@@ -205,32 +208,36 @@ def _side_quantiles(
 
 def _with_interval(value: Quantile, interval: Interval) -> str:
     if not isinstance(value, float):
-        return figures.spoken_quantile(value)
-    return f"{figures.seconds(value)} ({figures.interval(interval)})"
+        return formatting.spoken_quantile(value)
+    return f"{formatting.seconds(value)} ({formatting.interval(interval)})"
 
 
 def _hop_texts(hop: Hop) -> list[str]:
     four = (hop.p50, hop.p90, hop.p99, hop.max)
-    return [figures.plain_seconds(hop.mean), *map(figures.quantile, four), figures.count(hop.pods)]
+    return [
+        formatting.plain_seconds(hop.mean),
+        *map(formatting.quantile, four),
+        formatting.count(hop.pods),
+    ]
 
 
 def _four(latency: Quantiles) -> list[tuple[str, str]]:
     return [
-        (figures.quantile(latency.p50), _interval(latency.p50, latency.p50_interval)),
-        (figures.quantile(latency.p90), ""),
-        (figures.quantile(latency.p99), _interval(latency.p99, latency.p99_interval)),
-        (figures.quantile(latency.max), ""),
+        (formatting.quantile(latency.p50), _interval(latency.p50, latency.p50_interval)),
+        (formatting.quantile(latency.p90), ""),
+        (formatting.quantile(latency.p99), _interval(latency.p99, latency.p99_interval)),
+        (formatting.quantile(latency.max), ""),
     ]
 
 
 def _interval(value: Quantile, interval: Interval) -> str:
     """Nothing for a bound: it has no interval to speak of."""
-    return figures.plain_interval(interval) if isinstance(value, float) else ""
+    return formatting.plain_interval(interval) if isinstance(value, float) else ""
 
 
 def _ratio(value: float | None) -> str:
-    return figures.ABSENT if value is None else f"{figure(value)}\u202f\u00d7"
+    return formatting.ABSENT if value is None else f"{format_number(value)}\u202f\u00d7"
 
 
 def _share(value: float | None) -> str:
-    return figures.ABSENT if value is None else figures.share(value, 1)
+    return formatting.ABSENT if value is None else formatting.share(value, 1)

@@ -8,18 +8,18 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from bigfleet.api.kube.client import KubeClient
-from loaddriver.anchors.loop import Anchors
+from loaddriver.anchors.controller import AnchorController
 from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.judge.gangs import GroupKey
-from loaddriver.record.following import Reader
+from loaddriver.record.cluster_watch import Reader
 from loaddriver.substrates.base import Cluster
 
 
 @dataclass
-class Anchoring:
+class AnchorControllers:
     """Runs beside the load from `start` to `stop`; `failed` returns when one ended by itself."""
 
-    _anchors: dict[str, Anchors] = field(default_factory=dict)
+    _controllers: dict[str, AnchorController] = field(default_factory=dict)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _clients: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -36,16 +36,16 @@ class Anchoring:
             groups = {
                 group: size for (name, group), size in planned.items() if name == cluster.name
             }
-            self._anchors[cluster.name] = Anchors(client, cluster.name, groups)
+            self._controllers[cluster.name] = AnchorController(client, cluster.name, groups)
 
     @property
     def readers(self) -> Mapping[str, Reader]:
         """Who must hear what the watches of a cluster say, by cluster."""
-        return self._anchors
+        return self._controllers
 
     def start(self) -> None:
         """Begin to look for groups that need an anchor."""
-        for anchors in self._anchors.values():
+        for anchors in self._controllers.values():
             self._tasks.append(asyncio.create_task(anchors.run(self._stop)))
 
     async def failed(self) -> None:
@@ -64,4 +64,4 @@ class Anchoring:
 
     def outcomes(self) -> list[GroupOutcome]:
         """How each group began, as far as the watches have told; none where anchors were off."""
-        return [each for anchors in self._anchors.values() for each in anchors.outcomes()]
+        return [each for anchors in self._controllers.values() for each in anchors.outcomes()]

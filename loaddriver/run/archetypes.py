@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaddriver.archetypes import Archetype
-from loaddriver.inventory import SeedMachine
 from loaddriver.judge.facts import ArchetypeFacts
-from loaddriver.profile import Profile
+from loaddriver.profile.archetypes import Archetype
+from loaddriver.profile.settings import Profile
+from loaddriver.sizing.inventory import InventoryMachine
 
 
-def archetype_facts(profile: Profile, machines: Sequence[SeedMachine]) -> dict[str, ArchetypeFacts]:
+def archetype_facts(
+    profile: Profile, machines: Sequence[InventoryMachine]
+) -> dict[str, ArchetypeFacts]:
     """By archetype name; `machines` are all that the fleet has or can create."""
     return {each.name: _facts(each, machines) for each in profile.catalog.archetypes}
 
 
-def _facts(archetype: Archetype, machines: Sequence[SeedMachine]) -> ArchetypeFacts:
+def _facts(archetype: Archetype, machines: Sequence[InventoryMachine]) -> ArchetypeFacts:
     types = frozenset(name for size in archetype.sizes for name in size.instance_types)
     return ArchetypeFacts(
         pods_per_machine=archetype.pods_per_machine or 0,

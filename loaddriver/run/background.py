@@ -12,16 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from loaddriver.errors import InfrastructureError
-from loaddriver.run.runner import READY
+from loaddriver.run.arm_runner import READY
 from loaddriver.substrates.runlock import Holder, current_holder, machine_lock_path
 
 # Building the binaries may be part of it.
-_UP_SECONDS = 1800.0
-_DOWN_SECONDS = 60.0
-_LOOK_SECONDS = 0.2
+_UP_TIMEOUT_SECONDS = 1800.0
+_DOWN_TIMEOUT_SECONDS = 60.0
+_POLL_INTERVAL_SECONDS = 0.2
 
 
-def up(arguments: Sequence[str], log: Path, tell: Callable[[str], None]) -> None:
+def up(arguments: Sequence[str], log: Path, report: Callable[[str], None]) -> None:
     """Run `loaddriver hold` with `arguments` in the background; return once it is up.
 
     What it says is told as it comes. InfrastructureError when it ends instead.
@@ -36,26 +36,26 @@ def up(arguments: Sequence[str], log: Path, tell: Callable[[str], None]) -> None
             start_new_session=True,
         )
     try:
-        _follow(child, log, tell)
+        _follow(child, log, report)
     except BaseException:
         child.terminate()
         child.wait()
         raise
 
 
-def _follow(child: subprocess.Popen[bytes], log: Path, tell: Callable[[str], None]) -> None:
-    deadline = time.monotonic() + _UP_SECONDS
-    with log.open() as said:
+def _follow(child: subprocess.Popen[bytes], log: Path, report: Callable[[str], None]) -> None:
+    deadline = time.monotonic() + _UP_TIMEOUT_SECONDS
+    with log.open() as output:
         while True:
             ended = child.poll() is not None
-            lines = said.read().splitlines()
+            lines = output.read().splitlines()
             for line in lines:
-                tell(line)
+                report(line)
             if READY in lines:
                 return
             if ended or time.monotonic() > deadline:
                 raise InfrastructureError(f"it did not come up; all it said is in {log}")
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_INTERVAL_SECONDS)
 
 
 def down() -> Holder | None:
@@ -69,9 +69,9 @@ def down() -> Holder | None:
     # Not SIGINT, which a job that a script put into the background ignores.
     with suppress(ProcessLookupError):  # already gone: its warden is still cleaning up
         os.kill(holder.pid, signal.SIGTERM)
-    deadline = time.monotonic() + _DOWN_SECONDS
+    deadline = time.monotonic() + _DOWN_TIMEOUT_SECONDS
     while current_holder(path) is not None:
         if time.monotonic() > deadline:
             raise InfrastructureError(f"pid {holder.pid} has not ended; try: kill {holder.pid}")
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_INTERVAL_SECONDS)
     return holder

@@ -11,7 +11,7 @@ _OLD_GENERATION_ROUNDS = 1_000_000_000
 
 
 @contextmanager
-def old_objects_left_alone() -> Iterator[None]:
+def full_collections_paused() -> Iterator[None]:
     """Only young objects are looked through inside.
 
     A run keeps a record of every pod, in millions of objects that are never garbage. Looking

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from loaddriver.anchors.outcomes import GroupOutcome
-from loaddriver.federated.record import FederationRecord
-from loaddriver.judge.facts import Accident, RunFacts, Shortfall
+from loaddriver.fedhpa.record import FederationRecord
+from loaddriver.judge.facts import RunFacts, RunFailure, Shortfall
 from loaddriver.judge.federation.section import FederationSection, Sources, federation_section
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
-from loaddriver.load import LoadProgress
-from loaddriver.load_files import Result, ResultReader
+from loaddriver.load.files import EventResult, ResultReader
+from loaddriver.load.process import LoadProgress
 from loaddriver.record.hpas import federated_statuses, hpa_writes
 from loaddriver.record.journal import read_journals
 from loaddriver.record.losses import LoadLosses, load_losses
@@ -26,11 +26,11 @@ from loaddriver.record.rows import PodRow, build_rows
 from loaddriver.record.watching import now_micros
 from loaddriver.report.results import write_results
 from loaddriver.run.archetypes import archetype_facts
+from loaddriver.run.arm import Arm
 from loaddriver.run.host import describe, python_versions
-from loaddriver.run.pairing import PLAN, save_nodes
-from loaddriver.run.part import Part
-from loaddriver.run.phases import Course
-from loaddriver.run.playing import Played
+from loaddriver.run.load_phases import RunProgress
+from loaddriver.run.measurement import MeasurementResult
+from loaddriver.run.paired_run import PLAN, save_nodes
 from loaddriver.substrates.base import Capabilities
 
 # Written by the load process; the file with its tokens is not among them.
@@ -42,45 +42,45 @@ _LOAD_FILES = (PLAN, _ANSWERS)
 class Evidence:
     """All that a verdict rests on. `load_folder` has the load's own files."""
 
-    part: Part
+    arm: Arm
     substrate: str
     capabilities: Capabilities
     versions: Mapping[str, str]
     load_folder: Path
     journals: Sequence[Path]
     started_micros: int
-    course: Course
-    played: Played
+    run_progress: RunProgress
+    measured: MeasurementResult
     components: Mapping[str, Any] = field(default_factory=dict)
     shortfalls: Sequence[Shortfall] | None = None
     federated: FederationRecord | None = None
-    accident: Accident | None = None
+    run_failure: RunFailure | None = None
 
 
 def conclude(evidence: Evidence) -> Summary:
     """Judge, and write every file of the run; also for a run that broke off."""
-    part, played = evidence.part, evidence.played
+    arm, measured = evidence.arm, evidence.measured
     journal = read_journals(evidence.journals) if evidence.journals else None
-    rows = anchored_rows(build_rows(played.observed, journal), played.groups)
-    requests = build_request_rows(played.observed)
+    rows = anchored_rows(build_rows(measured.observed, journal), measured.groups)
+    requests = build_request_rows(measured.observed)
     summary = make_summary(
         _facts(evidence),
-        played.observed,
+        measured.observed,
         rows,
-        part.gates,
+        arm.gates,
         journal,
         requests=requests,
         losses=_losses(evidence, rows, requests),
         federation=_federation(evidence.federated),
     )
-    save_nodes(played.observed, part.prepared.machines, part.folder)
+    save_nodes(measured.observed, arm.inputs.machines, arm.folder)
     for name in _LOAD_FILES:
         if (evidence.load_folder / name).exists():
-            shutil.copy(evidence.load_folder / name, part.folder / name)
-    if played.groups:
-        lines = (msgspec.json.encode(group) + b"\n" for group in played.groups)
-        (part.folder / "groups.jsonl").write_bytes(b"".join(lines))
-    write_results(part.folder, summary, rows)
+            shutil.copy(evidence.load_folder / name, arm.folder / name)
+    if measured.groups:
+        lines = (msgspec.json.encode(group) + b"\n" for group in measured.groups)
+        (arm.folder / "groups.jsonl").write_bytes(b"".join(lines))
+    write_results(arm.folder, summary, rows)
     return summary
 
 
@@ -105,52 +105,52 @@ def _losses(
 ) -> LoadLosses | None:
     """None when there was no load to hold against what was recorded."""
     answers = evidence.load_folder / _ANSWERS
-    if not answers.exists() or not evidence.played.observed:
+    if not answers.exists() or not evidence.measured.observed:
         return None
-    results = [line for line in ResultReader(answers).new_lines() if isinstance(line, Result)]
-    events = evidence.part.prepared.plan.events
-    return load_losses(events, results, evidence.played.observed, rows, requests)
+    results = [line for line in ResultReader(answers).new_lines() if isinstance(line, EventResult)]
+    events = evidence.arm.inputs.plan.events
+    return load_losses(events, results, evidence.measured.observed, rows, requests)
 
 
 def _facts(evidence: Evidence) -> RunFacts:
-    part, prepared, course = evidence.part, evidence.part.prepared, evidence.course
-    settings = prepared.profile.settings
+    arm, inputs, run_progress = evidence.arm, evidence.arm.inputs, evidence.run_progress
+    settings = inputs.profile.settings
     # A knee run ends where binding breaks, long before its plan does.
     planned, last_step = settings.pods, None
-    if course.knee is not None:
-        planned, last_step = course.pods_asked, course.steps_released
+    if run_progress.knee is not None:
+        planned, last_step = run_progress.pods_asked, run_progress.steps_released
     of_pods = settings.load.mode == "pods"
     return RunFacts(
-        id=part.run_id,
-        profile=prepared.profile.name,
+        id=arm.run_id,
+        profile=inputs.profile.name,
         seed=settings.seed,
         substrate=evidence.substrate,
         started_micros=evidence.started_micros,
-        soak_started_micros=course.soak_started_micros,
+        soak_started_micros=run_progress.soak_started_micros,
         ended_micros=now_micros(),
         planned_pods=planned if of_pods else 0,
         planned_requests=0 if of_pods else planned,
-        planned_groups=prepared.planned_groups(last_step) if of_pods else {},
+        planned_groups=inputs.planned_groups(last_step) if of_pods else {},
         versions={**evidence.versions, **python_versions()},
-        environment=describe(prepared.host, evidence.capabilities),
-        load=_load_section(evidence.played.load, course),
+        environment=describe(inputs.host, evidence.capabilities),
+        load=_load_section(evidence.measured.load, run_progress),
         components=evidence.components,
-        failures=tuple(course.failures),
-        doubts=() if evidence.accident else tuple(_doubts(evidence.played.load)),
-        accident=evidence.accident,
+        failures=tuple(run_progress.failures),
+        invalid_reasons=() if evidence.run_failure else tuple(_doubts(evidence.measured.load)),
+        run_failure=evidence.run_failure,
         anchors=settings.anchors,
-        bare=bool(part.bare_of),
-        bare_of=part.bare_of,
-        knee=None if course.knee is None else msgspec.to_builtins(course.knee),
-        self_audit=evidence.played.self_audit,
-        archetypes=archetype_facts(prepared.profile, prepared.machines),
+        bare=bool(arm.bare_of),
+        bare_of=arm.bare_of,
+        knee=None if run_progress.knee is None else msgspec.to_builtins(run_progress.knee),
+        harness_health=evidence.measured.harness_health,
+        archetypes=archetype_facts(inputs.profile, inputs.machines),
         shortfalls=evidence.shortfalls,
-        budget_floors=prepared.budget_floors() if of_pods else {},
-        fleet=prepared.fleet_facts(course.soak_started_micros) if of_pods else None,
+        budget_floors=inputs.budget_floors() if of_pods else {},
+        fleet=inputs.fleet_facts(run_progress.soak_started_micros) if of_pods else None,
     )
 
 
-def _load_section(load: LoadProgress | None, course: Course) -> dict[str, Any]:
+def _load_section(load: LoadProgress | None, run_progress: RunProgress) -> dict[str, Any]:
     if load is None:
         return {}
     return {
@@ -158,10 +158,10 @@ def _load_section(load: LoadProgress | None, course: Course) -> dict[str, Any]:
         "requestsSent": load.sent,
         "requestsFailed": load.failed,
         "requestsRetried": load.retried,
-        "churnsInVain": load.in_vain,
+        "churnsWithoutTarget": load.without_target,
         "maxLatenessSeconds": load.max_lateness_seconds,
         "p99LatenessSeconds": load.p99_lateness_seconds,
-        "rampBreaches": len(course.breaches),
+        "rampBreaches": len(run_progress.breaches),
     }
 
 

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from loaddriver.federated.course import make_course
-from loaddriver.federated.playing import Federating, Place
-from loaddriver.run.part import Part
+from loaddriver.fedhpa.federation_run import FederationRun, FederationSubstrate
+from loaddriver.fedhpa.load_schedule import make_schedule
+from loaddriver.run.arm import Arm
 from loaddriver.substrates.base import Substrate, SubstrateError
 
 
-def federating_of(
-    part: Part, substrate: Substrate, data: Path, environment: Mapping[str, str]
-) -> Federating | None:
+def make_federation_run(
+    arm: Arm, substrate: Substrate, data: Path, environment: Mapping[str, str]
+) -> FederationRun | None:
     """The part's federation, not started; None where it has none, as every bare part.
 
     SubstrateError where the place cannot have one.
     """
-    profile = part.prepared.profile
+    profile = arm.inputs.profile
     settings = profile.settings
-    if settings.federation is None or part.bare_of:
+    if settings.federation is None or arm.bare_of:
         return None
-    if not isinstance(substrate, Place):
+    if not isinstance(substrate, FederationSubstrate):
         raise SubstrateError(f"{profile.name} has a federation: use --substrate local")
-    course = make_course(
+    schedule = make_schedule(
         settings.federation,
         profile.catalog.archetype(settings.federation.archetype),
         settings.cluster_names,
         settings.pods_per_cluster,
         settings.seed,
     )
-    return Federating(course, profile.catalog, substrate, data, environment)
+    return FederationRun(schedule, profile.catalog, substrate, data, environment)

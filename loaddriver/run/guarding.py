@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 # When a component dies, whoever talks to it often notices before its supervisor does.
-_GUARDS_HAVE_THE_WORD_SECONDS = 1.0
+_GUARD_GRACE_SECONDS = 1.0
 
 
 async def guarded(work: Coroutine[Any, Any, None], *guards: Coroutine[Any, Any, None]) -> None:
@@ -22,7 +22,7 @@ async def guarded(work: Coroutine[Any, Any, None], *guards: Coroutine[Any, Any, 
         if task.done() and not task.cancelled() and task.exception() and watching:
             await asyncio.wait(
                 watching,
-                timeout=_GUARDS_HAVE_THE_WORD_SECONDS,
+                timeout=_GUARD_GRACE_SECONDS,
                 return_when=asyncio.FIRST_COMPLETED,
             )
         for guard in watching:

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import psutil
 
-from loaddriver.needs import Host
+from loaddriver.sizing.estimate import HostCapacity
 from loaddriver.substrates.base import Capabilities
 
 
-def read_host(results: Path) -> Host:
+def read_host(results: Path) -> HostCapacity:
     """Memory, disk and cores as they are now; disk where the results will lie."""
     there = next(p for p in (results, *results.parents) if p.exists())
-    return Host(
+    return HostCapacity(
         cores=len(os.sched_getaffinity(0)),
         memory_available_bytes=psutil.virtual_memory().available,
         disk_free_bytes=shutil.disk_usage(there).free,
     )
 
 
-def describe(host: Host, place: Capabilities) -> dict[str, str]:
+def describe(host: HostCapacity, place: Capabilities) -> dict[str, str]:
     """For the report: enough to know whether two runs may be compared."""
     return {
         **place.statements(),

@@ -13,8 +13,8 @@ from itertools import accumulate
 
 import msgspec
 
-from loaddriver.plan_records import Plan, Step
-from loaddriver.profile import Ramp
+from loaddriver.plan.records import Plan, Step
+from loaddriver.profile.settings import Ramp
 
 # Of the pods offered in half a step: arrivals are lumpy, because an object brings all its pods.
 _GROWTH_TOLERANCE = 0.1
@@ -35,7 +35,7 @@ class Knee(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
 
 
-class Trial:
+class StepTrial:
     """One step of a knee run, watched while it is sent; moments are Unix seconds."""
 
     def __init__(self, plan: Plan, step: Step, released_at: float) -> None:
@@ -49,7 +49,7 @@ class Trial:
         self._half: int | None = None
         self.growth_pods: int | None = None
 
-    def look(self, now: float, bound_pods: int) -> None:
+    def observe(self, now: float, bound_pods: int) -> None:
         """Takes note of how many pods are bound in all; `growth_pods` is set once it is known."""
         due = self._asked[bisect_right(self._offsets, now - self._released_at)]
         if self._half is None and now >= self._half_at:
@@ -58,7 +58,7 @@ class Trial:
             self.growth_pods = due - bound_pods - self._half
 
 
-def trouble(ramp: Ramp, step: Step, growth_pods: int, p99_seconds: float) -> str:
+def overload_reason(ramp: Ramp, step: Step, growth_pods: int, p99_seconds: float) -> str:
     """Why a step was not kept up with, or an empty text.
 
     `growth_pods` is by how much the backlog grew over the second half of the step.
@@ -82,7 +82,7 @@ def allowed_growth(ramp: Ramp, step: Step) -> float:
     return ramp.max_backlog_pods + _GROWTH_TOLERANCE * step.pods / 2
 
 
-def find_knee(steps: Sequence[Step], troubles: Mapping[int, str], pods_bound: int) -> Knee:
+def find_knee(steps: Sequence[Step], overloads: Mapping[int, str], pods_bound: int) -> Knee:
     """The knee, from the ramp's `steps` that were played and what was wrong with some of them.
 
     It lies below the first step in trouble that the next one confirmed. A single bad step that a
@@ -90,20 +90,20 @@ def find_knee(steps: Sequence[Step], troubles: Mapping[int, str], pods_bound: in
     """
     numbers = [step.number for step in steps]
     last = numbers[-1]
-    broke = next((n for n in numbers if n in troubles and (n == last or n + 1 in troubles)), None)
+    broke = next((n for n in numbers if n in overloads and (n == last or n + 1 in overloads)), None)
     sustained = [step for step in steps if broke is None or step.number < broke]
     return Knee(
         pods_per_second=sustained[-1].pods_per_second if sustained else 0.0,
         pods_bound=pods_bound,
-        steps_sustained=sum(step.number not in troubles for step in sustained),
+        steps_sustained=sum(step.number not in overloads for step in sustained),
         broke_at_step=broke,
-        reason=_reason(broke, last, troubles),
+        reason=_reason(broke, last, overloads),
     )
 
 
-def _reason(broke: int | None, last: int, troubles: Mapping[int, str]) -> str:
+def _reason(broke: int | None, last: int, overloads: Mapping[int, str]) -> str:
     if broke is None:
         return f"all {last} steps were kept up with; the knee lies higher"
     if broke == last:
-        return f"{troubles[broke]}; no further step was there to confirm it"
-    return f"{troubles[broke]}; confirmed by step {broke + 1}"
+        return f"{overloads[broke]}; no further step was there to confirm it"
+    return f"{overloads[broke]}; confirmed by step {broke + 1}"

@@ -69,11 +69,11 @@ async def components(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
         result[key] = quantile(buckets, 0.99)
     known = {family.name for family in families}
     for key, names in _SUMS.items():
-        told = known.intersection(name.removesuffix("_total") for name in names)
+        reported = known.intersection(name.removesuffix("_total") for name in names)
         there = (sample.value for sample in samples if sample.name in names)
-        result[key] = sum(there) if told else None  # what nobody reports is not zero
+        result[key] = sum(there) if reported else None  # what nobody reports is not zero
     result["electionsWithoutFault"] = _elections_without_fault(samples, known)
-    result["actions"] = _by_kind(samples, "bigfleet_shard_actions_total")
+    result["actions"] = _by_action_type(samples, "bigfleet_shard_actions_total")
     return result
 
 
@@ -85,7 +85,7 @@ def _elections_without_fault(samples: Iterable[Sample], known: Collection[str]) 
     return sum(found)
 
 
-def _by_kind(samples: Iterable[Sample], name: str) -> dict[str, float]:
+def _by_action_type(samples: Iterable[Sample], name: str) -> dict[str, float]:
     """Over all shards. A shard reports a 0 for each kind that it knows, so a kind that is missing
     here is none, or misspelt in a gate.
     """
@@ -103,7 +103,7 @@ async def shortfalls(shards: Sequence[Endpoint]) -> int | None:
     return int(sum(float(n) for of_shard in found for n in of_shard)) if all(found) else None
 
 
-def quantile(buckets: Buckets, portion: float) -> float | None:
+def quantile(buckets: Buckets, level: float) -> float | None:
     """The upper bound of the cumulative bucket that holds the quantile; None without samples.
 
     A quantile beyond the last finite bound is unreadable, not that bound.
@@ -111,7 +111,7 @@ def quantile(buckets: Buckets, portion: float) -> float | None:
     total = buckets.get(math.inf, 0.0)
     if not total:
         return None
-    bound = min(le for le, count in buckets.items() if count >= portion * total)
+    bound = min(le for le, count in buckets.items() if count >= level * total)
     return bound if math.isfinite(bound) else None
 
 

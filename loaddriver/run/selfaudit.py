@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import psutil
 
-from loaddriver.judge.facts import SelfAudit
-from loaddriver.run.strangers import Machine, others_share, read_machine
+from loaddriver.judge.facts import HarnessHealth
+from loaddriver.run.strangers import CpuTimes, other_cpu_share, read_cpu_times
 
-BEAT_SECONDS = 0.1
+TICK_INTERVAL_SECONDS = 0.1
 # Shorter ones are ordinary on a machine whose cores are all busy.
 _STALL_SECONDS = 0.25
 # What a process has used is lost with it, so the load's is noted while it lives.
-_NOTE_EVERY_BEATS = 50
+_SAMPLE_EVERY_TICKS = 50
 # Between two readings of the clock this process may be put aside; such a pair says nothing.
 _PAIR_SECONDS = 0.001
 _PAIR_ATTEMPTS = 5
@@ -26,26 +26,26 @@ CpuSeconds = Callable[[], float]
 
 
 @dataclass
-class Heart:
+class LoopLagMonitor:
     """Fed with the moments at which the event loop came back; pure.
 
-    A beat is due `BEAT_SECONDS` after the one before. `offset_seconds` is wall clock minus
+    A beat is due `TICK_INTERVAL_SECONDS` after the one before. `offset_seconds` is wall clock minus
     monotonic clock; None where the two could not be read close enough to each other.
     """
 
     stalls: int = 0
     stall_max_seconds: float = 0.0
     clock_step_max_seconds: float = 0.0
-    _last_beat: float | None = None
+    _last_tick: float | None = None
     _last_offset: float | None = None
 
-    def beat(self, monotonic: float, offset_seconds: float | None) -> None:
+    def tick(self, monotonic: float, offset_seconds: float | None) -> None:
         """Take note of a beat."""
-        if self._last_beat is not None:
-            late = max(0.0, monotonic - self._last_beat - BEAT_SECONDS)
+        if self._last_tick is not None:
+            late = max(0.0, monotonic - self._last_tick - TICK_INTERVAL_SECONDS)
             self.stalls += late >= _STALL_SECONDS
             self.stall_max_seconds = max(self.stall_max_seconds, late)
-        self._last_beat = monotonic
+        self._last_tick = monotonic
         if offset_seconds is None:
             return
         if self._last_offset is not None:
@@ -63,51 +63,51 @@ class SelfAuditor:
     def __init__(self, run_cpu_seconds: CpuSeconds, others_unknown: str = "") -> None:
         self._run_cpu_seconds = run_cpu_seconds
         self._others_unknown = others_unknown
-        self._heart = Heart()
+        self._lag_monitor = LoopLagMonitor()
         self._load: psutil.Process | None = None
         self._load_seconds = 0.0
-        self._begun: _Used | None = None
+        self._begun: _CpuUsage | None = None
 
     async def watch(self) -> None:
         """Beat until cancelled."""
         for number in itertools.count():
-            self._heart.beat(time.monotonic(), clock_offset_seconds())
-            if number % _NOTE_EVERY_BEATS == 0:
-                self._note_load()
-            await asyncio.sleep(BEAT_SECONDS)
+            self._lag_monitor.tick(time.monotonic(), clock_offset_seconds())
+            if number % _SAMPLE_EVERY_TICKS == 0:
+                self._sample_load()
+            await asyncio.sleep(TICK_INTERVAL_SECONDS)
 
     def begin(self, load_pid: int) -> None:
         """From now on; call it when the load can send, before it does."""
         self._load = psutil.Process(load_pid)
-        self._heart = Heart()
+        self._lag_monitor = LoopLagMonitor()
         self._begun = self._used()
 
-    def end(self) -> SelfAudit | None:
+    def end(self) -> HarnessHealth | None:
         """What was seen since `begin`; None if that never came. The load may have ended already."""
         if self._begun is None:
             return None
         now = self._used()
-        return SelfAudit(
-            loop_stall_max_seconds=self._heart.stall_max_seconds,
-            loop_stalls=self._heart.stalls,
-            clock_step_max_seconds=self._heart.clock_step_max_seconds,
+        return HarnessHealth(
+            loop_stall_max_seconds=self._lag_monitor.stall_max_seconds,
+            loop_stalls=self._lag_monitor.stalls,
+            clock_step_max_seconds=self._lag_monitor.clock_step_max_seconds,
             harness_cpu_seconds=now.harness - self._begun.harness,
             run_cpu_seconds=now.run - self._begun.run,
             others_cpu_share=self._others_share(self._begun, now),
             others_unknown=self._others_unknown,
         )
 
-    def _others_share(self, begun: _Used, now: _Used) -> float | None:
+    def _others_share(self, begun: _CpuUsage, now: _CpuUsage) -> float | None:
         if self._others_unknown:
             return None
-        return others_share(begun.machine, now.machine, now.run - begun.run)
+        return other_cpu_share(begun.machine, now.machine, now.run - begun.run)
 
-    def _used(self) -> _Used:
-        self._note_load()
+    def _used(self) -> _CpuUsage:
+        self._sample_load()
         harness = time.process_time() + self._load_seconds
-        return _Used(harness, self._run_cpu_seconds(), read_machine())
+        return _CpuUsage(harness, self._run_cpu_seconds(), read_cpu_times())
 
-    def _note_load(self) -> None:
+    def _sample_load(self) -> None:
         if self._load is not None:
             try:
                 self._load_seconds = _own_and_ended(self._load)
@@ -116,10 +116,10 @@ class SelfAuditor:
 
 
 @dataclass(frozen=True)
-class _Used:
+class _CpuUsage:
     harness: float
     run: float
-    machine: Machine
+    machine: CpuTimes
 
 
 def clock_offset_seconds() -> float | None:

@@ -15,7 +15,7 @@ _NO_QUOTA = ("max", "-1")
 
 
 @dataclass(frozen=True)
-class Machine:
+class CpuTimes:
     """Seconds of CPU since it started: those that somebody used, and all that there were.
 
     Time stolen by a hypervisor counts as used. Interrupts do not: on a machine that runs a fleet
@@ -26,16 +26,16 @@ class Machine:
     all: float
 
 
-def read_machine() -> Machine:
+def read_cpu_times() -> CpuTimes:
     """Of the CPUs that we may run on."""
     usable = os.sched_getaffinity(0)
     times = [each for number, each in enumerate(psutil.cpu_times(percpu=True)) if number in usable]
     used = sum(each.user + each.nice + each.system + each.steal for each in times)
     others = sum(each.idle + each.iowait + each.irq + each.softirq for each in times)
-    return Machine(used, used + others)
+    return CpuTimes(used, used + others)
 
 
-def others_share(before: Machine, now: Machine, our_seconds: float) -> float | None:
+def other_cpu_share(before: CpuTimes, now: CpuTimes, our_seconds: float) -> float | None:
     """What neither was ours nor idle, of all CPU time between two readings, 0 to 1."""
     there = now.all - before.all
     if there <= 0:
@@ -43,7 +43,7 @@ def others_share(before: Machine, now: Machine, our_seconds: float) -> float | N
     return max(0.0, now.used - before.used - our_seconds) / there
 
 
-def why_unknown(quotas: Sequence[Path] = _QUOTAS) -> str:
+def unmeasurable_reason(quotas: Sequence[Path] = _QUOTAS) -> str:
     """Why it cannot be said what others take from us, or an empty text.
 
     With a quota, the CPUs that we see are not ours to use, and what others use of them is not

@@ -15,12 +15,12 @@ from bigfleet.api.identity import Identity
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
 from loaddriver.judge.facts import Shortfall
-from loaddriver.manifests import INSTANCE_TYPE_KEY
-from loaddriver.run.fleet import LISTEN
+from loaddriver.plan.manifests import INSTANCE_TYPE_KEY
+from loaddriver.run.bigfleet_roles import LISTEN
 from loaddriver.substrates.base import Endpoint
 
 # A live shard answers at once; one that is gone must not hold up the report.
-_ANSWER_SECONDS = 5.0
+_RPC_TIMEOUT_SECONDS = 5.0
 
 
 async def unmet_needs(shards: Sequence[Endpoint]) -> tuple[Shortfall, ...] | None:
@@ -37,17 +37,17 @@ async def unmet_needs(shards: Sequence[Endpoint]) -> tuple[Shortfall, ...] | Non
 async def _needs(shard: Endpoint) -> list[wire.NeedView] | None:
     if LISTEN not in shard.addresses:
         return None
-    identity = Identity(shard.inspected_as) if shard.inspected_as else None
+    identity = Identity(shard.readonly_identity) if shard.readonly_identity else None
     try:
         async with transport.channel(shard.addresses[LISTEN], identity, "shard") as channel:
             stub: Any = ShardReadStub(channel)
-            answer = stub.InspectNeeds(wire.InspectNeedsRequest(), timeout=_ANSWER_SECONDS)
+            answer = stub.InspectNeeds(wire.InspectNeedsRequest(), timeout=_RPC_TIMEOUT_SECONDS)
             return [each.need async for each in answer if each.HasField("need")]
     except grpc.aio.AioRpcError:
         return None
 
 
-def counts(shortfalls: Sequence[Shortfall] | None) -> dict[str, Any]:
+def unmet_counts(shortfalls: Sequence[Shortfall] | None) -> dict[str, Any]:
     """For the summary: how many needs are unmet, in all and by reason; None where nobody said."""
     if shortfalls is None:
         return {"needsUnmetAtEnd": None}

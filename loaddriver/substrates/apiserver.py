@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import aiohttp
 
 from bigfleet.api.kube.client import NO_ANSWER, ApiError, InlineAccess, KubeClient
-from loaddriver.substrates import audit, components, probes, proof
+from loaddriver.substrates import audit, components, probes, readiness
 from loaddriver.substrates.base import Cluster, SubstrateError
-from loaddriver.substrates.components import Binaries, ControlPlaneSettings, Layout
+from loaddriver.substrates.components import Binaries, ControlPlaneConfig, Layout
 from loaddriver.substrates.credentials import HEALTH_CHECK, Credentials, issue
 from loaddriver.substrates.ports import LOOPBACK
 from loaddriver.substrates.processes import Process, Supervisor, until_ready
@@ -21,13 +21,13 @@ _COMPONENT = "kube-apiserver"
 
 
 @dataclass(frozen=True)
-class Ground:
+class ClusterContext:
     """What every process of one cluster has in common."""
 
     name: str
     binaries: Binaries
     layout: Layout
-    settings: ControlPlaneSettings
+    settings: ControlPlaneConfig
     supervisor: Supervisor
 
     def start(self, component: str, command: Sequence[str]) -> Process:
@@ -48,20 +48,22 @@ class Ground:
 class ApiServer:
     """etcd and kube-apiserver of one cluster. Alone it keeps objects, and nothing acts on them."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, context: ClusterContext) -> None:
+        self._context = context
 
     async def start_alone(self) -> Cluster:
         """Start it and return once it answers. Raises SubstrateError."""
-        async with named_failures(self._ground):
+        async with as_substrate_errors(self._context):
             return self.cluster(await self.start())
 
     async def start(self) -> Credentials:
         """Start it and return once it answers."""
-        layout = self._ground.layout
+        layout = self._context.layout
         layout.data.mkdir(mode=0o700)
         layout.logs.mkdir(parents=True, exist_ok=True)
-        self._credentials = issue(layout.data / "credentials", self._ground.name, layout.api_server)
+        self._credentials = issue(
+            layout.data / "credentials", self._context.name, layout.api_server
+        )
         audit.write_policy(layout.audit_policy)
         await self._start_etcd()
         await self._start_server()
@@ -69,16 +71,16 @@ class ApiServer:
 
     async def kill(self) -> None:
         """End kube-apiserver at once, as a crash would; etcd keeps what it had acknowledged."""
-        name = f"{self._ground.name}/{_COMPONENT}"
-        supervisor = self._ground.supervisor
+        name = f"{self._context.name}/{_COMPONENT}"
+        supervisor = self._context.supervisor
         supervisor.expect_exit(name)
         for process in supervisor.running(name):
             process.send(signal.SIGKILL)
             await process.wait()
 
-    async def start_again(self) -> None:
+    async def restart(self) -> None:
         """Undo `kill`; return once it answers. Raises SubstrateError."""
-        async with named_failures(self._ground):
+        async with as_substrate_errors(self._context):
             await self._start_server()
 
     def client(self, port: int) -> KubeClient:
@@ -89,40 +91,40 @@ class ApiServer:
 
     def cluster(self, credentials: Credentials) -> Cluster:
         """It, for those who use it."""
-        layout, own = self._ground.layout, HEALTH_CHECK.role
+        layout, own = self._context.layout, HEALTH_CHECK.role
         kubeconfigs = {role: path for role, path in credentials.kubeconfigs.items() if role != own}
-        return Cluster(self._ground.name, layout.api_server, kubeconfigs, layout.audit_log)
+        return Cluster(self._context.name, layout.api_server, kubeconfigs, layout.audit_log)
 
     async def _start_etcd(self) -> None:
-        ground = self._ground
-        process = ground.start("etcd", components.etcd(ground.binaries, ground.layout))
-        connector = aiohttp.UnixConnector(str(ground.layout.etcd_socket))
+        context = self._context
+        process = context.start("etcd", components.etcd(context.binaries, context.layout))
+        connector = aiohttp.UnixConnector(str(context.layout.etcd_socket))
         async with aiohttp.ClientSession(connector=connector) as session:
             await until_ready(
                 process,
                 lambda: probes.answers(session, "http://etcd/health"),
-                ground.settings.start_deadline_seconds,
+                context.settings.start_deadline_seconds,
             )
 
     async def _start_server(self) -> None:
-        ground = self._ground
-        command = components.kube_apiserver(ground.binaries, ground.layout, self._credentials)
-        process = ground.start(_COMPONENT, command)
-        async with self.client(ground.layout.api_server_port) as api:
+        context = self._context
+        command = components.kube_apiserver(context.binaries, context.layout, self._credentials)
+        process = context.start(_COMPONENT, command)
+        async with self.client(context.layout.api_server_port) as api:
             await until_ready(
                 process,
-                lambda: proof.answers(api, "/readyz"),
-                ground.settings.start_deadline_seconds,
+                lambda: readiness.answers(api, "/readyz"),
+                context.settings.start_deadline_seconds,
             )
 
 
 @asynccontextmanager
-async def named_failures(ground: Ground) -> AsyncIterator[None]:
+async def as_substrate_errors(context: ClusterContext) -> AsyncIterator[None]:
     """What a request of ours ran into while a cluster started, as a SubstrateError."""
     try:
         yield
     except (ApiError, *NO_ANSWER) as error:
         raise SubstrateError(
-            f"cluster {ground.name} did not start: {error or 'no answer'}; "
-            f"logs of its components: {ground.layout.logs}"
+            f"cluster {context.name} did not start: {error or 'no answer'}; "
+            f"logs of its components: {context.layout.logs}"
         ) from error

@@ -9,13 +9,13 @@ from bigfleet.api.kube.client import APPLY_PATCH, KubeClient
 
 Manifest = Mapping[str, Any]
 
-_AS_US = {"fieldManager": "scaletest", "force": "true"}
+_APPLY_OPTIONS = {"fieldManager": "scaletest", "force": "true"}
 
 
 async def apply(client: KubeClient, manifests: Iterable[Manifest]) -> None:
     """Create or change each object, in order; harmless when repeated. ApiError when refused."""
     for manifest in manifests:
-        await client.patch(path_of(manifest), manifest, APPLY_PATCH, _AS_US)
+        await client.patch(path_of(manifest), manifest, APPLY_PATCH, _APPLY_OPTIONS)
 
 
 def path_of(manifest: Manifest) -> str:

@@ -52,7 +52,7 @@ class Capabilities:
     def statements(self) -> dict[str, str]:
         """One phrase per capability, for the report."""
         return {
-            "stamps": "API server's audit log" if self.audit_log else "watch receipts",
+            "timestamps": "API server's audit log" if self.audit_log else "watch receipts",
             "clock": "this machine's" if self.own_clock else "another machine's",
             "scheduler": "binds the load only" if self.own_scheduler else "binds other pods too",
             "bigfleetRoles": "pods" if self.roles_in_pods else "processes",
@@ -67,11 +67,11 @@ class RoleSpec:
     becomes what the role sees under that name:
 
     - of `ports`: the `<host>:<port>` to listen on; `{role/port}` is where it reaches another
-      role's port, which must have been started before, unless `ahead` names it;
+      role's port, which must have been started before, unless `preallocated_ports` names it;
     - of `inputs`: that file or folder, to read;
     - of `kubeconfigs`: a folder with `<cluster>.kubeconfig` of that identity for each cluster;
     - of `outputs`: a file to write, which the harness finds as that name among its logs;
-    - `{identity}`: a folder with the certificate by which its peers know it as `speaks_as`;
+    - `{identity}`: a folder with the certificate by which its peers know it as `peer_identity`;
     - `{state}`: a private folder that outlives restarts;
     - `{etcd}`: the etcd binary, where roles are processes;
     - `{api-server}`: the URL at which any machine reaches its cluster's API server.
@@ -90,15 +90,15 @@ class RoleSpec:
     inputs: Mapping[str, Path] = field(default_factory=dict)
     kubeconfigs: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
-    speaks_as: Name | None = None
-    ahead: Sequence[str] = ()
+    peer_identity: Name | None = None
+    preallocated_ports: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Endpoint:
     """A running role; `observe` is the `<host>:<port>` where the harness reaches it, if any.
 
-    `addresses` are all its ports as reached from here, by name. `inspected_as` is a folder with the
+    `addresses` are all its ports as reached from here, by name. `readonly_identity` is a folder with the
     identity by which people may look into it, where it has one itself.
     """
 
@@ -106,11 +106,11 @@ class Endpoint:
     observe: str | None
     log_path: Path
     addresses: Mapping[str, str] = field(default_factory=dict)
-    inspected_as: Path | None = None
+    readonly_identity: Path | None = None
 
 
 @dataclass(frozen=True)
-class Death:
+class UnexpectedExit:
     """An exit that nobody declared.
 
     `returncode` as in subprocess: negative is the signal's number; None where nobody could tell.
@@ -126,7 +126,7 @@ class Death:
     @property
     def sentence(self) -> str:
         """One line for people, e.g. `a/kube-scheduler was killed by SIGKILL; its log: ...`."""
-        found = f"; all that was found: {self.bundle}" if self.bundle else ""
+        found = f"; diagnostics: {self.bundle}" if self.bundle else ""
         return f"{self.name} {describe_exit(self.returncode)}; its log: {self.log_path}{found}"
 
 
@@ -154,7 +154,7 @@ class Substrate(Protocol):
         """Declare that the named component will end, so that it is no death."""
         ...
 
-    async def first_death(self) -> Death:
+    async def first_unexpected_exit(self) -> UnexpectedExit:
         """Wait for the first exit that was not declared."""
         ...
 

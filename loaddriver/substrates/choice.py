@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 from controlplane.pins import METRICS_SERVER
-from controlplane.request import Binaries, Request
+from controlplane.request import Binaries, BinaryRequest
 from controlplane.resolve import resolve
 from loaddriver.substrates.base import Substrate, SubstrateError
-from loaddriver.substrates.components import ControlPlaneSettings
-from loaddriver.substrates.kind import supplies as kind
+from loaddriver.substrates.components import ControlPlaneConfig
+from loaddriver.substrates.kind import prerequisites as kind
 from loaddriver.substrates.kind.substrate import KindSubstrate
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 
-Supplies: TypeAlias = Binaries | kind.Supplies
+Prerequisites: TypeAlias = Binaries | kind.Prerequisites
 """What a substrate must have of this machine before anything starts."""
 
 
@@ -28,27 +28,27 @@ class SubstrateName(StrEnum):
     KIND = "kind"
 
 
-def obtain_supplies(
+def obtain_prerequisites(
     name: SubstrateName,
-    request: Request,
-    tell: Callable[[str], None],
+    request: BinaryRequest,
+    progress: Callable[[str], None],
     *,
     resource_metrics: bool = False,
     coordinators: int = 0,
-) -> Supplies:
+) -> Prerequisites:
     """Find, fetch or build what a run needs of its machine; blocks for minutes the first time.
 
     Raises controlplane's errors, or SubstrateError for what this machine or the place lacks.
     """
     match name:
         case SubstrateName.LOCAL:
-            return resolve(request, tell, [METRICS_SERVER] if resource_metrics else [])
+            return resolve(request, progress, [METRICS_SERVER] if resource_metrics else [])
         case SubstrateName.KIND:
             if resource_metrics:
                 raise _only_local("metrics: resource")
             if coordinators:
                 raise _only_local(f"bigfleet.coordinators: {coordinators}")
-            return kind.obtain(request, tell)
+            return kind.obtain(request, progress)
 
 
 def _only_local(setting: str) -> SubstrateError:
@@ -58,7 +58,7 @@ def _only_local(setting: str) -> SubstrateError:
 
 
 def make_substrate(
-    supplies: Supplies,
+    prerequisites: Prerequisites,
     scope: RunScope,
     log_directory: Path,
     environment: Mapping[str, str],
@@ -70,7 +70,7 @@ def make_substrate(
     Call it inside an event loop.
     """
     run_id, data = scope.run_id, scope.data_directory
-    if isinstance(supplies, Binaries):
-        settings = ControlPlaneSettings(resource_metrics=resource_metrics)
-        return LocalSubstrate(run_id, data, log_directory, supplies, environment, settings)
-    return KindSubstrate(run_id, data, log_directory, supplies, environment)
+    if isinstance(prerequisites, Binaries):
+        settings = ControlPlaneConfig(resource_metrics=resource_metrics)
+        return LocalSubstrate(run_id, data, log_directory, prerequisites, environment, settings)
+    return KindSubstrate(run_id, data, log_directory, prerequisites, environment)

@@ -80,7 +80,7 @@ class Binaries(Protocol):
 
 
 @dataclass(frozen=True)
-class ControlPlaneSettings:
+class ControlPlaneConfig:
     """What a run may choose of its control planes, wherever they run.
 
     `gc_percent` is Go's GOGC: more memory for less CPU time. `node_monitor_grace_seconds` is how
@@ -89,7 +89,7 @@ class ControlPlaneSettings:
     With `network_agents` somebody says of each Node when it has its network, by the condition
     NetworkUnavailable, and only then is it Ready (on the local substrate). With
     `resource_metrics` there are HPAs, and a metrics-server that tells them what Pods use.
-    `more_controllers` run beside those that every run has. `before_controllers` is done as an
+    `extra_controllers` run beside those that every run has. `before_controllers` is done as an
     administrator once the API server answers: the garbage collector takes half a minute to notice
     a kind of objects that came after it.
     """
@@ -99,7 +99,7 @@ class ControlPlaneSettings:
     node_monitor_seconds: int = 5
     network_agents: bool = False
     resource_metrics: bool = False
-    more_controllers: tuple[str, ...] = ()
+    extra_controllers: tuple[str, ...] = ()
     before_controllers: Callable[[KubeClient], Awaitable[None]] | None = None
     start_deadline_seconds: float = 90.0
 
@@ -198,7 +198,7 @@ def _aggregation(front_proxy: FrontProxy) -> list[str]:
 
 
 def kube_controller_manager(
-    binaries: Binaries, layout: Layout, credentials: Credentials, settings: ControlPlaneSettings
+    binaries: Binaries, layout: Layout, credentials: Credentials, settings: ControlPlaneConfig
 ) -> list[str]:
     """Each controller writes as itself, so that the audit log says which one it was."""
     kubeconfig = credentials.kubeconfigs["kube-controller-manager"]
@@ -240,11 +240,9 @@ def api_server_flags(token_file: Path, audit_policy: Path, audit_log: Path) -> l
     ]
 
 
-def controller_manager_flags(
-    controllers: Sequence[str], settings: ControlPlaneSettings
-) -> list[str]:
+def controller_manager_flags(controllers: Sequence[str], settings: ControlPlaneConfig) -> list[str]:
     """What every kube-controller-manager of a run is told, wherever it runs."""
-    more = [*settings.more_controllers, *([_HPA_CONTROLLER] if settings.resource_metrics else [])]
+    more = [*settings.extra_controllers, *([_HPA_CONTROLLER] if settings.resource_metrics else [])]
     return [
         "--leader-elect=false",
         "--use-service-account-credentials=true",

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from loaddriver.substrates.base import SubstrateError
-from loaddriver.substrates.warden.cleaning import MARKER_FILE, Account, clean
+from loaddriver.substrates.reaper.cleanup import MARKER_FILE, CleanupReport, clean
 
 _SHARED_MEMORY = Path("/dev/shm")
 # Several etcds with their logs and snapshots; a container's usual 64 MiB would be full at once.
-_ROOM_NEEDED_BYTES = 2 << 30
+_REQUIRED_BYTES = 2 << 30
 _SWEEP_DEADLINE_SECONDS = 10.0
 # Goes into paths, socket names (107 bytes at most) and an environment variable.
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
@@ -59,14 +59,14 @@ def data_roots() -> tuple[Path, ...]:
     return (_SHARED_MEMORY, Path(tempfile.gettempdir()))
 
 
-def roomiest_root(roots: Sequence[Path]) -> Path:
+def root_with_space(roots: Sequence[Path]) -> Path:
     """Return the first root that is writable and has room. Raises SubstrateError."""
     for root in roots:
-        if _writable(root) and shutil.disk_usage(root).free >= _ROOM_NEEDED_BYTES:
+        if _writable(root) and shutil.disk_usage(root).free >= _REQUIRED_BYTES:
             return root
     raise SubstrateError(
         f"no room for the clusters' data: {' and '.join(map(str, roots))} "
-        f"must offer {_ROOM_NEEDED_BYTES >> 30} GiB free; free some space"
+        f"must offer {_REQUIRED_BYTES >> 30} GiB free; free some space"
     )
 
 
@@ -74,7 +74,7 @@ def _writable(root: Path) -> bool:
     return root.is_dir() and os.access(root, os.W_OK | os.X_OK)
 
 
-def sweep(roots: Sequence[Path]) -> list[tuple[str, Account]]:
+def sweep(roots: Sequence[Path]) -> list[tuple[str, CleanupReport]]:
     """Clean up after runs of this user whose runner and warden are both gone, by run id."""
     return [
         (run_id, clean(run_id, [path], _SWEEP_DEADLINE_SECONDS))

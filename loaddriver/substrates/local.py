@@ -11,18 +11,18 @@ from pathlib import Path
 import aiohttp
 
 from loaddriver.substrates import fleet_identities
-from loaddriver.substrates.apiserver import ApiServer, Ground
+from loaddriver.substrates.apiserver import ApiServer, ClusterContext
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
-    Death,
     Endpoint,
     RoleSpec,
     SubstrateError,
+    UnexpectedExit,
 )
-from loaddriver.substrates.components import Binaries, ControlPlaneSettings, Layout
+from loaddriver.substrates.components import Binaries, ControlPlaneConfig, Layout
 from loaddriver.substrates.controlplane import ControlPlane
-from loaddriver.substrates.placeholders import API_SERVER, ETCD, IDENTITY, STATE, filled, peer
+from loaddriver.substrates.placeholders import API_SERVER, ETCD, IDENTITY, STATE, peer, substituted
 from loaddriver.substrates.ports import LOOPBACK, HeldPorts, free_port
 from loaddriver.substrates.probes import answers
 from loaddriver.substrates.processes import Process, Supervisor, until_ready
@@ -57,13 +57,13 @@ class LocalSubstrate:
         log_directory: Path,
         binaries: Binaries,
         environment: Mapping[str, str],
-        settings: ControlPlaneSettings | None = None,
+        settings: ControlPlaneConfig | None = None,
     ) -> None:
         self._data_directory = data_directory
         self._log_directory = log_directory
         self._binaries = binaries
         self._environment = dict(environment)
-        self._settings = settings or ControlPlaneSettings()
+        self._settings = settings or ControlPlaneConfig()
         self._ports = HeldPorts()
         self._supervisor = Supervisor(run_id)
         self._names: list[str] = []
@@ -77,7 +77,7 @@ class LocalSubstrate:
 
         Raises SubstrateError for the first that fails, once the others have stopped starting.
         """
-        planes = [ControlPlane(self._ground(name)) for name in names]
+        planes = [ControlPlane(self._context(name)) for name in names]
         self._names += names
         tasks = [asyncio.create_task(plane.start()) for plane in planes]
         try:
@@ -92,7 +92,7 @@ class LocalSubstrate:
     async def start_api_server(self, name: str) -> tuple[Cluster, ApiServer]:
         """Start an API server that is no cluster of the run: nothing runs in it. SubstrateError."""
         self._names.append(name)
-        server = ApiServer(self._ground(name))
+        server = ApiServer(self._context(name))
         self._alone[name] = await server.start_alone()
         return self._alone[name], server
 
@@ -103,7 +103,9 @@ class LocalSubstrate:
             port: f"{LOOPBACK}:{self._ports.hold(f'{role.name}/{port}')}" for port in role.ports
         }
         self._addresses |= {peer(role.name, port): at for port, at in addresses.items()}
-        self._addresses |= {name: f"{LOOPBACK}:{self._ports.hold(name)}" for name in role.ahead}
+        self._addresses |= {
+            name: f"{LOOPBACK}:{self._ports.hold(name)}" for name in role.preallocated_ports
+        }
         command = self._role_command(role, addresses)
         log_path = self._log_directory / f"{role.name}.log"
         process = self._supervisor.start(role.name, command, log_path, self._environment)
@@ -116,16 +118,16 @@ class LocalSubstrate:
                     lambda: answers(session, f"http://{observe}/readyz"),
                     self._settings.start_deadline_seconds,
                 )
-        looking = fleet_identities.read_only(self._data_directory) if role.speaks_as else None
-        return Endpoint(role.name, observe, log_path, addresses, looking)
+        readonly = fleet_identities.read_only(self._data_directory) if role.peer_identity else None
+        return Endpoint(role.name, observe, log_path, addresses, readonly)
 
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will end."""
         self._supervisor.expect_exit(name)
 
-    async def first_death(self) -> Death:
+    async def first_unexpected_exit(self) -> UnexpectedExit:
         """Wait for the first exit that was not declared."""
-        return await self._supervisor.first_death()
+        return await self._supervisor.first_unexpected_exit()
 
     async def stop(self) -> None:
         """End all roles, the last started first, then all clusters at the same time."""
@@ -144,7 +146,7 @@ class LocalSubstrate:
         processes = self._supervisor.running(f"{name}/")
         await self._supervisor.stop(processes, _COMPONENT_GRACE_SECONDS)
 
-    def _ground(self, name: str) -> Ground:
+    def _context(self, name: str) -> ClusterContext:
         layout = Layout(
             data=self._data_directory / name,
             logs=self._log_directory / name,
@@ -158,7 +160,7 @@ class LocalSubstrate:
             raise SubstrateError(
                 f"{layout.etcd_socket} is too long for a socket; use a shorter cluster name"
             )
-        return Ground(name, self._binaries, layout, self._settings, self._supervisor)
+        return ClusterContext(name, self._binaries, layout, self._settings, self._supervisor)
 
     def _role_command(self, role: RoleSpec, addresses: Mapping[str, str]) -> list[str]:
         values = {
@@ -170,8 +172,8 @@ class LocalSubstrate:
             STATE: str(self._data_directory / role.name),
             ETCD: str(self._binaries.etcd),
         }
-        if role.speaks_as:
-            own = fleet_identities.issue(self._data_directory, role.speaks_as)
+        if role.peer_identity:
+            own = fleet_identities.issue(self._data_directory, role.peer_identity)
             values[IDENTITY] = str(own.directory)
         access: list[str] = []
         if role.cluster:
@@ -179,7 +181,7 @@ class LocalSubstrate:
             values[API_SERVER] = cluster.api_server
             if role.identity:
                 access = ["--kubeconfig", str(cluster.kubeconfigs[role.identity])]
-        return [sys.executable, "-m", "bigfleet", *filled(role, values), *access]
+        return [sys.executable, "-m", "bigfleet", *substituted(role, values), *access]
 
     def _access(self, role: RoleSpec, name: str) -> Path:
         folder = self._data_directory / f"{role.name}-{name}"

@@ -14,7 +14,7 @@ import yaml
 
 from bigfleet.api.install import apply, until
 from bigfleet.api.kube.client import ApiError, KubeClient
-from loaddriver.substrates.applying import apply as apply_as_us
+from loaddriver.substrates.applying import apply as apply_as_harness
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.components import Binaries, Layout, serving
 from loaddriver.substrates.credentials import Credentials
@@ -65,7 +65,7 @@ async def prepare(client: KubeClient) -> None:
     """The kind of a usage, and everybody's rights; `client` is a cluster administrator."""
     kind, *rest = yaml.safe_load_all((_MANIFESTS / "metrics.yaml").read_text())
     await apply(client, kind)
-    await apply_as_us(client, rest)
+    await apply_as_harness(client, rest)
     await until(lambda: _usages_served(client))
 
 
@@ -88,7 +88,7 @@ async def register(client: KubeClient, layout: Layout) -> None:
             },
         },
     }
-    await apply_as_us(client, [manifest])
+    await apply_as_harness(client, [manifest])
 
 
 class _Condition(msgspec.Struct):

@@ -14,7 +14,7 @@ ETCD = "etcd"
 _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 
 
-def filled(role: RoleSpec, values: Mapping[str, str]) -> list[str]:
+def substituted(role: RoleSpec, values: Mapping[str, str]) -> list[str]:
     """The role's arguments with every `{name}` replaced. SubstrateError for one without value."""
 
     def value(found: re.Match[str]) -> str:

@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from loaddriver.substrates.base import Death, SubstrateError, describe_exit
-from loaddriver.substrates.warden.cleaning import RUN_VARIABLE
+from loaddriver.substrates.base import SubstrateError, UnexpectedExit, describe_exit
+from loaddriver.substrates.reaper.cleanup import RUN_VARIABLE
 
 _READY_POLL_SECONDS = 0.05
 _TAIL_BYTES = 16_384
@@ -49,10 +49,10 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
-    def death(self) -> Death:
+    def unexpected_exit(self) -> UnexpectedExit:
         """Describe the exit of a process that has ended."""
         assert self.returncode is not None
-        return Death(self.name, self.returncode, self.log_path, last_lines(self.log_path))
+        return UnexpectedExit(self.name, self.returncode, self.log_path, last_lines(self.log_path))
 
     def launch(self, environment: Mapping[str, str], on_exit: Callable[[Process], None]) -> None:
         """Run the command in a session of its own, so that Ctrl-C reaches only the runner.
@@ -104,7 +104,9 @@ class Supervisor:
         self._run_id = run_id
         self._running: dict[str, Process] = {}
         self._expected: set[str] = set()
-        self._first_death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
+        self._first_unexpected_exit: asyncio.Future[UnexpectedExit] = (
+            asyncio.get_running_loop().create_future()
+        )
 
     def start(
         self, name: str, command: Sequence[str], log_path: Path, environment: Mapping[str, str]
@@ -134,9 +136,9 @@ class Supervisor:
         """Children alive whose name starts so, in order of start."""
         return [child for name, child in self._running.items() if name.startswith(prefix)]
 
-    async def first_death(self) -> Death:
+    async def first_unexpected_exit(self) -> UnexpectedExit:
         """Wait for the first undeclared exit; later calls return the same one."""
-        return await asyncio.shield(self._first_death)
+        return await asyncio.shield(self._first_unexpected_exit)
 
     async def stop(self, processes: Sequence[Process], grace_seconds: float) -> None:
         """End these children, the last started first, each gone before the next is asked.
@@ -154,8 +156,8 @@ class Supervisor:
 
     def _note_exit(self, process: Process) -> None:
         del self._running[process.name]
-        if process.name not in self._expected and not self._first_death.done():
-            self._first_death.set_result(process.death())
+        if process.name not in self._expected and not self._first_unexpected_exit.done():
+            self._first_unexpected_exit.set_result(process.unexpected_exit())
 
 
 async def until_ready(

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from loaddriver.substrates.datadir import DataDirectory, data_roots, roomiest_root, sweep
+from loaddriver.substrates.datadir import DataDirectory, data_roots, root_with_space, sweep
+from loaddriver.substrates.reaper.handle import Reaper
 from loaddriver.substrates.runlock import RunLock, holder_here
-from loaddriver.substrates.warden.handle import Warden
 
 
 @dataclass
@@ -24,7 +24,7 @@ class RunScope:
     data_directory: Path
     swept: Sequence[str]
     _data: DataDirectory
-    _warden: Warden
+    _reaper: Reaper
     _own_lock: RunLock | None = None
 
     @classmethod
@@ -34,13 +34,13 @@ class RunScope:
         Raises SubstrateError, leaving nothing behind.
         """
         with ExitStack() as undo:
-            swept = tuple(account.sentence(run_id) for run_id, account in sweep(data_roots()))
-            data = DataDirectory.create(run_id, roomiest_root(data_roots()))
+            swept = tuple(report.sentence(run_id) for run_id, report in sweep(data_roots()))
+            data = DataDirectory.create(run_id, root_with_space(data_roots()))
             undo.callback(data.discard)
             locks = (lock.descriptor, data.descriptor)
-            warden = Warden.start(run_id, [data.path], locks, log_directory / "warden.log")
+            reaper = Reaper.start(run_id, [data.path], locks, log_directory / "reaper.log")
             undo.pop_all()
-        return cls(run_id, data.path, swept, data, warden)
+        return cls(run_id, data.path, swept, data, reaper)
 
     @classmethod
     def open(cls, run_id: str, profile: str, log_directory: Path, lock_path: Path) -> RunScope:
@@ -58,7 +58,7 @@ class RunScope:
     async def close(self) -> str:
         """Clean up and return a one-line account. Raises SubstrateError."""
         try:
-            return await self._warden.close()
+            return await self._reaper.close()
         finally:
             self._data.close()
             if self._own_lock is not None:

@@ -12,7 +12,7 @@ import msgspec
 
 from bigfleet.api.kube.client import MERGE_PATCH, KubeClient
 from loaddriver.anchors.objects import usable
-from loaddriver.manifests import GROUP_LABEL, INSTANCE_TYPE_KEY, RACK_KEY
+from loaddriver.plan.manifests import GROUP_LABEL, INSTANCE_TYPE_KEY, RACK_KEY
 from loaddriver.record.audit_line import AuditLine
 from loaddriver.record.watched import Node, Pod
 from loaddriver.substrates.base import Cluster

@@ -10,9 +10,9 @@ import msgspec
 from bigfleet.api.kube.watch import Changed
 from bigfleet.model import resources
 from loaddriver.anchors.choose import Group, PodRef
-from loaddriver.anchors.room import Node
-from loaddriver.anchors.shape import Requirement, Shape
-from loaddriver.manifests import GROUP_LABEL, INSTANCE_TYPE_KEY, RACK_KEY
+from loaddriver.anchors.free_capacity import Node
+from loaddriver.anchors.pod_shape import PodShape, Requirement
+from loaddriver.plan.manifests import GROUP_LABEL, INSTANCE_TYPE_KEY, RACK_KEY
 from loaddriver.record.watched import Node as KubeNode
 from loaddriver.record.watched import Pod
 
@@ -20,10 +20,10 @@ SLOT = 1000
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False"}
 
 
-def shape(cpu: int = 1, types: tuple[str, ...] = ("a",)) -> Shape:
+def shape(cpu: int = 1, types: tuple[str, ...] = ("a",)) -> PodShape:
     """A pod that asks for `cpu` units and one of the instance types."""
     term = (Requirement(INSTANCE_TYPE_KEY, "In", types),)
-    return Shape((("cpu", cpu), ("pods", SLOT)), node_terms=(term,))
+    return PodShape((("cpu", cpu), ("pods", SLOT)), node_terms=(term,))
 
 
 def node(name: str, rack: str, cpu: int, kind: str = "a", slots: int = 99) -> Node:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loaddriver.anchors.choose import Group, choose
-from loaddriver.anchors.room import Node
+from loaddriver.anchors.free_capacity import Node
 from tests.anchors.anchor_rig import node, shape, unfinished, waiting
 
 

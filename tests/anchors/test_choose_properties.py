@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaddriver.anchors.choose import Anchor, Group, choose
-from loaddriver.anchors.room import Node
-from loaddriver.anchors.shape import Shape
+from loaddriver.anchors.free_capacity import Node
+from loaddriver.anchors.pod_shape import PodShape
 from tests.anchors.anchor_rig import node, shape, waiting
 
 TYPES = st.sampled_from([("a",), ("b",), ("a", "b")])
@@ -89,7 +89,7 @@ class Cluster:
         return [g for g in self.groups.values() if g.started and g.missing and g.racks & racks]
 
 
-def _holds(free: Mapping[str, int], pod: Shape) -> bool:
+def _holds(free: Mapping[str, int], pod: PodShape) -> bool:
     return all(free.get(name, 0) >= amount for name, amount in pod.requests)
 
 

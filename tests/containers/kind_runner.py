@@ -8,21 +8,21 @@ import sys
 from pathlib import Path
 
 from controlplane.request import request_from
-from loaddriver.commands.running import ended_by_signals
+from loaddriver.commands.common import ended_by_signals
+from loaddriver.substrates.kind.prerequisites import obtain
 from loaddriver.substrates.kind.substrate import KindSubstrate
-from loaddriver.substrates.kind.supplies import obtain
 from loaddriver.substrates.runscope import RunScope
 
 
 async def run(run_id: str, directory: Path) -> None:
-    supplies = obtain(request_from(os.environ), print)
+    prerequisites = obtain(request_from(os.environ), print)
     scope = RunScope.open(run_id, "test", directory / "logs", directory / "lock")
     print("data", scope.data_directory, flush=True)
-    substrate = KindSubstrate(run_id, scope.data_directory, directory / "logs", supplies, {})
+    substrate = KindSubstrate(run_id, scope.data_directory, directory / "logs", prerequisites, {})
     try:
         await substrate.start_clusters(["a"])
         print("ready", flush=True)
-        await substrate.first_death()
+        await substrate.first_unexpected_exit()
     finally:
         await substrate.stop()
         print(await scope.close(), flush=True)

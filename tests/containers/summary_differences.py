@@ -35,7 +35,7 @@ EXPECTED: Mapping[str, str] = {
     "waitBands": TIME,
     "load": TIME,
     "components": TIME,
-    "selfAudit": TIME,
+    "selfChecks": TIME,
     "audit.lines": TIME,
     "audit.requests": TIME,
     "audit.boundBy": TIME,

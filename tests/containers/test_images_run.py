@@ -18,9 +18,9 @@ from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.machine import MachineState
 from controlplane.request import request_from
-from kind.cluster import put_back
+from kind.cluster import restore_host
 from kind.errors import KindError
-from kind.host import starting_on_host
+from kind.host_settings import shared_host_lock
 from kind.images.resolve import Images, resolve_images
 from kind.setup import Tools, find_tools
 from tests.containers.containers_rig import HARDENED, docker_api, open_to_all
@@ -105,7 +105,7 @@ class Containers:
 def containers(
     tools: Tools, images: Images, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Containers]:
-    with starting_on_host(tools.host_state), docker_api(tools.engine, tmp_path) as settings:
+    with shared_host_lock(tools.host_state), docker_api(tools.engine, tmp_path) as settings:
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
         from testcontainers.core.network import Network
@@ -117,7 +117,7 @@ def containers(
             finally:
                 for container in reversed(containers.started):
                     container.stop()
-    put_back(tools)
+    restore_host(tools)
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from kind.errors import KindError
 from loaddriver.errors import ExitCode
 from loaddriver.substrates.base import RoleSpec, SubstrateError
 from loaddriver.substrates.kind.layout import kind_name
+from loaddriver.substrates.kind.prerequisites import Prerequisites, obtain
 from loaddriver.substrates.kind.substrate import KindSubstrate
-from loaddriver.substrates.kind.supplies import Supplies, obtain
 from loaddriver.substrates.runlock import current_holder, machine_lock_path
 from loaddriver.substrates.runscope import RunScope
 from tests.containers.containers_rig import ROOT
@@ -37,7 +37,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 
 # Only a failing test waits this long: images may have to be built, other runs may go first.
-PATIENCE_SECONDS = 900.0
+TIMEOUT_SECONDS = 900.0
 ATTEMPTS = 5
 BUSY = "another measuring run is under way"
 LIST_INDEX = re.compile(r"\[\d+\]")
@@ -52,7 +52,7 @@ def engine() -> Engine:
 
 
 @pytest.fixture(scope="module")
-def supplies(engine: Engine) -> Supplies:
+def prerequisites(engine: Engine) -> Prerequisites:
     assert engine.path
     return obtain(request_from(os.environ), print)
 
@@ -98,9 +98,9 @@ def test_the_same_plan_reads_the_same_on_kind_and_on_local(tmp_path: Path, engin
 def played(results: Path, *arguments: str) -> Scaletest:
     """A finished run of smoke; made again where this machine was busy with something else."""
     for attempt in range(ATTEMPTS):
-        wait_until(lambda: current_holder(machine_lock_path()) is None, seconds=PATIENCE_SECONDS)
+        wait_until(lambda: current_holder(machine_lock_path()) is None, seconds=TIMEOUT_SECONDS)
         run = Scaletest(results / str(attempt), "smoke", *arguments)
-        code = run.exit_code(PATIENCE_SECONDS)
+        code = run.exit_code(TIMEOUT_SECONDS)
         if code != ExitCode.INVALID_RUN and BUSY not in run.output:
             break
     return run
@@ -108,7 +108,7 @@ def played(results: Path, *arguments: str) -> Scaletest:
 
 def shape(summary: dict[str, Any]) -> set[str]:
     """The keys of all parts that do not depend on what happened."""
-    parts = ("run.environment", "pods", "backlog", "audit.watch", "audit.clock", "selfAudit")
+    parts = ("run.environment", "pods", "backlog", "audit.watch", "audit.clock", "selfChecks")
     known = differences(summary, {})
     return {LIST_INDEX.sub("[]", path) for path in known if path.startswith(parts)}
 
@@ -144,8 +144,8 @@ class Runner:
 
 
 @pytest.fixture
-def runner(run_id: str, tmp_path: Path, supplies: Supplies) -> Iterator[Runner]:
-    assert supplies
+def runner(run_id: str, tmp_path: Path, prerequisites: Prerequisites) -> Iterator[Runner]:
+    assert prerequisites
     runner = Runner(run_id, tmp_path)
     with runner.child:
         yield runner
@@ -164,10 +164,10 @@ def test_kill_9_of_the_runner_leaves_no_cluster(
         node = f"{kind_name('a', run_id)}-control-plane"
         wait_until(
             lambda: node in engine.run("ps", "--all", "--format={{.Names}}").split(),
-            seconds=PATIENCE_SECONDS,
+            seconds=TIMEOUT_SECONDS,
         )
     runner.child.send_signal(signal.SIGKILL)
-    wait_until(lambda: left_of(run_id, engine, "a") == [], seconds=PATIENCE_SECONDS)
+    wait_until(lambda: left_of(run_id, engine, "a") == [], seconds=TIMEOUT_SECONDS)
 
 
 def test_ctrl_c_while_a_cluster_is_made_ends_that_too(
@@ -175,34 +175,37 @@ def test_ctrl_c_while_a_cluster_is_made_ends_that_too(
 ) -> None:
     """kind's own process is ended, not waited for."""
     runner.await_line("data")
-    wait_until(lambda: bool(marked_processes(run_id)), seconds=PATIENCE_SECONDS)
+    wait_until(lambda: bool(marked_processes(run_id)), seconds=TIMEOUT_SECONDS)
     runner.child.send_signal(signal.SIGINT)
-    assert runner.child.wait(PATIENCE_SECONDS) == 130
-    wait_until(lambda: left_of(run_id, engine, "a") == [], seconds=PATIENCE_SECONDS)
+    assert runner.child.wait(TIMEOUT_SECONDS) == 130
+    wait_until(lambda: left_of(run_id, engine, "a") == [], seconds=TIMEOUT_SECONDS)
 
 
 async def test_a_component_that_dies_is_named_with_all_that_was_found(
-    scope: RunScope, run_id: str, tmp_path: Path, supplies: Supplies, engine: Engine
+    scope: RunScope, run_id: str, tmp_path: Path, prerequisites: Prerequisites, engine: Engine
 ) -> None:
     """Here the scheduler, killed inside its node; log, events and journal are in the folder."""
-    substrate = KindSubstrate(run_id, scope.data_directory, tmp_path / "logs", supplies, {})
+    substrate = KindSubstrate(run_id, scope.data_directory, tmp_path / "logs", prerequisites, {})
     try:
         await substrate.start_clusters(["a"])
         node = f"{kind_name('a', run_id)}-control-plane"
         pid = engine.run("exec", node, "pidof", "kube-scheduler").strip()
         engine.run("exec", node, "kill", "-9", pid)
-        death = await substrate.first_death()
-        assert (death.name, death.returncode) == ("a/kube-scheduler", -signal.SIGKILL)
-        assert death.log_path.stat().st_size
-        assert death.last_lines
-        assert death.bundle is not None
-        events = json.loads((death.bundle / "events.json").read_text())
+        unexpected_exit = await substrate.first_unexpected_exit()
+        assert (unexpected_exit.name, unexpected_exit.returncode) == (
+            "a/kube-scheduler",
+            -signal.SIGKILL,
+        )
+        assert unexpected_exit.log_path.stat().st_size
+        assert unexpected_exit.last_lines
+        assert unexpected_exit.bundle is not None
+        events = json.loads((unexpected_exit.bundle / "events.json").read_text())
         assert any(
             "kube-scheduler" in each["involvedObject"].get("name", "") for each in events["items"]
         )
-        assert list(death.bundle.rglob("journal.log"))
+        assert list(unexpected_exit.bundle.rglob("journal.log"))
         assert "systemd" in (tmp_path / "logs/a/node.log").read_text()
-        assert str(death.bundle) in death.sentence
+        assert str(unexpected_exit.bundle) in unexpected_exit.sentence
     finally:
         await substrate.stop()
     assert left_of(run_id, engine, "a") == [str(scope.data_directory)]
@@ -210,10 +213,10 @@ async def test_a_component_that_dies_is_named_with_all_that_was_found(
 
 @pytest_asyncio.fixture
 async def substrate(
-    scope: RunScope, run_id: str, tmp_path: Path, supplies: Supplies
+    scope: RunScope, run_id: str, tmp_path: Path, prerequisites: Prerequisites
 ) -> AsyncIterator[KindSubstrate]:
     """One cluster, a, with BigFleet's resources in it."""
-    substrate = KindSubstrate(run_id, scope.data_directory, tmp_path / "logs", supplies, {})
+    substrate = KindSubstrate(run_id, scope.data_directory, tmp_path / "logs", prerequisites, {})
     try:
         [cluster] = await substrate.start_clusters(["a"])
         async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as admin:

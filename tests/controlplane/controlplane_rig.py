@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from controlplane.pins import COMPONENTS, PINNED_MODULES, Platform, filled, release_name
-from controlplane.request import Request
+from controlplane.request import BinaryRequest
 
 LINUX = Platform("linux", "amd64")
 PINNED_VERSIONS = {name: module.version for module in PINNED_MODULES for name in module.components}
@@ -82,7 +82,7 @@ class Rig:
     root: Path
     lines: list[str] = field(default_factory=list)
 
-    def request(self, mode: str = "good", **changes: str) -> Request:
+    def request(self, mode: str = "good", **changes: str) -> BinaryRequest:
         """A request whose compiler is the stand-in. changes are environment variables."""
         write_script(self.root / "bin" / "go", _FAKE_GO)
         environment = {
@@ -93,7 +93,7 @@ class Rig:
             "FAKE_ETCD_VERSION": PINNED_VERSIONS["etcd"],
             **changes,
         }
-        return Request(
+        return BinaryRequest(
             cache_directory=self.root / "cache",
             environment=environment,
             platform=LINUX,
@@ -193,5 +193,5 @@ def give(directory: Path, *components: str, **versions: str) -> Path:
     return directory
 
 
-def with_releases(request: Request, host: ReleaseHost, sums: dict[str, str]) -> Request:
+def with_releases(request: BinaryRequest, host: ReleaseHost, sums: dict[str, str]) -> BinaryRequest:
     return replace(request, checksums=sums, release_base_urls=host.urls())

@@ -8,8 +8,8 @@ import pytest
 from controlplane.checksums import (
     add_checksums,
     fetch_published_sums,
+    pinned_checksums,
     published_sum,
-    shipped_checksums,
 )
 from controlplane.errors import BinaryError
 from controlplane.pins import PINNED_MODULES, filled
@@ -35,7 +35,7 @@ def published() -> ReleaseHost:
 
 
 def test_the_shipped_checksums_are_well_formed() -> None:
-    assert isinstance(shipped_checksums(), dict)
+    assert isinstance(pinned_checksums(), dict)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_malformed_pin_file_is_named_with_its_fault(
     path = tmp_path / "checksums.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(BinaryError, match=complaint) as caught:
-        shipped_checksums(path)
+        pinned_checksums(path)
     assert str(path) in str(caught.value)
 
 
@@ -96,7 +96,7 @@ def test_new_sums_are_added_to_those_already_pinned(tmp_path: Path) -> None:
     path = tmp_path / "checksums.json"
     path.write_text(json.dumps({"etcd-3.7.2-linux-amd64": ONE}), encoding="utf-8")
     add_checksums({"etcd-3.7.3-linux-amd64": OTHER}, path)
-    assert shipped_checksums(path) == {
+    assert pinned_checksums(path) == {
         "etcd-3.7.2-linux-amd64": ONE,
         "etcd-3.7.3-linux-amd64": OTHER,
     }

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from controlplane.__main__ import INFRASTRUCTURE_FAILED, USAGE_ERROR, main
-from controlplane.errors import RequestError
-from controlplane.locate import locate, stated_version
+from controlplane.errors import BinaryUsageError
+from controlplane.locate import locate, query_version
 from controlplane.pins import COMPONENTS, wanted_modules
 from controlplane.request import default_cache_directory, request_from
 from tests.controlplane.controlplane_rig import Rig, give
@@ -128,7 +128,7 @@ def test_the_cache_lies_where_the_xdg_rules_put_it(
 
 
 def test_without_any_home_the_caller_is_asked_for_a_cache() -> None:
-    with pytest.raises(RequestError, match="--cache DIR"):
+    with pytest.raises(BinaryUsageError, match="--cache DIR"):
         default_cache_directory({})
 
 
@@ -145,5 +145,5 @@ def test_the_real_binaries_state_the_versions_they_are_known_by() -> None:
         for name in module.components
     }
     for name, here in found.items():
-        assert stated_version(here.path) == here.version
+        assert query_version(here.path) == here.version
         assert here.origin != "cache" or here.version == pinned[name]

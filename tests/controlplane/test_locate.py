@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.errors import BinaryError, RequestError
-from controlplane.locate import locate, require_compatible, version_said
+from controlplane.errors import BinaryError, BinaryUsageError
+from controlplane.locate import locate, parse_version, require_compatible
 from controlplane.pins import NODE_MODULES
 from controlplane.resolve import resolve
 from tests.controlplane.controlplane_rig import PINNED_VERSIONS, Rig, give, printing, write_script
@@ -28,7 +28,7 @@ from tests.controlplane.controlplane_rig import PINNED_VERSIONS, Rig, give, prin
 def test_each_binary_words_its_version_differently_and_is_understood(
     output: str, version: str | None
 ) -> None:
-    assert version_said(output) == version
+    assert parse_version(output) == version
 
 
 def test_given_binaries_come_first_and_need_neither_cache_nor_compiler(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_cached_binary_serves_only_its_own_version(tmp_path: Path) -> None:
 
 def test_a_given_path_that_is_no_directory_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
     request = replace(Rig(tmp_path).request(), given_directories=(tmp_path / "typo",))
-    with pytest.raises(RequestError, match=r"typo is not a directory.*BIGFLEET_BINARIES"):
+    with pytest.raises(BinaryUsageError, match=r"typo is not a directory.*BIGFLEET_BINARIES"):
         locate(request, lambda _: None)
 
 
@@ -156,5 +156,5 @@ def test_a_scheduler_up_to_one_minor_release_older_is_accepted(scheduler: str) -
 
 @pytest.mark.parametrize("scheduler", ["1.37.0", "1.34.9"])
 def test_parts_further_apart_are_refused_with_the_way_out(scheduler: str) -> None:
-    with pytest.raises(RequestError, match=r"Set KUBERNETES_VERSION=1\.36\.3"):
+    with pytest.raises(BinaryUsageError, match=r"Set KUBERNETES_VERSION=1\.36\.3"):
         require_compatible([("kube-apiserver", "1.36.3"), ("kube-scheduler", scheduler)])

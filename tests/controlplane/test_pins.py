@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from controlplane.errors import BinaryError, RequestError
+from controlplane.errors import BinaryError, BinaryUsageError
 from controlplane.pins import (
     ALL_MODULES,
     COMPONENTS,
@@ -100,7 +100,7 @@ def test_asking_for_the_pinned_kubernetes_version_uses_the_pinned_module() -> No
     "version", ["1.36", "latest", "2.0.0", "1.36.3; rm", "1.36.3-", "../1.2.3"]
 )
 def test_a_version_that_is_no_full_release_number_is_refused(version: str) -> None:
-    with pytest.raises(RequestError, match="KUBERNETES_VERSION"):
+    with pytest.raises(BinaryUsageError, match="KUBERNETES_VERSION"):
         wanted_modules(version)
 
 

@@ -19,11 +19,11 @@ import pytest
 from bigfleet.api.install import install
 from bigfleet.api.kube.client import KubeClient
 from controlplane.request import Binaries
-from loaddriver.inventory import save_inventory
-from loaddriver.profile import Settings
-from loaddriver.run.fleet import start_fleet
-from loaddriver.run.options import RunOptions
-from loaddriver.run.prepared import prepare
+from loaddriver.profile.settings import ProfileSettings
+from loaddriver.run.bigfleet_roles import start_fleet
+from loaddriver.run.context import RunOptions
+from loaddriver.run.inputs import prepare_inputs
+from loaddriver.sizing.inventory import save_inventory
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
@@ -48,7 +48,7 @@ class Fleet:
         substrate: LocalSubstrate,
         cluster: Cluster,
         admin: KubeClient,
-        settings: Settings,
+        settings: ProfileSettings,
         inventory: Path,
     ) -> None:
         self.substrate, self.cluster, self.admin = substrate, cluster, admin
@@ -108,10 +108,10 @@ async def fleet(scope: RunScope, binaries: Binaries, directory: Path) -> AsyncIt
     """The smoke profile's fleet with three coordinators, without its load."""
     environment, replicated = dict(os.environ), ("bigfleet.coordinators=3",)
     options = RunOptions("smoke", ROOT / "profiles", directory, environment, overrides=replicated)
-    prepared = prepare(options)
-    settings = prepared.profile.settings
+    inputs = prepare_inputs(options)
+    settings = inputs.profile.settings
     inventory = directory / "inventory.jsonl"
-    save_inventory(prepared.machines, inventory)
+    save_inventory(inputs.machines, inventory)
     substrate = LocalSubstrate(
         scope.run_id, scope.data_directory, directory, binaries, options.child_environment()
     )

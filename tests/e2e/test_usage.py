@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loaddriver.__main__ import main
-from loaddriver.needs import Host
-from loaddriver.run import prepared
+from loaddriver.run import inputs
+from loaddriver.sizing.estimate import HostCapacity
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -40,15 +40,18 @@ def test_a_wrong_unit_names_the_value(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("host", "named"),
     [
-        (Host(cores=2, memory_available_bytes=2**29, disk_free_bytes=2**40), "memory"),
-        (Host(cores=2, memory_available_bytes=2**40, disk_free_bytes=2**20), "disk"),
+        (HostCapacity(cores=2, memory_available_bytes=2**29, disk_free_bytes=2**40), "memory"),
+        (HostCapacity(cores=2, memory_available_bytes=2**40, disk_free_bytes=2**20), "disk"),
     ],
 )
 def test_a_machine_that_cannot_hold_the_run_is_named_before_the_start(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, host: Host, named: str
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    host: HostCapacity,
+    named: str,
 ) -> None:
     """Too little memory or disk is one clear line and the exit code of infrastructure."""
-    monkeypatch.setattr(prepared, "read_host", lambda _results: host)
+    monkeypatch.setattr(inputs, "read_host", lambda _results: host)
     code, said = refused(capsys, "smoke")
     assert code == 6
     assert named in said

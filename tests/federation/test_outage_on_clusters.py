@@ -39,12 +39,12 @@ async def test_a_member_that_is_cut_off_keeps_its_share_and_it_counts(federated:
     ):
         await _even(federated, where)
         await federated.scale("east", where, 5)
-        federated.lines["west"].cut()
+        federated.lines["west"].disconnect()
         away = await federated.until_condition(where, "ClustersReachable", "False")
         assert "west" in away["message"]
         await federated.hpa_says("east", where, 5, 5, limited=True)
         await stays(lambda: federated.shares(where), EVEN, 4, "a share that counts was given away")
-        federated.lines["west"].mend()
+        federated.lines["west"].reconnect()
         await federated.until_condition(where, "ClustersReachable", "True")
         await federated.until_condition(where, "InForce", "True")
         assert await federated.shares(where) == EVEN
@@ -58,12 +58,12 @@ async def test_a_new_federation_knows_the_share_of_a_member_that_it_cannot_reach
     async with place(federated, "restart-blind") as where, nodes(federated, east=1, west=1):
         async with federated.federation():
             await _even(federated, where)
-        federated.lines["west"].cut()
+        federated.lines["west"].disconnect()
         async with federated.federation():
             await federated.until_condition(where, "ClustersReachable", "False")
             await federated.hpa_says("east", where, 5, 5, limited=True)
             await stays(lambda: federated.shares(where), EVEN, 4, "west was taken for empty")
-            federated.lines["west"].mend()
+            federated.lines["west"].reconnect()
             await federated.until_condition(where, "ClustersReachable", "True")
 
 
@@ -98,10 +98,10 @@ async def test_while_the_federations_api_server_is_gone_nothing_is_moved(
         await _even(federated, where)
         await federated.scale("east", where, 5)
         await federated.hpa_says("west", where, 1, 1)
-        federated.lines["host"].cut()
+        federated.lines["host"].disconnect()
         await federated.hpa_says("east", where, 5, 5, limited=True)
         await stays(lambda: federated.shares(where), EVEN, 4, "moved without being written down")
-        federated.lines["host"].mend()
+        federated.lines["host"].reconnect()
         await federated.until_shares(where, {"east": (1, 7), "west": (1, 3)})
 
 

@@ -96,12 +96,12 @@ async def test_members_follow_load_while_the_federation_is_gone(
             await federated.host.create(autoscalers(where), autoscaler(2, 12, **HALF))
             await federated.until_replicas(where, {"east": 1, "west": 1})
             await federated.until_condition(where, "InForce", "True")
-        federated.lines["host"].cut()
+        federated.lines["host"].disconnect()
         loads["east"].cores = 1.9
         await federated.until_replicas(where, {"east": 4, "west": 1})
         loads["east"].cores = 0.3
         await federated.until_replicas(where, {"east": 1, "west": 1})
-        federated.lines["host"].mend()
+        federated.lines["host"].reconnect()
 
 
 async def test_a_spike_that_outgrows_the_preferred_cluster_spills_over(

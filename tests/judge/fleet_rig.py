@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from loaddriver.fit import PodNeeds
-from loaddriver.inventory import SeedMachine
 from loaddriver.judge.facts import FleetFacts
-from loaddriver.manifests import RACK_KEY, ZONE_KEY
-from loaddriver.record.audit import AuditStamps, Removal
+from loaddriver.plan.manifests import RACK_KEY, ZONE_KEY
+from loaddriver.record.audit import AuditTimestamps, Removal
 from loaddriver.record.journal import Event, Journal
 from loaddriver.record.recorder import Observations
+from loaddriver.sizing.fit import PodRequirements
+from loaddriver.sizing.inventory import InventoryMachine
 from tests.judge.judge_rig import at, unseen
 
-ONE_CORE = PodNeeds((("cpu", 1000), ("pods", 1000)))
+ONE_CORE = PodRequirements((("cpu", 1000), ("pods", 1000)))
 
 
 def machine(
@@ -24,9 +24,9 @@ def machine(
     state: Literal["IDLE", "SPECULATIVE"] = "SPECULATIVE",
     cores: int = 4,
     zone: str = "a",
-) -> SeedMachine:
+) -> InventoryMachine:
     """A machine of so many cores."""
-    return SeedMachine(
+    return InventoryMachine(
         id=name,
         state=state,
         instance_type="m6.large",
@@ -40,14 +40,14 @@ def machine(
     )
 
 
-def fleet(*machines: SeedMachine, **more: object) -> FleetFacts:
+def fleet(*machines: InventoryMachine, **more: object) -> FleetFacts:
     """Machines for one-core pods of the workloads web, job and db in cluster c0."""
-    needs: Mapping[tuple[str, str], PodNeeds] = {
+    needs: Mapping[tuple[str, str], PodRequirements] = {
         ("c0", name): ONE_CORE for name in ("web", "job", "db")
     }
     known = FleetFacts(
         machines={each.id: each for each in machines},
-        agents=(),
+        daemon_sets=(),
         needs=needs,
         run_seconds={"batch": 30.0},
         shares_machines=True,
@@ -60,7 +60,7 @@ def observed(
     removals: tuple[Removal, ...] = (),
 ) -> Observations:
     """What cluster c0's recorder saw: when each node came and went, and who removed pods."""
-    log = AuditStamps(removals=list(removals))
+    log = AuditTimestamps(removals=list(removals))
     for name, (came, went) in (nodes or {}).items():
         log.nodes_created[name].append(at(came))
         log.nodes_ready[name].append(at(came))

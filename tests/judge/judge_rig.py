@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from loaddriver.judge.facts import RunFacts, SelfAudit
+from loaddriver.judge.facts import HarnessHealth, RunFacts
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
-from loaddriver.profile import Gate
+from loaddriver.profile.settings import Gate
+from loaddriver.record.live_counts import NullListener
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
-from loaddriver.record.tally import Deaf
-from loaddriver.record.watching import WatchStamps
+from loaddriver.record.watching import WatchTimestamps
 
 SECOND = 1_000_000
 START = 1_790_000_000 * SECOND
 
 
-SOUND = SelfAudit(
+SOUND = HarnessHealth(
     loop_stall_max_seconds=0.1,
     loop_stalls=0,
     clock_step_max_seconds=0.001,
@@ -67,7 +67,7 @@ def row(
         "deleted_micros": None if deleted is None else at(deleted),
         "observed_until_micros": at(100),
         "source": "watch",
-        "found_room": None,
+        "node_was_ready": None,
     }
     return PodRow(**{**known, **more})
 
@@ -87,14 +87,14 @@ def facts(**more: Any) -> RunFacts:
         "versions": {},
         "environment": {},
         "load": IN_TIME,
-        "self_audit": SOUND,
+        "harness_health": SOUND,
     }
     return RunFacts(**{**known, **more})
 
 
 def unseen(cluster: str = "c0") -> Observations:
     """A cluster whose recorder saw nothing and has no audit log."""
-    return Observations(cluster, None, WatchStamps(Deaf()), 0, 2, 0, at(100))
+    return Observations(cluster, None, WatchTimestamps(NullListener()), 0, 2, 0, at(100))
 
 
 def gate(

@@ -70,7 +70,10 @@ def test_one_plan_with_and_without_anchors_stands_side_by_side() -> None:
 def test_a_side_that_is_void_is_shown_as_void() -> None:
     """A table of figures must not hide that half of them mean nothing."""
     whole = row("a", 0, 2, group="g2")
-    on, off = gangs(whole, anchors="on"), gangs(whole, anchors="off", doubts=("It stalled.",))
+    on, off = (
+        gangs(whole, anchors="on"),
+        gangs(whole, anchors="off", invalid_reasons=("It stalled.",)),
+    )
     assert [side.valid for side in side_by_side(on, off)[0].side_by_side] == [True, False]
 
 

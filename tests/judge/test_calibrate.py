@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from loaddriver.errors import ProfileError
 from loaddriver.judge.calibrate import Calibrated, Measured, calibrate, limit_of
 from loaddriver.judge.expect_text import expectations_text
-from loaddriver.judge.gates import Limit
+from loaddriver.judge.gates import GateSpec
 from loaddriver.judge.schema import Summary
-from loaddriver.profile import Gate, load_gates
+from loaddriver.profile.settings import Gate, load_gates
 from tests.judge.judge_rig import facts, gate, row, summarised, unseen
 
 MACHINE = {"cores": "2", "processor": "AMD EPYC"}
@@ -45,7 +45,7 @@ def runs(*seconds: float) -> list[Measured]:
     return [run(each, 11 + number) for number, each in enumerate(seconds)]
 
 
-def calibrated(gates: list[Limit], *seconds: float) -> list[Calibrated]:
+def calibrated(gates: list[GateSpec], *seconds: float) -> list[Calibrated]:
     return calibrate("smoke", gates, runs(*seconds))
 
 
@@ -143,7 +143,10 @@ def test_a_ratio_is_measured_beside_each_runs_own_bare_run() -> None:
         (runs(1, 2), "2 runs show no spread: 3 are the fewest"),
         ([*runs(1, 2), run(2, 12)], "smoke-12 is named twice"),
         ([*runs(1, 2), run(3, profile="dev-50", id="d1")], "d1: a run of dev-50, not of smoke"),
-        ([*runs(1, 2), run(3, doubts=("It stalled.",), id="v1")], "v1: void or broken off"),
+        (
+            [*runs(1, 2), run(3, invalid_reasons=("It stalled.",), id="v1")],
+            "v1: void or broken off",
+        ),
         ([*runs(1, 2), run(3, failures=("Stuck.",), id="f1")], "f1: void or broken off"),
     ],
 )

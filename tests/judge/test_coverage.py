@@ -29,8 +29,8 @@ _SIZES = ((0.55, 1, 5), (0.30, 6, 25), (0.12, 26, 100), (0.03, 101, 400))
 def owners(random: np.random.Generator, objects: int) -> Owners:
     """The object of each pod: many small ones, few large."""
     band = random.choice(len(_SIZES), p=[share for share, _, _ in _SIZES], size=objects)
-    least, most = (np.array([each[end] for each in _SIZES])[band] for end in (1, 2))
-    return np.repeat(np.arange(objects), random.integers(least, most + 1))
+    lower_bound, most = (np.array([each[end] for each in _SIZES])[band] for end in (1, 2))
+    return np.repeat(np.arange(objects), random.integers(lower_bound, most + 1))
 
 
 def as_one(random: np.random.Generator, objects: int) -> tuple[Waits, Owners]:
@@ -78,45 +78,43 @@ def holds(interval: Interval, truth: float) -> bool:
     return low <= truth and (isinstance(high, AtLeast) or (high or 0.0) >= truth)
 
 
-def covered(
-    draw: Draw, objects: int, portion: float, runs: int = RUNS
-) -> tuple[float, float, float]:
+def covered(draw: Draw, objects: int, level: float, runs: int = RUNS) -> tuple[float, float, float]:
     """Of runs, the shares whose interval holds the true quantile: drawing objects, drawing pods;
     and the share in which that of the objects is closed.
     """
-    truth = float(np.quantile(draw(np.random.default_rng(1), 100_000)[0], portion))
+    truth = float(np.quantile(draw(np.random.default_rng(1), 100_000)[0], level))
     random = np.random.default_rng(2)
     of_objects = of_pods = closed = 0
     for _ in range(runs):
         waits, of = draw(random, objects)
         ended = waits.tolist()
-        ours = intervals(quantiles(ended, objects=of.tolist()))[portion]
+        ours = intervals(quantiles(ended, objects=of.tolist()))[level]
         of_objects += holds(ours, truth)
-        of_pods += holds(intervals(quantiles(ended))[portion], truth)
+        of_pods += holds(intervals(quantiles(ended))[level], truth)
         closed += isinstance(ours[1], float)
     return of_objects / runs, of_pods / runs, closed / runs
 
 
 @pytest.mark.parametrize("draw", [as_one, half_shared, room_or_machine, some_slow, one_by_one])
 @pytest.mark.parametrize(
-    ("objects", "portion", "mostly"), [(30, 0.5, 0.5), (150, 0.5, 0.9), (250, 0.9, 0.9)]
+    ("objects", "level", "mostly"), [(30, 0.5, 0.5), (150, 0.5, 0.9), (250, 0.9, 0.9)]
 )
 def test_an_interval_holds_what_it_claims_where_pods_wait_together(
-    draw: Draw, objects: int, portion: float, mostly: float
+    draw: Draw, objects: int, level: float, mostly: float
 ) -> None:
     """And it is mostly a closed one: it does not hold by saying nothing."""
-    share, _, closed = covered(draw, objects, portion)
+    share, _, closed = covered(draw, objects, level)
     assert share >= COVERED
     assert closed >= mostly
 
 
 @pytest.mark.parametrize("draw", [as_one, room_or_machine])
-@pytest.mark.parametrize(("objects", "portion"), [(150, 0.5), (250, 0.9)])
+@pytest.mark.parametrize(("objects", "level"), [(150, 0.5), (250, 0.9)])
 def test_taking_such_pods_as_independent_claims_far_too_much(
-    draw: Draw, objects: int, portion: float
+    draw: Draw, objects: int, level: float
 ) -> None:
     """An interval of single pods, as it is right where pods have nothing to do with each other."""
-    _, share, _ = covered(draw, objects, portion)
+    _, share, _ = covered(draw, objects, level)
     assert share < 0.5
 
 
@@ -131,8 +129,8 @@ def test_a_p99_of_many_objects_is_closed_and_holds(draw: Draw) -> None:
 def test_few_objects_leave_the_interval_open() -> None:
     """Thousands of pods of a few objects know no p99, and two objects not even a median."""
     two = quantiles([float(n) for n in range(4_000)], objects=[n % 2 for n in range(4_000)])
-    assert two.p50 == AtLeast(0.0, needs=6, has=2)
-    assert two.p99 == AtLeast(2000.0, needs=368, has=2)
+    assert two.p50 == AtLeast(0.0, required_sample_size=6, effective_sample_size=2)
+    assert two.p99 == AtLeast(2000.0, required_sample_size=368, effective_sample_size=2)
     six = quantiles([float(n) for n in range(6_000)], objects=[n // 1_000 for n in range(6_000)])
     assert isinstance(six.p50, float)
     assert isinstance(six.p90, AtLeast)

@@ -9,13 +9,13 @@ import pytest
 
 from loaddriver.judge.diagnosis import diagnose
 from loaddriver.judge.facts import ArchetypeFacts, Shortfall
-from loaddriver.manifests import INSTANCE_TYPE_KEY, RACK_KEY
-from loaddriver.record.audit import AuditStamps
+from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY
+from loaddriver.record.audit import AuditTimestamps
 from loaddriver.record.journal import Event, Journal
+from loaddriver.record.live_counts import NullListener
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
-from loaddriver.record.tally import Deaf
-from loaddriver.record.watching import NodeSighting, PodSighting, WatchStamps
+from loaddriver.record.watching import NodeObservation, PodObservation, WatchTimestamps
 from tests.judge.judge_rig import at, facts, row, unseen
 
 AFFINITY = "0/64 nodes are available: 64 node(s) didn't match pod affinity rules."
@@ -26,14 +26,14 @@ KINDS = {
 }
 
 
-def node(name: str, kind: str, rack: str = "r1", ready: bool = True) -> NodeSighting:
+def node(name: str, kind: str, rack: str = "r1", ready: bool = True) -> NodeObservation:
     labels = {INSTANCE_TYPE_KEY: kind, RACK_KEY: rack}
-    return NodeSighting(name, labels, at(1), ready, at(1) if ready else None)
+    return NodeObservation(name, labels, at(1), ready, at(1) if ready else None)
 
 
-def seen(*nodes: NodeSighting, **messages: str) -> Observations:
-    stamps = WatchStamps(Deaf(), nodes={each.name: each for each in nodes})
-    return replace(unseen(), watch=stamps, pending=messages)
+def seen(*nodes: NodeObservation, **messages: str) -> Observations:
+    timestamps = WatchTimestamps(NullListener(), nodes={each.name: each for each in nodes})
+    return replace(unseen(), watch=timestamps, pending=messages)
 
 
 def gang(uid: str, bound: float | None = None, **more: Any) -> PodRow:
@@ -75,7 +75,7 @@ def test_room_in_another_gangs_rack_is_no_room() -> None:
 
 def test_where_there_is_a_log_it_says_which_nodes_have_room() -> None:
     """The watch missed that one node failed and that another came; the log has both."""
-    log = AuditStamps()
+    log = AuditTimestamps()
     for name, rack in (("n1", "r1"), ("n2", "r2")):
         log.nodes_created[name].append(at(1))
         log.racks[name, at(1)], log.instance_types[name, at(1)] = rack, "m.big"
@@ -109,7 +109,7 @@ def test_a_gang_with_room_in_its_own_rack_waits_for_the_scheduler() -> None:
 def test_a_finished_pod_has_given_its_place_back() -> None:
     """Jobs end; their pods stay bound for the record but take no room."""
     observed = seen(node("w1", "w.large"))
-    observed.watch.pods["done"] = PodSighting("load", "p", {}, at(0), "w1", "Succeeded", at(1))
+    observed.watch.pods["done"] = PodObservation("load", "p", {}, at(0), "w1", "Succeeded", at(1))
     full = [web(f"x{n}", 1) for n in range(9)]
     [said, *_] = diagnosed(observed, *full, web("done", 1), web("b"))
     assert "ready nodes have 1 free place for them" in said
@@ -176,7 +176,7 @@ def test_a_shard_that_is_short_says_of_what_and_why() -> None:
     ],
 )
 def test_when_demand_is_known_the_machines_are_what_is_missing(
-    nodes: list[NodeSighting], shortfalls: list[Shortfall] | None, cause: str
+    nodes: list[NodeObservation], shortfalls: list[Shortfall] | None, cause: str
 ) -> None:
     """Not ready, not there, or not asked for."""
     full = [web(f"x{each.name}-{n}", 1, node=each.name) for each in nodes for n in range(10)]
@@ -210,9 +210,9 @@ def test_refusals_that_no_repetition_heals_come_first() -> None:
 def test_the_slowest_pods_name_their_hop() -> None:
     """A missed percentile: who, and in which part of the wait."""
     fast = [row(str(n), 0, 1) for n in range(198)]
-    stamps = {"found_room": False, "decided_micros": at(2), "provisioned_micros": at(12)}
+    timestamps = {"node_was_ready": False, "decided_micros": at(2), "provisioned_micros": at(12)}
     slow = [
-        row(f"s{n}", 0, 20, node_ready_micros=at(18), archetype="web", cluster="c1", **stamps)
+        row(f"s{n}", 0, 20, node_ready_micros=at(18), archetype="web", cluster="c1", **timestamps)
         for n in range(2)
     ]
     assert diagnosed(seen(), *fast, *slow) == [

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from loaddriver.judge.disruptions import Budgets, Disruptions, disruptions_section
-from loaddriver.record.audit import AuditStamps, Removal
+from loaddriver.record.audit import AuditTimestamps, Removal
 from loaddriver.record.journal import Event, Journal
 from loaddriver.record.rows import PodRow
 from tests.judge.judge_rig import at, facts, row, summarised, unseen
@@ -32,7 +32,7 @@ def judged(
     journal: Journal | None = None,
     refused: int = 0,
 ) -> Disruptions:
-    log = AuditStamps(removals=list(removals))
+    log = AuditTimestamps(removals=list(removals))
     log.failed["create pods/eviction 429"] = refused
     observed = replace(unseen(), audit=log)
     floors = {} if floor is None else {("c0", "web"): floor}
@@ -72,7 +72,7 @@ def test_a_budget_is_kept_while_enough_pods_stay_bound() -> None:
     replaced = [row(f"u{n}", 5, 6, workload="web") for n in (4, 5)]
     ends = [removal(0, 3), removal(1, 4), removal(2, 7), removal(3, 8)]
     section = judged([*pods(4), *replaced], ends, floor=2)
-    assert section.budgets == Budgets(count=1, touched=1, breached=0, least_to_spare=0)
+    assert section.budgets == Budgets(count=1, touched=1, breached=0, min_surplus=0)
 
 
 def test_a_budget_is_breached_by_one_pod_too_many_whoever_took_it() -> None:
@@ -80,14 +80,14 @@ def test_a_budget_is_breached_by_one_pod_too_many_whoever_took_it() -> None:
     for last in (OPERATOR, SCHEDULER, LOST):
         ends = [removal(0, 3), removal(1, 4), removal(2, 5, last)]
         section = judged(pods(4), ends, floor=2)
-        assert section.budgets == Budgets(count=1, touched=1, breached=1, least_to_spare=-1)
+        assert section.budgets == Budgets(count=1, touched=1, breached=1, min_surplus=-1)
 
 
 def test_no_budget_protects_from_its_own_controller() -> None:
     """A workload that is deleted or scaled down asks for no permission."""
     ends = [removal(n, 5, REPLICA_SETS) for n in range(4)]
     section = judged(pods(4), ends, floor=2)
-    assert section.budgets == Budgets(count=1, touched=0, breached=0, least_to_spare=None)
+    assert section.budgets == Budgets(count=1, touched=0, breached=0, min_surplus=None)
 
 
 def test_preemptions_are_counted_by_grace_and_by_machine() -> None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from loaddriver.federated.record import FEDERATION_UP, REACHED_AGAIN, Event, FederationRecord
-from loaddriver.judge.federation.following import episodes
+from loaddriver.fedhpa.record import FEDERATION_UP, RECONNECTED, FaultEvent, FederationRecord
+from loaddriver.judge.federation.scaling_response import load_changes
 from loaddriver.judge.federation.section import FederationSection, Sources, federation_section
 from loaddriver.judge.federation.sums import breaches
 from loaddriver.record.hpas import FederatedStatus, HpaWrite, Share
-from tests.support.fedhpa_runs import BEGAN, busier, course, record, share_write
+from tests.fedhpa.fedhpa_rig import BEGAN, busier, record, schedule, share_write
 
 SPLIT = [share_write(-30, name, 2, 12) for name in ("c1", "c2", "c3")]
 STEADY = {"c1": 2, "c2": 2, "c3": 2}
@@ -47,24 +47,24 @@ def test_a_cluster_whose_hpa_is_gone_counts_no_more() -> None:
 
 def test_a_write_that_leaves_the_share_as_it_was_is_no_move() -> None:
     said = HpaWrite(round((BEGAN + 5) * 1e6), "c1", False, Share(2, 12), 3, 3)
-    assert section(record(course(), lambda _: STEADY), [said]).moves == 0
+    assert section(record(schedule(), lambda _: STEADY), [said]).moves == 0
 
 
 def test_more_load_is_followed_when_enough_pods_work() -> None:
-    made = course(more=busier(c2=1.675))  # six to seven pods
+    made = schedule(more=busier(c2=1.675))  # six to seven pods
     played = record(made, lambda t: {**STEADY, "c2": 7 if t >= 112 else 2})
-    [episode] = episodes(made, played.samples, BEGAN)
+    [episode] = load_changes(made, played.samples, BEGAN)
     assert (episode.cluster, episode.up, episode.seconds) == ("c2", True, 12)
     assert section(played, []).up.max_seconds == 12
 
 
 def test_what_never_gets_there_is_counted_and_has_no_time() -> None:
-    found = section(record(course(more=busier(c2=1.675)), lambda _: STEADY), [])
-    assert (found.up.changes, found.up.unfollowed, found.up.max_seconds) == (1, 1, None)
+    found = section(record(schedule(more=busier(c2=1.675)), lambda _: STEADY), [])
+    assert (found.up.changes, found.up.never_reached, found.up.max_seconds) == (1, 1, None)
 
 
 def test_replicas_that_are_missing_or_too_many_are_counted_by_the_second() -> None:
-    made = course(more=busier(c2=1.675))
+    made = schedule(more=busier(c2=1.675))
     found = section(record(made, lambda t: {**STEADY, "c2": 7 if t >= 110 else 2}), [])
     assert found.phases["more"].under_replica_seconds == pytest.approx(10 * 5)
     early = section(record(made, lambda t: {**STEADY, "c2": 7 if t >= 90 else 2}), [])
@@ -72,7 +72,7 @@ def test_replicas_that_are_missing_or_too_many_are_counted_by_the_second() -> No
 
 
 def test_sums_are_looked_at_as_each_phase_ends() -> None:
-    made = course(more=busier(c2=0.425))
+    made = schedule(more=busier(c2=0.425))
     found = section(record(made, lambda _: STEADY), [share_write(150, "c1", 2, 10)])
     assert found.phases["first"].sum_max_off == 0
     assert found.phases["more"].sum_max_off == -2
@@ -81,12 +81,12 @@ def test_sums_are_looked_at_as_each_phase_ends() -> None:
 
 def test_the_worst_minute_of_moves_is_any_sixty_seconds() -> None:
     moves = [share_write(at, "c1", 2, 12 - n) for n, at in enumerate((5, 50, 64, 70), start=1)]
-    assert section(record(course(), lambda _: STEADY), moves).most_moves_in_a_minute == 3
+    assert section(record(schedule(), lambda _: STEADY), moves).most_moves_in_a_minute == 3
 
 
 def test_a_healing_ends_with_the_first_pass_that_reached_the_cluster() -> None:
-    played = record(course(), lambda _: STEADY)
-    played = replace(played, events=[Event(BEGAN + 20, REACHED_AGAIN, "c3")])
+    played = record(schedule(), lambda _: STEADY)
+    played = replace(played, events=[FaultEvent(BEGAN + 20, RECONNECTED, "c3")])
     statuses = [
         FederatedStatus(round((BEGAN + at) * 1e6), {"c3": state})
         for at, state in ((15, "Scaling"), (21, "Unreachable"), (23, "Held"), (30, "Scaling"))
@@ -97,7 +97,9 @@ def test_a_healing_ends_with_the_first_pass_that_reached_the_cluster() -> None:
 
 
 def test_a_recovery_ends_with_the_first_pass_after_the_federation_came_back() -> None:
-    played = replace(record(course(), lambda _: STEADY), events=[Event(BEGAN + 20, FEDERATION_UP)])
+    played = replace(
+        record(schedule(), lambda _: STEADY), events=[FaultEvent(BEGAN + 20, FEDERATION_UP)]
+    )
     statuses = [FederatedStatus(round((BEGAN + at) * 1e6), {}) for at in (15, 24, 30)]
     assert section(played, [], statuses).recovered_seconds == 4
     assert section(played, [], statuses[:1]).recovered_seconds is None
@@ -105,7 +107,7 @@ def test_a_recovery_ends_with_the_first_pass_after_the_federation_came_back() ->
 
 def test_a_cluster_that_is_never_reached_again_has_no_healing_to_show() -> None:
     played = replace(
-        record(course(), lambda _: STEADY), events=[Event(BEGAN + 20, REACHED_AGAIN, "c3")]
+        record(schedule(), lambda _: STEADY), events=[FaultEvent(BEGAN + 20, RECONNECTED, "c3")]
     )
     healed = section(played, []).healed
     assert healed is not None

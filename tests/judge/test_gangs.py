@@ -51,7 +51,7 @@ def test_a_gang_with_a_member_left_out_is_not_complete() -> None:
 def test_a_gang_that_was_never_created_is_counted() -> None:
     """The plan, not the rows, says which gangs there are."""
     gangs = judged()
-    assert (gangs.count, gangs.no_room, gangs.complete, gangs.rack_pure) == (1, 1, 0, 0)
+    assert (gangs.count, gangs.unplaced, gangs.complete, gangs.rack_pure) == (1, 1, 0, 0)
     assert gangs.partial_seconds.p50 is None
 
 
@@ -118,5 +118,5 @@ def test_every_gang_ends_in_exactly_one_way(pods: list[tuple[str, int | None, st
         for number, (group, bound, by) in enumerate(pods)
     ]
     gangs = judge_gangs(rows, {("c0", "g1"): 2, ("c0", "g2"): 1})
-    assert gangs.anchored + gangs.scheduler_first + gangs.no_room == gangs.count
-    assert gangs.complete <= gangs.count - gangs.no_room
+    assert gangs.anchored + gangs.scheduler_first + gangs.unplaced == gangs.count
+    assert gangs.complete <= gangs.count - gangs.unplaced

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from loaddriver.judge.gates import GateResult, figure, judge_gates
+from loaddriver.judge.gates import GateResult, format_number, judge_gates
 from tests.judge.judge_rig import gate
 
 Op = Literal["<=", ">=", "=="]
@@ -16,7 +16,10 @@ SUMMARY: dict[str, Any] = {
     "archetypes": {
         "memory-cache": {"p99": 4.0, "pods": 3},
         "tiny-stateless": {"p99": 2.0, "pods": 5},
-        "gpu-training-small": {"p99": {"atLeast": 9.5, "needs": 368, "has": 4}, "pods": 1},
+        "gpu-training-small": {
+            "p99": {"atLeast": 9.5, "requiredSampleSize": 368, "effectiveSampleSize": 4},
+            "pods": 1,
+        },
     },
     "clusters": {"c1": {"backlog": {"max": 7}}, "c2": {"backlog": {"max": 12}}},
     "placement": {},
@@ -84,7 +87,7 @@ def test_a_result_carries_all_that_a_report_needs() -> None:
 
 def test_figures_are_short_but_tell_limits_apart() -> None:
     """Decimals by size, thousands apart, no idle zeros."""
-    shown = [figure(value) for value in (0.0123, 3.4482, 60.02, 1234567.0, 5000, 0, -2.5)]
+    shown = [format_number(value) for value in (0.0123, 3.4482, 60.02, 1234567.0, 5000, 0, -2.5)]
     assert shown == ["0.0123", "3.448", "60.02", "1,234,567", "5,000", "0", "-2.5"]
 
 

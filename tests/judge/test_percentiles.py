@@ -10,15 +10,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loaddriver.judge.confidence import bracket, samples_needed
+from loaddriver.judge.confidence import bracket, required_sample_size
 from loaddriver.judge.percentiles import (
     AtLeast,
     Quantile,
     Quantiles,
     curve,
-    ended_share,
     estimate,
-    least,
+    kaplan_meier_cdf,
+    lower_bound,
     quantiles,
 )
 
@@ -47,23 +47,23 @@ def sizes(found: Quantiles) -> list[float]:
 
 @given(MANY, WAITS, st.integers(min_value=0, max_value=10_000).map(lambda n: n / 100))
 def test_a_pod_never_bound_makes_no_quantile_better(
-    ended: list[float], unended: list[float], waited: float
+    ended: list[float], censored: list[float], waited: float
 ) -> None:
     """However short it was watched: one more unbound pod is never good news."""
-    assume(ended or unended)
-    before = sizes(quantiles(ended, unended))
-    after = sizes(quantiles(ended, [*unended, waited]))
+    assume(ended or censored)
+    before = sizes(quantiles(ended, censored))
+    after = sizes(quantiles(ended, [*censored, waited]))
     assert all(new >= old for new, old in zip(after, before, strict=True))
 
 
 @given(MANY, WAITS, st.integers(min_value=0, max_value=5_000))
 def test_losing_a_bound_pod_makes_no_estimate_better(
-    ended: list[float], unended: list[float], longer: int
+    ended: list[float], censored: list[float], longer: int
 ) -> None:
     """A pod that was bound after t, had it stayed unbound beyond t, would only look worse."""
-    stayed = ended[1:], [*unended, ended[0] + longer / 100]
-    for portion in (0.5, 0.9, 0.99):
-        before, after = estimate(ended, unended, portion), estimate(*stayed, portion)
+    stayed = ended[1:], [*censored, ended[0] + longer / 100]
+    for level in (0.5, 0.9, 0.99):
+        before, after = estimate(ended, censored, level), estimate(*stayed, level)
         assert before is not None
         assert after is not None
         assert after >= before
@@ -74,14 +74,14 @@ def test_without_loss_a_quantile_is_the_plain_one(ended: list[float]) -> None:
     """The smallest wait that at least that share of pods did not exceed, given enough of them."""
     ordered = sorted(ended)
     found = quantiles(ended)
-    for portion, value in ((0.5, found.p50), (0.9, found.p90), (0.99, found.p99)):
-        rank = math.ceil(round(portion * len(ordered), 9))
-        assert estimate(ended, (), portion) == ordered[rank - 1]
-        if len(ordered) >= samples_needed(portion):
+    for level, value in ((0.5, found.p50), (0.9, found.p90), (0.99, found.p99)):
+        rank = math.ceil(round(level * len(ordered), 9))
+        assert estimate(ended, (), level) == ordered[rank - 1]
+        if len(ordered) >= required_sample_size(level):
             assert value == ordered[rank - 1]
         else:
             assert isinstance(value, AtLeast)
-            assert value.needs == samples_needed(portion)
+            assert value.required_sample_size == required_sample_size(level)
             assert value.at_least <= ordered[rank - 1]
     assert found.max == ordered[-1]
 
@@ -91,34 +91,34 @@ def test_without_loss_an_interval_ends_at_two_ranks(waits: list[int]) -> None:
     """The samples that the binomial argument names."""
     ended = [wait / 10 for wait in waits]
     ordered, found = sorted(ended), quantiles(ended)
-    for portion, interval in ((0.5, found.p50_interval), (0.99, found.p99_interval)):
-        lower, upper = bracket(len(ordered), portion)
+    for level, interval in ((0.5, found.p50_interval), (0.99, found.p99_interval)):
+        lower, upper = bracket(len(ordered), level)
         assert lower is not None
         assert upper is not None
         assert interval == (ordered[lower - 1], ordered[upper - 1])
 
 
-def by_hand(ended: list[float], unended: list[float]) -> list[tuple[float, Fraction]]:
+def by_hand(ended: list[float], censored: list[float]) -> list[tuple[float, Fraction]]:
     """The product-limit estimate, pod by pod with fractions: time, share bound by then."""
     left, points = Fraction(1), []
     for time in sorted(set(ended)):
-        at_risk = sum(wait >= time for wait in [*ended, *unended])
+        at_risk = sum(wait >= time for wait in [*ended, *censored])
         left *= 1 - Fraction(ended.count(time), at_risk)
         points.append((time, 1 - left))
     return points
 
 
 @given(WAITS, WAITS)
-def test_the_estimate_agrees_with_brute_force(ended: list[float], unended: list[float]) -> None:
+def test_the_estimate_agrees_with_brute_force(ended: list[float], censored: list[float]) -> None:
     """For any ties, for waits cut short before the first end, and for none or all cut short."""
-    times, share = ended_share(ended, unended)
-    expected = by_hand(ended, unended)
+    times, share = kaplan_meier_cdf(ended, censored)
+    expected = by_hand(ended, censored)
     assert [float(time) for time in times] == [time for time, _ in expected]
     assert all(abs(s - float(e)) < 1e-12 for s, (_, e) in zip(share, expected, strict=True))
-    for portion in (0.5, 0.9, 0.99):
-        reached = [time for time, known in expected if float(known) >= portion - 1e-9]
-        longest = max([*ended, *unended], default=None)
-        assert estimate(ended, unended, portion) == (reached[0] if reached else longest)
+    for level in (0.5, 0.9, 0.99):
+        reached = [time for time, known in expected if float(known) >= level - 1e-9]
+        longest = max([*ended, *censored], default=None)
+        assert estimate(ended, censored, level) == (reached[0] if reached else longest)
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=60))
@@ -146,7 +146,7 @@ def test_pods_given_up_before_the_first_was_bound_change_no_quantile(
 
 def test_a_pod_given_up_in_the_moment_another_is_bound_was_still_waiting() -> None:
     """Ties count against us: of two pods at 3 s, one bound, one not, half are bound."""
-    _, share = ended_share([3.0], [3.0])
+    _, share = kaplan_meier_cdf([3.0], [3.0])
     assert list(share) == [0.5]
 
 
@@ -174,8 +174,11 @@ def test_thirty_pods_have_no_p99() -> None:
     found = quantiles([float(n) for n in range(1, 31)])
     assert found.p50 == 15.0
     assert found.p50_interval == (10.0, 21.0)
-    assert found.p99 == AtLeast(28.0, needs=368, has=30)
-    assert found.p99_interval == (28.0, AtLeast(30.0, needs=368, has=30))
+    assert found.p99 == AtLeast(28.0, required_sample_size=368, effective_sample_size=30)
+    assert found.p99_interval == (
+        28.0,
+        AtLeast(30.0, required_sample_size=368, effective_sample_size=30),
+    )
 
 
 def test_a_quantile_beyond_the_data_is_a_bound() -> None:
@@ -184,12 +187,12 @@ def test_a_quantile_beyond_the_data_is_a_bound() -> None:
     assert (found.p50, found.p90) == (1.0, 1.0)
     assert found.p99 == AtLeast(300.0)
     assert found.max == AtLeast(300.0)
-    assert least(found.p99) == 300.0
+    assert lower_bound(found.p99) == 300.0
 
 
 def test_a_pod_watched_briefly_still_counts_for_its_time() -> None:
     """The product-limit estimate by hand: 1 of 4 ends at 1, one leaves at 2, 1 of 2 ends at 3."""
-    times, share = ended_share([1.0, 3.0, 4.0], [2.0])
+    times, share = kaplan_meier_cdf([1.0, 3.0, 4.0], [2.0])
     assert list(times) == [1.0, 3.0, 4.0]
     assert [round(float(s), 9) for s in share] == [0.25, 0.625, 1.0]
 
@@ -197,13 +200,13 @@ def test_a_pod_watched_briefly_still_counts_for_its_time() -> None:
 def test_no_pods_have_no_quantiles() -> None:
     """Nothing measured is not zero."""
     assert quantiles([]) == Quantiles(None, None, None, None)
-    assert least(None) is None
+    assert lower_bound(None) is None
 
 
 @given(WAITS.filter(bool), WAITS)
-def test_a_curve_rises_to_what_has_ended(ended: list[float], unended: list[float]) -> None:
+def test_a_curve_rises_to_what_has_ended(ended: list[float], censored: list[float]) -> None:
     """Points are in order, few, and end at the last pod bound."""
-    points = curve(ended, unended)
+    points = curve(ended, censored)
     assert points == sorted(points)
     assert len(points) <= 160
     assert points[-1][0] == max(ended)

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from loaddriver.errors import ExitCode
-from loaddriver.judge import selfaudit
-from loaddriver.judge.again import judge_again
-from loaddriver.judge.facts import Accident
+from loaddriver.judge import self_checks
+from loaddriver.judge.facts import RunFailure
+from loaddriver.judge.rejudge import rejudge
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
-from loaddriver.manifests import ARCHETYPE_LABEL, WORKLOAD_LABEL
-from loaddriver.record.audit import AuditStamps, PodCreation
+from loaddriver.plan.manifests import ARCHETYPE_LABEL, WORKLOAD_LABEL
+from loaddriver.record.audit import AuditTimestamps, PodCreation
 from loaddriver.record.audit_line import ObjectMetadata
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import build_rows
-from loaddriver.record.watching import PodSighting
+from loaddriver.record.watching import PodObservation
 from tests.judge.judge_rig import IN_TIME, SOUND, at, facts, gate, row, unseen
 
 NOTHING_LOST = LoadLosses(0, 0)
@@ -49,23 +49,23 @@ def summary(
 
 
 def unwell(**more: Any) -> dict[str, Any]:
-    return {"self_audit": replace(SOUND, **more)}
+    return {"harness_health": replace(SOUND, **more)}
 
 
 def late(**more: float | None) -> dict[str, Any]:
     return {"load": {**IN_TIME, **more}}
 
 
-def logged(stamps: AuditStamps | None = None, **more: Any) -> dict[str, Any]:
-    log = replace(unseen(), audit=stamps or AuditStamps(), audit_events_lost=0)
+def logged(timestamps: AuditTimestamps | None = None, **more: Any) -> dict[str, Any]:
+    log = replace(unseen(), audit=timestamps or AuditTimestamps(), audit_events_lost=0)
     return {"observed": replace(log, **more)}
 
 
 def unlogged_pod() -> dict[str, Any]:
     observed = logged()["observed"]
     labels = {WORKLOAD_LABEL: "w", ARCHETYPE_LABEL: "web"}
-    sighting = PodSighting("load", "p", labels, at(1), deleted_micros=at(2))
-    observed.watch.pods["a"] = sighting
+    observation = PodObservation("load", "p", labels, at(1), deleted_micros=at(2))
+    observed.watch.pods["a"] = observation
     return {"observed": observed}
 
 
@@ -73,8 +73,8 @@ def unlogged_binding() -> dict[str, Any]:
     """The log has the pod, and only the watch has seen that it was bound."""
     labels = {WORKLOAD_LABEL: "w", ARCHETYPE_LABEL: "web"}
     created = PodCreation(ObjectMetadata("p", "load", "a", labels), at(1), "somebody")
-    observed = logged(AuditStamps(pods={"a": created}))["observed"]
-    observed.watch.pods["a"] = PodSighting("load", "p", labels, at(1), "n1", "Running", at(2))
+    observed = logged(AuditTimestamps(pods={"a": created}))["observed"]
+    observed.watch.pods["a"] = PodObservation("load", "p", labels, at(1), "n1", "Running", at(2))
     return {"observed": observed}
 
 
@@ -82,8 +82,8 @@ def test_a_sound_harness_is_within_every_bound() -> None:
     """And every bound has its value and its reason in the summary."""
     made = summary()
     assert made.verdict == "pass"
-    checks = made.self_audit
-    assert {name for name, check in checks.items() if check.bound is not None} == BOUNDED
+    checks = made.self_checks
+    assert {name for name, check in checks.items() if check.limit is not None} == BOUNDED
     assert all(check.within for check in checks.values())
     assert all(checks[name].reason and checks[name].value is not None for name in BOUNDED)
     assert checks["harnessCpuShare"].value == 0.02
@@ -120,8 +120,8 @@ def test_a_sound_harness_is_within_every_bound() -> None:
             "watchGaps",
             "Times a watch lost its place, where the watch is the clock: 1 gap, at most 0 may be",
         ),
-        (logged(AuditStamps(undecodable=1)), "auditLinesLost", "without their pod: 1 line,"),
-        (logged(AuditStamps(nameless=1)), "auditLinesLost", "without their pod: 1 line,"),
+        (logged(AuditTimestamps(undecodable=1)), "auditLinesLost", "without their pod: 1 line,"),
+        (logged(AuditTimestamps(without_uid=1)), "auditLinesLost", "without their pod: 1 line,"),
         (logged(audit_restarts=1), "auditLinesLost", "without their pod: 1 line,"),
         (logged(audit_events_lost=3), "auditEventsLost", "the log does not have: 3 events,"),
         (unlogged_binding(), "rowsLost", "lacks although a watch saw them: 1 pod,"),
@@ -136,21 +136,21 @@ def test_a_value_beyond_its_bound_voids_the_run(
     """The verdict is invalid, and the sentence gives value, bound and reason."""
     made = summary(**provoked)
     assert (made.verdict, made.exit_code) == ("invalid", ExitCode.INVALID_RUN)
-    assert not made.self_audit[check].within
+    assert not made.self_checks[check].within
     [said] = [each for each in made.why if sentence in each]
-    assert said.endswith(made.self_audit[check].reason)
-    assert said in made.doubts
+    assert said.endswith(made.self_checks[check].reason)
+    assert said in made.invalid_reasons
 
 
 @pytest.mark.parametrize(
     "at_the_bound",
     [
-        unwell(loop_stall_max_seconds=selfaudit.LOOP_STALL.most),
-        unwell(clock_step_max_seconds=selfaudit.CLOCK_STEP.most),
-        unwell(harness_cpu_seconds=100 * selfaudit.CPU_SHARE.most),
-        unwell(others_cpu_share=selfaudit.OTHERS_SHARE.most),
-        late(maxLatenessSeconds=selfaudit.LATENESS_MAX.most),
-        late(p99LatenessSeconds=selfaudit.LATENESS_P99.most),
+        unwell(loop_stall_max_seconds=self_checks.LOOP_STALL.maximum),
+        unwell(clock_step_max_seconds=self_checks.CLOCK_STEP.maximum),
+        unwell(harness_cpu_seconds=100 * self_checks.CPU_SHARE.maximum),
+        unwell(others_cpu_share=self_checks.OTHERS_SHARE.maximum),
+        late(maxLatenessSeconds=self_checks.LATENESS_MAX.maximum),
+        late(p99LatenessSeconds=self_checks.LATENESS_P99.maximum),
     ],
 )
 def test_a_value_at_its_bound_is_within(at_the_bound: dict[str, Any]) -> None:
@@ -161,7 +161,7 @@ def test_a_value_at_its_bound_is_within(at_the_bound: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "unmeasured",
     [
-        {"self_audit": None},
+        {"harness_health": None},
         unwell(others_cpu_share=None),
         late(p99LatenessSeconds=None),
         logged(audit_events_lost=None),
@@ -177,8 +177,8 @@ def test_what_nobody_measured_voids_the_run(unmeasured: dict[str, Any]) -> None:
 
 def test_a_run_that_broke_off_is_not_blamed_for_what_it_could_not_measure() -> None:
     """Its accident is the reason, and what was beyond a bound until then."""
-    dead = Accident(ExitCode.INFRASTRUCTURE, "kube-scheduler died.")
-    made = summary(accident=dead, self_audit=None, load={"maxLatenessSeconds": 9.0})
+    dead = RunFailure(ExitCode.INFRASTRUCTURE, "kube-scheduler died.")
+    made = summary(run_failure=dead, harness_health=None, load={"maxLatenessSeconds": 9.0})
     assert made.verdict == "error"
     assert [each[:20] for each in made.why] == ["kube-scheduler died.", "The latest request o"]
 
@@ -187,7 +187,7 @@ def test_gaps_of_the_watch_change_nothing_where_the_log_is_the_clock() -> None:
     """They are shown all the same."""
     made = summary(**logged(watch_gaps=4))
     assert made.verdict == "pass"
-    assert (made.self_audit["watchGaps"].value, made.self_audit["watchGaps"].bound) == (4, None)
+    assert (made.self_checks["watchGaps"].value, made.self_checks["watchGaps"].limit) == (4, None)
 
 
 def test_one_server_that_does_not_say_leaves_the_sum_unknown() -> None:
@@ -202,7 +202,7 @@ def test_a_p99_of_too_few_requests_is_shown_and_voids_nothing() -> None:
     few = {"p99LatenessSeconds": 1.5, "maxLatenessSeconds": 1.5, "requestsSent": 99}
     made = summary(**late(**few))
     assert made.verdict == "pass"
-    assert made.self_audit["loadLatenessP99Seconds"].value == 1.5
+    assert made.self_checks["loadLatenessP99Seconds"].value == 1.5
     assert summary(**late(**{**few, "requestsSent": 100})).verdict == "invalid"
 
 
@@ -210,10 +210,10 @@ def test_a_p99_of_too_few_requests_is_shown_and_voids_nothing() -> None:
 def test_a_run_that_was_not_alone_says_so_although_it_is_valid(share: float, told: int) -> None:
     """Also when it is judged again."""
     made = summary(**unwell(others_cpu_share=share))
-    for judged in (made, judge_again(made, [gate("pods.neverBound", 0, "==")])):
+    for judged in (made, rejudge(made, [gate("pods.neverBound", 0, "==")])):
         assert judged.verdict == "pass"
         assert sum("not the run's alone" in each for each in judged.why) == told
-    missed = judge_again(made, [gate("pods.bound", 9, ">=")])
+    missed = rejudge(made, [gate("pods.bound", 9, ">=")])
     assert (missed.verdict, len(missed.why)) == ("fail", 1 + told)
 
 
@@ -221,4 +221,4 @@ def test_where_nobody_can_tell_what_others_take_the_reason_stands_instead() -> N
     """A machine that hides it is no reason to doubt the run."""
     made = summary(**unwell(others_cpu_share=None, others_unknown="there is a quota"))
     assert made.verdict == "pass"
-    assert made.self_audit["othersCpuShare"].what.endswith("not known, because there is a quota")
+    assert made.self_checks["othersCpuShare"].what.endswith("not known, because there is a quota")

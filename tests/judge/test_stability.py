@@ -46,20 +46,20 @@ def pods(number: int = 4) -> list[PodRow]:
 
 def test_pods_evicted_or_lost_while_demand_only_grows_are_disturbed() -> None:
     section = judged(pods(), [removal("u0", 5), removal("u1", 6, LOST)])
-    assert (section.disturbed_while_growing, section.disturbed) == (2, 2)
+    assert (section.disrupted_while_growing, section.disrupted) == (2, 2)
     assert section.growing_seconds == 100
 
 
 def test_what_kube_scheduler_removes_for_higher_priorities_is_counted_apart() -> None:
     """No autoscaler did it, and none could prevent it."""
     section = judged(pods(), [removal("u0", 5, SCHEDULER)])
-    assert (section.disturbed, section.disturbed_while_growing, section.preempted) == (0, 0, 1)
+    assert (section.disrupted, section.disrupted_while_growing, section.preempted) == (0, 0, 1)
 
 
 def test_demand_no_longer_only_grows_once_an_owner_has_removed_a_pod() -> None:
     section = judged(pods(), [removal("u0", 20, LOAD), removal("u1", 30)])
     assert section.growing_seconds == 20
-    assert (section.disturbed_while_growing, section.disturbed) == (0, 1)
+    assert (section.disrupted_while_growing, section.disrupted) == (0, 1)
 
 
 def test_demand_no_longer_only_grows_once_a_job_is_through() -> None:
@@ -67,7 +67,7 @@ def test_demand_no_longer_only_grows_once_a_job_is_through() -> None:
     job = row("j", 0, 2, workload="job", archetype="batch")
     section = judged([*pods(), job], [removal("u1", 31.9), removal("u2", 33)])
     assert section.growing_seconds == 32
-    assert section.disturbed_while_growing == 1
+    assert section.disrupted_while_growing == 1
 
 
 def test_a_job_that_was_interrupted_has_not_made_demand_smaller() -> None:
@@ -75,7 +75,7 @@ def test_a_job_that_was_interrupted_has_not_made_demand_smaller() -> None:
     job = row("j", 0, 2, workload="job", archetype="batch")
     section = judged([*pods(), job], [removal("j", 5), removal("u1", 50)])
     assert section.growing_seconds == 100
-    assert (section.disturbed_while_growing, section.job_pods_interrupted) == (2, 1)
+    assert (section.disrupted_while_growing, section.job_pods_interrupted) == (2, 1)
 
 
 def test_a_jobs_pod_that_is_through_is_not_interrupted() -> None:
@@ -86,8 +86,8 @@ def test_a_jobs_pod_that_is_through_is_not_interrupted() -> None:
 def test_the_rate_is_of_those_that_ran_before_demand_fell() -> None:
     """From 40 s to 70 s: one of four and then of three pods, in half a minute."""
     section = judged(pods(), [removal("u0", 55), removal("u1", 80)], shrinks_at_micros=at(70))
-    assert (section.steady_seconds, section.disturbed_while_steady) == (30, 1)
-    assert section.disturbed_per_minute_percent == pytest.approx(100 * 2 / 3.5, abs=1e-3)
+    assert (section.steady_seconds, section.disrupted_while_steady) == (30, 1)
+    assert section.disrupted_per_minute_percent == pytest.approx(100 * 2 / 3.5, abs=1e-3)
 
 
 def decided(name: str, seconds: float, kind: str) -> Event:
@@ -99,7 +99,7 @@ def test_machines_taken_while_demand_only_grows_are_counted_by_decisions() -> No
         decided("m1", 5, "Bootstrap"), decided("m1", 20, "Reclaim"), decided("m2", 95, "Reclaim")
     )
     section = judged(pods(), [removal("u0", 90, LOAD)], told)
-    assert section.taken_while_growing == 1
+    assert section.reclaimed_while_growing == 1
 
 
 def life(name: str, bought: float, given: float) -> list[Event]:
@@ -113,8 +113,8 @@ def life(name: str, bought: float, given: float) -> list[Event]:
 
 def test_a_machine_given_back_although_demand_has_not_fallen_is_unexplained() -> None:
     section = judged(pods(), told=journal(*life("m1", 10, 60)))
-    assert (section.bought, section.returned_within10_minutes) == (1, 1)
-    assert section.returned_unexplained == 1
+    assert (section.bought, section.released_within10_minutes) == (1, 1)
+    assert section.released_unexplained == 1
 
 
 def test_demand_that_fell_by_half_a_machine_explains_that_one_goes() -> None:
@@ -122,20 +122,20 @@ def test_demand_that_fell_by_half_a_machine_explains_that_one_goes() -> None:
     story = journal(*life("m1", 10, 60))
     for gone, unexplained in ((1, 1), (2, 0)):
         ends = [removal(f"u{n}", 50, LOAD) for n in range(gone)]
-        assert judged(pods(), ends, story).returned_unexplained == unexplained
+        assert judged(pods(), ends, story).released_unexplained == unexplained
 
 
 def test_demand_is_held_against_its_height_and_not_against_the_moment_of_buying() -> None:
     """One that was bought early in a ramp may go once demand has halved."""
     late = [row(f"l{n}", 15, 16, workload="web") for n in range(4)]
     ends = [removal(f"l{n}", 50, LOAD) for n in range(2)]
-    assert judged([*pods(), *late], ends, journal(*life("m1", 10, 60))).returned_unexplained == 0
+    assert judged([*pods(), *late], ends, journal(*life("m1", 10, 60))).released_unexplained == 0
 
 
 def test_jobs_that_are_through_explain_it_as_well() -> None:
     jobs = [row(f"j{n}", 0, 2, workload="job", archetype="batch") for n in range(2)]
     section = judged([*pods(), *jobs], told=journal(*life("m1", 10, 60)))
-    assert section.returned_unexplained == 0
+    assert section.released_unexplained == 0
 
 
 def test_machines_that_were_there_from_the_start_are_not_bought() -> None:
@@ -143,7 +143,7 @@ def test_machines_that_were_there_from_the_start_are_not_bought() -> None:
     story = journal(state("m1", 10, "CONFIGURING"), state("m1", 50, "IDLE"))
     section = stability_section(facts(fleet=known), [observed()], pods(), story)
     assert section is not None
-    assert (section.bought, section.returned_within10_minutes) == (0, 0)
+    assert (section.bought, section.released_within10_minutes) == (0, 0)
 
 
 def test_the_rate_of_buying_is_that_of_the_steady_time() -> None:
@@ -177,8 +177,8 @@ def test_requests_for_additional_machines_are_told_per_thousand_pods() -> None:
 def test_what_only_journals_know_is_unreadable_without_them() -> None:
     """So that a gate on it fails, instead of passing on a nought that nobody counted."""
     section = judged(pods())
-    assert (section.bought, section.returned_unexplained) == (None, None)
-    assert (section.taken_while_growing, section.unschedulable_despite_supply) == (None, None)
+    assert (section.bought, section.released_unexplained) == (None, None)
+    assert (section.reclaimed_while_growing, section.unschedulable_despite_supply) == (None, None)
 
 
 def test_without_an_audit_log_or_a_fleet_there_is_no_section() -> None:

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from loaddriver.errors import ExitCode
-from loaddriver.judge.again import judge_again
-from loaddriver.judge.facts import Accident
+from loaddriver.judge.facts import RunFailure
 from loaddriver.judge.percentiles import AtLeast
+from loaddriver.judge.rejudge import rejudge
 from loaddriver.judge.schema import Summary
-from loaddriver.record.audit import AuditStamps, PodCreation
+from loaddriver.record.audit import AuditTimestamps, PodCreation
 from loaddriver.record.audit_line import ObjectMetadata
+from loaddriver.record.live_counts import NullListener
 from loaddriver.record.rows import PodRow
-from loaddriver.record.tally import Deaf
-from loaddriver.record.watching import PodSighting, WatchStamps
+from loaddriver.record.watching import PodObservation, WatchTimestamps
 from tests.judge.judge_rig import at, facts, gate, row, summarised, unseen
 
 HOLDS, MISSED = gate("pods.neverBound", 5), gate("pods.created", 0, "==")
@@ -43,10 +43,19 @@ def test_a_run_whose_gates_hold_passes() -> None:
     [
         ((HOLDS, MISSED), {}, "fail", ExitCode.GATE_MISSED, "The pods.created: 2 units"),
         ((HOLDS,), {"failures": ("Too slow.",)}, "fail", ExitCode.GATE_MISSED, "Too slow."),
-        ((MISSED,), {"doubts": ("It stalled.",)}, "invalid", ExitCode.INVALID_RUN, "It stalled."),
         (
             (MISSED,),
-            {"doubts": ("It stalled.",), "accident": Accident(ExitCode.INFRASTRUCTURE, "Dead.")},
+            {"invalid_reasons": ("It stalled.",)},
+            "invalid",
+            ExitCode.INVALID_RUN,
+            "It stalled.",
+        ),
+        (
+            (MISSED,),
+            {
+                "invalid_reasons": ("It stalled.",),
+                "run_failure": RunFailure(ExitCode.INFRASTRUCTURE, "Dead."),
+            },
             "error",
             ExitCode.INFRASTRUCTURE,
             "Dead.",
@@ -77,7 +86,7 @@ def test_a_run_without_gates_is_not_a_pass() -> None:
 
 def test_lost_stamps_void_the_run() -> None:
     """A line that could not be read may have been the slowest pod's."""
-    lost = replace(unseen(), audit=AuditStamps(undecodable=2), audit_events_lost=0)
+    lost = replace(unseen(), audit=AuditTimestamps(undecodable=2), audit_events_lost=0)
     made = summarised(facts(), [lost], [], [HOLDS])
     assert made.verdict == "invalid"
     assert made.why[0].startswith("Lines of the audit log lost, unreadable or without their pod: 2")
@@ -100,7 +109,7 @@ def test_the_soak_is_judged_over_its_whole_length_and_apart_from_the_ramp() -> N
 
 def test_hops_add_up_to_the_mean_wait() -> None:
     """Also when some pods have more parts than others."""
-    waited = {"seen_micros": at(1.5), "node_ready_micros": at(2), "found_room": False}
+    waited = {"seen_micros": at(1.5), "node_ready_micros": at(2), "node_was_ready": False}
     made = summary((row("a", 1, 3, **waited), row("b", 5, 6, seen_micros=at(5.25))))
     assert list(made.hops_seconds) == ["seen", "nodeReady", "scheduled"]
     assert sum(hop.mean for hop in made.hops_seconds.values()) == 1.5
@@ -110,15 +119,15 @@ def test_hops_add_up_to_the_mean_wait() -> None:
 def test_every_bound_pod_found_room_or_waited_or_is_of_neither_known_class() -> None:
     """Never-bound pods are in no class: nobody knows what they would have found."""
     rows = (
-        row("a", 1, 2, found_room=True),
-        row("b", 1, 9, found_room=False),
-        row("c", 1, 8, found_room=False),
+        row("a", 1, 2, node_was_ready=True),
+        row("b", 1, 9, node_was_ready=False),
+        row("c", 1, 8, node_was_ready=False),
         row("d", 1, 4),
         row("e", 1, None),
     )
     placed = summary(rows).placement
     assert {name: part.pods for name, part in placed.items()} == {
-        "foundRoom": 1,
+        "nodeWasReady": 1,
         "unknown": 1,
         "waitedForNode": 2,
     }
@@ -128,11 +137,11 @@ def test_every_bound_pod_found_room_or_waited_or_is_of_neither_known_class() -> 
 
 def test_how_far_the_two_clocks_disagree_is_reported() -> None:
     """Receipt by the watch minus the log's stamp, over all creations and bindings."""
-    log, watch = AuditStamps(), WatchStamps(Deaf())
+    log, watch = AuditTimestamps(), WatchTimestamps(NullListener())
     for number, lag in enumerate((0.25, 0.5, -0.125)):
         uid, meta = f"u{number}", ObjectMetadata("p", "load", f"u{number}")
         log.pods[uid] = PodCreation(meta, at(number), "somebody")
-        watch.pods[uid] = PodSighting("load", "p", {}, at(number + lag))
+        watch.pods[uid] = PodObservation("load", "p", {}, at(number + lag))
     seen = replace(unseen(), audit=log, watch=watch, audit_events_lost=0)
     clock = summarised(facts(), [seen], BOUND, [HOLDS]).audit.clock
     assert (clock.samples, clock.median_seconds, clock.p99_seconds) == (3, 0.25, 0.5)
@@ -147,7 +156,7 @@ def test_pods_of_one_object_are_one_draw_everywhere() -> None:
     def run(objects: int) -> Summary:
         return summary(
             tuple(
-                row(str(n), 1, 2 + n / 100, workload=f"w{n % objects}", found_room=True)
+                row(str(n), 1, 2 + n / 100, workload=f"w{n % objects}", node_was_ready=True)
                 for n in range(400)
             )
         )
@@ -165,7 +174,7 @@ def test_pods_of_one_object_are_one_draw_everywhere() -> None:
 def test_bands_show_where_typical_and_slow_pods_spent_their_time() -> None:
     """The slowest hundredth may have waited for something else than the middle fifth."""
     quick = [row(str(n), 0, 1) for n in range(99)]
-    slow = row("slow", 0, 50, node_ready_micros=at(40), found_room=False)
+    slow = row("slow", 0, 50, node_ready_micros=at(40), node_was_ready=False)
     bands = summary((*quick, slow)).wait_bands
     assert bands["all"].hops_seconds == {"nodeReady": 0.4, "scheduled": 1.09}
     assert (bands["middle"].pods, bands["middle"].wait_seconds) == (20, 1.0)
@@ -176,8 +185,8 @@ def test_bands_show_where_typical_and_slow_pods_spent_their_time() -> None:
 
 def test_a_run_that_saw_nothing_still_has_a_summary() -> None:
     """A component that died at once must not break the report."""
-    dead = Accident(ExitCode.INFRASTRUCTURE, "kube-scheduler died.")
-    made = summarised(facts(soak_started_micros=None, accident=dead), [], [], [HOLDS])
+    dead = RunFailure(ExitCode.INFRASTRUCTURE, "kube-scheduler died.")
+    made = summarised(facts(soak_started_micros=None, run_failure=dead), [], [], [HOLDS])
     assert made.verdict == "error"
     assert made.soak is None
     assert made.bind_latency_seconds.p50 is None
@@ -198,19 +207,19 @@ def test_the_same_input_gives_the_same_bytes() -> None:
 
 def test_a_run_can_be_judged_again_by_other_limits() -> None:
     """But limits cannot heal a void run, nor what the runner found wrong."""
-    missed = judge_again(summary(), [MISSED])
+    missed = rejudge(summary(), [MISSED])
     assert (missed.verdict, missed.exit_code) == ("fail", 3)
-    assert judge_again(missed, [HOLDS]).verdict == "pass"
-    assert judge_again(summary(doubts=("It stalled.",)), [HOLDS]).verdict == "invalid"
-    assert judge_again(summary(failures=("Too slow.",)), [HOLDS]).verdict == "fail"
+    assert rejudge(missed, [HOLDS]).verdict == "pass"
+    assert rejudge(summary(invalid_reasons=("It stalled.",)), [HOLDS]).verdict == "invalid"
+    assert rejudge(summary(failures=("Too slow.",)), [HOLDS]).verdict == "fail"
     ungated = summarised(facts(), [unseen()], BOUND, [])
-    assert judge_again(ungated, [HOLDS]).verdict == "pass"
+    assert rejudge(ungated, [HOLDS]).verdict == "pass"
 
 
 def test_a_run_judged_again_keeps_everything_but_its_judgement() -> None:
     """Rows are not measured anew: only gates, verdict and reasons change."""
     made = summary()
-    again = judge_again(made, [MISSED])
+    again = rejudge(made, [MISSED])
     changed = {"gates", "verdict", "exit_code", "why"}
     for field in set(made.__struct_fields__) - changed:
         assert getattr(again, field) == getattr(made, field)
@@ -220,7 +229,7 @@ def test_a_ratio_to_the_bare_run_is_judged_again_only_beside_it() -> None:
     """Without the bare summary there is no ratio, so the gate fails and says why."""
     ratio = gate("bindLatencySeconds.max", 3, ratio_to="bare")
     bare = summary((row("a", 1, 2),), bare=True)
-    assert judge_again(summary(), [ratio], bare).verdict == "pass"
-    missed = judge_again(summary(), [ratio])
+    assert rejudge(summary(), [ratio], bare).verdict == "pass"
+    missed = rejudge(summary(), [ratio])
     assert missed.verdict == "fail"
     assert "no bare run belongs to this run" in missed.why[0]

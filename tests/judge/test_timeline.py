@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaddriver.judge.timeline import backlog_peaks, make_timeline
-from loaddriver.record.nodes import NodeLife
+from loaddriver.record.nodes import NodeLifetime
 from loaddriver.record.rows import PodRow
 from tests.judge.judge_rig import START, at, row
 
@@ -59,10 +59,10 @@ def test_what_came_before_a_window_is_its_first_level_not_its_peak() -> None:
 
 def test_nodes_come_and_go() -> None:
     """Ready nodes are counted from their readiness until their deletion."""
-    lives = [
-        NodeLife("n1", at(1), 0, at(2), at(4), "r1"),
-        NodeLife("n2", at(1), 0, at(3), None, "r1"),
-        NodeLife("n3", at(1), 0, None, at(4), "r1"),
+    lifetimes = [
+        NodeLifetime("n1", at(1), 0, at(2), at(4), "r1"),
+        NodeLifetime("n2", at(1), 0, at(3), None, "r1"),
+        NodeLifetime("n3", at(1), 0, None, at(4), "r1"),
     ]
-    line = make_timeline([row("a")], lives, at(5))
+    line = make_timeline([row("a")], lifetimes, at(5))
     assert line.nodes_ready == [0, 0, 1, 2, 1, 1]

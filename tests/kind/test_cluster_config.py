@@ -10,7 +10,7 @@ from kind.cluster import pod_routes
 from kind.config import ONE_NODE, SEVERAL_NODES, Mount, cluster_config
 from kind.nodeimage.node import POD_SUBNET, SERVICE_SUBNET, NodeImage
 
-KINDS_OWN = NodeImage("kindest/node:v1", air_gapped=False, versions={})
+KIND_NODE_IMAGE = NodeImage("kindest/node:v1", air_gapped=False, versions={})
 MADE_HERE = NodeImage("localhost/node:1", True, {"etcd": "3.7.3", "coredns": "1.14.2"})
 
 
@@ -26,12 +26,12 @@ def patches(loaded: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_with_kinds_own_image_the_base_is_the_whole_config() -> None:
-    assert config(KINDS_OWN) == yaml.safe_load(ONE_NODE.read_text())
+    assert config(KIND_NODE_IMAGE) == yaml.safe_load(ONE_NODE.read_text())
 
 
 @pytest.mark.parametrize(("base", "nodes"), [(ONE_NODE, 1), (SEVERAL_NODES, 3)])
 def test_each_base_has_one_control_plane(base: Path, nodes: int) -> None:
-    roles = [node["role"] for node in config(KINDS_OWN, base)["nodes"]]
+    roles = [node["role"] for node in config(KIND_NODE_IMAGE, base)["nodes"]]
     assert len(roles) == nodes
     assert roles.count("control-plane") == 1
 
@@ -48,7 +48,7 @@ def test_an_image_made_here_brings_its_own_network_and_names_its_own_components(
     assert patches(loaded)["KubeletConfiguration"]["failCgroupV1"] is False
 
 
-@pytest.mark.parametrize("image", [KINDS_OWN, MADE_HERE])
+@pytest.mark.parametrize("image", [KIND_NODE_IMAGE, MADE_HERE])
 def test_a_callers_patches_are_added_to_those_of_the_image(image: NodeImage) -> None:
     loaded = config(image, patches=["kind: InitConfiguration\n"])
     assert loaded["kubeadmConfigPatches"][-1] == "kind: InitConfiguration\n"
@@ -57,13 +57,13 @@ def test_a_callers_patches_are_added_to_those_of_the_image(image: NodeImage) -> 
 
 def test_a_relative_mount_means_the_callers_directory() -> None:
     """The tools that read the config run elsewhere."""
-    [node] = config(KINDS_OWN, mounts=[Mount(Path("results/logs"), "/logs")])["nodes"]
+    [node] = config(KIND_NODE_IMAGE, mounts=[Mount(Path("results/logs"), "/logs")])["nodes"]
     assert node["extraMounts"][0]["hostPath"] == str(Path.cwd() / "results/logs")
 
 
 def test_mounts_go_to_the_control_plane_alone() -> None:
     mount = Mount(Path("/run/audit"), "/var/log/audit", read_only=False)
-    control_plane, *workers = config(KINDS_OWN, SEVERAL_NODES, mounts=[mount])["nodes"]
+    control_plane, *workers = config(KIND_NODE_IMAGE, SEVERAL_NODES, mounts=[mount])["nodes"]
     assert control_plane["extraMounts"] == [
         {"hostPath": "/run/audit", "containerPath": "/var/log/audit", "readOnly": False}
     ]

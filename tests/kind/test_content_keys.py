@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kind.keys import content_key
+from kind.content_key import content_key
 from kind.rootfs import Base
 
 

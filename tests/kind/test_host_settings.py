@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kind.host import (
+from kind.host_settings import (
     FORWARDING,
     SETTINGS,
-    alone_on_host,
+    exclusive_host_lock,
     restore_host_settings,
     save_host_settings,
-    starting_on_host,
+    shared_host_lock,
 )
 
 
@@ -129,14 +129,14 @@ def test_a_modules_folder_of_the_hosts_own_stays(host: Path, state: Path) -> Non
 
 
 def test_several_may_start_side_by_side_and_none_of_them_is_alone(host: Path, state: Path) -> None:
-    starting = starting_on_host(state, host), starting_on_host(state, host)
-    with starting[0], starting[1], alone_on_host(state) as alone:
+    starting = shared_host_lock(state, host), shared_host_lock(state, host)
+    with starting[0], starting[1], exclusive_host_lock(state) as alone:
         assert not alone
-    with alone_on_host(state) as alone:
+    with exclusive_host_lock(state) as alone:
         assert alone
 
 
 def test_what_starts_has_the_hosts_settings_kept(host: Path, state: Path) -> None:
-    with starting_on_host(state, host):
+    with shared_host_lock(state, host):
         change(host, "kernel/panic", "10")
     assert restore_host_settings(state, host) == ("kernel.panic",)

@@ -9,7 +9,7 @@ import pytest
 
 import kind.cluster
 from kind.__main__ import INFRASTRUCTURE_FAILED, USAGE_ERROR, main
-from kind.host import restore_host_settings, starting_on_host
+from kind.host_settings import restore_host_settings, shared_host_lock
 from tests.kind.kind_rig import Machine
 
 # A kind whose clusters are files; `create` fails as told by the machine's folder.
@@ -49,7 +49,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("KIND_EXPERIMENTAL_PROVIDER", "podman")
     monkeypatch.delenv("KUBERNETES_VERSION", raising=False)
     monkeypatch.delenv("CONTAINERS_CONF", raising=False)
-    for function in (starting_on_host, restore_host_settings):
+    for function in (shared_host_lock, restore_host_settings):
         on_host = partial(function, root=tmp_path / "host")
         monkeypatch.setattr(kind.cluster, function.__name__, on_host)
     boot = tmp_path / "host/proc/sys/kernel/random/boot_id"
@@ -119,7 +119,7 @@ def test_while_another_cluster_is_up_its_network_and_settings_stay(machine: Mach
 def test_while_another_process_starts_a_cluster_nothing_is_put_back(machine: Machine) -> None:
     run(machine, "up")
     state = machine.root / "cache/kind/host-settings.json"
-    with starting_on_host(state, machine.root / "host"):
+    with shared_host_lock(state, machine.root / "host"):
         assert run(machine, "down") == 0
         assert state.exists()
     assert "podman network rm kind" not in machine.calls

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kind.errors import KindError
-from kind.tools import PACKAGES, missing_tools, require_tools
+from kind.host_tools import PACKAGES, missing_tools, require_tools
 from tests.kind.kind_rig import Machine
 
 

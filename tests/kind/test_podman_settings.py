@@ -4,7 +4,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
-from kind.enginesettings import HostFacts, containers_conf
+from kind.containers_conf import HostFacts, containers_conf
 
 PLAIN = HostFacts(
     root=True, unified_cgroups=True, may_raise_limits=True, open_files=1024, processes=4096

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from loaddriver.demand import Demand, demand
-from loaddriver.plan import make_plan
-from loaddriver.plan_records import Plan
-from loaddriver.profile import Profile, load_profile
-from loaddriver.shared_demand import SharedDemand, demand_of
+from loaddriver.plan.make import make_plan
+from loaddriver.plan.records import Plan
+from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.sizing.demand import PlanDemand, demand
+from loaddriver.sizing.shared_demand import SharedMachineDemand, compute_demand
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 SHIPPED = ("smoke", "dev-50", "dev-500")
@@ -36,7 +36,9 @@ def shipped(name: str, *overrides: str, seed: int | None = None) -> Profile:
     return load_profile(name, PROFILES, overrides, seed)
 
 
-def planned(name: str, *overrides: str, seed: int | None = None) -> tuple[Profile, Plan, Demand]:
+def planned(
+    name: str, *overrides: str, seed: int | None = None
+) -> tuple[Profile, Plan, PlanDemand]:
     """A shipped profile with its plan and what that needs."""
     profile = shipped(name, *overrides, seed=seed)
     plan = make_plan(profile)
@@ -45,12 +47,12 @@ def planned(name: str, *overrides: str, seed: int | None = None) -> tuple[Profil
 
 def planned_shared(
     name: str, *overrides: str, seed: int | None = None
-) -> tuple[Profile, Plan, SharedDemand]:
+) -> tuple[Profile, Plan, SharedMachineDemand]:
     """A shipped profile whose pods share machines, with its plan and what that needs."""
     profile = shipped(name, *overrides, seed=seed)
     plan = make_plan(profile)
-    demand = demand_of(plan, profile.catalog)
-    assert isinstance(demand, SharedDemand)
+    demand = compute_demand(plan, profile.catalog)
+    assert isinstance(demand, SharedMachineDemand)
     return profile, plan, demand
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from loaddriver.load_files import Endpoint
+from loaddriver.load.files import ClusterEndpoint
 
 
 @dataclass
@@ -103,7 +103,7 @@ class ApiServer:
 
 
 @asynccontextmanager
-async def serving(*servers: ApiServer) -> AsyncIterator[list[Endpoint]]:
+async def serving(*servers: ApiServer) -> AsyncIterator[list[ClusterEndpoint]]:
     """Serves each on a free loopback port, and gives how to reach them."""
     runners, endpoints = [], []
     for number, server in enumerate(servers):
@@ -115,7 +115,9 @@ async def serving(*servers: ApiServer) -> AsyncIterator[list[Endpoint]]:
         host, port = runner.addresses[0][:2]
         runners.append(runner)
         endpoints.append(
-            Endpoint(name=f"cluster-{number}", url=f"http://{host}:{port}", token=server.token)
+            ClusterEndpoint(
+                name=f"cluster-{number}", url=f"http://{host}:{port}", token=server.token
+            )
         )
     try:
         yield endpoints

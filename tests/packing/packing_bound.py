@@ -18,13 +18,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loaddriver.catalog import Catalog
-from loaddriver.demand import demand
-from loaddriver.inventory import SeedMachine, fleet_inventory, rack_sizes
-from loaddriver.plan_files import load_plan
-from loaddriver.plan_records import Workload
-from loaddriver.profile import load_profile
+from loaddriver.plan.files import load_plan
+from loaddriver.plan.records import Workload
+from loaddriver.profile.catalog import Catalog
+from loaddriver.profile.settings import load_profile
 from loaddriver.report.results import read_summary
+from loaddriver.sizing.demand import demand
+from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory, rack_sizes
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 
@@ -43,7 +43,7 @@ class Packing:
 
 
 def best_packing(
-    workloads: Iterable[Workload], machines: Sequence[SeedMachine], catalog: Catalog
+    workloads: Iterable[Workload], machines: Sequence[InventoryMachine], catalog: Catalog
 ) -> Packing:
     """The bounds for `workloads`, whose replicas all run at once on some of `machines`."""
     problems: defaultdict[tuple[str, int], defaultdict[int, list[Workload]]]

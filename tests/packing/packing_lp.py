@@ -24,21 +24,21 @@ from numpy.typing import NDArray
 from scipy.optimize import LinearConstraint, linprog, milp
 from scipy.sparse import coo_array
 
-from loaddriver.catalog import Catalog
-from loaddriver.demand import Demand
-from loaddriver.fit import Offer, PodNeeds, offers_for, pod_needs
-from loaddriver.inventory import SeedMachine, fleet_inventory
+from loaddriver.judge.active_pods import active_pods
 from loaddriver.judge.facts import FleetFacts
-from loaddriver.judge.presence import present
-from loaddriver.manifests import ZONE_KEY
-from loaddriver.needs import Host
-from loaddriver.plan_files import load_plan
-from loaddriver.plan_records import Plan, Workload
-from loaddriver.profile import Profile
+from loaddriver.plan.files import load_plan
+from loaddriver.plan.manifests import ZONE_KEY
+from loaddriver.plan.records import Plan, Workload
+from loaddriver.profile.catalog import Catalog
+from loaddriver.profile.settings import Profile
 from loaddriver.report.results import read_pods, read_summary
-from loaddriver.run.pairing import PLAN, PROFILE
-from loaddriver.run.prepared import Prepared
-from loaddriver.shared_demand import demand_of
+from loaddriver.run.inputs import RunInputs
+from loaddriver.run.paired_run import PLAN, PROFILE
+from loaddriver.sizing.demand import PlanDemand
+from loaddriver.sizing.estimate import HostCapacity
+from loaddriver.sizing.fit import Offering, PodRequirements, group_offerings, pod_requirements
+from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory
+from loaddriver.sizing.shared_demand import compute_demand
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Class:
     """
 
     cluster: int
-    needs: PodNeeds
+    needs: PodRequirements
     pods: int
     apart: bool = False
     spread: tuple[int, int] | None = None
@@ -66,12 +66,12 @@ def classes_of(
     workloads: Iterable[Workload], catalog: Catalog, zones: Sequence[str]
 ) -> list[Class]:
     """Pods that ask for the same together, but for those of workloads with rules of their own."""
-    plain: Counter[tuple[int, PodNeeds]] = Counter()
-    spread: defaultdict[tuple[int, PodNeeds], list[tuple[int, int, int]]] = defaultdict(list)
+    plain: Counter[tuple[int, PodRequirements]] = Counter()
+    spread: defaultdict[tuple[int, PodRequirements], list[tuple[int, int, int]]] = defaultdict(list)
     found: list[Class] = []
     for each in workloads:
         archetype = catalog.archetype(each.archetype)
-        needs = pod_needs(archetype, each.size)
+        needs = pod_requirements(archetype, each.size)
         rule = archetype.spread if each.spread else None
         if archetype.anti_affinity is not None:
             found.append(Class(each.cluster, needs, each.replicas, apart=True))
@@ -87,7 +87,9 @@ def classes_of(
     return found
 
 
-def zones_in_use(classes_or_needs: Iterable[PodNeeds], zones: Sequence[str]) -> Sequence[str]:
+def zones_in_use(
+    classes_or_needs: Iterable[PodRequirements], zones: Sequence[str]
+) -> Sequence[str]:
     """All zones, if there are pods that only each single one of them can hold; else none: a packing
     might leave a zone empty, and then nobody need be spread to it.
     """
@@ -95,10 +97,12 @@ def zones_in_use(classes_or_needs: Iterable[PodNeeds], zones: Sequence[str]) -> 
     return zones if all((zone,) in held_to for zone in zones) else ()
 
 
-def least(classes: Sequence[Class], offers: Mapping[Offer, int], zones: Sequence[str]) -> Least:
+def least(
+    classes: Sequence[Class], offerings: Mapping[Offering, int], zones: Sequence[str]
+) -> Least:
     """Both bounds."""
-    program = Program(classes, list(offers), [offers[offer] for offer in offers], zones)
-    dollars = [offer.dollars_per_hour for offer in offers]
+    program = Program(classes, list(offerings), [offerings[offer] for offer in offerings], zones)
+    dollars = [offer.dollars_per_hour for offer in offerings]
     return Least(
         math.ceil(program.solved(np.ones(len(dollars)))[0] - 1e-6),
         program.solved(np.array(dollars))[0],
@@ -132,21 +136,21 @@ class Program:
     def __init__(
         self,
         classes: Sequence[Class],
-        offers: Sequence[Offer],
+        offerings: Sequence[Offering],
         supply: Sequence[int],
         zones: Sequence[str],
     ) -> None:
-        self._classes, self._offers, self._supply, self._zones = classes, offers, supply, zones
+        self._classes, self._offers, self._supply, self._zones = classes, offerings, supply, zones
         clusters = sorted({each.cluster for each in classes})
         self._machines = {
             (cluster, at): number
             for number, (cluster, at) in enumerate(
-                (cluster, at) for cluster in clusters for at in range(len(offers))
+                (cluster, at) for cluster in clusters for at in range(len(offerings))
             )
         }
         self._pods: dict[tuple[int, int], int] = {}
         for number, each in enumerate(classes):
-            for at, offer in enumerate(offers):
+            for at, offer in enumerate(offerings):
                 if each.needs.fits(offer):
                     self._pods[number, at] = len(self._machines) + len(self._pods)
 
@@ -222,14 +226,16 @@ class Program:
     def _rooms(self) -> Iterator[list[tuple[int, float]]]:
         """Each cluster's machines of an offer have room for the pods there, in each resource."""
         inside: defaultdict[tuple[int, int, str], list[tuple[int, float]]] = defaultdict(list)
-        scale = {name: amount for offer in self._offers for name, amount in offer.room if amount}
+        scale = {
+            name: amount for offer in self._offers for name, amount in offer.available if amount
+        }
         for (number, at), column in self._pods.items():
             each = self._classes[number]
             for name, amount in each.needs.requests:
                 inside[each.cluster, at, name].append((column, amount / scale[name]))
         for (cluster, at, name), pods in inside.items():
-            room = dict(self._offers[at].room)[name]
-            yield [*pods, (self._machines[cluster, at], -room / scale[name])]
+            available = dict(self._offers[at].available)[name]
+            yield [*pods, (self._machines[cluster, at], -available / scale[name])]
 
     def _zone_shares(self) -> Iterator[tuple[list[tuple[int, float]], float]]:
         zone_of = [dict(offer.labels).get(ZONE_KEY) for offer in self._offers]
@@ -253,19 +259,19 @@ def _share_of_a_zone(pods: int, skew: int, zones: int) -> tuple[int, int]:
 
 
 def of_workloads(
-    workloads: Sequence[Workload], machines: Sequence[SeedMachine], catalog: Catalog
+    workloads: Sequence[Workload], machines: Sequence[InventoryMachine], catalog: Catalog
 ) -> Least:
     """The bounds for workloads that all run at once on some of `machines`."""
-    needs = [pod_needs(catalog.archetype(each.archetype), each.size) for each in workloads]
+    needs = [pod_requirements(catalog.archetype(each.archetype), each.size) for each in workloads]
     zones = zones_in_use(needs, sorted({machine.zone for machine in machines}))
-    offers = offers_for(needs, machines, catalog.daemon_sets, also=[ZONE_KEY])
-    return least(classes_of(workloads, catalog, zones), offers, zones)
+    offerings = group_offerings(needs, machines, catalog.daemon_sets, extra_keys=[ZONE_KEY])
+    return least(classes_of(workloads, catalog, zones), offerings, zones)
 
 
 def there_at(plan: Plan, results: Path, fleet: FleetFacts, at_micros: int) -> list[Workload]:
     """The plan's workloads with the pods that each had at a moment of a run."""
     names = [f"c{number + 1}" for number in range(plan.header.clusters)]
-    rows = present(read_pods(results), at_micros, fleet)
+    rows = active_pods(read_pods(results), at_micros, fleet)
     pods = Counter((row.cluster, row.workload) for row in rows)
     return [
         msgspec.structs.replace(each, replicas=count)
@@ -274,28 +280,28 @@ def there_at(plan: Plan, results: Path, fleet: FleetFacts, at_micros: int) -> li
     ]
 
 
-def prepared_of(profile: Profile, plan: Plan) -> Prepared:
+def inputs_of(profile: Profile, plan: Plan) -> RunInputs:
     """A profile and its plan with the fleet that stood ready for them."""
-    demand = demand_of(plan, profile.catalog)
-    machines = fleet_inventory(profile, demand if isinstance(demand, Demand) else None)
-    return Prepared(profile, plan, demand, machines, Host(0, 0, 0))
+    demand = compute_demand(plan, profile.catalog)
+    machines = fleet_inventory(profile, demand if isinstance(demand, PlanDemand) else None)
+    return RunInputs(profile, plan, demand, machines, HostCapacity(0, 0, 0))
 
 
 def _report(results: Path) -> None:
     profile = msgspec.json.decode((results / PROFILE).read_bytes(), type=Profile)
-    prepared = prepared_of(profile, load_plan(results / PLAN))
+    inputs = inputs_of(profile, load_plan(results / PLAN))
     summary = read_summary(results)
-    assert summary.holdings is not None
+    assert summary.cost is not None
     turn = summary.run.soak_started_unix_seconds
-    fleet = prepared.fleet_facts(None)
+    fleet = inputs.fleet_facts(None)
     end = max(row.observed_until_micros for row in read_pods(results))
-    moments = {"at the end of the ramp": (turn, summary.holdings.ramp_end)}
-    moments["at the end"] = (end / 1e6, summary.holdings.end)
+    moments = {"at the end of the ramp": (turn, summary.cost.ramp_end)}
+    moments["at the end"] = (end / 1e6, summary.cost.end)
     for when, (seconds, held) in moments.items():
         if seconds is None or held is None:
             continue
-        workloads = there_at(prepared.plan, results, fleet, round(seconds * 1e6))
-        bound = of_workloads(workloads, prepared.machines, prepared.profile.catalog)
+        workloads = there_at(inputs.plan, results, fleet, round(seconds * 1e6))
+        bound = of_workloads(workloads, inputs.machines, inputs.profile.catalog)
         pods = sum(each.replicas for each in workloads)
         print(
             f"{when}, {pods} pods: {held.machines} machines held, at least {bound.machines} "

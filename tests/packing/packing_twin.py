@@ -17,15 +17,15 @@ from bigfleet.simulation.cluster import workload as simulated
 from bigfleet.simulation.runtime.faults import Delays
 from bigfleet.simulation.spec import WorldSpec
 from bigfleet.simulation.world import World
-from loaddriver.archetypes import Archetype
-from loaddriver.demand import demand
-from loaddriver.inventory import SeedMachine, fleet_inventory, save_inventory
-from loaddriver.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
-from loaddriver.plan import make_plan
-from loaddriver.plan_records import RAMP, Workload
-from loaddriver.plan_records import Plan as LoadPlan
-from loaddriver.profile import Profile, load_profile
-from loaddriver.profile_fleet import Distribution
+from loaddriver.plan.make import make_plan
+from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
+from loaddriver.plan.records import RAMP, Workload
+from loaddriver.plan.records import Plan as LoadPlan
+from loaddriver.profile.archetypes import Archetype
+from loaddriver.profile.fleet import LatencyDistribution
+from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.sizing.demand import demand
+from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory, save_inventory
 from tests.packing.packing_bound import PROFILES
 
 
@@ -36,7 +36,7 @@ class Twin:
         self.profile: Profile = load_profile(name, PROFILES, seed=seed)
         self.load: LoadPlan = make_plan(self.profile)
         wanted = demand(self.load, self.profile.catalog)
-        self.machines: Sequence[SeedMachine] = fleet_inventory(self.profile, wanted)
+        self.machines: Sequence[InventoryMachine] = fleet_inventory(self.profile, wanted)
         self._random = random.Random(seed)
 
     def plan(self) -> WorldSpec:
@@ -88,13 +88,13 @@ def _cluster(number: int) -> str:
     return f"c{number + 1}"
 
 
-def _latency(seconds: float | Distribution) -> Latency:
-    if isinstance(seconds, Distribution):
+def _latency(seconds: float | LatencyDistribution) -> Latency:
+    if isinstance(seconds, LatencyDistribution):
         return Latency(seconds.median, seconds.p99)
     return Latency(seconds, seconds)
 
 
-def _machines(seeds: Sequence[SeedMachine]) -> list[Machine]:
+def _machines(seeds: Sequence[InventoryMachine]) -> list[Machine]:
     """As the provider reads them."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "machines.jsonl"

@@ -29,15 +29,15 @@ from bigfleet.simulation.runtime.faults import Delays
 from bigfleet.simulation.runtime.loop import run
 from bigfleet.simulation.spec import WorldSpec
 from bigfleet.simulation.world import World, running_world
-from loaddriver.fit import offers_for, pod_needs
-from loaddriver.inventory import SeedMachine, fleet_inventory
-from loaddriver.lower_bound import least_dollars_per_hour
-from loaddriver.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY, workload_body
-from loaddriver.plan import make_plan
-from loaddriver.plan_records import ChurnEvent
-from loaddriver.plan_records import Workload as Planned
-from loaddriver.profile import Profile, load_profile
-from loaddriver.setup_manifests import daemon_set_body
+from loaddriver.plan.make import make_plan
+from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY, workload_body
+from loaddriver.plan.records import ChurnEvent
+from loaddriver.plan.records import Workload as Planned
+from loaddriver.plan.setup_manifests import daemon_set_body
+from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.sizing.fit import group_offerings, pod_requirements
+from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory
+from loaddriver.sizing.lower_bound import least_dollars_per_hour
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 TOLD_EVERY_SECONDS = 15.0
@@ -87,7 +87,7 @@ def played(planned: Planned, profile: Profile) -> Played:
     return made(same_key=wanted.same_key or "", spread=tuple(wanted.spread))
 
 
-def machine_of(seed: SeedMachine) -> Machine:
+def machine_of(seed: InventoryMachine) -> Machine:
     """The machine as its provider would list it."""
     amounts = {
         name: resources.parse(name, quantity, round_up=False)
@@ -209,13 +209,15 @@ class Play:
     def _tell(self, world: World, cluster: SimulatedCluster) -> None:
         catalog = self._profile.catalog
         planned = (self._workloads.get(pod.workload.name) for pod in cluster.pods.values())
-        pods = Counter(pod_needs(catalog.archetype(p.archetype), p.size) for p in planned if p)
+        pods = Counter(
+            pod_requirements(catalog.archetype(p.archetype), p.size) for p in planned if p
+        )
         held = [self._seeds[name] for name in cluster.nodes]
         paid = (m for m in world.provider.machines().values() if m.state.name != "SPECULATIVE")
         dollars = sum(machine.price_per_hour for machine in paid)
         agents = catalog.daemon_sets
-        least = least_dollars_per_hour(pods, offers_for(pods, self._seeds.values(), agents))
-        of_held = least_dollars_per_hour(pods, offers_for(pods, held, agents)) if held else 0.0
+        least = least_dollars_per_hour(pods, group_offerings(pods, self._seeds.values(), agents))
+        of_held = least_dollars_per_hour(pods, group_offerings(pods, held, agents)) if held else 0.0
         print(
             f"{asyncio.get_running_loop().time():5.0f} s: {sum(pods.values())} pods, "
             f"{len(cluster.unbound())} wait, {len(held)} Nodes, ${dollars:.2f} an hour, "

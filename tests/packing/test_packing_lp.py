@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from loaddriver.fit import Offer, PodNeeds, offers_for, pods_by_needs
-from loaddriver.inventory import fleet_inventory
-from loaddriver.lower_bound import least_dollars_per_hour, least_machines
-from loaddriver.manifests import ZONE_KEY
-from loaddriver.plan import make_plan
-from loaddriver.plan_records import RAMP
-from loaddriver.profile import load_profile
+from loaddriver.plan.make import make_plan
+from loaddriver.plan.manifests import ZONE_KEY
+from loaddriver.plan.records import RAMP
+from loaddriver.profile.settings import load_profile
+from loaddriver.sizing.fit import Offering, PodRequirements, group_offerings, pods_by_requirements
+from loaddriver.sizing.inventory import fleet_inventory
+from loaddriver.sizing.lower_bound import least_dollars_per_hour, least_machines
 from tests.packing.packing_lp import Class, classes_of, least, of_workloads, zones_in_use
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 ZONES = ("a", "b", "c")
 
 
-def pod(cpu: int, zone: str = "") -> PodNeeds:
+def pod(cpu: int, zone: str = "") -> PodRequirements:
     labels = ((ZONE_KEY, (zone,)),) if zone else ()
-    return PodNeeds((("cpu", cpu), ("pods", 1)), labels)
+    return PodRequirements((("cpu", cpu), ("pods", 1)), labels)
 
 
-def machine(cpu: int, dollars: float, zone: str = "a") -> Offer:
-    return Offer((("cpu", cpu), ("pods", 100)), ((ZONE_KEY, zone),), (), dollars)
+def machine(cpu: int, dollars: float, zone: str = "a") -> Offering:
+    return Offering((("cpu", cpu), ("pods", 100)), ((ZONE_KEY, zone),), (), dollars)
 
 
 def test_equal_pods_need_their_sum_of_the_cheapest_machines() -> None:
@@ -54,9 +54,13 @@ def test_two_workloads_that_keep_apart_share_machines_with_each_other() -> None:
 
 def test_hard_spread_needs_dear_machines_in_each_zone() -> None:
     """Thirty pods, ten in each zone, give or take one; zone c costs ten times as much."""
-    offers = {machine(1000, 1.0, "a"): 99, machine(1000, 1.0, "b"): 99, machine(1000, 10, "c"): 99}
-    plain = least([Class(0, pod(1000), 30)], offers, ZONES)
-    spread = least([Class(0, pod(1000), 30, spread=(9, 11))], offers, ZONES)
+    offerings = {
+        machine(1000, 1.0, "a"): 99,
+        machine(1000, 1.0, "b"): 99,
+        machine(1000, 10, "c"): 99,
+    }
+    plain = least([Class(0, pod(1000), 30)], offerings, ZONES)
+    spread = least([Class(0, pod(1000), 30, spread=(9, 11))], offerings, ZONES)
     assert plain.dollars_per_hour == pytest.approx(30)
     assert spread.dollars_per_hour == pytest.approx(21 + 9 * 10)
 
@@ -75,12 +79,12 @@ def test_the_harnesss_own_bound_is_no_higher_and_hardly_lower(name: str) -> None
     own = [each for each in make_plan(profile).workloads if each.origin == RAMP]
     machines = fleet_inventory(profile, None)
     bound = of_workloads(own, machines, profile.catalog)
-    pods = pods_by_needs(own, profile.catalog)
-    offers = offers_for(pods, machines, profile.catalog.daemon_sets)
-    dollars = least_dollars_per_hour(pods, offers)
+    pods = pods_by_requirements(own, profile.catalog)
+    offerings = group_offerings(pods, machines, profile.catalog.daemon_sets)
+    dollars = least_dollars_per_hour(pods, offerings)
     assert dollars <= bound.dollars_per_hour * (1 + 1e-6)
     assert dollars >= 0.97 * bound.dollars_per_hour
-    assert least_machines(pods, offers) <= bound.machines
+    assert least_machines(pods, offerings) <= bound.machines
 
 
 def test_every_pod_is_in_one_class_and_rules_of_their_own_keep_workloads_apart() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from loaddriver.manifests import (
+from loaddriver.plan.manifests import (
     ARCHETYPE_LABEL,
     GROUP_LABEL,
     INSTANCE_TYPE_KEY,
@@ -17,10 +17,10 @@ from loaddriver.manifests import (
     WORKLOAD_LABEL,
 )
 from loaddriver.record.audit import AuditReader
+from loaddriver.record.live_counts import LiveCounts, NullListener
 from loaddriver.record.recorder import Observations
-from loaddriver.record.tally import Deaf, Tally
 from loaddriver.record.watched import CapacityRequest, Node, Pod
-from loaddriver.record.watching import WatchStamps
+from loaddriver.record.watching import WatchTimestamps
 
 SECOND = 1_000_000
 START = 1_790_000_000 * SECOND
@@ -112,13 +112,15 @@ def pod_metadata(uid: str, name: str, group: str = "") -> dict[str, Any]:
     return {"name": name, "namespace": "load", "uid": uid, "labels": labels(group)}
 
 
-def pod(uid: str, name: str, node: str = "", group: str = "", refusal: str = "") -> Pod:
-    """A Pod as a watch delivers it; `refusal` is what the scheduler says of it."""
-    scheduled = {"type": "PodScheduled", "status": "False", "message": refusal}
+def pod(
+    uid: str, name: str, node: str = "", group: str = "", unschedulable_message: str = ""
+) -> Pod:
+    """A Pod as a watch delivers it; `unschedulable_message` is what the scheduler says of it."""
+    scheduled = {"type": "PodScheduled", "status": "False", "message": unschedulable_message}
     raw = {
         "metadata": pod_metadata(uid, name, group),
         "spec": {"nodeName": node},
-        "status": {"phase": "Pending", "conditions": [scheduled] if refusal else []},
+        "status": {"phase": "Pending", "conditions": [scheduled] if unschedulable_message else []},
     }
     return msgspec.json.decode(msgspec.json.encode(raw), type=Pod)
 
@@ -137,14 +139,16 @@ def node(name: str, uid: str = "", rack: str = "r1", ready: bool = True) -> Node
     return msgspec.convert({"metadata": meta, "status": {"conditions": [condition]}}, Node)
 
 
-def reader(lines: Iterable[bytes] = (), tally: Tally | None = None) -> AuditReader:
+def reader(lines: Iterable[bytes] = (), live_counts: LiveCounts | None = None) -> AuditReader:
     """A reader that has read `lines`."""
-    made = AuditReader(tally or Deaf())
+    made = AuditReader(live_counts or NullListener())
     made.take(list(lines))
     return made
 
 
-def observations(lines: Iterable[bytes] | None, watch: WatchStamps | None = None) -> Observations:
+def observations(
+    lines: Iterable[bytes] | None, watch: WatchTimestamps | None = None
+) -> Observations:
     """One cluster's; without lines there is no audit log."""
-    audit = None if lines is None else reader(lines).stamps
-    return Observations("c0", audit, watch or WatchStamps(Deaf()), 0, 2, 0, END)
+    audit = None if lines is None else reader(lines).timestamps
+    return Observations("c0", audit, watch or WatchTimestamps(NullListener()), 0, 2, 0, END)

@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from loaddriver.record.tally import Tally, Waits
+from loaddriver.record.live_counts import LiveCounts, Waits
 from tests.record.record_rig import (
     ANCHOR,
     at,
@@ -22,15 +22,15 @@ from tests.record.record_rig import (
 
 def test_a_pods_creation_is_stamped_from_its_answer() -> None:
     """A controller-made Pod has its name and UID only in the body of the answer."""
-    stamps = reader([created("u1", "web-x", 1.25)]).stamps
-    assert stamps.pods["u1"].pod.name == "web-x"
-    assert stamps.pods["u1"].at_micros == at(1.25)
-    assert stamps.pods["u1"].creator == "replicaset-controller"
+    timestamps = reader([created("u1", "web-x", 1.25)]).timestamps
+    assert timestamps.pods["u1"].pod.name == "web-x"
+    assert timestamps.pods["u1"].at_micros == at(1.25)
+    assert timestamps.pods["u1"].creator == "replicaset-controller"
 
 
 def test_a_binding_names_its_writer() -> None:
     """Who bound a pod is told, whoever it was."""
-    (binding,) = reader([bound("u1", "web-x", 3, ANCHOR)]).stamps.bindings
+    (binding,) = reader([bound("u1", "web-x", 3, ANCHOR)]).timestamps.bindings
     assert (binding.uid, binding.at_micros, binding.writer) == ("u1", at(3), ANCHOR)
 
 
@@ -38,8 +38,8 @@ def test_a_binding_names_its_writer() -> None:
 def test_the_first_acknowledgement_counts(verb: str) -> None:
     """Later writes of the same status say nothing new."""
     what = f"{verb} capacityrequests/status"
-    stamps = reader([line(what, "cr", 2, code=200), line(what, "cr", 9, code=200)]).stamps
-    assert stamps.acknowledged == {("load", "cr"): at(2)}
+    timestamps = reader([line(what, "cr", 2, code=200), line(what, "cr", 9, code=200)]).timestamps
+    assert timestamps.acknowledged == {("load", "cr"): at(2)}
 
 
 @pytest.mark.parametrize("verb", ["create", "patch", "update"])
@@ -53,83 +53,85 @@ def test_a_request_beyond_what_is_there_is_told_from_an_ordinary_one(verb: str) 
         line(what, "refused", 6, request=asks, code=409),
         line(what, "without-body", 7),
     ]
-    assert reader(lines).stamps.additional == {("load", "more"): at(2)}
+    assert reader(lines).timestamps.additional == {("load", "more"): at(2)}
 
 
 def test_refused_requests_stamp_nothing_and_are_counted_by_kind() -> None:
     """A binding that the server refused bound nobody."""
     refused = line("create pods/binding", "web-x", 3, uid="u1", code=409)
-    stamps = reader([refused, refused, line("create nodes", "n", 1, code=403)]).stamps
-    assert stamps.bindings == []
-    assert stamps.nodes_created == {}
-    assert stamps.failed == {"create pods/binding 409": 2, "create nodes 403": 1}
+    timestamps = reader([refused, refused, line("create nodes", "n", 1, code=403)]).timestamps
+    assert timestamps.bindings == []
+    assert timestamps.nodes_created == {}
+    assert timestamps.failed == {"create pods/binding 409": 2, "create nodes 403": 1}
 
 
 def test_a_line_that_cannot_be_read_is_counted_and_costs_no_other() -> None:
     """Garbage, a torn line and invalid UTF-8 each cost themselves only."""
     torn = created("u2", "web-y", 2)[:90]
     bad_text = bound("u3", "web-z", 2).replace(b"web-z", b"web-\xff")
-    stamps = reader([created("u1", "web-x", 1), b"garbage", torn, bad_text, bound("u1", "", 4)])
-    assert stamps.stamps.undecodable == 3
-    assert stamps.stamps.lines == 5
-    assert list(stamps.stamps.pods) == ["u1"]
-    assert len(stamps.stamps.bindings) == 1
+    timestamps = reader([created("u1", "web-x", 1), b"garbage", torn, bad_text, bound("u1", "", 4)])
+    assert timestamps.timestamps.undecodable == 3
+    assert timestamps.timestamps.lines == 5
+    assert list(timestamps.timestamps.pods) == ["u1"]
+    assert len(timestamps.timestamps.bindings) == 1
 
 
 def test_a_pod_logged_without_its_body_is_counted() -> None:
     """At level Metadata a creation names nobody: the policy is wrong, and the run must say so."""
-    assert reader([line("create pods", "", 1)]).stamps.nameless == 1
+    assert reader([line("create pods", "", 1)]).timestamps.without_uid == 1
 
 
 def test_only_answers_count() -> None:
     """A request that was received may still be refused."""
-    stamps = reader([line("create nodes", "n", 1, stage="RequestReceived")]).stamps
-    assert stamps.nodes_created == {}
+    timestamps = reader([line("create nodes", "n", 1, stage="RequestReceived")]).timestamps
+    assert timestamps.nodes_created == {}
 
 
 def test_the_tally_follows_the_log_even_out_of_order() -> None:
     """A busy server may log a binding before the creation it belongs to."""
-    tally = Tally()
-    reader([bound("u1", "web-x", 3), created("u1", "web-x", 1), created("u2", "web-y", 2)], tally)
-    assert (tally.created_total, tally.bound_total, tally.backlog) == (2, 1, 1)
-    waits = tally.waits(at(10), step="1")
+    live_counts = LiveCounts()
+    reader(
+        [bound("u1", "web-x", 3), created("u1", "web-x", 1), created("u2", "web-y", 2)], live_counts
+    )
+    assert (live_counts.created_total, live_counts.bound_total, live_counts.backlog) == (2, 1, 1)
+    waits = live_counts.waits(at(10), step="1")
     assert list(waits.bound) == [2.0]
     assert list(waits.unbound) == [8.0]
 
 
 def test_a_pod_deleted_while_it_waited_leaves_the_backlog_but_not_the_waits() -> None:
     """It waited in vain, for as long as it lived."""
-    tally = Tally()
-    reader([created("u1", "web-x", 1), line("delete pods", "web-x", 5, code=200)], tally)
-    assert tally.backlog == 0
-    assert list(tally.waits(at(10)).unbound) == [4.0]
+    live_counts = LiveCounts()
+    reader([created("u1", "web-x", 1), line("delete pods", "web-x", 5, code=200)], live_counts)
+    assert live_counts.backlog == 0
+    assert list(live_counts.waits(at(10)).unbound) == [4.0]
 
 
 def test_a_node_is_ready_when_its_kubelet_wrote_so() -> None:
     """Other writes to its status stamp nothing; its rack is what it was created with."""
     log = [joined("n1", 1, "r7"), node_status("n1", 2, ready=False), node_status("n1", 3)]
-    stamps = reader(log).stamps
-    assert dict(stamps.nodes_ready) == {"n1": [at(3)]}
-    assert stamps.racks == {("n1", at(1)): "r7"}
+    timestamps = reader(log).timestamps
+    assert dict(timestamps.nodes_ready) == {"n1": [at(3)]}
+    assert timestamps.racks == {("n1", at(1)): "r7"}
 
 
 def test_a_node_without_a_rack_is_none_of_the_fleets() -> None:
     """A cluster's own control plane may register a Node; no pod of the load waits for that."""
     own = {"kind": "Node", "metadata": {"name": "control-plane", "uid": "u"}}
     log = [line("create nodes", "control-plane", 1, body=own), joined("n1", 2)]
-    assert list(reader(log).stamps.nodes_created) == ["n1"]
+    assert list(reader(log).timestamps.nodes_created) == ["n1"]
 
 
 def test_the_loads_own_requests_reach_the_tally() -> None:
     """In a run without pods they are what is counted; an acknowledgement is their binding."""
-    tally = Tally()
+    live_counts = LiveCounts()
     acknowledged = line("patch capacityrequests/status", "a", 4, code=200)
     log = [requested("a", 1, "r1"), requested("b", 2, "r2"), acknowledged, acknowledged]
-    made = reader([*log, line("delete capacityrequests", "b", 7, code=200)], tally)
-    assert (tally.created_total, tally.bound_total, tally.backlog) == (2, 1, 0)
-    assert tally.waits(at(9), step="1") == Waits(array("d", [3.0]), array("d", [5.0]))
-    assert set(made.stamps.requests) == {"r1", "r2"}
-    assert made.stamps.withdrawn == {("load", "b"): at(7)}
+    made = reader([*log, line("delete capacityrequests", "b", 7, code=200)], live_counts)
+    assert (live_counts.created_total, live_counts.bound_total, live_counts.backlog) == (2, 1, 0)
+    assert live_counts.waits(at(9), step="1") == Waits(array("d", [3.0]), array("d", [5.0]))
+    assert set(made.timestamps.requests) == {"r1", "r2"}
+    assert made.timestamps.withdrawn == {("load", "b"): at(7)}
 
 
 def test_what_the_load_driver_was_granted_is_counted() -> None:
@@ -139,4 +141,4 @@ def test_what_the_load_driver_was_granted_is_counted() -> None:
         line("create deployments", "db", 1, user=ANCHOR, code=403),
         line("create deployments", "other", 1),
     ]
-    assert reader(log).stamps.load_writes == {("create deployments", ("load", "web")): 1}
+    assert reader(log).timestamps.load_writes == {("create deployments", ("load", "web")): 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaddriver.record.hops import HOPS, credible, split
+from loaddriver.record.hops import HOPS, plausible, split
 
 MOMENTS = st.integers(min_value=0, max_value=2**52)
 REACHED = st.dictionaries(st.sampled_from(HOPS[:-1]), MOMENTS | st.none())
@@ -16,7 +16,7 @@ def test_hops_add_up_exactly(
     created: int, wait: int, reached: dict[str, int | None], waited: bool
 ) -> None:
     """Whatever clocks claim: no microsecond is lost, none counted twice, none negative."""
-    parts = split(created, created + wait, credible(reached, created + wait, waited))
+    parts = split(created, created + wait, plausible(reached, created + wait, waited))
     assert sum(parts.values()) == wait
     assert all(part >= 0 for part in parts.values())
     assert list(parts) == [hop for hop in HOPS if hop in parts]
@@ -32,10 +32,10 @@ def test_a_milestone_before_the_pod_costs_it_nothing() -> None:
 def test_a_pod_that_found_room_owes_nothing_to_machines() -> None:
     """Nor to the request for one, which nobody waited for: a slow scheduler must not hide there."""
     reached = {"seen": 3, "rolledUp": 9, "decided": 1, "nodeReady": 2}
-    assert credible(reached, 10, waited=False) == {}
+    assert plausible(reached, 10, waited=False) == {}
 
 
 def test_a_late_acknowledgement_does_not_hide_the_machine() -> None:
     """Acknowledgements are paced; the choice of a machine proves that the roll-up had arrived."""
     reached = {"seen": 2, "rolledUp": 9, "decided": 4, "nodeReady": 7}
-    assert credible(reached, 20, waited=True)["rolledUp"] == 4
+    assert plausible(reached, 20, waited=True)["rolledUp"] == 4

@@ -17,7 +17,7 @@ from loaddriver.record.log_length import events_written
 METRICS = "# TYPE apiserver_audit_event_total counter\napiserver_audit_event_total 1.25e+02\n"
 
 
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class Server:
@@ -60,7 +60,7 @@ async def test_a_server_that_refuses_is_not() -> None:
 
 async def test_patience_has_an_end() -> None:
     async with talking_to(Server(503)) as client:
-        assert await events_written(client, patience_seconds=0.2) is None
+        assert await events_written(client, timeout_seconds=0.2) is None
 
 
 async def test_a_server_that_is_gone_is_not_waited_for() -> None:
@@ -69,7 +69,7 @@ async def test_a_server_that_is_gone_is_not_waited_for() -> None:
         taken.bind(("127.0.0.1", 0))
         host, port = taken.getsockname()
         async with (
-            asyncio.timeout(PATIENCE_SECONDS),
+            asyncio.timeout(TIMEOUT_SECONDS),
             KubeClient(Configuration(host=f"http://{host}:{port}")) as client,
         ):
-            assert await events_written(client, patience_seconds=10 * PATIENCE_SECONDS) is None
+            assert await events_written(client, timeout_seconds=10 * TIMEOUT_SECONDS) is None

@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaddriver.load_files import Result
-from loaddriver.plan_records import ChurnEvent, CreateEvent, DeleteEvent, Event, ScaleEvent
+from loaddriver.load.files import EventResult
+from loaddriver.plan.records import ChurnEvent, CreateEvent, DeleteEvent, LoadEvent, ScaleEvent
 from loaddriver.record.audit_line import LOAD_DRIVER
 from loaddriver.record.losses import LoadLosses, load_losses
 from loaddriver.record.recorder import Observations
@@ -34,7 +34,7 @@ NAMESPACE = CreateEvent(
 SCALE = ScaleEvent(
     id="f", cluster=0, step=2, offset_seconds=0, path=f"{DEPLOYMENTS}/web", name="web", replicas=3
 )
-EVENTS: list[Event] = [NAMESPACE, CREATE, CHURN, ASK, WITHDRAW, SCALE]
+EVENTS: list[LoadEvent] = [NAMESPACE, CREATE, CHURN, ASK, WITHDRAW, SCALE]
 LOG = [
     line("create deployments", "web", 1, user=LOAD_DRIVER),
     created("u1", "web-x", 2),
@@ -59,8 +59,8 @@ LOG = [
 ]
 
 
-def result(event_id: str, name: str, status: int = 201, attempts: int = 1) -> Result:
-    return Result(
+def result(event_id: str, name: str, status: int = 201, attempts: int = 1) -> EventResult:
+    return EventResult(
         id=event_id,
         cluster=0,
         step=1,
@@ -87,7 +87,7 @@ RESULTS = [
 ]
 
 
-def losses(observed: Observations, results: list[Result] = RESULTS) -> LoadLosses:
+def losses(observed: Observations, results: list[EventResult] = RESULTS) -> LoadLosses:
     rows, requests = build_rows([observed]), build_request_rows([observed])
     return load_losses(EVENTS, results, [observed], rows, requests)
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from bigfleet.api.kube.watch import Changed
-from loaddriver.record.nodes import NodeLife, node_lives
+from loaddriver.record.live_counts import NullListener
+from loaddriver.record.nodes import NodeLifetime, node_lifetimes
 from loaddriver.record.recorder import Observations
-from loaddriver.record.tally import Deaf
-from loaddriver.record.watching import WatchStamps
+from loaddriver.record.watching import WatchTimestamps
 from tests.record.record_rig import at, joined, line, node, node_status, observations
 
 
-def seen(ready: bool) -> WatchStamps:
+def seen(ready: bool) -> WatchTimestamps:
     """A watch that saw the Node come, and nothing after."""
-    stamps = WatchStamps(Deaf())
-    stamps.take_nodes(Changed(node("n1", ready=ready), False), at(2))
-    return stamps
+    timestamps = WatchTimestamps(NullListener())
+    timestamps.take_nodes(Changed(node("n1", ready=ready), False), at(2))
+    return timestamps
 
 
-def last(observed: Observations) -> NodeLife:
-    return node_lives(observed)["n1"][-1]
+def last(observed: Observations) -> NodeLifetime:
+    return node_lifetimes(observed)["n1"][-1]
 
 
 def test_the_log_alone_says_whether_a_node_is_ready_in_the_end() -> None:
@@ -37,8 +37,8 @@ def test_a_node_that_is_gone_is_not_ready_and_one_that_came_again_may_be() -> No
     gone = [joined("n1", 1), node_status("n1", 2), line("delete nodes", "n1", 5, code=200)]
     assert not last(observations(gone)).ready_at_end
     again = [*gone, joined("n1", 8), node_status("n1", 9)]
-    lives = node_lives(observations(again))["n1"]
-    assert [life.ready_at_end for life in lives] == [False, True]
+    lifetimes = node_lifetimes(observations(again))["n1"]
+    assert [lifetime.ready_at_end for lifetime in lifetimes] == [False, True]
 
 
 def test_what_the_watch_missed_changes_nothing_where_there_is_a_log() -> None:

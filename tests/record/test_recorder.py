@@ -18,12 +18,12 @@ from bigfleet.api.install import install
 from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
 from controlplane.request import Binaries, request_from
 from controlplane.resolve import resolve
-from loaddriver.manifests import RACK_KEY
+from loaddriver.plan.manifests import RACK_KEY
 from loaddriver.record.clocks import receipt_lags_seconds
+from loaddriver.record.live_counts import LiveCounts, NullListener
 from loaddriver.record.recorder import ClusterRecorder, Observations
 from loaddriver.record.rows import PodRow, build_rows
-from loaddriver.record.tally import Deaf, Tally
-from loaddriver.record.watching import WatchStamps
+from loaddriver.record.watching import WatchTimestamps
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 from loaddriver.substrates.local import LocalSubstrate
@@ -96,7 +96,7 @@ async def record(cluster: Cluster) -> Seen:
 
 def has_seen_all(recorder: ClusterRecorder) -> bool:
     """Whether its watches have told of every binding and of the Node, as the log may have done."""
-    pods = recorder._stamps.pods.values()
+    pods = recorder._timestamps.pods.values()
     bound = sum(pod.bound_micros is not None for pod in pods)
     return (bound, recorder.nodes()) == (PODS + 1, (1, 1))
 
@@ -109,21 +109,21 @@ def cut_short(log: Path | None) -> Path:
 
 
 async def play(admin: KubeClient, recorders: Sequence[ClusterRecorder]) -> None:
-    async def until_all(tally: Callable[[Tally], bool]) -> None:
-        await eventually(lambda: all(tally(recorder.tally) for recorder in recorders))
+    async def until_all(live_counts: Callable[[LiveCounts], bool]) -> None:
+        await eventually(lambda: all(live_counts(recorder.live_counts) for recorder in recorders))
 
     await admin.create("/api/v1/namespaces", {"metadata": {"name": "load"}})
     await admin.create(OWN_PODS, too_large())
     await admin.create(DEPLOYMENTS, deployment())
-    await until_all(lambda tally: tally.backlog == PODS + 1)
+    await until_all(lambda live_counts: live_counts.backlog == PODS + 1)
     pods = msgspec.json.decode(await admin.get(OWN_PODS, {"labelSelector": "app=web"}))["items"]
     for pod in pods:
         await admin.create(REQUESTS, capacity_request(pod["metadata"]))
     await admin.create("/api/v1/nodes", fake_node())
-    await until_all(lambda tally: tally.bound_total == PODS)
+    await until_all(lambda live_counts: live_counts.bound_total == PODS)
     deleted = f"{OWN_PODS}/{pods[0]['metadata']['name']}"
     await admin.delete(deleted)
-    await until_all(lambda tally: tally.bound_total == PODS + 1)
+    await until_all(lambda live_counts: live_counts.bound_total == PODS + 1)
     await until_gone(admin, deleted)  # its last breath is a line of the log, too
 
 
@@ -190,7 +190,7 @@ async def test_every_pod_is_a_row_with_both_sources_joined(seen: Seen) -> None:
         assert sum(row.hops_micros().values()) == round(row.waited_seconds * 1e6)
     assert sum(row.deleted_micros is not None for row in rows) == 1
     assert sum(row.seen_micros is not None for row in rows) == PODS
-    assert sorted(row.found_room is True for row in rows) == [False] * PODS + [True]
+    assert sorted(row.node_was_ready is True for row in rows) == [False] * PODS + [True]
 
 
 async def test_without_a_log_the_watch_gives_the_same_rows_a_little_later(seen: Seen) -> None:
@@ -201,10 +201,10 @@ async def test_without_a_log_the_watch_gives_the_same_rows_a_little_later(seen: 
     for row in rows:
         logged = by_uid[row.uid]
         assert (row.source, row.bound_by) == ("watch", "")
-        assert (row.node, row.rack, row.found_room) == (
+        assert (row.node, row.rack, row.node_was_ready) == (
             logged.node,
             logged.rack,
-            logged.found_room,
+            logged.node_was_ready,
         )
         assert (row.seen_micros is None) == (logged.seen_micros is None)
         assert abs(row.waited_seconds - logged.waited_seconds) < 10
@@ -212,7 +212,7 @@ async def test_without_a_log_the_watch_gives_the_same_rows_a_little_later(seen: 
 
 async def test_the_log_alone_knows_node_rack_and_readiness(seen: Seen) -> None:
     """Nothing that a watch loses can change a number."""
-    blind = replace(seen.logged, watch=WatchStamps(Deaf()))
+    blind = replace(seen.logged, watch=WatchTimestamps(NullListener()))
     assert build_rows([blind]) == build_rows([seen.logged])
 
 
@@ -220,7 +220,7 @@ async def test_nothing_of_the_log_was_lost(seen: Seen) -> None:
     """Each line is read, each request is there once, and the server counts no more than we."""
     audit = seen.logged.audit
     assert audit is not None
-    assert (audit.undecodable, audit.nameless) == (0, 0)
+    assert (audit.undecodable, audit.without_uid) == (0, 0)
     assert audit.succeeded["create pods"] == PODS + 2
     assert audit.succeeded["create pods/binding"] == PODS + 1
     assert list(audit.nodes_created) == ["n1"]

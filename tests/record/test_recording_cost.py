@@ -11,9 +11,9 @@ import msgspec
 
 from bigfleet.api.kube import watch
 from loaddriver.record.audit import AuditReader
-from loaddriver.record.tally import Deaf, Tally
+from loaddriver.record.live_counts import LiveCounts, NullListener
 from loaddriver.record.watched import Pod
-from loaddriver.record.watching import WatchStamps
+from loaddriver.record.watching import WatchTimestamps
 from tests.record.record_rig import EPOCH, at, created, labels, line
 from tests.support.cpu_time import slowness
 
@@ -82,7 +82,7 @@ def test_reading_the_audit_log_costs_microseconds_a_pod() -> None:
             line("patch capacityrequests/status", f"{name}-cr", 1.9, code=200),
         ]
     assert len(lines[0]) > 4 * metadata_size
-    cost = micros_per_pod(lambda: AuditReader(Tally()).take(lines))
+    cost = micros_per_pod(lambda: AuditReader(LiveCounts()).take(lines))
     print(f"\naudit log: {cost:.1f} us of CPU per pod, {len(lines[0])} bytes a creation")
     assert cost < MOST_MICROS_PER_POD * slowness()
 
@@ -98,9 +98,9 @@ def test_following_the_watch_costs_microseconds_a_pod() -> None:
     assert len(lines) == PODS * EVENTS_PER_POD
 
     def follow() -> None:
-        stamps = WatchStamps(Deaf())
+        timestamps = WatchTimestamps(NullListener())
         for raw in lines:
-            stamps.take_pods(watch.Changed(events.decode(raw).object, False), 1)
+            timestamps.take_pods(watch.Changed(events.decode(raw).object, False), 1)
 
     cost = micros_per_pod(follow)
     print(f"\nwatch: {cost:.1f} us of CPU per pod, {len(lines[0])} bytes an event")

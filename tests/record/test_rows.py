@@ -11,10 +11,10 @@ from bigfleet.api.kube.watch import Changed, Listed
 from loaddriver.record.clocks import receipt_lags_seconds
 from loaddriver.record.hops import HOPS
 from loaddriver.record.journal import Event, Journal
-from loaddriver.record.nodes import node_lives
+from loaddriver.record.live_counts import NullListener
+from loaddriver.record.nodes import node_lifetimes
 from loaddriver.record.rows import PodRow, build_rows
-from loaddriver.record.tally import Deaf
-from loaddriver.record.watching import WatchStamps
+from loaddriver.record.watching import WatchTimestamps
 from tests.record.record_rig import (
     ANCHOR,
     END,
@@ -53,12 +53,12 @@ STORY = [
 ]
 
 
-def seen() -> WatchStamps:
-    stamps = WatchStamps(Deaf())
-    stamps.take_pods(Changed(pod("uid-1-xxxx", "web-a", group="g1"), False), at(1.1))
-    stamps.take_nodes(Changed(node("n1"), False), at(6))
-    stamps.take_pods(Changed(pod("uid-1-xxxx", "web-a", "n1", "g1"), False), at(7.3))
-    return stamps
+def seen() -> WatchTimestamps:
+    timestamps = WatchTimestamps(NullListener())
+    timestamps.take_pods(Changed(pod("uid-1-xxxx", "web-a", group="g1"), False), at(1.1))
+    timestamps.take_nodes(Changed(node("n1"), False), at(6))
+    timestamps.take_pods(Changed(pod("uid-1-xxxx", "web-a", "n1", "g1"), False), at(7.3))
+    return timestamps
 
 
 def only(rows: list[PodRow]) -> PodRow:
@@ -79,7 +79,7 @@ def test_a_row_holds_the_whole_story(log: list[bytes]) -> None:
         "g1",
         "1",
     )
-    assert row.found_room is False
+    assert row.node_was_ready is False
     assert sum(row.hops_micros().values()) == at(7) - at(1)
 
 
@@ -96,20 +96,22 @@ def test_no_watch_event_that_is_dropped_or_late_changes_a_number(
     dropped: set[str], late_micros: int
 ) -> None:
     """Where there is a log, the watch is only a check on it."""
-    stamps = WatchStamps(Deaf())
+    timestamps = WatchTimestamps(NullListener())
     if "created" not in dropped:
-        stamps.take_pods(Changed(pod("uid-1-xxxx", "web-a"), False), at(1.1) + late_micros)
+        timestamps.take_pods(Changed(pod("uid-1-xxxx", "web-a"), False), at(1.1) + late_micros)
     if "node" not in dropped:
-        stamps.take_nodes(Changed(node("n1"), False), at(6) + late_micros)
+        timestamps.take_nodes(Changed(node("n1"), False), at(6) + late_micros)
     if "bound" not in dropped:
-        stamps.take_pods(Changed(pod("uid-1-xxxx", "web-a", "n1"), False), at(7.3) + late_micros)
+        timestamps.take_pods(
+            Changed(pod("uid-1-xxxx", "web-a", "n1"), False), at(7.3) + late_micros
+        )
     log = [*LOG, line("delete pods", "web-a", 30, code=200), line("delete nodes", "n1", 31)]
     if "gone" not in dropped:
-        stamps.take_pods(Listed([]), at(31) + late_micros)
-        stamps.take_nodes(Listed([]), at(32) + late_micros)
-    observed, blind = observations(log, stamps), observations(log)
+        timestamps.take_pods(Listed([]), at(31) + late_micros)
+        timestamps.take_nodes(Listed([]), at(32) + late_micros)
+    observed, blind = observations(log, timestamps), observations(log)
     assert build_rows([observed]) == build_rows([blind])
-    assert node_lives(observed) == node_lives(blind)
+    assert node_lifetimes(observed) == node_lifetimes(blind)
 
 
 MOMENT = st.integers(min_value=0, max_value=900)
@@ -156,7 +158,7 @@ def test_a_pod_on_a_node_whose_readiness_nobody_saw_is_in_neither_class() -> Non
     """The node was there before the pod; whether it was ready before it is not known."""
     log = [joined("n1", 1), created("u1", "web-a", 2), bound("u1", "web-a", 3, node="n1")]
     row = only(build_rows([observations(log)]))
-    assert (row.node, row.found_room) == ("n1", None)
+    assert (row.node, row.node_was_ready) == ("n1", None)
     assert row.hops_micros() == {"scheduled": at(3) - at(2)}
 
 
@@ -165,17 +167,19 @@ def test_without_a_log_the_watch_is_the_clock() -> None:
     row = only(build_rows([observations(None, seen())]))
     assert (row.created_micros, row.bound_micros) == (at(1.1), at(7.3))
     assert (row.source, row.bound_by, row.seen_micros) == ("watch", "", None)
-    assert (row.node, row.rack, row.found_room) == ("n1", "r1", False)
+    assert (row.node, row.rack, row.node_was_ready) == ("n1", "r1", False)
 
 
 def test_without_a_log_requests_are_stamped_by_their_watch() -> None:
     """The pod's own request, by its name; the first acknowledgement counts."""
-    stamps = seen()
-    stamps.take_requests(Changed(request("r1", "web-a-uid-1-xx", of_load=False), False), at(1.3))
+    timestamps = seen()
+    timestamps.take_requests(
+        Changed(request("r1", "web-a-uid-1-xx", of_load=False), False), at(1.3)
+    )
     for seconds in (2.7, 8):
         acknowledged = request("r1", "web-a-uid-1-xx", "Acknowledged", of_load=False)
-        stamps.take_requests(Changed(acknowledged, False), at(seconds))
-    row = only(build_rows([observations(None, stamps)]))
+        timestamps.take_requests(Changed(acknowledged, False), at(seconds))
+    row = only(build_rows([observations(None, timestamps)]))
     assert (row.seen_micros, row.acknowledged_micros) == (at(1.3), at(2.7))
 
 
@@ -208,22 +212,22 @@ def test_pods_that_are_not_of_the_load_are_no_rows() -> None:
 
 def test_a_pod_on_a_node_that_was_ready_before_it_found_room() -> None:
     """Its wait is the scheduler's, whatever the node's own story."""
-    stamps = seen()
-    stamps.take_pods(Changed(pod("late", "web-b", "n1"), False), at(20.5))
+    timestamps = seen()
+    timestamps.take_pods(Changed(pod("late", "web-b", "n1"), False), at(20.5))
     late = [created("late", "web-b", 20), bound("late", "web-b", 20.4, node="n1")]
-    row = build_rows([observations([*LOG, *late], stamps)])[1]
-    assert row.found_room is True
+    row = build_rows([observations([*LOG, *late], timestamps)])[1]
+    assert row.node_was_ready is True
     assert row.hops_micros() == {"scheduled": 400_000}
 
 
 def test_a_machine_that_joins_again_is_another_node() -> None:
     """A pod belongs to the life of its node in which it was bound."""
-    stamps = seen()
-    stamps.take_nodes(Changed(node("n1"), True), at(30))
-    stamps.take_nodes(Changed(node("n1", "uid-again", "r2"), False), at(41))
-    stamps.take_pods(Changed(pod("next", "web-b", "n1"), False), at(43))
+    timestamps = seen()
+    timestamps.take_nodes(Changed(node("n1"), True), at(30))
+    timestamps.take_nodes(Changed(node("n1", "uid-again", "r2"), False), at(41))
+    timestamps.take_pods(Changed(pod("next", "web-b", "n1"), False), at(43))
     log = [*TERSE, line("create nodes", "n1", 40), created("next", "web-b", 35)]
-    rows = build_rows([observations([*log, bound("next", "web-b", 42)], stamps)])
+    rows = build_rows([observations([*log, bound("next", "web-b", 42)], timestamps)])
     assert [(row.node_created_micros, row.node_ready_micros, row.rack) for row in rows] == [
         (at(4), at(6), "r1"),
         (at(40), at(41), "r2"),

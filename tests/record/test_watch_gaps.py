@@ -16,7 +16,7 @@ from kubernetes.aio.client.configuration import Configuration
 
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.kube.watch import Changed, Listed
-from loaddriver.record.following import ClusterWatch
+from loaddriver.record.cluster_watch import ClusterWatch
 from loaddriver.record.recorder import ClusterRecorder
 from loaddriver.record.watched import Node, Pod
 

@@ -11,26 +11,26 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loaddriver.anchors.outcomes import GroupOutcome
-from loaddriver.judge.facts import RunFacts, SelfAudit
+from loaddriver.judge.facts import HarnessHealth, RunFacts
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
-from loaddriver.manifests import (
+from loaddriver.plan.manifests import (
     ARCHETYPE_LABEL,
     GROUP_LABEL,
     RACK_KEY,
     STEP_LABEL,
     WORKLOAD_LABEL,
 )
-from loaddriver.profile import Gate
-from loaddriver.record.audit import AuditStamps, Binding, PodCreation, Removal
+from loaddriver.profile.settings import Gate
+from loaddriver.record.audit import AuditTimestamps, Binding, PodCreation, Removal
 from loaddriver.record.audit_line import ObjectMetadata
 from loaddriver.record.journal import Event, Journal
+from loaddriver.record.live_counts import NullListener
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow, build_rows
-from loaddriver.record.tally import Deaf
-from loaddriver.record.watching import NodeSighting, PodSighting, WatchStamps
+from loaddriver.record.watching import NodeObservation, PodObservation, WatchTimestamps
 from loaddriver.run.conclusion import anchored_rows
 
 FILES = [("summary.json", "numbers")]
@@ -66,8 +66,8 @@ class _Cluster:
 
     name: str
     random: random.Random
-    audit: AuditStamps = field(default_factory=AuditStamps)
-    watch: WatchStamps = field(default_factory=lambda: WatchStamps(Deaf()))
+    audit: AuditTimestamps = field(default_factory=AuditTimestamps)
+    watch: WatchTimestamps = field(default_factory=lambda: WatchTimestamps(NullListener()))
     stories: dict[str, list[Event]] = field(default_factory=dict)
     groups: dict[GroupKey, int] = field(default_factory=dict)
     anchored: list[GroupOutcome] = field(default_factory=list)
@@ -79,8 +79,8 @@ class _Cluster:
         joined = booting + round(self.random.lognormvariate(1.3, 0.3) * SECOND)
         ready = joined + round(self.random.uniform(0.1, 0.6) * SECOND)
         self.audit.nodes_created[name].append(joined)
-        sighting = NodeSighting(name, {RACK_KEY: rack}, joined + 4000, True, ready)
-        self.watch.nodes[f"uid-{name}"] = sighting
+        observation = NodeObservation(name, {RACK_KEY: rack}, joined + 4000, True, ready)
+        self.watch.nodes[f"uid-{name}"] = observation
         self.stories[name] = [
             Event(decided / 1e6, "decided", name, kind="Bootstrap", cluster=self.name),
             Event(booting / 1e6, "state", name, "CONFIGURING"),
@@ -98,15 +98,15 @@ class _Cluster:
         self.audit.requested[request] = seen
         self.audit.acknowledged[request] = seen + round(self.random.uniform(0.3, 1.4) * SECOND)
         late = round(self.random.lognormvariate(-5, 1) * SECOND)
-        self.watch.pods[uid] = PodSighting("load", meta.name, dict(labels), created + late)
+        self.watch.pods[uid] = PodObservation("load", meta.name, dict(labels), created + late)
         return uid
 
     def bind(self, uid: str, node: str, at: int, writer: str) -> None:
         """Give the pod its node."""
         self.audit.bindings.append(Binding(("load", ""), uid, at, writer))
-        sighting = self.watch.pods[uid]
-        sighting.node, sighting.phase = node, "Running"
-        sighting.bound_micros = at + round(self.random.lognormvariate(-5, 1) * SECOND)
+        observation = self.watch.pods[uid]
+        observation.node, observation.phase = node, "Running"
+        observation.bound_micros = at + round(self.random.lognormvariate(-5, 1) * SECOND)
 
     def remove(self, uid: str, at: int) -> None:
         """Delete the pod."""
@@ -198,7 +198,7 @@ def _facts(pods: int, groups: dict[GroupKey, int]) -> RunFacts:
             "p99LatenessSeconds": 0.0184,
         },
         anchors="on",
-        self_audit=SelfAudit(
+        harness_health=HarnessHealth(
             loop_stall_max_seconds=0.21,
             loop_stalls=3,
             clock_step_max_seconds=0.0004,

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as Xml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaddriver.report import axes, figures
-from loaddriver.report.charts import Band, Chart, Line, Mark, Size, draw
+from loaddriver.report import axes, formatting
+from loaddriver.report.charts import Chart, Line, Marker, PlotBand, Size, draw
 from loaddriver.report.plots import thinned
 
 LATENCIES = st.floats(min_value=0, max_value=5000)
@@ -22,7 +22,7 @@ def test_a_latency_axis_holds_its_data(one: float, other: float) -> None:
     axis = axes.latencies(low, high, "wait", 12)
     assert axis.low <= max(low, 0.001)
     assert axis.high >= high
-    assert 0 <= axis.portion(low) <= axis.portion(high) <= 1
+    assert 0 <= axis.fraction(low) <= axis.fraction(high) <= 1
     values = [tick.value for tick in axis.ticks]
     assert values == sorted(set(values))
     assert 1 <= len(values) <= 12
@@ -59,12 +59,12 @@ def test_thinning_keeps_peaks(values: list[int], most: int) -> None:
 def test_a_chart_is_well_formed_and_stays_inside() -> None:
     """Values beyond the axis are held at its end; names are text."""
     chart = Chart(
-        says="a <test>",
+        alt_text="a <test>",
         lines=[Line("a", [(0, 0), (5, 20)], 1, filled=True), Line("none", [], 2)],
         x=axes.clock(10, "time", 4),
         y=axes.amounts(10, "pods & co"),
-        marks=[Mark(9.9, 9, "p99 of everything")],
-        bands=[Band(4, 10, "soak")],
+        marks=[Marker(9.9, 9, "p99 of everything")],
+        bands=[PlotBand(4, 10, "soak")],
         stepped=True,
     )
     root = Xml.fromstring(str(draw(chart, Size(350, 200))))
@@ -78,7 +78,7 @@ def test_a_chart_is_well_formed_and_stays_inside() -> None:
 
 def test_figures_read_well() -> None:
     """Units suit sizes, and all is said only of all."""
-    assert [figures.seconds(v) for v in (0.0042, 0.9996, 4.236, 42.11, 146.08, 754)] == [
+    assert [formatting.seconds(v) for v in (0.0042, 0.9996, 4.236, 42.11, 146.08, 754)] == [
         "4\u202fms",
         "1.00\u202fs",
         "4.24\u202fs",
@@ -86,12 +86,12 @@ def test_figures_read_well() -> None:
         "146.1\u202fs",
         "12:34",
     ]
-    assert [figures.share(part, 5000) for part in (0, 1, 2500, 4999, 5000)] == [
+    assert [formatting.share(part, 5000) for part in (0, 1, 2500, 4999, 5000)] == [
         "0\u202f%",
         "0.1\u202f%",
         "50\u202f%",
         "99.9\u202f%",
         "100\u202f%",
     ]
-    assert figures.clock(3723) == "1:02:03"
-    assert figures.words("rollupSendSeconds.p99") == "rollup send seconds, p99"
+    assert formatting.clock(3723) == "1:02:03"
+    assert formatting.words("rollupSendSeconds.p99") == "rollup send seconds, p99"

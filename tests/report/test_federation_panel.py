@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from loaddriver.federated.record import FederationRecord
+from loaddriver.fedhpa.record import FederationRecord
 from loaddriver.judge.federation.section import Sources, federation_section
 from loaddriver.report import federation
 from loaddriver.report.page import render_page
+from tests.fedhpa.fedhpa_rig import busier, record, schedule, share_write
 from tests.report.report_rig import make_run
-from tests.support.fedhpa_runs import busier, course, record, share_write
 
 SPLIT = [share_write(-30, name, 2, 12) for name in ("c1", "c2", "c3")]
 
 
 def played() -> FederationRecord:
-    made = course(more=busier(c2=1.675))
+    made = schedule(more=busier(c2=1.675))
     return record(made, lambda t: {"c1": 2, "c2": 7 if t >= 112 else 2, "c3": 2})
 
 

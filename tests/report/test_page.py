@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loaddriver.errors import ExitCode
-from loaddriver.judge.facts import Accident
+from loaddriver.judge.facts import RunFailure
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.report.page import render_page
@@ -119,13 +119,13 @@ def test_what_a_run_names_cannot_break_the_page(run: Run) -> None:
 
 
 def shown(run: Run) -> dict[str, Summary]:
-    dead = Accident(ExitCode.INFRASTRUCTURE, "c0/kube-scheduler was killed by SIGKILL.")
+    dead = RunFailure(ExitCode.INFRASTRUCTURE, "c0/kube-scheduler was killed by SIGKILL.")
     nothing = make_summary(run.facts, [], [], [])
     return {
         "fail": run.summary,
         "pass": make_run(400).summary,
-        "invalid": judged(run, doubts=("The clock stepped by 2 s.",)),
-        "error": judged(run, accident=dead),
+        "invalid": judged(run, invalid_reasons=("The clock stepped by 2 s.",)),
+        "error": judged(run, run_failure=dead),
         "unsoaked": judged(run, soak_started_micros=None),
         "nothing": nothing,
     }

@@ -13,7 +13,7 @@ from loaddriver.judge.side_by_side import side_by_side
 from loaddriver.judge.summary import make_summary
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.requests import RequestRow
-from loaddriver.report import soundness, view, waits
+from loaddriver.report import validity, view, waits
 from loaddriver.report.page import render_page
 from tests.report.report_rig import END, FILES, GATES, START, Run, gate, judged, make_run
 
@@ -72,9 +72,9 @@ def test_few_pods_are_no_alarm_but_unbound_ones_are(run: Run) -> None:
     tiles = {tile.label: tile for tile in view.tiles(few)}
     note = tiles["Bound within, p99"].note
     assert re.fullmatch(r"worth [1-9]\d draws, too few: it takes 368", note)
-    assert not tiles["Bound within, p99"].alarming
+    assert not tiles["Bound within, p99"].is_problem
     slowest = next(tile for tile in view.tiles(run.summary) if tile.label == "Slowest pod")
-    assert slowest.alarming
+    assert slowest.is_problem
 
 
 def test_bands_fill_their_bars(whole: Run) -> None:
@@ -97,10 +97,10 @@ def test_a_gate_for_each_shows_every_reading(run: Run) -> None:
 
 def test_the_self_audit_shows_value_bound_and_reason_and_what_fails_first(whole: Run) -> None:
     """Also a value that nobody measured."""
-    stalled = replace(whole.facts.self_audit, loop_stall_max_seconds=3.4)  # type: ignore[type-var]
-    summary = judged(whole, self_audit=stalled, load={"maxLatenessSeconds": 0.1})
-    first, second, *_ = soundness.check_rows(summary)
-    assert (first.value, first.bound, first.unit, first.verdict) == (
+    stalled = replace(whole.facts.harness_health, loop_stall_max_seconds=3.4)  # type: ignore[type-var]
+    summary = judged(whole, harness_health=stalled, load={"maxLatenessSeconds": 0.1})
+    first, second, *_ = validity.check_rows(summary)
+    assert (first.value, first.limit, first.unit, first.verdict) == (
         "3.4", "\u2264 1", "seconds", "fail",
     )  # fmt: skip
     assert (second.value, second.verdict) == ("\u2013", "fail")

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as Xml
 import pytest
 
 from loaddriver.errors import ExitCode, ProfileError
-from loaddriver.judge.facts import Accident
+from loaddriver.judge.facts import RunFailure
 from loaddriver.report.junit import render_junit
 from loaddriver.report.results import (
     encode_summary,
@@ -66,7 +66,7 @@ def test_the_summary_has_the_keys_that_others_rely_on(run: Run) -> None:
         "p90Interval",
     }
     assert {"configured", "created", "deleted"} <= set(read["machines"])
-    gangs = {"count", "complete", "rackPure", "anchored", "schedulerFirst", "noRoom"}
+    gangs = {"count", "complete", "rackPure", "anchored", "schedulerFirst", "unplaced"}
     assert gangs <= set(read["gangs"])
     gate = {"name", "value", "op", "limit", "unit", "verdict", "origin"}
     assert all(gate <= set(each) for each in read["gates"])
@@ -128,8 +128,8 @@ def test_junit_has_a_case_per_gate_and_says_what_was_missed(run: Run) -> None:
 
 def test_junit_tells_a_void_run_from_a_missed_gate(run: Run) -> None:
     """A CI system shows an error, with the reason."""
-    dead = Accident(ExitCode.INFRASTRUCTURE, "c0/kube-scheduler was killed by SIGKILL.")
-    suite = Xml.fromstring(render_junit(judged(run, accident=dead))).find("testsuite")
+    dead = RunFailure(ExitCode.INFRASTRUCTURE, "c0/kube-scheduler was killed by SIGKILL.")
+    suite = Xml.fromstring(render_junit(judged(run, run_failure=dead))).find("testsuite")
     assert suite is not None
     assert suite.get("errors") == "1"
     assert suite.findtext("testcase/error") == dead.sentence

@@ -8,19 +8,19 @@ from typing import Any
 
 import msgspec
 
-from loaddriver.demand import demand
-from loaddriver.inventory import SeedMachine, fleet_inventory
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
-from loaddriver.plan import make_plan
-from loaddriver.plan_files import save_plan
-from loaddriver.profile import Profile, load_profile
+from loaddriver.plan.files import save_plan
+from loaddriver.plan.make import make_plan
+from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.record.live_counts import NullListener
 from loaddriver.record.recorder import Observations
-from loaddriver.record.tally import Deaf
-from loaddriver.record.watching import NodeSighting, WatchStamps
+from loaddriver.record.watching import NodeObservation, WatchTimestamps
 from loaddriver.report.results import write_results
-from loaddriver.run.pairing import PLAN, save_nodes, save_profile
+from loaddriver.run.paired_run import PLAN, save_nodes, save_profile
+from loaddriver.sizing.demand import demand
+from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 
@@ -30,7 +30,7 @@ def smoke(*overrides: str) -> Profile:
     return load_profile("smoke", PROFILES, overrides)
 
 
-def machines(profile: Profile) -> tuple[SeedMachine, ...]:
+def machines(profile: Profile) -> tuple[InventoryMachine, ...]:
     """Its fleet."""
     return fleet_inventory(profile, demand(make_plan(profile), profile.catalog))
 
@@ -51,17 +51,17 @@ def summary(verdict: str = "pass", exit_code: int = 0, **more: Any) -> Summary:
         "environment": {},
     }
     found = make_summary(RunFacts(**{**known, **more}), [], [], smoke().gates)
-    return msgspec.structs.replace(found, verdict=verdict, exit_code=exit_code, doubts=[])
+    return msgspec.structs.replace(found, verdict=verdict, exit_code=exit_code, invalid_reasons=[])
 
 
 def seen(cluster: str, ready: Sequence[str], never_ready: Sequence[str] = ()) -> Observations:
     """A cluster in which machines became Nodes, some of which came to nothing."""
-    stamps = WatchStamps(Deaf())
+    timestamps = WatchTimestamps(NullListener())
     for name in (*ready, *never_ready):
-        stamps.nodes[f"uid-{name}"] = NodeSighting(
+        timestamps.nodes[f"uid-{name}"] = NodeObservation(
             name, {}, 1, ready_micros=2 if name in ready else None
         )
-    return Observations(cluster, None, stamps, 0, 2, 0, 10)
+    return Observations(cluster, None, timestamps, 0, 2, 0, 10)
 
 
 def finished_run(folder: Path, profile: Profile, of: Summary, nodes: Sequence[str]) -> Path:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaddriver.plan_records import Level, Plan, PlanHeader, Step
-from loaddriver.profile import Ramp
-from loaddriver.run.knee import Trial, allowed_growth, find_knee, trouble
+from loaddriver.plan.records import Level, Plan, PlanHeader, Step
+from loaddriver.profile.settings import Ramp
+from loaddriver.run.knee import StepTrial, allowed_growth, find_knee, overload_reason
 
 RAMP = Ramp(
-    gate="knee",
+    pacing="knee",
     steps=5,
     step_seconds=10,
     max_backlog_pods=20,
@@ -47,9 +47,9 @@ def plan() -> Plan:
 
 def growth(number: int, bound_at: Callable[[float], float]) -> int:
     """By how much a step's backlog grew, looked at four times a second."""
-    trial = Trial(plan(), step(number), released_at=1000)
+    trial = StepTrial(plan(), step(number), released_at=1000)
     for quarter in range(60):
-        trial.look(1000 + quarter / 4, round(bound_at(quarter / 4)))
+        trial.observe(1000 + quarter / 4, round(bound_at(quarter / 4)))
         assert (trial.growth_pods is None) == (quarter < 40)
     assert trial.growth_pods is not None
     return trial.growth_pods
@@ -64,7 +64,7 @@ def test_a_stable_queue_is_not_taken_for_a_growing_one(number: int, wait_seconds
     def bound(at: float) -> float:
         return before + rate * min(max(0.0, at - wait_seconds), 10)
 
-    assert trouble(RAMP, step(number), growth(number, bound), wait_seconds) == ""
+    assert overload_reason(RAMP, step(number), growth(number, bound), wait_seconds) == ""
 
 
 @given(st.integers(2, 5), st.floats(0.1, 0.8))
@@ -74,7 +74,7 @@ def test_a_server_that_is_too_slow_lets_the_backlog_grow(number: int, speed: flo
     rate = 10 * number * speed
     grown = growth(number, lambda at: before + rate * min(at, 10))
     assert grown == pytest.approx(10 * number * (1 - speed) * 5, abs=2 + number)
-    said = trouble(RAMP, step(number), grown, 0.0)
+    said = overload_reason(RAMP, step(number), grown, 0.0)
     assert (said != "") == (grown > allowed_growth(RAMP, step(number)))
     if said:
         assert f"step {number} offered {10 * number} pods/s" in said
@@ -83,7 +83,7 @@ def test_a_server_that_is_too_slow_lets_the_backlog_grow(number: int, speed: flo
 
 def test_pods_that_wait_too_long_are_trouble_even_where_the_backlog_is_level() -> None:
     """A queue may be stable and useless."""
-    assert "p99 9.0 s (8 s may be)" in trouble(RAMP, step(3), 0, 9.0)
+    assert "p99 9.0 s (8 s may be)" in overload_reason(RAMP, step(3), 0, 9.0)
 
 
 def test_the_knee_is_the_last_step_before_two_bad_ones() -> None:

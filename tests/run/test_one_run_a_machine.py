@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loaddriver.__main__ import main
-from loaddriver.commands import bare, running
+from loaddriver.commands import bare, common
 from loaddriver.errors import ExitCode
 from loaddriver.report.results import BARE
 from loaddriver.substrates.runlock import Holder, MachineBusy, RunLock, machine_lock_path
@@ -23,7 +23,7 @@ OTHER = Holder(os.getpid(), "other", "2026-11-21T04:00:00+00:00")
 def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Another run has this machine; where we may put results."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for module in (running, bare):
+    for module in (common, bare):
         monkeypatch.setattr(module, "get_supplies", lambda *_: None)
     RunLock.acquire(machine_lock_path(), OTHER)
     return tmp_path / "results"
@@ -55,8 +55,8 @@ async def test_between_two_parts_of_a_run_nobody_else_gets_the_machine(
 ) -> None:
     path = tmp_path / "lock"
     lock = RunLock.acquire(path, OTHER)
-    for part in (run_id, f"{run_id}-bare"):
-        scope = RunScope.within(lock, part, tmp_path / "logs")
+    for arm in (run_id, f"{run_id}-bare"):
+        scope = RunScope.within(lock, arm, tmp_path / "logs")
         with pytest.raises(MachineBusy):
             RunLock.acquire(path, OTHER)
         await scope.close()

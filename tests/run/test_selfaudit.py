@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 
 from loaddriver.run import selfaudit
 from loaddriver.run.selfaudit import (
-    Heart,
+    LoopLagMonitor,
     SelfAuditor,
     clock_offset_seconds,
     machine_cpu_seconds,
     own_tree_cpu_seconds,
     tree_cpu_seconds,
 )
-from loaddriver.run.strangers import Machine, others_share, why_unknown
+from loaddriver.run.strangers import CpuTimes, other_cpu_share, unmeasurable_reason
 from tests.support.cpu_time import slowness
 
 _SCRIPT = """
@@ -139,21 +139,21 @@ def test_before_the_load_there_is_nothing_to_say() -> None:
 
 async def test_watching_costs_less_than_half_a_hundredth_of_a_core() -> None:
     """Measured over many beats without their pauses, which cost nothing."""
-    heart, beats = Heart(), 2000
+    heart, beats = LoopLagMonitor(), 2000
     started = time.process_time()
     for _ in range(beats):
-        heart.beat(time.monotonic(), clock_offset_seconds())
+        heart.tick(time.monotonic(), clock_offset_seconds())
     per_beat = (time.process_time() - started) / beats
-    assert per_beat < 0.005 * selfaudit.BEAT_SECONDS * slowness()
+    assert per_beat < 0.005 * selfaudit.TICK_INTERVAL_SECONDS * slowness()
 
 
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=30))
 def test_the_longest_lateness_is_the_one_that_is_shown(pauses: list[float]) -> None:
-    heart, now = Heart(), 0.0
-    heart.beat(now, None)
+    heart, now = LoopLagMonitor(), 0.0
+    heart.tick(now, None)
     for pause in pauses:
-        now += selfaudit.BEAT_SECONDS + pause
-        heart.beat(now, None)
+        now += selfaudit.TICK_INTERVAL_SECONDS + pause
+        heart.tick(now, None)
     assert heart.stall_max_seconds == pytest.approx(max(pauses), abs=1e-6)
     assert heart.clock_step_max_seconds == 0
 
@@ -197,8 +197,8 @@ def test_a_machine_that_hides_what_others_take_is_not_guessed_at(burner: Burner)
 @pytest.mark.parametrize(("own", "share"), [(1.0, 0.25), (0.0, 0.5), (2.0, 0.0), (3.0, 0.0)])
 def test_the_share_of_others_is_of_all_that_the_machine_has(own: float, share: float) -> None:
     """Our own time is none of theirs, however the two clocks round."""
-    assert others_share(Machine(10.0, 20.0), Machine(12.0, 24.0), own) == share
-    assert others_share(Machine(10.0, 20.0), Machine(10.0, 20.0), own) is None
+    assert other_cpu_share(CpuTimes(10.0, 20.0), CpuTimes(12.0, 24.0), own) == share
+    assert other_cpu_share(CpuTimes(10.0, 20.0), CpuTimes(10.0, 20.0), own) is None
 
 
 @pytest.mark.parametrize(
@@ -216,5 +216,5 @@ def test_a_quota_of_cpu_time_is_recognised(
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    said = why_unknown([tmp_path / "v2", tmp_path / "v1"])
+    said = unmeasurable_reason([tmp_path / "v2", tmp_path / "v1"])
     assert bool(said) == limited

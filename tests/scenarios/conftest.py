@@ -12,7 +12,7 @@ import pytest
 from controlplane.request import Binaries
 from loaddriver.substrates.runscope import RunScope
 from tests.scenarios.files import Case
-from tests.scenarios.lane import Frame, Outcome
+from tests.scenarios.lane import LaneContext, Outcome
 from tests.scenarios.suite import Suite
 from tests.scenarios.systems.choice import system_of
 from tests.support.loop_thread import LoopThread
@@ -39,11 +39,11 @@ def play(
     scope = RunScope.open(f"scenarios-{os.getpid()}", "scenarios", logs, logs / "lock")
     environment = dict(os.environ)
     system = system_of(environment.get(_SYSTEM, ""))
-    frame = Frame(scope.run_id, scope.data_directory, logs, binaries, environment, system)
+    context = LaneContext(scope.run_id, scope.data_directory, logs, binaries, environment, system)
     loop = LoopThread()
 
     async def suite() -> Suite:
-        return Suite(frame, cases, int(environment.get(_LANES) or _USUAL_LANES))
+        return Suite(context, cases, int(environment.get(_LANES) or _USUAL_LANES))
 
     playing = loop.run(suite())
     run = loop.begin(playing.run())

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from tests.scenarios import objects
-from tests.scenarios.history import History, PodLife, named
+from tests.scenarios.history import History, ObservedPod, named
 from tests.scenarios.records import TOPOLOGY_KEYS, Apart, Expect, Spread, Together, Where
 
 
@@ -63,10 +63,10 @@ def _where(where: Where, seen: History) -> Iterator[str]:
 
 def _by_domain(
     selector: str, by: str, seen: History, at_least: int = 2
-) -> tuple[dict[str, list[PodLife]], list[str]]:
+) -> tuple[dict[str, list[ObservedPod]], list[str]]:
     """Bound pods by domain, and what is wrong before anything is compared."""
     key, wrong = TOPOLOGY_KEYS[by], []
-    found: defaultdict[str, list[PodLife]] = defaultdict(list)
+    found: defaultdict[str, list[ObservedPod]] = defaultdict(list)
     for pod in seen.bound(selector):
         node = seen.node_of(pod)
         domain = node.labels.get(key, "") if node else ""
@@ -79,6 +79,6 @@ def _by_domain(
     return found, wrong
 
 
-def _counts(found: Mapping[str, Sequence[PodLife]]) -> str:
+def _counts(found: Mapping[str, Sequence[ObservedPod]]) -> str:
     texts = [f"{domain} {len(pods)}" for domain, pods in sorted(found.items())]
     return ", ".join(texts) or "no domain"

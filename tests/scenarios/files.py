@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loaddriver.errors import ProfileError
-from loaddriver.strict_decode import Problem, decode
-from loaddriver.strict_hints import did_you_mean
-from loaddriver.strict_yaml import read_yaml
+from loaddriver.profile.decoding import FieldError, decode
+from loaddriver.profile.hints import did_you_mean
+from loaddriver.profile.yaml_reader import read_yaml
 from tests.scenarios.checks import problems_of
 from tests.scenarios.records import Scenario
 
@@ -86,5 +86,5 @@ def _repeated(cases: Sequence[Case]) -> Iterator[str]:
         yield f"{name}.yaml is in {folders}; a scenario is known by its name: rename all but one"
 
 
-def _line(where: str, problem: Problem) -> str:
+def _line(where: str, problem: FieldError) -> str:
     return f"{where}: {problem.path} {problem.text}".replace(":  ", ": ")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from loaddriver.inventory import SeedMachine, SeedTaint
+from loaddriver.sizing.inventory import InventoryMachine, InventoryTaint
 
 ZONES = ("zone-a", "zone-b", "zone-c")
 RACKS = {zone: (f"{zone}-1", f"{zone}-2") for zone in ZONES}
@@ -39,7 +39,7 @@ class InstanceType:
     gpus: int = 0
     capacity: Capacity = "on-demand"
     labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[SeedTaint, ...] = ()
+    taints: tuple[InventoryTaint, ...] = ()
 
     @property
     def dollars_per_hour(self) -> float:
@@ -73,8 +73,8 @@ class InstanceType:
         }
 
 
-def _dedicated(team: str) -> SeedTaint:
-    return SeedTaint(key="fleet.example/dedicated", value=team, effect="NoSchedule")
+def _dedicated(team: str) -> InventoryTaint:
+    return InventoryTaint(key="fleet.example/dedicated", value=team, effect="NoSchedule")
 
 
 def instance_types() -> Iterator[InstanceType]:
@@ -87,7 +87,7 @@ def instance_types() -> Iterator[InstanceType]:
         for vcpus in _SIZES:
             yield InstanceType(f"{family}-{vcpus}", vcpus, vcpus * ratio, in_rack=8)
     yield InstanceType("m-128", 128, 512, in_rack=2)
-    gpu = SeedTaint(key=_GPU, value="present", effect="NoSchedule")
+    gpu = InventoryTaint(key=_GPU, value="present", effect="NoSchedule")
     yield InstanceType("g-32", 32, 128, in_rack=3, gpus=4, taints=(gpu,))
     batch = {"fleet.example/dedicated": "batch"}
     yield InstanceType("batch-16", 16, 64, 4, labels=batch, taints=(_dedicated("batch"),))
@@ -97,13 +97,13 @@ def instance_types() -> Iterator[InstanceType]:
     )
 
 
-def machines(each: InstanceType, in_rack: int) -> Iterator[SeedMachine]:
+def machines(each: InstanceType, in_rack: int) -> Iterator[InventoryMachine]:
     """So many machines of the type in each rack of each zone."""
     reserved = each.capacity == "reserved"
     for zone, racks in RACKS.items():
         for rack in racks:
             for number in range(in_rack):
-                yield SeedMachine(
+                yield InventoryMachine(
                     id=f"{each.name}-{rack}-{number}",
                     state="IDLE" if reserved else "SPECULATIVE",
                     instance_type=each.name,

@@ -20,7 +20,7 @@ _SHOWN = 4
 
 
 @dataclass(eq=False)
-class PodLife:
+class ObservedPod:
     """One pod, from its creation on. Moments are seconds since the scenario began.
 
     `disrupted` is why it has to go, "" while it need not; `by_hand` where a step did that.
@@ -85,7 +85,7 @@ class PodLife:
 
 
 @dataclass(eq=False)
-class NodeLife:
+class ObservedNode:
     """One Node, from its registration on; `cordons` are the moments at which it was cordoned."""
 
     latest: Object
@@ -106,7 +106,7 @@ class NodeLife:
         return bool(self.latest["spec"].get("unschedulable"))
 
     @property
-    def repels(self) -> bool:
+    def has_repelling_taint(self) -> bool:
         """A taint of its own, not of Kubernetes', keeps pods away."""
         taints = self.latest["spec"].get("taints") or ()
         own = [taint for taint in taints if not taint["key"].startswith("node.kubernetes.io/")]
@@ -126,11 +126,11 @@ class History:
     """
 
     now: Callable[[], float]
-    pods: dict[str, PodLife] = field(default_factory=dict)
-    nodes: dict[str, NodeLife] = field(default_factory=dict)
+    pods: dict[str, ObservedPod] = field(default_factory=dict)
+    nodes: dict[str, ObservedNode] = field(default_factory=dict)
     events: dict[str, tuple[float, Object]] = field(default_factory=dict)
     steps: list[tuple[float, str]] = field(default_factory=list)
-    named: dict[str, NodeLife] = field(default_factory=dict)
+    named: dict[str, ObservedNode] = field(default_factory=dict)
     stepped_at: float = 0.0
     counted: int = 0
 
@@ -138,23 +138,23 @@ class History:
         """Write down that something is done or expected now."""
         self.steps.append((self.now(), text))
 
-    def matching(self, selector: str | None) -> list[PodLife]:
+    def matching(self, selector: str | None) -> list[ObservedPod]:
         """All pods with these labels that ever were, by name."""
         found = (
             p for p in self.pods.values() if not selector or objects.matches(selector, p.labels)
         )
         return sorted(found, key=lambda pod: (pod.namespace, pod.name))
 
-    def live(self, selector: str) -> list[PodLife]:
+    def live(self, selector: str) -> list[ObservedPod]:
         """Those of them that are there, and neither ended nor on their way out."""
         return [pod for pod in self.matching(selector) if pod.live]
 
-    def bound(self, selector: str) -> list[PodLife]:
+    def bound(self, selector: str) -> list[ObservedPod]:
         """Those of them that are bound to a Node which is there."""
         there = {node.name for node in self.present()}
         return [pod for pod in self.live(selector) if pod.node in there]
 
-    def present(self, where: str | None = None) -> list[NodeLife]:
+    def present(self, where: str | None = None) -> list[ObservedNode]:
         """The Nodes that are there, by name; with `where` only those with these labels."""
         found = (
             node
@@ -163,7 +163,7 @@ class History:
         )
         return sorted(found, key=lambda node: node.name)
 
-    def node_of(self, pod: PodLife) -> NodeLife | None:
+    def node_of(self, pod: ObservedPod) -> ObservedNode | None:
         """The Node that the pod runs on, if it is there."""
         return next((node for node in self.present() if node.name == pod.node), None)
 
@@ -173,7 +173,7 @@ class History:
         moments = [since, *(n.joined_at for n in chosen if n.joined_at > since)]
         return max(sum(n.there_at(moment) for n in chosen) for moment in moments)
 
-    def evicted(self, since: float = 0.0, selector: str | None = None) -> list[PodLife]:
+    def evicted(self, since: float = 0.0, selector: str | None = None) -> list[ObservedPod]:
         """Pods that ran and had to go, but for what steps did by hand."""
         return [
             pod
@@ -187,7 +187,7 @@ class History:
             if event["involvedObject"].get("uid") == uid:
                 yield event
 
-    def excuse(self, node: NodeLife) -> None:
+    def mark_by_hand(self, node: ObservedNode) -> None:
         """What happens to the pods of this Node is done by hand from now on."""
         for pod in self.pods.values():
             if pod.live and pod.node == node.name:
@@ -196,7 +196,7 @@ class History:
     def see_pod(self, body: Object, deleted: bool = False) -> None:
         """A pod is as `body` says, or was when it was deleted."""
         now, uid = self.now(), body["metadata"]["uid"]
-        pod = self.pods.setdefault(uid, PodLife(body, now))
+        pod = self.pods.setdefault(uid, ObservedPod(body, now))
         pod.latest = body
         if pod.node and pod.bound_at is None:
             pod.bound_at = now
@@ -208,7 +208,7 @@ class History:
     def see_node(self, body: Object, deleted: bool = False) -> None:
         """A Node is as `body` says, or was when it was deleted."""
         now, uid = self.now(), body["metadata"]["uid"]
-        node = self.nodes.setdefault(uid, NodeLife(body, now))
+        node = self.nodes.setdefault(uid, ObservedNode(body, now))
         if body["spec"].get("unschedulable") and (not node.cordons or not node.cordoned):
             node.cordons.append(now)
         node.latest = body
@@ -227,15 +227,17 @@ class History:
                 pod.disrupted = pod.disrupted or f"deleted by {by}"
                 pod.disrupted_at = pod.disrupted_at or self.now()
 
-    def relisted(self, lives: Mapping[str, PodLife | NodeLife], bodies: Iterable[Object]) -> None:
+    def relisted(
+        self, observed: Mapping[str, ObservedPod | ObservedNode], bodies: Iterable[Object]
+    ) -> None:
         """What is not among `bodies` has gone while nobody looked."""
         there = {body["metadata"]["uid"] for body in bodies}
-        for uid, life in lives.items():
-            if uid not in there and life.gone_at is None:
-                life.gone_at = self.now()
+        for uid, each in observed.items():
+            if uid not in there and each.gone_at is None:
+                each.gone_at = self.now()
 
 
-def named(pods: Sequence[PodLife]) -> str:
+def named(pods: Sequence[ObservedPod]) -> str:
     """The first few by name, for people."""
     names = [pod.name for pod in pods[:_SHOWN]]
     return ", ".join(names) + (", ..." if len(pods) > _SHOWN else "")

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from tests.scenarios import domains
-from tests.scenarios.history import History, NodeLife, Object, named
-from tests.scenarios.records import Expect, Machines, Says
-from tests.scenarios.timing import WITHIN_SECONDS
+from tests.scenarios.history import History, Object, ObservedNode, named
+from tests.scenarios.records import Expect, Machines, Reports
+from tests.scenarios.timing import DEFAULT_TIMEOUT_SECONDS
 
 
 @dataclass(frozen=True)
-class Remarked:
+class Message:
     """Something that the autoscaler says of a pod, in an Event or in a condition."""
 
     by: str
@@ -23,7 +23,7 @@ class Remarked:
 
 
 @dataclass(frozen=True)
-class Wording:
+class MessagePattern:
     """How one autoscaler words a remark: the reason of its Event, with a text that tells it from
     others of that reason; and the reason of its condition, if it has one.
     """
@@ -33,7 +33,7 @@ class Wording:
     condition: str = ""
 
 
-Wordings = Mapping[str, Wording]
+MessagePatterns = Mapping[str, MessagePattern]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Facts:
     words; and workloads by reference, looked up where they are asked for.
     """
 
-    remarks: Mapping[str, Sequence[Remarked]] = field(default_factory=dict)
-    wordings: Wordings = field(default_factory=dict)
+    messages: Mapping[str, Sequence[Message]] = field(default_factory=dict)
+    message_patterns: MessagePatterns = field(default_factory=dict)
     workloads: Mapping[str, Object] = field(default_factory=dict)
 
 
@@ -55,12 +55,12 @@ class Unmet:
     within: float
 
 
-def coming(expect: Expect, seen: History, facts: Facts) -> Iterator[Unmet]:
+def eventual_problems(expect: Expect, seen: History, facts: Facts) -> Iterator[Unmet]:
     """What does not hold yet of what may take its time."""
-    return chain.from_iterable(check(expect, seen, facts) for check in _COMING)
+    return chain.from_iterable(check(expect, seen, facts) for check in _EVENTUAL_CHECKS)
 
 
-def standing(expect: Expect, seen: History) -> Iterator[str]:
+def final_problems(expect: Expect, seen: History) -> Iterator[str]:
     """What does not hold of what must hold once all else does."""
     yield from domains.problems(expect, seen)
     for evicted in expect.evicted:
@@ -74,7 +74,7 @@ def standing(expect: Expect, seen: History) -> Iterator[str]:
             yield f"Node {seen.named[name].name} ({name}) is gone"
 
 
-def stirred(seen: History, since: float) -> Iterator[str]:
+def disturbances(seen: History, since: float) -> Iterator[str]:
     """What has happened to Nodes and pods since then, where nothing should have."""
     for node in seen.nodes.values():
         if node.joined_at > since:
@@ -127,70 +127,78 @@ def _machines(expect: Expect, seen: History, _: Facts) -> Iterator[Unmet]:
 def _number(expected: Machines, seen: History) -> Iterator[str]:
     present = seen.present(expected.where)
     count = len(present)
-    said = f"there are {count} Nodes{_of(expected)} ({_types(present)})"
+    observed = f"there are {count} Nodes{_of(expected)} ({_types(present)})"
     if expected.exactly is not None and count != expected.exactly:
-        yield f"{said}, not {expected.exactly}"
+        yield f"{observed}, not {expected.exactly}"
     if expected.at_most is not None and count > expected.at_most:
-        yield f"{said}, more than {expected.at_most}"
+        yield f"{observed}, more than {expected.at_most}"
     if expected.at_least is not None and count < expected.at_least:
-        yield f"{said}, fewer than {expected.at_least}"
+        yield f"{observed}, fewer than {expected.at_least}"
     if expected.more is not None and count - seen.counted != expected.more:
-        yield f"{said}, {count - seen.counted:+d} since before, not {expected.more:+d}"
+        yield f"{observed}, {count - seen.counted:+d} since before, not {expected.more:+d}"
 
 
 def _peak(expected: Machines, seen: History) -> Iterator[str]:
     most = seen.most_nodes(seen.stepped_at, expected.where)
-    said = f"there were {most} Nodes{_of(expected)} at a time"
+    observed = f"there were {most} Nodes{_of(expected)} at a time"
     if expected.peak is not None and most > expected.peak:
-        yield f"{said}, more than {expected.peak}"
+        yield f"{observed}, more than {expected.peak}"
     if expected.peak_more is not None and most - seen.counted > expected.peak_more:
-        yield f"{said}, {most - seen.counted:+d} since before, not {expected.peak_more:+d}"
+        yield f"{observed}, {most - seen.counted:+d} since before, not {expected.peak_more:+d}"
 
 
-def _says(expect: Expect, seen: History, facts: Facts) -> Iterator[Unmet]:
-    for says in expect.says:
-        pods = [pod for pod in seen.live(says.pods) if not pod.node]
+def _reports(expect: Expect, seen: History, facts: Facts) -> Iterator[Unmet]:
+    for reports in expect.reports:
+        pods = [pod for pod in seen.live(reports.pods) if not pod.node]
         if not pods:
-            yield Unmet(f"no pod {says.pods} waits, so nobody says why", says.within)
+            yield Unmet(f"no pod {reports.pods} waits, so nobody says why", reports.within)
         for pod in pods:
-            for text in _unsaid(says, facts.remarks.get(pod.uid, ()), facts.wordings[says.remark]):
-                yield Unmet(f"{pod.name}: {text}", says.within)
+            for text in _unreported(
+                reports,
+                facts.messages.get(pod.uid, ()),
+                facts.message_patterns[reports.reason_name],
+            ):
+                yield Unmet(f"{pod.name}: {text}", reports.within)
 
 
-def _unsaid(says: Says, remarks: Sequence[Remarked], wording: Wording) -> Iterator[str]:
-    events, conditions = ([r for r in remarks if r.by == by] for by in ("event", "condition"))
+def _unreported(
+    reports: Reports, messages: Sequence[Message], wording: MessagePattern
+) -> Iterator[str]:
+    events, conditions = ([r for r in messages if r.by == by] for by in ("event", "condition"))
     fit = [r for r in events if r.reason == wording.event and wording.event_text in r.message]
-    yield from _missing(f"Event {wording.event} ({wording.event_text})", says, fit, events)
+    yield from _missing(f"Event {wording.event} ({wording.event_text})", reports, fit, events)
     if wording.condition:
         fit = [r for r in conditions if r.reason == wording.condition]
-        yield from _missing(f"condition {wording.condition}", says, fit, conditions)
+        yield from _missing(f"condition {wording.condition}", reports, fit, conditions)
 
 
 def _missing(
-    what: str, says: Says, fit: Sequence[Remarked], there: Sequence[Remarked]
+    what: str, reports: Reports, fit: Sequence[Message], there: Sequence[Message]
 ) -> Iterator[str]:
-    heard = "; ".join(f"{remark.reason}: {remark.message}" for remark in there) or "none"
+    found = (
+        "; ".join(f"{reason_name.reason}: {reason_name.message}" for reason_name in there) or "none"
+    )
     if not fit:
-        yield f"no {what}; there is {heard}"
-    for part in says.mentions:
-        if fit and not any(part in remark.message for remark in fit):
-            yield f"no {what} mentions {part!r}; there is {heard}"
+        yield f"no {what}; there is {found}"
+    for part in reports.mentions:
+        if fit and not any(part in reason_name.message for reason_name in fit):
+            yield f"no {what} mentions {part!r}; there is {found}"
 
 
 def _daemons(expect: Expect, seen: History, _: Facts) -> Iterator[Unmet]:
-    for selector in expect.one_a_node:
-        for text in _one_a_node(selector, seen):
-            yield Unmet(text, WITHIN_SECONDS)
+    for selector in expect.one_per_node:
+        for text in _one_per_node(selector, seen):
+            yield Unmet(text, DEFAULT_TIMEOUT_SECONDS)
 
 
-def _one_a_node(selector: str, seen: History) -> Iterator[str]:
+def _one_per_node(selector: str, seen: History) -> Iterator[str]:
     bound = seen.bound(selector)
     counts = Counter(pod.node for pod in bound)
     if not seen.present():
         yield f"there is no Node on which a pod {selector} could run"
     for node in seen.present():
         # On a Node that keeps pods away there may be none.
-        if counts[node.name] > 1 or (not counts[node.name] and not node.repels):
+        if counts[node.name] > 1 or (not counts[node.name] and not node.has_repelling_taint):
             yield f"Node {node.name} runs {counts[node.name]} pods {selector}, not one"
     # Kubernetes leaves a pod of a Node that is gone for a minute, and makes no other in its place.
     if waiting := [pod for pod in seen.live(selector) if not pod.node]:
@@ -200,7 +208,7 @@ def _one_a_node(selector: str, seen: History) -> Iterator[str]:
 def _roll_outs(expect: Expect, _: History, facts: Facts) -> Iterator[Unmet]:
     for name in expect.rolled_out:
         for text in _not_rolled_out(name, facts.workloads[name]):
-            yield Unmet(text, WITHIN_SECONDS)
+            yield Unmet(text, DEFAULT_TIMEOUT_SECONDS)
 
 
 def _not_rolled_out(name: str, workload: Object) -> Iterator[str]:
@@ -226,13 +234,13 @@ def _of(machines: Machines) -> str:
     return f" with {machines.where}" if machines.where else ""
 
 
-def _types(nodes: Sequence[NodeLife]) -> str:
+def _types(nodes: Sequence[ObservedNode]) -> str:
     types = Counter(node.labels.get("node.kubernetes.io/instance-type", "?") for node in nodes)
     return ", ".join(f"{count} {name}" for name, count in sorted(types.items())) or "none"
 
 
 _Check = Callable[[Expect, History, Facts], Iterator[Unmet]]
-_COMING: tuple[_Check, ...] = (
+_EVENTUAL_CHECKS: tuple[_Check, ...] = (
     *(_bound, _pending, _ended, _machines),
-    *(_says, _daemons, _roll_outs, _nodes),
+    *(_reports, _daemons, _roll_outs, _nodes),
 )

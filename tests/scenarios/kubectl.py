@@ -24,10 +24,10 @@ from bigfleet.api.kube.client import (
     is_transient,
 )
 from tests.scenarios import objects
-from tests.scenarios.history import History, NodeLife, PodLife
+from tests.scenarios.history import History, ObservedNode, ObservedPod
 from tests.scenarios.records import Edit, OneNode, Resize, Scale, SomePods, Step, Taint
 from tests.scenarios.resources import Resources, UnknownKind
-from tests.scenarios.timing import LOOK_SECONDS, STEP_SECONDS
+from tests.scenarios.timing import POLL_INTERVAL_SECONDS, STEP_TIMEOUT_SECONDS
 
 _STRICT = {"fieldValidation": "Strict"}
 _APPLY = {"fieldManager": "kubectl", "force": "true", **_STRICT}
@@ -35,7 +35,7 @@ _BACKGROUND = {"propagationPolicy": "Background"}
 # A namespace's service account, a priority class and so on take effect a moment after they were
 # written; until then what needs them is forbidden.
 _NOT_YET = (403, NOT_FOUND, CONFLICT)
-_RETRY_SECONDS = 0.2
+_RETRY_INTERVAL_SECONDS = 0.2
 
 
 class StepError(Exception):
@@ -54,10 +54,12 @@ class Kubectl:
         value = getattr(step, verb)
         self.history.note(f"{verb} {_shown(value)}")
         try:
-            async with asyncio.timeout(STEP_SECONDS):
+            async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
                 await getattr(self, f"_{verb}")(value)
         except TimeoutError:
-            raise StepError(f"{verb} {_shown(value)}: not done in {STEP_SECONDS:g} s") from None
+            raise StepError(
+                f"{verb} {_shown(value)}: not done in {STEP_TIMEOUT_SECONDS:g} s"
+            ) from None
         except (ApiError, UnknownKind, *NO_ANSWER) as error:
             raise StepError(f"{verb} {_shown(value)}: {error}") from None
 
@@ -98,7 +100,7 @@ class Kubectl:
             await self._client.patch(f"{_path(pod)}/resize", patch, STRATEGIC_PATCH, _STRICT)
             await self._report_resources(pod, new)
 
-    async def _report_resources(self, pod: PodLife, resources: Mapping[str, Any]) -> None:
+    async def _report_resources(self, pod: ObservedPod, resources: Mapping[str, Any]) -> None:
         reported = {"resources": resources, "allocatedResources": resources.get("requests", {})}
         first, *others = pod.latest["status"]["containerStatuses"]
         patch = {"status": {"containerStatuses": [{**first, **reported}, *others]}}
@@ -115,7 +117,7 @@ class Kubectl:
 
     async def _delete_node(self, which: OneNode) -> None:
         node = self._node(which)
-        self.history.excuse(node)
+        self.history.mark_by_hand(node)
         await self._client.delete(_node_path(node), _BACKGROUND)
         await _until(lambda: node.gone_at is not None)
 
@@ -146,7 +148,7 @@ class Kubectl:
         while pods := await self._to_drain(node):
             for pod in pods:
                 await self._evict(pod)
-            await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(_RETRY_INTERVAL_SECONDS)
         await _until(lambda: not any(pod.live for pod in before if not pod.of_a_daemon_set))
 
     async def _taint(self, taint: Taint) -> None:
@@ -154,7 +156,7 @@ class Kubectl:
         name, effect = taint.taint.rsplit(":", 1)
         key, _, value = name.partition("=")
         if effect == "NoExecute":
-            self.history.excuse(node)
+            self.history.mark_by_hand(node)
 
         async def once() -> None:
             body = msgspec.json.decode(await self._client.get(_node_path(node)))
@@ -171,20 +173,20 @@ class Kubectl:
     async def _name_node(self, which: OneNode) -> None:
         self._node(which)
 
-    async def _set_unschedulable(self, node: NodeLife, value: bool | None) -> None:
+    async def _set_unschedulable(self, node: ObservedNode, value: bool | None) -> None:
         await self._client.patch(_node_path(node), {"spec": {"unschedulable": value}})
         await _until(lambda: node.cordoned == bool(value))
 
-    async def _to_drain(self, node: NodeLife) -> list[dict[str, Any]]:
+    async def _to_drain(self, node: ObservedNode) -> list[dict[str, Any]]:
         query = {"fieldSelector": f"spec.nodeName={node.name}"}
         listed = msgspec.json.decode(await self._client.get("/api/v1/pods", query))["items"] or ()
-        lives = [PodLife(pod, self.history.now()) for pod in listed]
-        return [each.latest for each in lives if not each.of_a_daemon_set and not each.has_ended]
+        observed = [ObservedPod(pod, self.history.now()) for pod in listed]
+        return [each.latest for each in observed if not each.of_a_daemon_set and not each.has_ended]
 
     async def _evict(self, pod: dict[str, Any]) -> None:
         metadata = pod["metadata"]
-        if life := self.history.pods.get(metadata["uid"]):
-            life.by_hand = True
+        if pod_seen := self.history.pods.get(metadata["uid"]):
+            pod_seen.by_hand = True
         name = {"name": metadata["name"], "namespace": metadata["namespace"]}
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": name}
         path = f"/api/v1/namespaces/{name['namespace']}/pods/{name['name']}/eviction"
@@ -194,14 +196,14 @@ class Kubectl:
             if error.status not in (NOT_FOUND, CONFLICT, TOO_MANY_REQUESTS):
                 raise
 
-    def _running(self, some: SomePods) -> list[PodLife]:
+    def _running(self, some: SomePods) -> list[ObservedPod]:
         pods = self.history.bound(some.pods)
         wanted = len(pods) if some.count is None else some.count
         if not pods or wanted > len(pods):
             raise StepError(f"{len(pods)} pods {some.pods} run, and {wanted or 'some'} are meant")
         return pods[:wanted]
 
-    def _node(self, which: OneNode) -> NodeLife:
+    def _node(self, which: OneNode) -> ObservedNode:
         selector = which.running or which.fewest
         if selector is None:
             return self.history.named[which.named or ""]
@@ -217,23 +219,23 @@ class Kubectl:
         return node
 
 
-def _runs(pod: PodLife) -> bool:
+def _runs(pod: ObservedPod) -> bool:
     return pod.phase == "Running"
 
 
-def _left(pod: PodLife) -> bool:
+def _left(pod: ObservedPod) -> bool:
     return not pod.live
 
 
 async def _until(seen: Callable[[], bool]) -> None:
     """Until the history shows what was done: what is expected next is judged by it."""
     while not seen():  # noqa: ASYNC110  the watch decides
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
 
 async def _persistently(request: Callable[[], Awaitable[Any]], passing: tuple[int, ...]) -> None:
     """Until it is accepted; the refusal itself when that takes too long."""
-    ends = time.monotonic() + STEP_SECONDS / 2
+    ends = time.monotonic() + STEP_TIMEOUT_SECONDS / 2
     while True:
         try:
             await request()
@@ -243,10 +245,10 @@ async def _persistently(request: Callable[[], Awaitable[Any]], passing: tuple[in
                 raise
         else:
             return
-        await asyncio.sleep(_RETRY_SECONDS)
+        await asyncio.sleep(_RETRY_INTERVAL_SECONDS)
 
 
-def _ended(pod: PodLife) -> dict[str, Any]:
+def _ended(pod: ObservedPod) -> dict[str, Any]:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     ended = {"exitCode": 0, "reason": "Completed", "finishedAt": now}
     statuses = [
@@ -264,11 +266,11 @@ def _ended(pod: PodLife) -> dict[str, Any]:
     }
 
 
-def _path(pod: PodLife) -> str:
+def _path(pod: ObservedPod) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
-def _node_path(node: NodeLife) -> str:
+def _node_path(node: ObservedNode) -> str:
     return f"/api/v1/nodes/{node.name}"
 
 

@@ -21,7 +21,7 @@ from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
 from bigfleet.tasks import cancel_and_wait
 from controlplane.request import Binaries
 from loaddriver.substrates.base import SubstrateError
-from loaddriver.substrates.components import ControlPlaneSettings
+from loaddriver.substrates.components import ControlPlaneConfig
 from loaddriver.substrates.local import LocalSubstrate
 from tests.scenarios import objects
 from tests.scenarios.deletions import Deletions
@@ -32,17 +32,21 @@ from tests.scenarios.network import NetworkAgents
 from tests.scenarios.playing import play
 from tests.scenarios.resources import Resources, UnknownKind
 from tests.scenarios.story import story
-from tests.scenarios.systems.system import Place, System
-from tests.scenarios.timing import LIST_SECONDS, LOOK_SECONDS, RESET_SECONDS
+from tests.scenarios.systems.system import System, SystemContext
+from tests.scenarios.timing import (
+    LIST_INTERVAL_SECONDS,
+    POLL_INTERVAL_SECONDS,
+    RESET_TIMEOUT_SECONDS,
+)
 from tests.scenarios.watching import watched
 
 _CLUSTER = "c"
 # What plain objects need beside the controllers that every load has.
-CONTROL_PLANE = ControlPlaneSettings(
+CONTROL_PLANE = ControlPlaneConfig(
     gc_percent=400,
     network_agents=True,
     node_monitor_seconds=1,
-    more_controllers=(
+    extra_controllers=(
         "daemonset-controller",
         "persistentvolume-binder-controller",
         "persistentvolume-protection-controller",
@@ -57,7 +61,7 @@ _AT_ONCE = {"gracePeriodSeconds": 0}
 
 
 @dataclass(frozen=True)
-class Frame:
+class LaneContext:
     """What all lanes have in common: where their files lie, and what runs in them."""
 
     run_id: str
@@ -84,20 +88,20 @@ class Lane:
 
     seen: History
 
-    def __init__(self, frame: Frame, name: str) -> None:
-        self._frame, self._name = frame, name
-        self._system = frame.system()
-        self._data = frame.data / name
+    def __init__(self, context: LaneContext, name: str) -> None:
+        self._context, self._name = context, name
+        self._system = context.system()
+        self._data = context.data / name
         self._undo = AsyncExitStack()
         self.usable = False
 
     async def start(self) -> None:
         """Return once the autoscaler serves the empty cluster. SubstrateError."""
         self._data.mkdir(mode=0o700)
-        frame, logs = self._frame, self._frame.logs / self._name
+        context, logs = self._context, self._context.logs / self._name
         settings = replace(CONTROL_PLANE, before_controllers=self._system.install)
         self._substrate = LocalSubstrate(
-            frame.run_id, self._data, logs, frame.binaries, frame.environment, settings
+            context.run_id, self._data, logs, context.binaries, context.environment, settings
         )
         self._undo.push_async_callback(self._substrate.stop)
         (self._cluster,) = await self._substrate.start_clusters([_CLUSTER])
@@ -106,7 +110,7 @@ class Lane:
         self._undo.push_async_callback(self._client.close)
         self._agents = asyncio.create_task(NetworkAgents(self._client).run())
         self._undo.push_async_callback(cancel_and_wait, self._agents)
-        await self._system.start(Place(self._substrate, cluster, self._client, self._data))
+        await self._system.start(SystemContext(self._substrate, cluster, self._client, self._data))
         self._resources = await Resources.of(self._client)
         await self._make_namespace()
         self._at_first = await self._resources.everything()
@@ -126,23 +130,26 @@ class Lane:
         """Play it, and leave the lane as it was; not `usable` where that did not work out."""
         began = time.monotonic()
         seen = self.seen = History(lambda: time.monotonic() - began)
-        death = asyncio.create_task(self._substrate.first_death())
+        unexpected_exit = asyncio.create_task(self._substrate.first_unexpected_exit())
         playing = asyncio.create_task(self._play(case, seen))
         try:
-            first = (death, playing, self._agents)
+            first = (unexpected_exit, playing, self._agents)
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-            if death.done():
+            if unexpected_exit.done():
                 self.usable = False
-                wrong = [f"{death.result().sentence}\n" + "\n".join(death.result().last_lines)]
+                wrong = [
+                    f"{unexpected_exit.result().sentence}\n"
+                    + "\n".join(unexpected_exit.result().last_lines)
+                ]
                 text = story(case, self._system.name, wrong, seen, "")
             else:
                 if self._agents.done():
                     self._agents.result()
                 text = playing.result()
         finally:
-            for task in (death, playing):
+            for task in (unexpected_exit, playing):
                 task.cancel()
-            await asyncio.gather(death, playing, return_exceptions=True)
+            await asyncio.gather(unexpected_exit, playing, return_exceptions=True)
         return Outcome(time.monotonic() - began, text)
 
     async def _play(self, case: Case, seen: History) -> str:
@@ -158,7 +165,9 @@ class Lane:
             left = await self.reset(case, seen)
             self.usable = not left
             if left and "machines" in self._system.judged:
-                shown = [f"after {RESET_SECONDS:g} s without any pods: {each}" for each in left]
+                shown = [
+                    f"after {RESET_TIMEOUT_SECONDS:g} s without any pods: {each}" for each in left
+                ]
                 text += "\n\n" * bool(text)
                 text += story(case, self._system.name, shown, seen, await self._explained(seen))
         return text
@@ -173,21 +182,21 @@ class Lane:
         for body in reversed(applied):
             if body["kind"] != "Namespace":
                 await self._delete(objects.reference_of(body))
-        ends = time.monotonic() + RESET_SECONDS
+        ends = time.monotonic() + RESET_TIMEOUT_SECONDS
         await self._until(partial(self._no_pods, seen), ends)
         for name in namespaces:
             await self._delete(f"Namespace/{name}")
         await self._until(partial(self._as_many_nodes, seen), ends)
-        await self._until(self._nothing_held, ends, LIST_SECONDS)
+        await self._until(self._nothing_held, ends, LIST_INTERVAL_SECONDS)
         left = await self._left()
         while left and time.monotonic() < ends:
-            await asyncio.sleep(LIST_SECONDS)
+            await asyncio.sleep(LIST_INTERVAL_SECONDS)
             left = await self._left()
         return left
 
     async def _left(self) -> list[str]:
         now = await self._resources.everything()
-        own = tuple(f"{kind}/" for kind in self._system.own_kinds)
+        own = tuple(f"{kind}/" for kind in self._system.internal_kinds)
         more = [
             f"{name} is left" for name in sorted(now - self._at_first) if not name.startswith(own)
         ]
@@ -196,7 +205,10 @@ class Lane:
         return [*more, *fewer, *held][:_LEFT_SHOWN]
 
     async def _until(
-        self, holds: Callable[[], Awaitable[bool]], ends: float, every: float = LOOK_SECONDS
+        self,
+        holds: Callable[[], Awaitable[bool]],
+        ends: float,
+        every: float = POLL_INTERVAL_SECONDS,
     ) -> bool:
         while time.monotonic() < ends:
             if await holds():
@@ -244,7 +256,7 @@ class Lane:
                 return False
             return True
 
-        if not await self._until(there, time.monotonic() + RESET_SECONDS):
+        if not await self._until(there, time.monotonic() + RESET_TIMEOUT_SECONDS):
             raise SubstrateError(f"lane {self._name}: namespace {objects.NAMESPACE} has no account")
 
     async def _explained(self, seen: History) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, STRATEGIC_PATCH, ApiError, KubeClient
 from bigfleet.api.kube.watch import Listed, Watch
 from loaddriver.substrates.components import NO_NETWORK
-from tests.scenarios.timing import LOOK_SECONDS, NETWORK_SECONDS
+from tests.scenarios.timing import NETWORK_TIMEOUT_SECONDS, POLL_INTERVAL_SECONDS
 from tests.scenarios.watching import NODES, PODS
 
 Object = Mapping[str, Any]
@@ -75,10 +75,10 @@ class NetworkAgents:
             now = time.monotonic()
             self._waiting_since = {name: self._waiting_since.get(name, now) for name in names}
             for name, node in zip(names, waiting, strict=True):
-                late = now - self._waiting_since[name] > NETWORK_SECONDS
+                late = now - self._waiting_since[name] > NETWORK_TIMEOUT_SECONDS
                 if late or is_due(node, daemon_sets, pods):
                     await self._give_to(name)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
     async def _give_to(self, name: str) -> None:
         patch = {"status": {"conditions": [_CONDITION]}}

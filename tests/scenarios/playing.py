@@ -9,11 +9,11 @@ import msgspec
 
 from tests.scenarios import judging
 from tests.scenarios.history import History
-from tests.scenarios.judging import Facts, Remarked
+from tests.scenarios.judging import Facts, Message
 from tests.scenarios.kubectl import Kubectl, StepError
 from tests.scenarios.records import Expect, Scenario
 from tests.scenarios.systems.system import System
-from tests.scenarios.timing import LOOK_SECONDS
+from tests.scenarios.timing import POLL_INTERVAL_SECONDS
 
 
 async def play(scenario: Scenario, system: System, kubectl: Kubectl) -> list[str]:
@@ -45,7 +45,7 @@ async def _expect(expect: Expect, system: System, kubectl: Kubectl) -> Sequence[
     seen = kubectl.history
     if wrong := await _come(expect, system, kubectl):
         return wrong
-    if wrong := list(judging.standing(expect, seen)):
+    if wrong := list(judging.final_problems(expect, seen)):
         return wrong
     if expect.quiet is None:
         return ()
@@ -55,21 +55,21 @@ async def _expect(expect: Expect, system: System, kubectl: Kubectl) -> Sequence[
         if wrong := await _stay_quiet(expect.quiet, latest, seen):
             return wrong
         facts = await _facts(expect, system, kubectl)
-        unmet = [each.text for each in judging.coming(expect, seen, facts)]
+        unmet = [each.text for each in judging.eventual_problems(expect, seen, facts)]
         if not unmet or seen.now() > latest:
-            return [*unmet, *judging.standing(expect, seen)]
+            return [*unmet, *judging.final_problems(expect, seen)]
         seen.note(f"not yet: {unmet[0]}")  # quiet, but with what still has to go
 
 
 async def _stay_quiet(seconds: float, latest: float, seen: History) -> Sequence[str]:
     began = seen.now()
     while seen.now() - began < seconds:
-        if wrong := list(judging.stirred(seen, began)):
+        if wrong := list(judging.disturbances(seen, began)):
             if seen.now() > latest:
                 return wrong
             seen.note(f"not yet: {wrong[0]}")
             began = seen.now()
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_INTERVAL_SECONDS)
     return ()
 
 
@@ -79,32 +79,32 @@ async def _come(expect: Expect, system: System, kubectl: Kubectl) -> Sequence[st
     began = seen.now()
     while True:
         facts = await _facts(expect, system, kubectl)
-        unmet = list(judging.coming(expect, seen, facts))
+        unmet = list(judging.eventual_problems(expect, seen, facts))
         waited = seen.now() - began
         if not unmet:
             return ()
         if any(waited >= each.within for each in unmet):
             return [f"after {waited:.0f} s {each.text}" for each in unmet]
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_INTERVAL_SECONDS)
 
 
 async def _facts(expect: Expect, system: System, kubectl: Kubectl) -> Facts:
     workloads = {name: await kubectl.get(name) for name in expect.rolled_out}
-    remarks = await _remarks(expect, system, kubectl.history)
-    return Facts(remarks, system.wordings, workloads)
+    messages = await _messages(expect, system, kubectl.history)
+    return Facts(messages, system.message_patterns, workloads)
 
 
-async def _remarks(
+async def _messages(
     expect: Expect, system: System, seen: History
-) -> Mapping[str, Sequence[Remarked]]:
-    pods = [pod for says in expect.says for pod in seen.live(says.pods)]
+) -> Mapping[str, Sequence[Message]]:
+    pods = [pod for reports in expect.reports for pod in seen.live(reports.pods)]
     if not pods:
         return {}
     conditions = await system.conditions(pods)
     return {
         pod.uid: [
             *(
-                Remarked("event", str(event.get("reason")), str(event.get("message")))
+                Message("event", str(event.get("reason")), str(event.get("message")))
                 for event in seen.events_about(pod.uid)
             ),
             *conditions.get(pod.uid, ()),

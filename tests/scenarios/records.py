@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from loaddriver.strict_decode import Record
-from tests.scenarios.timing import WITHIN_SECONDS
+from loaddriver.profile.decoding import ConfigStruct
+from tests.scenarios.timing import DEFAULT_TIMEOUT_SECONDS
 
 Sentence = Annotated[str, msgspec.Meta(min_length=20)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=180)]
 # `key=value` with commas between, all of which must hold.
 Selector = Annotated[str, msgspec.Meta(pattern=r"^[^=, ]+=[^=, ]*(,[^=, ]+=[^=, ]*)*$")]
@@ -32,38 +32,38 @@ TOPOLOGY_KEYS: dict[str, str] = {
     "rack": "topology.bigfleet/rack",
 }
 # What an autoscaler may have to say of a pod. Each system calls them by names of its own.
-Remark = Literal["nothing-fits", "nothing-left"]
+ReasonName = Literal["nothing-fits", "nothing-left"]
 
 
-class Scale(Record, frozen=True):
+class Scale(ConfigStruct, frozen=True):
     """kubectl scale."""
 
     object: ObjectName
     replicas: Count
 
 
-class Edit(Record, frozen=True):
+class Edit(ConfigStruct, frozen=True):
     """kubectl patch: a strategic merge patch."""
 
     object: ObjectName
     patch: dict[str, Any]
 
 
-class Resize(Record, frozen=True):
+class Resize(ConfigStruct, frozen=True):
     """kubectl patch --subresource resize, of the first container of each of the pods."""
 
     pods: Selector
     requests: dict[str, str]
 
 
-class SomePods(Record, frozen=True):
+class SomePods(ConfigStruct, frozen=True):
     """So many of the pods that run, the first by name; all without a `count`."""
 
     pods: Selector
-    count: AtLeastOne | None = None
+    count: PositiveInt | None = None
 
 
-class OneNode(Record, frozen=True):
+class OneNode(ConfigStruct, frozen=True):
     """The Node on which most of the pods run (`running`), or fewest but one (`fewest`); the first
     by name of several. With `named` it can be meant again by that name alone.
     """
@@ -73,45 +73,45 @@ class OneNode(Record, frozen=True):
     named: NodeName | None = None
 
 
-class Taint(Record, frozen=True):
+class Taint(ConfigStruct, frozen=True):
     """kubectl taint node."""
 
     node: OneNode
     taint: TaintText
 
 
-class Bound(Record, frozen=True):
+class Bound(ConfigStruct, frozen=True):
     """Exactly `count` pods, all bound to Nodes that are there, and none of them waits."""
 
     pods: Selector
-    count: AtLeastOne
-    within: Seconds = WITHIN_SECONDS
+    count: PositiveInt
+    within: Seconds = DEFAULT_TIMEOUT_SECONDS
 
 
-class Finished(Record, frozen=True):
+class Finished(ConfigStruct, frozen=True):
     """`count` pods have ended well."""
 
     pods: Selector
-    count: AtLeastOne
-    within: Seconds = WITHIN_SECONDS
+    count: PositiveInt
+    within: Seconds = DEFAULT_TIMEOUT_SECONDS
 
 
-class Pending(Record, frozen=True):
+class Pending(ConfigStruct, frozen=True):
     """Exactly `count` pods wait without a Node; how long is what `quiet` says."""
 
     pods: Selector
-    count: AtLeastOne
-    within: Seconds = WITHIN_SECONDS
+    count: PositiveInt
+    within: Seconds = DEFAULT_TIMEOUT_SECONDS
 
 
-class NoPods(Record, frozen=True):
+class NoPods(ConfigStruct, frozen=True):
     """There is none of these pods any more."""
 
     pods: Selector
-    within: Seconds = WITHIN_SECONDS
+    within: Seconds = DEFAULT_TIMEOUT_SECONDS
 
 
-class Machines(Record, frozen=True):
+class Machines(ConfigStruct, frozen=True):
     """How many Nodes there are, of those with the labels `where`.
 
     `more` counts from the number at the end of the expectation before; `peak` is the most at any
@@ -120,33 +120,33 @@ class Machines(Record, frozen=True):
 
     exactly: Count | None = None
     at_most: Count | None = None
-    at_least: AtLeastOne | None = None
+    at_least: PositiveInt | None = None
     more: int | None = None
     peak: Count | None = None
     peak_more: int | None = None
     where: Selector | None = None
-    within: Seconds = WITHIN_SECONDS
+    within: Seconds = DEFAULT_TIMEOUT_SECONDS
 
 
-class Says(Record, frozen=True):
+class Reports(ConfigStruct, frozen=True):
     """The autoscaler says so of each of the pods that wait, in an Event and, if it has one, in a
     condition; all of `mentions` are part of what it says.
     """
 
     pods: Selector
-    remark: Remark
+    reason_name: ReasonName
     mentions: tuple[str, ...] = ()
-    within: Seconds = WITHIN_SECONDS
+    within: Seconds = DEFAULT_TIMEOUT_SECONDS
 
 
-class Apart(Record, frozen=True):
+class Apart(ConfigStruct, frozen=True):
     """No two of the bound pods share a domain."""
 
     pods: Selector
     by: Topology
 
 
-class Together(Record, frozen=True):
+class Together(ConfigStruct, frozen=True):
     """All bound pods share one domain; those of `beside`, too."""
 
     pods: Selector
@@ -154,18 +154,18 @@ class Together(Record, frozen=True):
     beside: Selector | None = None
 
 
-class Spread(Record, frozen=True):
+class Spread(ConfigStruct, frozen=True):
     """Bound pods in at least `domains` domains, of which the fullest has at most `max_skew` more
     than the emptiest.
     """
 
     pods: Selector
     by: Topology
-    max_skew: AtLeastOne
+    max_skew: PositiveInt
     domains: Annotated[int, msgspec.Meta(ge=2)]
 
 
-class Where(Record, frozen=True):
+class Where(ConfigStruct, frozen=True):
     """All bound pods run on Nodes with these labels; with `never`, none does."""
 
     pods: Selector
@@ -173,7 +173,7 @@ class Where(Record, frozen=True):
     never: bool = False
 
 
-class Evicted(Record, frozen=True):
+class Evicted(ConfigStruct, frozen=True):
     """At most so many of the pods were evicted since the scenario began, or since the steps before
     if `since_step`; by whomever, but for what the steps do by hand.
     """
@@ -183,17 +183,17 @@ class Evicted(Record, frozen=True):
     since_step: bool = False
 
 
-class Nodes(Record, frozen=True):
+class Nodes(ConfigStruct, frozen=True):
     """What became of Nodes that steps have named."""
 
     gone: tuple[NodeName, ...] = ()
     there: tuple[NodeName, ...] = ()
-    within: Seconds = WITHIN_SECONDS
+    within: Seconds = DEFAULT_TIMEOUT_SECONDS
 
 
-class Expect(Record, frozen=True):
+class Expect(ConfigStruct, frozen=True):
     """All of it comes to hold, each within its own time; then for `quiet` seconds no Node comes,
-    goes or is cordoned and no pod is evicted; and then all of it still holds. `one_a_node` are pods
+    goes or is cordoned and no pod is evicted; and then all of it still holds. `one_per_node` are pods
     of DaemonSets, and `rolled_out` means what kubectl rollout status waits for.
 
     With `settle` the quiet may begin so much later: what was ordered for the pods of a moment, such
@@ -205,8 +205,8 @@ class Expect(Record, frozen=True):
     pending: tuple[Pending, ...] = ()
     no_pods: tuple[NoPods, ...] = ()
     machines: tuple[Machines, ...] = ()
-    says: tuple[Says, ...] = ()
-    one_a_node: tuple[Selector, ...] = ()
+    reports: tuple[Reports, ...] = ()
+    one_per_node: tuple[Selector, ...] = ()
     rolled_out: tuple[ObjectName, ...] = ()
     apart: tuple[Apart, ...] = ()
     together: tuple[Together, ...] = ()
@@ -218,7 +218,7 @@ class Expect(Record, frozen=True):
     settle: Seconds | None = None
 
 
-class Step(Record, frozen=True):
+class Step(ConfigStruct, frozen=True):
     """One thing that somebody does, or expects. Exactly one key."""
 
     apply: tuple[dict[str, Any], ...] | None = None
@@ -243,9 +243,9 @@ class Step(Record, frozen=True):
         return [name for name in self.__struct_fields__ if getattr(self, name) is not None]
 
 
-class Scenario(Record, frozen=True):
-    """One file. `in_every_test` makes it one of the few that `make test` plays."""
+class Scenario(ConfigStruct, frozen=True):
+    """One file. `smoke` makes it one of the few that `make test` plays."""
 
     rule: Sentence
     steps: tuple[Step, ...]
-    in_every_test: bool = False
+    smoke: bool = False

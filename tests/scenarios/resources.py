@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from bigfleet.api.kube.client import ApiError, KubeClient
-from loaddriver.strict_hints import did_you_mean
+from loaddriver.profile.hints import did_you_mean
 from tests.scenarios import objects
 
 # What comes and goes by itself, or says nothing of what a scenario left behind.
-_PASSING = frozenset({"Event", "Lease", "ComponentStatus"})
+_TRANSIENT_KINDS = frozenset({"Event", "Lease", "ComponentStatus"})
 
 
 class UnknownKind(Exception):
@@ -64,7 +64,9 @@ class Resources:
 
     async def everything(self) -> set[str]:
         """All objects, as references, but for those that come and go by themselves."""
-        kinds = [k for k, known in self._kinds.items() if known.listable and k not in _PASSING]
+        kinds = [
+            k for k, known in self._kinds.items() if known.listable and k not in _TRANSIENT_KINDS
+        ]
         listed = await asyncio.gather(*(self._names(kind) for kind in kinds))
         return {name for names in listed for name in names}
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tests.scenarios.files import Case
-from tests.scenarios.history import History, NodeLife, PodLife
+from tests.scenarios.history import History, ObservedNode, ObservedPod
 
 _MOST_LINES, _NAMED, _MESSAGE = 40, 4, 400
 # They say what is said of pods and Nodes already.
-_DULL = ("Scheduled", "SuccessfulCreate", "SuccessfulDelete", "ScalingReplicaSet", "RegisteredNode")
+_OMITTED_REASONS = (
+    "Scheduled",
+    "SuccessfulCreate",
+    "SuccessfulDelete",
+    "ScalingReplicaSet",
+    "RegisteredNode",
+)
 
 
 def story(case: Case, system: str, wrong: Sequence[str], seen: History, said: str) -> str:
@@ -28,7 +34,7 @@ def story(case: Case, system: str, wrong: Sequence[str], seen: History, said: st
     return "\n".join(lines)
 
 
-def _node(node: NodeLife) -> str:
+def _node(node: ObservedNode) -> str:
     where = node.labels.get(
         "topology.bigfleet/rack", node.labels.get("topology.kubernetes.io/zone")
     )
@@ -42,7 +48,7 @@ def _node(node: NodeLife) -> str:
 
 def _pods(seen: History) -> Iterator[str]:
     """Pods of one object that fared alike in one line; those with a trouble first."""
-    alike: dict[tuple[bool, str], list[PodLife]] = {}
+    alike: dict[tuple[bool, str], list[ObservedPod]] = {}
     for pod in seen.matching(None):
         troubled = bool(pod.disrupted) or (pod.live and not pod.node)
         alike.setdefault((not troubled, _fate(pod)), []).append(pod)
@@ -53,7 +59,7 @@ def _pods(seen: History) -> Iterator[str]:
         yield f"{len(pods)} seen from {pods[0].seen_at:.1f} s on,{when} {fate}: {names}"
 
 
-def _fate(pod: PodLife) -> str:
+def _fate(pod: ObservedPod) -> str:
     parts = [f"in {pod.namespace}, {pod.phase}"]
     if pod.bound_at is not None:
         parts.append(f"on {pod.node}")
@@ -71,7 +77,7 @@ def _events(seen: History) -> Iterator[str]:
     alike: dict[tuple[str, str, str], list[tuple[float, str]]] = {}
     for at, event in sorted(seen.events.values(), key=lambda each: each[0]):
         about, reason = event["involvedObject"], str(event.get("reason"))
-        if reason not in _DULL:
+        if reason not in _OMITTED_REASONS:
             key = (str(about.get("kind")), reason, str(event.get("message"))[:_MESSAGE])
             alike.setdefault(key, []).append((at, str(about.get("name"))))
     for (kind, reason, message), those in list(alike.items())[-_MOST_LINES:]:

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Sequence
 
 from tests.scenarios.files import Case
-from tests.scenarios.lane import Frame, Lane, Outcome
+from tests.scenarios.lane import Lane, LaneContext, Outcome
 
 
 class Suite:
     """Plays the cases in their order, several at a time; who waits for one gets its outcome."""
 
-    def __init__(self, frame: Frame, cases: Sequence[Case], lanes: int) -> None:
-        self._frame, self._left = frame, deque(cases)
+    def __init__(self, context: LaneContext, cases: Sequence[Case], lanes: int) -> None:
+        self._context, self._left = context, deque(cases)
         self._lanes = min(lanes, len(cases))
         loop = asyncio.get_running_loop()
         self._outcomes = {case.name: loop.create_future() for case in cases}
@@ -60,7 +60,7 @@ class Suite:
 
     async def _lane(self) -> Lane:
         self._started += 1
-        lane = Lane(self._frame, f"lane-{self._started}")
+        lane = Lane(self._context, f"lane-{self._started}")
         try:
             await lane.start()
         except BaseException:

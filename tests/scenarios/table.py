@@ -8,7 +8,7 @@ from tests.scenarios.files import Case
 from tests.scenarios.systems.system import System
 
 _FOLDER = "../tests/scenarios/cases"
-_FIRST = "seen-in-the-field"
+_FIRST = "field-reports"
 
 
 def tables(cases: Sequence[Case], systems: Sequence[System]) -> str:

@@ -67,7 +67,7 @@ def test_a_good_file_is_taken(tmp_path: Path) -> None:
         ("count: 3", "count: 4", "count = 4 can never hold: the objects make at most 3"),
         ("bound: [{pods: app=web", "bound: [{pods: app=wbe", "no object applied so far has such"),
         ("bound:", "bond:", "did you mean bound?"),
-        ("quiet: 6", "oneANode: [app=web]", "oneANode[0] = 'app=web': no pods of a DaemonSet"),
+        ("quiet: 6", "onePerNode: [app=web]", "onePerNode[0] = 'app=web': no pods of a DaemonSet"),
         (
             "quiet: 6",
             "spread: [{pods: app=web, by: zone, maxSkew: 3, domains: 2}]",

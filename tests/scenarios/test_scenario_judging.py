@@ -9,7 +9,7 @@ import pytest
 
 from tests.scenarios import judging
 from tests.scenarios.history import History
-from tests.scenarios.judging import Facts, Remarked, Wording
+from tests.scenarios.judging import Facts, Message, MessagePattern
 from tests.scenarios.records import Expect
 
 DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
@@ -50,8 +50,10 @@ class Story:
 def unmet(expect: dict[str, Any], story: Story, facts: Facts | None = None) -> list[str]:
     """What does not hold of an expectation as it stands in a file."""
     read = msgspec.convert(expect, Expect)
-    coming = [each.text for each in judging.coming(read, story.seen, facts or Facts())]
-    return [*coming, *judging.standing(read, story.seen)]
+    eventual_problems = [
+        each.text for each in judging.eventual_problems(read, story.seen, facts or Facts())
+    ]
+    return [*eventual_problems, *judging.final_problems(read, story.seen)]
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_two_pods_on_two_nodes_are_bound_apart_and_spread(story: Story) -> None:
         "apart": [{"pods": "app=web", "by": "hostname"}],
         "spread": [{"pods": "app=web", "by": "zone", "maxSkew": 1, "domains": 2}],
         "where": [{"pods": "app=web", "labels": f"{ZONE}=zone-c", "never": True}],
-        "oneANode": ["app=web"],
+        "onePerNode": ["app=web"],
         "evicted": [{"atMost": 0}],
     }
     assert unmet({**BOUND, **more}, story) == []
@@ -219,7 +221,7 @@ def test_places_are_compared_by_the_labels_of_nodes(
 
 def test_a_daemon_set_runs_once_on_each_node_that_takes_it(story: Story) -> None:
     """None is missing, and none is there twice."""
-    expect = {"oneANode": ["app=agent"]}
+    expect = {"onePerNode": ["app=agent"]}
     story.pod("a1", "n1", app="agent")
     assert unmet(expect, story) == ["Node n2 runs 0 pods app=agent, not one"]
     story.pod("a2", "n2", app="agent")
@@ -241,17 +243,17 @@ def test_a_named_node_is_gone_or_there(story: Story) -> None:
     assert unmet({"nodes": {"there": ["first"]}}, story) == ["Node n1 (first) is gone"]
 
 
-SAYS = {"says": [{"pods": "app=web", "remark": "nothing-fits", "mentions": ["2000"]}]}
-WORDINGS = {"nothing-fits": Wording("NotServed", "TooLarge: ", "NoMachine")}
+SAYS = {"reports": [{"pods": "app=web", "reasonName": "nothing-fits", "mentions": ["2000"]}]}
+WORDINGS = {"nothing-fits": MessagePattern("NotServed", "TooLarge: ", "NoMachine")}
 
 
-def said_of(pod: str, *remarks: Remarked) -> Facts:
+def said_of(pod: str, *messages: Message) -> Facts:
     """The autoscaler says this of one pod."""
-    return Facts({pod: remarks}, WORDINGS)
+    return Facts({pod: messages}, WORDINGS)
 
 
-EVENT = Remarked("event", "NotServed", "TooLarge: asks for 2000 CPU")
-CONDITION = Remarked("condition", "NoMachine", "asks for 2000 CPU")
+EVENT = Message("event", "NotServed", "TooLarge: asks for 2000 CPU")
+CONDITION = Message("condition", "NoMachine", "asks for 2000 CPU")
 
 
 def test_the_autoscaler_must_say_it_in_an_event_and_in_its_condition(story: Story) -> None:
@@ -261,9 +263,9 @@ def test_the_autoscaler_must_say_it_in_an_event_and_in_its_condition(story: Stor
     (text,) = unmet(SAYS, story, said_of("w3", EVENT))
     assert text == "w3: no condition NoMachine; there is none"
     for other in ("FailedScheduling", "TooLarge: asks for 2000"), ("NotServed", "asks for 2000"):
-        (text,) = unmet(SAYS, story, said_of("w3", Remarked("event", *other), CONDITION))
+        (text,) = unmet(SAYS, story, said_of("w3", Message("event", *other), CONDITION))
         assert text.startswith(f"w3: no Event NotServed (TooLarge: ); there is {other[0]}")
-    vague = Remarked("event", "NotServed", "TooLarge: does not fit")
+    vague = Message("event", "NotServed", "TooLarge: does not fit")
     (text,) = unmet(SAYS, story, said_of("w3", vague, CONDITION))
     assert text.startswith("w3: no Event NotServed (TooLarge: ) mentions '2000'")
 
@@ -300,13 +302,13 @@ def test_quiet_ends_with_the_first_thing_that_happens(story: Story) -> None:
     story.cordon("n2")
     story.pod("w2", "n2", conditions=[DISRUPTED])
     story.now = 10.0
-    assert list(judging.stirred(story.seen, 10.0)) == []
+    assert list(judging.disturbances(story.seen, 10.0)) == []
     story.now = 11.0
     story.node("n3")
     story.cordon("n1")
     story.pod("w1", "n1", conditions=[DISRUPTED])
     story.node("n2", gone=True)
-    assert sorted(text.split(" at ")[0] for text in judging.stirred(story.seen, 10.0)) == [
+    assert sorted(text.split(" at ")[0] for text in judging.disturbances(story.seen, 10.0)) == [
         "Node n1 was cordoned",
         "Node n2 went",
         "Node n3 came",

@@ -18,9 +18,9 @@ from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 from loaddriver.substrates.runscope import RunScope
 from tests.scenarios import lane
 from tests.scenarios.files import Case, load
-from tests.scenarios.lane import Frame, Lane, Outcome
-from tests.scenarios.systems.standing import Standing
-from tests.scenarios.systems.system import WHOLE, Place
+from tests.scenarios.lane import Lane, LaneContext, Outcome
+from tests.scenarios.systems.static_nodes import StaticNodes
+from tests.scenarios.systems.system import WHOLE, SystemContext
 from tests.support.loop_thread import LoopThread
 
 pytestmark = pytest.mark.cluster
@@ -46,10 +46,10 @@ steps:
       quiet: 5
 """
 PODS = "/api/v1/namespaces/scenario/pods"
-RESET_SECONDS = 3.0
+RESET_TIMEOUT_SECONDS = 3.0
 
 
-class Careless(Standing):
+class Careless(StaticNodes):
     """Held to everything; a test does its deeds for it, and says which machines it still holds."""
 
     judged = WHOLE
@@ -57,10 +57,10 @@ class Careless(Standing):
     def __init__(self) -> None:
         self.holds: list[str] = []
 
-    async def start(self, place: Place) -> None:
+    async def start(self, context: SystemContext) -> None:
         """As the others; the place is kept for the test."""
-        await super().start(place)
-        self.place = place
+        await super().start(context)
+        self.context = context
 
     async def held(self) -> list[str]:
         """What the test says."""
@@ -93,7 +93,7 @@ class Stage:
 
     async def _play(self, deed: Callable[[KubeClient], Awaitable[None]] | None) -> Outcome:
         playing = asyncio.create_task(self._lane.play(self._case))
-        client = self.system.place.client
+        client = self.system.context.client
         while deed and not self._quiet() and not playing.done():  # noqa: ASYNC110  seen by looking
             await asyncio.sleep(0.1)
         if deed:
@@ -117,10 +117,12 @@ def stage(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Itera
     scope = RunScope.open(f"lane-{os.getpid()}", "tests", folder, folder / "lock")
     system, loop = Careless(), LoopThread()
     environment = dict(os.environ)
-    frame = Frame(scope.run_id, scope.data_directory, folder, binaries, environment, lambda: system)
+    context = LaneContext(
+        scope.run_id, scope.data_directory, folder, binaries, environment, lambda: system
+    )
 
     async def lane() -> Lane:
-        made = Lane(frame, "lane")
+        made = Lane(context, "lane")
         await made.start()
         return made
 
@@ -136,7 +138,7 @@ def stage(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(autouse=True)
 def short_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left stays left: nobody needs to wait for it for long."""
-    monkeypatch.setattr(lane, "RESET_SECONDS", RESET_SECONDS)
+    monkeypatch.setattr(lane, "RESET_TIMEOUT_SECONDS", RESET_TIMEOUT_SECONDS)
 
 
 def test_a_scenario_that_holds_has_no_story_and_leaves_the_lane_usable(stage: Stage) -> None:
@@ -176,7 +178,7 @@ def test_a_node_is_ready_only_once_the_pods_of_its_agents_are_bound_to_it(stage:
             await asyncio.sleep(0.2)
         await client.delete("/api/v1/nodes/late")
 
-    client = stage.system.place.client
+    client = stage.system.context.client
     places = stage.run(places_of_pods_once_ready(client))
     stage.run(restore(client))
     assert "late" in places
@@ -218,7 +220,7 @@ def test_a_pod_that_is_deleted_without_eviction_is_blamed_on_who_did_it(stage: S
 
     async def delete(client: KubeClient) -> None:
         name = (await names_of_running(client))[0]
-        kubeconfig = stage.system.place.cluster.kubeconfigs["load-driver"]
+        kubeconfig = stage.system.context.cluster.kubeconfigs["load-driver"]
         async with await KubeClient.from_kubeconfig(kubeconfig) as another:
             await another.delete(f"{PODS}/{name}")
 
@@ -235,7 +237,7 @@ def test_an_object_that_is_left_fails_the_scenario_and_the_lane(stage: Stage) ->
     outcome = stage.play(leave)
     assert "ConfigMap/scenario/note is left" in outcome.story
     assert not stage.usable
-    stage.run(stage.system.place.client.delete(f"{path}/note"))
+    stage.run(stage.system.context.client.delete(f"{path}/note"))
 
 
 def test_a_machine_that_is_held_without_pods_fails_the_scenario(stage: Stage) -> None:
@@ -256,7 +258,7 @@ def test_a_node_that_comes_although_nothing_is_lacking_fails_the_scenario(stage:
     outcome = stage.play(join)
     assert "Node extra came" in outcome.story
     assert "Node//extra is left" in outcome.story
-    stage.run(stage.system.place.client.delete("/api/v1/nodes/extra"))
+    stage.run(stage.system.context.client.delete("/api/v1/nodes/extra"))
 
 
 def test_a_component_that_dies_ends_the_scenario_and_the_lane(stage: Stage) -> None:

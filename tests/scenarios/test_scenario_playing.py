@@ -12,14 +12,14 @@ import pytest
 from tests.scenarios.kubectl import Kubectl
 from tests.scenarios.playing import play
 from tests.scenarios.records import Scenario
-from tests.scenarios.systems.standing import Standing
+from tests.scenarios.systems.static_nodes import StaticNodes
 from tests.scenarios.systems.system import WHOLE
 from tests.scenarios.test_scenario_judging import Story
 
 QUIET_SECONDS = 0.5
 
 
-class Strict(Standing):
+class Strict(StaticNodes):
     """Held to everything."""
 
     judged = WHOLE

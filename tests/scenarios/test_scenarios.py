@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 
 def _param(case: Case) -> object:
-    every_time = case.scenario.in_every_test
+    every_time = case.scenario.smoke
     marks = [] if every_time else [pytest.mark.scenarios]
     if case.name in LEFT_OUT:
         marks.append(pytest.mark.skip(reason=LEFT_OUT[case.name]))

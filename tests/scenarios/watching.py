@@ -12,7 +12,7 @@ from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.kube.watch import Listed, Watch
 from tests.scenarios.deletions import Deletions
 from tests.scenarios.history import History, Object
-from tests.scenarios.timing import LOOK_SECONDS
+from tests.scenarios.timing import POLL_INTERVAL_SECONDS
 
 PODS, NODES, EVENTS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/events"
 
@@ -67,4 +67,4 @@ async def _follow_deletions(history: History, deletions: Deletions) -> None:
     while True:
         for namespace, name, by in deletions.by_others():
             history.see_deletion(namespace, name, by)
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_INTERVAL_SECONDS)

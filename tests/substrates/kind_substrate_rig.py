@@ -34,7 +34,7 @@ def shard() -> RoleSpec:
         inputs={"inventory": Path("/anywhere/inventory.jsonl")},
         kubeconfigs={"hosts": "fake-host"},
         outputs={"journal": "machines.jsonl"},
-        speaks_as=Name("shard", "shard-0"),
+        peer_identity=Name("shard", "shard-0"),
     )
 
 

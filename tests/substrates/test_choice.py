@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.request import request_from
 from loaddriver.substrates.base import SubstrateError
-from loaddriver.substrates.choice import SubstrateName, obtain_supplies
+from loaddriver.substrates.choice import SubstrateName, obtain_prerequisites
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_kind_names_the_setting_that_only_local_runs_have(
     """So that nobody waits for images first."""
     told: list[str] = []
     with pytest.raises(SubstrateError, match=f"{setting}.*use --substrate local"):
-        obtain_supplies(
+        obtain_prerequisites(
             SubstrateName.KIND, request_from({"HOME": "/nowhere"}), told.append, **asked
         )
     assert told == []

@@ -15,10 +15,10 @@ import pytest_asyncio
 
 from bigfleet.api.kube.client import ApiError, KubeClient
 from controlplane.request import Binaries
-from loaddriver.archetypes import Toleration
-from loaddriver.instance_types import DaemonSet
-from loaddriver.manifests import manifest_path
-from loaddriver.setup_manifests import DAEMON_SET_LABEL, daemon_set_body
+from loaddriver.plan.manifests import manifest_path
+from loaddriver.plan.setup_manifests import DAEMON_SET_LABEL, daemon_set_body
+from loaddriver.profile.archetypes import Toleration
+from loaddriver.profile.instance_types import DaemonSet
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION, HEARTBEAT_STOPPED_LABEL
 from loaddriver.substrates.local import LocalSubstrate

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from loaddriver.substrates.base import SubstrateError
-from loaddriver.substrates.datadir import DataDirectory, roomiest_root, sweep
-from loaddriver.substrates.warden.cleaning import RUN_VARIABLE
+from loaddriver.substrates.datadir import DataDirectory, root_with_space, sweep
+from loaddriver.substrates.reaper.cleanup import RUN_VARIABLE
 from tests.support.substrates import SLEEPER
 
 
@@ -26,9 +26,9 @@ def test_what_a_power_cut_left_is_swept_with_its_processes(tmp_path: Path) -> No
     (data.path / "etcd").mkdir()
     data.close()
     with subprocess.Popen(SLEEPER, env={RUN_VARIABLE: "orphan"}, stdout=subprocess.DEVNULL) as left:
-        ((run_id, account),) = sweep([tmp_path])
+        ((run_id, report),) = sweep([tmp_path])
         assert left.wait(2) == -signal.SIGKILL
-    assert (run_id, account.ended, account.removed) == ("orphan", 1, 1)
+    assert (run_id, report.ended, report.removed) == ("orphan", 1, 1)
     assert not data.path.exists()
 
 
@@ -55,5 +55,5 @@ def test_a_run_id_that_is_no_file_name_is_refused(run_id: str, tmp_path: Path) -
 def test_a_machine_without_room_is_told_where_to_make_some(tmp_path: Path) -> None:
     """A root that is missing counts as full; the first that will do is taken."""
     with pytest.raises(SubstrateError, match="free some space"):
-        roomiest_root([tmp_path / "missing"])
-    assert roomiest_root([tmp_path / "missing", Path("/tmp")]) == Path("/tmp")
+        root_with_space([tmp_path / "missing"])
+    assert root_with_space([tmp_path / "missing", Path("/tmp")]) == Path("/tmp")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bigfleet.api.identity import Identity, Name
-from loaddriver.run.fleet import ways_to_ask
+from loaddriver.run.bigfleet_roles import inspect_commands
 from loaddriver.substrates.base import Endpoint
 from loaddriver.substrates.fleet_identities import issue, read_only
 
@@ -28,10 +28,10 @@ def test_two_runs_do_not_trust_each_other(tmp_path: Path) -> None:
 def test_people_look_with_an_identity_that_may_only_read(tmp_path: Path) -> None:
     """`make up` shows the command; roles without an identity have no way in that needs one."""
     issue(tmp_path, Name("shard", "shard-0"))
-    looking = read_only(tmp_path)
-    assert Identity(looking).load().name == Name("readonly")
-    shard = Endpoint("shard-0", None, tmp_path, {"listen": "127.0.0.1:1"}, looking)
+    readonly = read_only(tmp_path)
+    assert Identity(readonly).load().name == Name("readonly")
+    shard = Endpoint("shard-0", None, tmp_path, {"listen": "127.0.0.1:1"}, readonly)
     controller = Endpoint("c1/pod-controller", None, tmp_path)
-    assert list(ways_to_ask([shard, controller])) == [
-        f"shard-0: bigfleet why --shard 127.0.0.1:1 --identity {looking} --need CLUSTER"
+    assert list(inspect_commands([shard, controller])) == [
+        f"shard-0: bigfleet why --shard 127.0.0.1:1 --identity {readonly} --need CLUSTER"
     ]

@@ -11,17 +11,17 @@ import yaml
 from kind.nodeimage.node import NodeImage
 from loaddriver.substrates import components
 from loaddriver.substrates.base import SubstrateError
-from loaddriver.substrates.components import ControlPlaneSettings
+from loaddriver.substrates.components import ControlPlaneConfig
 from loaddriver.substrates.kind.config import kind_config
 from loaddriver.substrates.kind.layout import NODE_PORTS, kind_name
 from tests.substrates.kind_substrate_rig import layout
 
 MADE_HERE = NodeImage("localhost/node:1", True, {"etcd": "3.7.3", "coredns": "1.14.2"})
-KINDS_OWN = NodeImage("kindest/node:v1.37.0", False, {})
-SETTINGS = ControlPlaneSettings(gc_percent=150, node_monitor_grace_seconds=40)
+KIND_NODE_IMAGE = NodeImage("kindest/node:v1.37.0", False, {})
+SETTINGS = ControlPlaneConfig(gc_percent=150, node_monitor_grace_seconds=40)
 
 
-@pytest.fixture(params=[MADE_HERE, KINDS_OWN], ids=["made-here", "kinds-own"])
+@pytest.fixture(params=[MADE_HERE, KIND_NODE_IMAGE], ids=["made-here", "kinds-own"])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load(kind_config(request.param, layout(tmp_path), SETTINGS))
     return loaded

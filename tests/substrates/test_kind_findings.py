@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bigfleet.api.kube.client import ApiError
 from kind.errors import KindError
-from loaddriver.substrates.kind.bundle import write_bundle
+from loaddriver.substrates.kind.diagnostics import write_diagnostics
 from loaddriver.substrates.kind.pod_logs import plain, write_plain
 
 AT = "2026-11-21T08:00:00.123456789Z"
@@ -52,7 +52,7 @@ async def test_a_bundle_has_objects_and_the_nodes_own_word(tmp_path: Path) -> No
     def export(folder: Path) -> None:
         write(folder / "journal.log", "kubelet said\n")
 
-    await write_bundle(tmp_path / "bundle", get, export)
+    await write_diagnostics(tmp_path / "bundle", get, export)
     pods = json.loads((tmp_path / "bundle/pods.json").read_text())
     assert pods == {"asked": "/api/v1/pods"}
     assert {file.name for file in (tmp_path / "bundle").iterdir()} == {
@@ -78,7 +78,7 @@ async def test_what_cannot_be_had_is_named_and_hinders_nothing(tmp_path: Path) -
     def export(_: Path) -> None:
         raise KindError("no such container")
 
-    await write_bundle(tmp_path / "bundle", get, export)
+    await write_diagnostics(tmp_path / "bundle", get, export)
     missing = (tmp_path / "bundle/missing.txt").read_text()
     assert missing.splitlines() == [
         "events: GET /api/v1/events: 500 InternalError: etcd is gone",

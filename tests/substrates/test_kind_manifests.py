@@ -11,16 +11,16 @@ import pytest
 import yaml
 
 from loaddriver.substrates.base import SubstrateError
-from loaddriver.substrates.components import ControlPlaneSettings
-from loaddriver.substrates.kind import groundwork
+from loaddriver.substrates.components import ControlPlaneConfig
+from loaddriver.substrates.kind import cluster_objects
 from loaddriver.substrates.kind.manifests import Port, Workload, workload_objects
-from loaddriver.substrates.kind.roles import Surroundings, prepare_files, role_workload
+from loaddriver.substrates.kind.roles import RoleEnvironment, prepare_files, role_workload
 from loaddriver.substrates.placeholders import API_SERVER
 from tests.substrates.kind_substrate_rig import layout, operator, shard
 
 GOLDEN = Path(__file__).with_name("golden")
 REWRITE = "REWRITE_GOLDEN"
-PLACE = Surroundings(
+PLACE = RoleEnvironment(
     image="localhost/bigfleet:1",
     api_server="https://10.89.0.2:6443",
     ports=(Port("listen", 8080, 30000), Port("observe", 8081, 30001)),
@@ -35,12 +35,14 @@ def shard_workload() -> Workload:
 
 def operator_workload() -> Workload:
     peers = {"shard-0/listen": "10.89.0.2:30000"}
-    place = Surroundings(PLACE.image, PLACE.api_server, PLACE.ports[1:], peers, PLACE.environment)
+    place = RoleEnvironment(
+        PLACE.image, PLACE.api_server, PLACE.ports[1:], peers, PLACE.environment
+    )
     return role_workload(operator(), place)
 
 
 def kwok_workload() -> Workload:
-    return groundwork.kwok(layout(Path("/run")), "localhost/kwok:1", ControlPlaneSettings())
+    return cluster_objects.kwok(layout(Path("/run")), "localhost/kwok:1", ControlPlaneConfig())
 
 
 @pytest.mark.parametrize(
@@ -50,8 +52,8 @@ def kwok_workload() -> Workload:
         ("operator", workload_objects(operator_workload())),
         ("kwok", workload_objects(kwok_workload())),
         (
-            "groundwork",
-            [*groundwork.namespaces(), *groundwork.volumes(layout(Path("/run")))],
+            "cluster_objects",
+            [*cluster_objects.namespaces(), *cluster_objects.volumes(layout(Path("/run")))],
         ),
     ],
 )
@@ -111,7 +113,7 @@ def test_arguments_name_what_the_pod_sees_and_nothing_of_this_machine() -> None:
 
 
 def test_a_peer_that_was_not_started_is_named() -> None:
-    lonely = Surroundings(PLACE.image, PLACE.api_server, PLACE.ports, {}, {})
+    lonely = RoleEnvironment(PLACE.image, PLACE.api_server, PLACE.ports, {}, {})
     with pytest.raises(SubstrateError, match=r"role shard-0: nothing is known as \{provider/list"):
         role_workload(shard(), lonely)
 

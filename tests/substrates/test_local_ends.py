@@ -103,10 +103,12 @@ async def test_a_component_that_is_killed_is_named_with_its_log(
         assert substrate.versions()["kube-scheduler"].startswith("1.")
         pid = the_process(run_id, "kube-scheduler")
         os.kill(pid, signal.SIGKILL)
-        death = await substrate.first_death()
-        assert death.name == "a/kube-scheduler"
-        assert death.log_path == tmp_path / "logs" / "a" / "kube-scheduler.log"
-        assert death.sentence.startswith("a/kube-scheduler was killed by SIGKILL; its log: /")
+        unexpected_exit = await substrate.first_unexpected_exit()
+        assert unexpected_exit.name == "a/kube-scheduler"
+        assert unexpected_exit.log_path == tmp_path / "logs" / "a" / "kube-scheduler.log"
+        assert unexpected_exit.sentence.startswith(
+            "a/kube-scheduler was killed by SIGKILL; its log: /"
+        )
     finally:
         start = time.monotonic()
         await substrate.stop()

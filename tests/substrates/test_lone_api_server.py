@@ -24,7 +24,7 @@ async def test_what_it_has_acknowledged_outlives_a_kill_which_is_no_death(
             await server.kill()
             with pytest.raises(NO_ANSWER):
                 await admin.get("/api/v1/namespaces/kept")
-            await server.start_again()
+            await server.restart()
             assert b'"kept"' in await admin.get("/api/v1/namespaces/kept")
     finally:
         await substrate.stop()

@@ -49,10 +49,14 @@ async def test_an_exit_that_nobody_declared_is_reported_with_its_log(
 ) -> None:
     process = await started(supervisor, log, SLEEPER)
     os.kill(process.pid, signal.SIGKILL)
-    death = await supervisor.first_death()
-    assert (death.name, death.returncode, death.log_path) == ("child", -signal.SIGKILL, log)
-    assert death.last_lines[-1] == "up"
-    assert death.sentence == f"child was killed by SIGKILL; its log: {log}"
+    unexpected_exit = await supervisor.first_unexpected_exit()
+    assert (unexpected_exit.name, unexpected_exit.returncode, unexpected_exit.log_path) == (
+        "child",
+        -signal.SIGKILL,
+        log,
+    )
+    assert unexpected_exit.last_lines[-1] == "up"
+    assert unexpected_exit.sentence == f"child was killed by SIGKILL; its log: {log}"
     assert supervisor.running() == []
 
 
@@ -61,7 +65,9 @@ async def test_even_a_clean_exit_is_a_death_when_nobody_declared_it(
 ) -> None:
     """A component that stops working with exit code 0 has stopped working."""
     supervisor.start("child", ["true"], log, {})
-    assert (await supervisor.first_death()).sentence.startswith("child ended with exit code 0")
+    assert (await supervisor.first_unexpected_exit()).sentence.startswith(
+        "child ended with exit code 0"
+    )
 
 
 async def test_a_declared_exit_is_no_death_but_the_next_one_is(
@@ -74,7 +80,7 @@ async def test_a_declared_exit_is_no_death_but_the_next_one_is(
     assert await process.wait() == -signal.SIGKILL
     again = await started(supervisor, log, SLEEPER)
     os.kill(again.pid, signal.SIGTERM)
-    assert (await supervisor.first_death()).returncode == -signal.SIGTERM
+    assert (await supervisor.first_unexpected_exit()).returncode == -signal.SIGTERM
 
 
 async def test_children_end_in_reverse_order_and_none_remains(
@@ -164,5 +170,5 @@ async def test_a_child_gets_its_environment_and_the_marker_only(
 ) -> None:
     """Proxies and the like of the caller's shell must not reach a measured component."""
     supervisor.start("child", ["/usr/bin/env"], log, {"GOGC": "200"})
-    await supervisor.first_death()
+    await supervisor.first_unexpected_exit()
     assert set(log_lines(log)) == {"GOGC=200", f"BIGFLEET_RUN={run_id}"}

@@ -14,7 +14,7 @@ from bigfleet.api.kube.client import APPLY_PATCH, KubeClient
 from controlplane.pins import METRICS_SERVER
 from controlplane.request import Binaries
 from loaddriver.substrates.base import Cluster
-from loaddriver.substrates.components import FAKE_NODE_ANNOTATION, ControlPlaneSettings
+from loaddriver.substrates.components import FAKE_NODE_ANNOTATION, ControlPlaneConfig
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 from tests.support.waiting import eventually
@@ -37,7 +37,7 @@ async def measured(binaries: Binaries, scope: RunScope) -> AsyncIterator[Cluster
         pytest.skip(
             f"no {METRICS_SERVER}: run `python -m controlplane get --also {METRICS_SERVER}`"
         )
-    settings = ControlPlaneSettings(resource_metrics=True)
+    settings = ControlPlaneConfig(resource_metrics=True)
     logs = scope.data_directory / "logs"
     substrate = LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, {}, settings)
     try:

@@ -21,7 +21,7 @@ from bigfleet.api.install_federation import install_federation, install_member
 from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
 from bigfleet.federation import role as federation
 from bigfleet.federation.members.registry import SECRETS, member_secret
-from loaddriver.federated.line import Line
+from loaddriver.fedhpa.proxy import PartitionableProxy
 from loaddriver.substrates.base import Cluster
 from tests.support.clusters import get, namespace, node, role
 from tests.support.waiting import eventually
@@ -45,7 +45,7 @@ class Fleet:
 
     host: KubeClient
     members: dict[str, KubeClient]
-    lines: dict[str, Line]
+    lines: dict[str, PartitionableProxy]
     kubeconfig: Path
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -226,7 +226,7 @@ def _port(cluster: Cluster) -> int:
 @asynccontextmanager
 async def fleet(clusters: dict[str, Cluster], folder: Path) -> AsyncIterator[Fleet]:
     """The fleet with both members joined and lines whole."""
-    lines = {name: Line(_port(cluster)) for name, cluster in clusters.items()}
+    lines = {name: PartitionableProxy(_port(cluster)) for name, cluster in clusters.items()}
     async with contextlib.AsyncExitStack() as stack:
         clients = {}
         for name, cluster in clusters.items():

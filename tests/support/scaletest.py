@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from loaddriver.errors import ExitCode
-from loaddriver.manifests import INSTANCE_TYPE_KEY
+from loaddriver.plan.manifests import INSTANCE_TYPE_KEY
 from loaddriver.substrates.runlock import current_holder, machine_lock_path
 
 ROOT = Path(__file__).parents[2]

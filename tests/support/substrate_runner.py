@@ -21,7 +21,7 @@ async def run(run_id: str, directory: Path, binaries: Binaries) -> None:
     try:
         await substrate.start_clusters(["a"])
         print("ready", flush=True)
-        await substrate.first_death()
+        await substrate.first_unexpected_exit()
     finally:
         await substrate.stop()
         print(await scope.close(), flush=True)

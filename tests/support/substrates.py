@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from controlplane.request import Binaries
-from loaddriver.substrates.warden.cleaning import RUN_VARIABLE
+from loaddriver.substrates.reaper.cleanup import RUN_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 # Only a failing test waits this long: machines that run tests may be slow.

@@ -15,8 +15,8 @@ import pytest
 
 from controlplane.request import Binaries
 from loaddriver.errors import ExitCode
-from loaddriver.judge.latency import waits
-from loaddriver.judge.percentiles import AtLeast, Interval, Quantile, estimate, least
+from loaddriver.judge.latency import observed_and_censored
+from loaddriver.judge.percentiles import AtLeast, Interval, Quantile, estimate, lower_bound
 from loaddriver.judge.sections import (
     hops_section,
     nodes_section,
@@ -27,7 +27,7 @@ from loaddriver.judge.sections import (
 from loaddriver.judge.timeline import make_timeline
 from loaddriver.record.hops import HOPS
 from loaddriver.record.journal import read_journals
-from loaddriver.record.nodes import node_lives
+from loaddriver.record.nodes import node_lifetimes
 from loaddriver.record.rows import PodRow, build_rows
 from tests.truth.slow_binding import SlowBinding, is_held_up
 from tests.truth.truth_rig import (
@@ -38,9 +38,9 @@ from tests.truth.truth_rig import (
     HOPELESS_WORKLOAD,
     Truth,
     WatchedTruth,
-    add_hopeless_pods,
-    found_room,
+    add_unbindable_pods,
     median_hop,
+    node_was_ready,
     slower_machines,
     twins,
     waited_for_node,
@@ -99,11 +99,11 @@ def slow_provider(start: Callable[..., Truth]) -> Truth:
 
 
 @pytest.fixture(scope="session")
-def hopeless(start: Callable[..., Truth]) -> Truth:
+def unbindable(start: Callable[..., Truth]) -> Truth:
     """A run in whose soak some pods came that no machine can ever hold."""
     run = start()
     run.await_line("  soak")
-    add_hopeless_pods(run)
+    add_unbindable_pods(run)
     return run.finished()
 
 
@@ -111,7 +111,7 @@ def test_a_late_binding_is_the_schedulers_where_pods_found_room(slow_binding: Tr
     """Pods whose binding is held up for three seconds have a `scheduled` that much longer, within a
     tenth, than the others of their run, and no other hop at all.
     """
-    rows = found_room(slow_binding.rows)
+    rows = node_was_ready(slow_binding.rows)
     late = [row for row in rows if is_held_up(row.name)]
     prompt = [row for row in rows if not is_held_up(row.name)]
     assert min(len(late), len(prompt)) >= 30
@@ -155,10 +155,10 @@ def growth(before: Sequence[PodRow], after: Sequence[PodRow]) -> dict[str, float
     return {hop: median_hop(after, hop) - median_hop(before, hop) for hop in HOPS}
 
 
-def test_pods_that_never_bind_make_the_result_worse(hopeless: Truth) -> None:
+def test_pods_that_never_bind_make_the_result_worse(unbindable: Truth) -> None:
     """Each of them raises every quantile or leaves it, and enough of them leave only a bound."""
-    never = [row for row in hopeless.rows if row.workload == HOPELESS_WORKLOAD]
-    others = [row for row in hopeless.rows if row.workload != HOPELESS_WORKLOAD]
+    never = [row for row in unbindable.rows if row.workload == HOPELESS_WORKLOAD]
+    others = [row for row in unbindable.rows if row.workload != HOPELESS_WORKLOAD]
     assert len(never) == HOPELESS
     assert all(row.bound_micros is None for row in never)
     steps = [
@@ -169,16 +169,17 @@ def test_pods_that_never_bind_make_the_result_worse(hopeless: Truth) -> None:
         assert values == sorted(values), quantile
     assert isinstance(steps[-1].p99, AtLeast)
     guesses = [
-        estimate(*waits([*others, *never[:count]]), 0.99) or 0.0 for count in range(HOPELESS + 1)
+        estimate(*observed_and_censored([*others, *never[:count]]), 0.99) or 0.0
+        for count in range(HOPELESS + 1)
     ]
     assert guesses == sorted(guesses)
     assert guesses[-1] > guesses[0]
-    assert hopeless.whole.bind_latency_seconds == steps[-1]
+    assert unbindable.whole.bind_latency_seconds == steps[-1]
 
 
 def size(quantile: Quantile) -> tuple[bool, float]:
     """For comparing: a bound is worse than any number, and a higher bound worse than a lower."""
-    return isinstance(quantile, AtLeast), least(quantile) or 0.0
+    return isinstance(quantile, AtLeast), lower_bound(quantile) or 0.0
 
 
 def test_what_the_watch_loses_changes_no_number(watched: WatchedTruth) -> None:
@@ -194,10 +195,10 @@ def test_what_the_watch_loses_changes_no_number(watched: WatchedTruth) -> None:
     assert hops_section(rows) == summary.hops_seconds
     assert placement(rows) == summary.placement
     assert pods_section(summary.pods.planned, rows) == summary.pods
-    lives = [life for of_name in node_lives(observed).values() for life in of_name]
-    timeline = make_timeline(rows, lives, ended_micros(watched.run))
+    lifetimes = [lifetime for of_name in node_lifetimes(observed).values() for lifetime in of_name]
+    timeline = make_timeline(rows, lifetimes, ended_micros(watched.run))
     assert timeline == summary.timeline
-    assert nodes_section(lives, timeline) == summary.nodes
+    assert nodes_section(lifetimes, timeline) == summary.nodes
 
 
 def timeless(row: PodRow) -> PodRow:
@@ -227,7 +228,7 @@ def test_a_starved_driver_voids_its_run(start: Callable[..., Truth]) -> None:
     assert any("late" in sentence for sentence in run.whole.why), run.whole.why
 
 
-@pytest.mark.parametrize("placed", ["foundRoom", "waitedForNode"])
+@pytest.mark.parametrize("placed", ["nodeWasReady", "waitedForNode"])
 def test_two_runs_of_one_build_agree(plain: Truth, again: Truth, placed: str) -> None:
     """Same build, profile and seed: the plan is the same to the byte, and the waits are, as far as
     either run says that it knows them: the intervals of the median meet, and what one run takes for
@@ -241,7 +242,7 @@ def test_two_runs_of_one_build_agree(plain: Truth, again: Truth, placed: str) ->
     assert max(low, other_low) <= min(high, other_high), ((low, high), (other_low, other_high))
     for told, run in ((one, again), (other, plain)):
         found = estimate(placement_waits(run, placed), (), 0.99)
-        assert (least(told.p99_interval[0]) or 0.0) <= (found or 0.0)
+        assert (lower_bound(told.p99_interval[0]) or 0.0) <= (found or 0.0)
 
 
 def closed(interval: Interval) -> tuple[float, float]:
@@ -254,5 +255,5 @@ def closed(interval: Interval) -> tuple[float, float]:
 
 def placement_waits(run: Truth, placed: str) -> list[float]:
     """The waits of the pods that were placed so."""
-    of = {"foundRoom": found_room, "waitedForNode": waited_for_node}[placed]
+    of = {"nodeWasReady": node_was_ready, "waitedForNode": waited_for_node}[placed]
     return [row.waited_seconds for row in of(run.rows)]

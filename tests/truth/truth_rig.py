@@ -15,7 +15,7 @@ import aiohttp
 
 from bigfleet.api.kube.client import KubeClient
 from loaddriver.judge.schema import Summary
-from loaddriver.manifests import ARCHETYPE_LABEL, STEP_LABEL, WORKLOAD_LABEL
+from loaddriver.plan.manifests import ARCHETYPE_LABEL, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.recorder import ClusterRecorder, Observations
 from loaddriver.record.rows import PodRow
 from loaddriver.report.results import PODS, read_summary
@@ -162,14 +162,14 @@ def _await_turn(deadline: float) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def found_room(rows: Sequence[PodRow]) -> list[PodRow]:
+def node_was_ready(rows: Sequence[PodRow]) -> list[PodRow]:
     """Bound pods whose node was there before them."""
-    return [row for row in rows if row.bound_micros is not None and row.found_room]
+    return [row for row in rows if row.bound_micros is not None and row.node_was_ready]
 
 
 def waited_for_node(rows: Sequence[PodRow]) -> list[PodRow]:
     """Bound pods whose node was not there yet when they came."""
-    return [row for row in rows if row.bound_micros is not None and row.found_room is False]
+    return [row for row in rows if row.bound_micros is not None and row.node_was_ready is False]
 
 
 def waited_throughout(rows: Sequence[PodRow]) -> list[PodRow]:
@@ -204,18 +204,18 @@ def slower_machines() -> list[str]:
     return [part for pair in pairs for part in ("--set", pair)]
 
 
-def add_hopeless_pods(run: Truth) -> None:
+def add_unbindable_pods(run: Truth) -> None:
     """Pods of the load that ask for a node with a label that none has."""
 
     async def add() -> None:
         async with await KubeClient.from_kubeconfig(run.access("admin")) as admin:
             for number in range(HOPELESS):
-                await admin.create(_PODS, _hopeless_pod(number))
+                await admin.create(_PODS, _unbindable_pod(number))
 
     asyncio.run(add())
 
 
-def _hopeless_pod(number: int) -> dict[str, Any]:
+def _unbindable_pod(number: int) -> dict[str, Any]:
     labels = {
         WORKLOAD_LABEL: HOPELESS_WORKLOAD,
         ARCHETYPE_LABEL: "probe",

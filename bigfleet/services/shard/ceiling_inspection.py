@@ -13,7 +13,9 @@ from bigfleet.services.shard.thinking import CycleResult
 MOST_WITHHELD = 100
 
 
-def ceilings(thought: CycleResult, request: wire.InspectCeilingsRequest) -> Iterator[wire.CeilingView]:
+def ceilings(
+    thought: CycleResult, request: wire.InspectCeilingsRequest
+) -> Iterator[wire.CeilingView]:
     """Each cluster that has a ceiling, by name."""
     names = thought.view.fleet.clusters
     for number in sorted(thought.demand.ceilings, key=lambda number: names[number]):

@@ -36,7 +36,7 @@ from bigfleet.services.shard.sessions import Sessions
 from bigfleet.services.shard.settings import Settings
 from bigfleet.services.shard.statuses import Statuses
 from bigfleet.services.shard.suspensions import Suspensions
-from bigfleet.services.shard.thinking import Decide, CycleResult, View, think
+from bigfleet.services.shard.thinking import CycleResult, Decide, View, think
 from bigfleet.services.shard.wants import Wants
 
 # Has work done elsewhere than on the event loop, where sessions wait for it.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from loaddriver.federated.course import Span
-from loaddriver.federated.record import FEDERATION_UP, REACHED_AGAIN, FederationRecord
+from loaddriver.fedhpa.load_schedule import PhaseWindow
+from loaddriver.fedhpa.record import FEDERATION_UP, RECONNECTED, FederationRecord
 from loaddriver.judge.federation import series
-from loaddriver.judge.federation.following import Episode, episodes, replica_seconds
+from loaddriver.judge.federation.scaling_response import LoadChange, load_changes, replica_seconds
 from loaddriver.judge.federation.series import ClusterSeries
 from loaddriver.judge.federation.sums import Breaches, breaches, changes_by_federation, shares_at
 from loaddriver.record.hpas import FederatedStatus, HpaWrite
@@ -19,20 +19,20 @@ _UNREACHABLE = "Unreachable"
 _MINUTE = 60_000_000
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class _Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The base of this section's parts."""
 
 
-class Following(_Part, frozen=True, kw_only=True):
-    """How long `changes` of load took until pods ran that it takes; `unfollowed` never did."""
+class ScalingResponse(_Section, frozen=True, kw_only=True):
+    """How long `changes` of load took until pods ran that it takes; `never_reached` never did."""
 
     changes: int
-    unfollowed: int
+    never_reached: int
     median_seconds: float | None
     max_seconds: float | None
 
 
-class Phase(_Part, frozen=True, kw_only=True):
+class Phase(_Section, frozen=True, kw_only=True):
     """A phase of the course: seconds since its begin, and how it went.
 
     `scalings` are changes of a cluster's desired replicas by its own HPA, `moves` those of shares
@@ -42,9 +42,9 @@ class Phase(_Part, frozen=True, kw_only=True):
     begin_seconds: float
     end_seconds: float
     federation_down: bool
-    cut_off: str
-    up: Following
-    down: Following
+    partitioned: str
+    up: ScalingResponse
+    down: ScalingResponse
     under_replica_seconds: float
     over_replica_seconds: float
     scalings: int
@@ -55,7 +55,7 @@ class Phase(_Part, frozen=True, kw_only=True):
     sum_max_off: int
 
 
-class Healing(_Part, frozen=True, kw_only=True):
+class Healing(_Section, frozen=True, kw_only=True):
     """From when a cluster could be reached again to the federation's first pass that reached it,
     and how far the sums were off then.
     """
@@ -65,7 +65,7 @@ class Healing(_Part, frozen=True, kw_only=True):
     sums_off: int | None
 
 
-class FederationSection(_Part, frozen=True, kw_only=True):
+class FederationSection(_Section, frozen=True, kw_only=True):
     """A federated HPA: `max_breaches` and `min_breaches` of so many `observed_writes` left a sum
     that the user does not allow. `under_share` and `over_share` are of the replica-seconds that the
     load needed. `recovered_seconds` is from the federation's API server's return to the first pass,
@@ -82,8 +82,8 @@ class FederationSection(_Part, frozen=True, kw_only=True):
     max_breaches: int
     min_breaches: int
     worst_sum_off: int
-    up: Following
-    down: Following
+    up: ScalingResponse
+    down: ScalingResponse
     needed_replica_seconds: float
     under_share: float
     over_share: float
@@ -116,25 +116,25 @@ class Sources:
 def federation_section(sources: Sources) -> FederationSection:
     """All of it."""
     record = sources.record
-    course, federation = record.course, record.course.federation
-    kept = breaches(sources.writes, federation.min_replicas, federation.max_replicas)
-    found = episodes(course, record.samples, record.began_at)
-    end = course.spans[-1].end
-    spent = replica_seconds(course, record.samples, record.began_at, 0.0, end)
+    schedule, federation = record.schedule, record.schedule.federation
+    breach_counts = breaches(sources.writes, federation.min_replicas, federation.max_replicas)
+    found = load_changes(schedule, record.samples, record.began_at)
+    end = schedule.phase_windows[-1].end
+    spent = replica_seconds(schedule, record.samples, record.began_at, 0.0, end)
     moves = [at for at in changes_by_federation(sources.writes) if at >= sources.began_micros]
-    phases = {span.name: _phase(sources, span, found) for span in course.spans}
+    phases = {span.name: _phase(sources, span, found) for span in schedule.phase_windows}
     return FederationSection(
         min_replicas=federation.min_replicas,
         max_replicas=federation.max_replicas,
-        on_premise=course.on_premise,
-        on_premise_places=course.places,
-        on_premise_most_ready=_most_ready(record, [course.on_premise]),
+        on_premise=schedule.on_premise,
+        on_premise_places=schedule.pod_slots,
+        on_premise_most_ready=_most_ready(record, [schedule.on_premise]),
         elsewhere_most_ready=_most_ready(
-            record, [name for name in course.clusters if name != course.on_premise]
+            record, [name for name in schedule.clusters if name != schedule.on_premise]
         ),
-        **_kept(kept, phases),
-        up=_following([each for each in found if each.up]),
-        down=_following([each for each in found if not each.up]),
+        **_violation_counts(breach_counts, phases),
+        up=_scaling_response([each for each in found if each.up]),
+        down=_scaling_response([each for each in found if not each.up]),
         needed_replica_seconds=round(spent.needed, 1),
         under_share=round(spent.under / spent.needed, 4) if spent.needed else 0.0,
         over_share=round(spent.over / spent.needed, 4) if spent.needed else 0.0,
@@ -148,19 +148,19 @@ def federation_section(sources: Sources) -> FederationSection:
     )
 
 
-def _kept(kept: Breaches, phases: dict[str, Phase]) -> dict[str, int]:
+def _violation_counts(breach_counts: Breaches, phases: dict[str, Phase]) -> dict[str, int]:
     off = [abs(each) for p in phases.values() for each in (p.sum_min_off, p.sum_max_off)]
     return {
-        "observed_writes": kept.observed,
-        "max_breaches": kept.of_max,
-        "min_breaches": kept.of_min,
+        "observed_writes": breach_counts.observed,
+        "max_breaches": breach_counts.of_max,
+        "min_breaches": breach_counts.of_min,
         "worst_sum_off": max(off),
     }
 
 
-def _phase(sources: Sources, span: Span, found: Sequence[Episode]) -> Phase:
-    record, federation = sources.record, sources.record.course.federation
-    spent = replica_seconds(record.course, record.samples, record.began_at, span.begin, span.end)
+def _phase(sources: Sources, span: PhaseWindow, found: Sequence[LoadChange]) -> Phase:
+    record, federation = sources.record, sources.record.schedule.federation
+    spent = replica_seconds(record.schedule, record.samples, record.began_at, span.begin, span.end)
     begin, end = sources.micros(span.begin), sources.micros(span.end)
     own = [each for each in found if span.begin <= each.at < span.end]
     shares = shares_at(sources.writes, end)
@@ -168,9 +168,9 @@ def _phase(sources: Sources, span: Span, found: Sequence[Episode]) -> Phase:
         begin_seconds=round(span.begin, 3),
         end_seconds=round(span.end, 3),
         federation_down=span.federation_down,
-        cut_off=span.cut_off or "",
-        up=_following([each for each in own if each.up]),
-        down=_following([each for each in own if not each.up]),
+        partitioned=span.partitioned or "",
+        up=_scaling_response([each for each in own if each.up]),
+        down=_scaling_response([each for each in own if not each.up]),
         under_replica_seconds=round(spent.under, 1),
         over_replica_seconds=round(spent.over, 1),
         scalings=sum(begin <= at < end for at in _scalings(sources.writes)),
@@ -182,11 +182,11 @@ def _phase(sources: Sources, span: Span, found: Sequence[Episode]) -> Phase:
     )
 
 
-def _following(found: Sequence[Episode]) -> Following:
+def _scaling_response(found: Sequence[LoadChange]) -> ScalingResponse:
     took = sorted(each.seconds for each in found if each.seconds is not None)
-    return Following(
+    return ScalingResponse(
         changes=len(found),
-        unfollowed=len(found) - len(took),
+        never_reached=len(found) - len(took),
         median_seconds=round(took[len(took) // 2], 2) if took else None,
         max_seconds=round(took[-1], 2) if took else None,
     )
@@ -221,10 +221,10 @@ def _recovered_seconds(sources: Sources) -> float | None:
 
 def _healed(sources: Sources) -> Healing | None:
     """The last healing of the course; None when nothing was cut off."""
-    events = [event for event in sources.record.events if event.what == REACHED_AGAIN]
+    events = [event for event in sources.record.events if event.what == RECONNECTED]
     if not events:
         return None
-    healed, federation = events[-1], sources.record.course.federation
+    healed, federation = events[-1], sources.record.schedule.federation
     since = round(healed.at * 1e6)
     passes = (
         status.at_micros

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from loaddriver.federated.record import FederationRecord, Sample
+from loaddriver.fedhpa.record import FederationRecord, Sample
 from loaddriver.record.hpas import HpaWrite
 
 T = TypeVar("T")
@@ -27,14 +27,14 @@ class ClusterSeries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def by_cluster(record: FederationRecord, writes: Sequence[HpaWrite]) -> dict[str, ClusterSeries]:
     """A series for each cluster, of the course's length."""
-    return {name: _series(record, writes, name) for name in record.course.clusters}
+    return {name: _series(record, writes, name) for name in record.schedule.clusters}
 
 
 def _series(record: FederationRecord, writes: Sequence[HpaWrite], cluster: str) -> ClusterSeries:
-    course = record.course
+    schedule = record.schedule
     seconds = round(record.ended_at - record.began_at) + 1
     own = [write for write in writes if write.cluster == cluster]
-    target = course.pod_cores * course.federation.target_percent / 100
+    target = schedule.pod_cores * schedule.federation.target_percent / 100
     per_write = [(write.at_micros / 1e6, write) for write in own]
     per_sample = [(sample.at, sample) for sample in record.samples]
 
@@ -43,7 +43,7 @@ def _series(record: FederationRecord, writes: Sequence[HpaWrite], cluster: str) 
 
     sampled: list[Sample | None] = _held(per_sample, record, seconds)
     return ClusterSeries(
-        load=[round(s.taken[cluster] / target, 1) if s else 0.0 for s in sampled],
+        load=[round(s.routed_load[cluster] / target, 1) if s else 0.0 for s in sampled],
         ready=[s.ready[cluster] if s else 0 for s in sampled],
         desired=of_write(lambda write: write.desired),
         min=of_write(lambda write: write.share.min if write.share else 0),

@@ -43,14 +43,14 @@ class Breaches:
 
 def breaches(writes: Sequence[HpaWrite], least: int, most: int) -> Breaches:
     """A sum of max above `most` at any time; a sum of min below `least` once it was reached."""
-    shares, observed, of_max, of_min, founded = Shares(), 0, 0, 0, False
+    shares, observed, of_max, of_min, min_was_reached = Shares(), 0, 0, 0, False
     for write in writes:
         if not shares.take(write):
             continue
         observed += 1
-        founded = founded or shares.min >= least
+        min_was_reached = min_was_reached or shares.min >= least
         of_max += shares.max > most
-        of_min += founded and shares.min < least
+        of_min += min_was_reached and shares.min < least
     return Breaches(observed, of_max, of_min)
 
 

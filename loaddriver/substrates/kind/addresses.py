@@ -23,7 +23,7 @@ class NodeAddress:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _RoleAddresses:
     cluster: str
     host: str
     ports: Mapping[str, Port]
@@ -38,11 +38,11 @@ class AddressBook:
     """
 
     nodes: Mapping[str, NodeAddress]
-    _places: dict[str, _Place] = field(default_factory=dict)
+    _roles: dict[str, _RoleAddresses] = field(default_factory=dict)
 
     def place(self, role: RoleSpec, cluster: str) -> tuple[Port, ...]:
         """The role's ports in that cluster. SubstrateError when its node has none left."""
-        if role.name not in self._places:
+        if role.name not in self._roles:
             free = self._free(cluster)
             if len(role.ports) > len(free):
                 raise SubstrateError(
@@ -53,8 +53,8 @@ class AddressBook:
                 name: Port(name, _FIRST_CONTAINER_PORT + number, free[number])
                 for number, name in enumerate(role.ports)
             }
-            self._places[role.name] = _Place(cluster, service_host(object_name(role)), ports)
-        return tuple(self._places[role.name].ports.values())
+            self._roles[role.name] = _RoleAddresses(cluster, service_host(object_name(role)), ports)
+        return tuple(self._roles[role.name].ports.values())
 
     def seen_from(self, cluster: str) -> dict[str, str]:
         """Every port of every role so far, by placeholder, as that cluster's pods dial it."""
@@ -64,20 +64,20 @@ class AddressBook:
                 if place.cluster == cluster
                 else f"{self.nodes[place.cluster].address}:{port.node}"
             )
-            for role, place in self._places.items()
+            for role, place in self._roles.items()
             for name, port in place.ports.items()
         }
 
     def from_here(self, role: RoleSpec, port: str) -> str:
         """Where the harness reaches a role's port."""
-        place = self._places[role.name]
+        place = self._roles[role.name]
         published = self.nodes[place.cluster].published[place.ports[port].node]
         return f"{LOOPBACK}:{published}"
 
     def _free(self, cluster: str) -> list[int]:
         taken = {
             port.node
-            for place in self._places.values()
+            for place in self._roles.values()
             if place.cluster == cluster
             for port in place.ports.values()
         }

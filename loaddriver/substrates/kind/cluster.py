@@ -12,10 +12,10 @@ from functools import partial
 import kind.cluster
 from bigfleet.api.kube.client import KubeClient
 from kind.setup import Setup
-from loaddriver.substrates import audit, components, proof
+from loaddriver.substrates import audit, components, readiness
 from loaddriver.substrates.applying import apply
 from loaddriver.substrates.base import Cluster, SubstrateError
-from loaddriver.substrates.components import ControlPlaneSettings
+from loaddriver.substrates.components import ControlPlaneConfig
 from loaddriver.substrates.credentials import (
     HEALTH_CHECK,
     Tokens,
@@ -23,21 +23,21 @@ from loaddriver.substrates.credentials import (
     kubeconfig,
     write_kubeconfigs,
 )
-from loaddriver.substrates.kind import groundwork
+from loaddriver.substrates.kind import cluster_objects
 from loaddriver.substrates.kind.addresses import NodeAddress
 from loaddriver.substrates.kind.config import SCHEDULER_KUBECONFIG, kind_config
 from loaddriver.substrates.kind.containers import Container, read_containers, start_failure
 from loaddriver.substrates.kind.layout import API_SERVER_PORT, Layout
 from loaddriver.substrates.kind.manifests import Workload, workload_objects
 from loaddriver.substrates.kind.node import Node
-from loaddriver.substrates.kind.pod_logs import Place
-from loaddriver.substrates.kind.services import prove_services
-from loaddriver.substrates.kind.supplies import Supplies
+from loaddriver.substrates.kind.pod_logs import ContainerKey
+from loaddriver.substrates.kind.prerequisites import Prerequisites
+from loaddriver.substrates.kind.services import verify_services
 from loaddriver.substrates.ports import LOOPBACK
 
 _CA_IN_NODE = "/etc/kubernetes/pki/ca.crt"
 _DAEMON_SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
-_LOOK_SECONDS = 0.2
+_POLL_INTERVAL_SECONDS = 0.2
 # Kubernetes' components, as their images are called.
 _VERSIONED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
@@ -76,16 +76,20 @@ class KindCluster:
     """A cluster of one run; `start` first."""
 
     def __init__(
-        self, layout: Layout, supplies: Supplies, setup: Setup, settings: ControlPlaneSettings
+        self,
+        layout: Layout,
+        prerequisites: Prerequisites,
+        setup: Setup,
+        settings: ControlPlaneConfig,
     ) -> None:
         self.layout = layout
         self.node = Node(setup.tools.engine, layout.node)
-        self._supplies = supplies
+        self._prerequisites = prerequisites
         self._setup = setup
         self._settings = settings
         self._access: Access | None = None
         # Of every container ever seen, which component it is.
-        self.places: dict[Place, str] = {}
+        self.component_by_container: dict[ContainerKey, str] = {}
 
     @property
     def access(self) -> Access:
@@ -103,14 +107,14 @@ class KindCluster:
         """Make it and return once kwok made a Node usable and Services carried a known body."""
         tokens = self._write_files()
         await asyncio.to_thread(self._create, progress)
-        images = (self._supplies.bigfleet, self._supplies.kwok)
+        images = (self._prerequisites.bigfleet, self._prerequisites.kwok)
         for image in images:
             await asyncio.to_thread(
                 kind.cluster.load, self._setup.tools, self.layout.kind_name, image.archive
             )
         self._access = await self._gain_access(tokens)
-        await self._lay_ground(self._access.client)
-        await self._prove(self._access)
+        await self._apply_cluster_objects(self._access.client)
+        await self._verify(self._access)
         return self._access.cluster
 
     async def close(self) -> None:
@@ -131,7 +135,9 @@ class KindCluster:
         query = {"fieldSelector": f"spec.nodeName={self.layout.node}", "resourceVersion": "0"}
         body = await self.access.client.get("/api/v1/pods", query)
         found = read_containers(self.layout.cluster, body)
-        self.places |= {(c.namespace, c.pod, c.name): c.component for c in found.values()}
+        self.component_by_container |= {
+            (c.namespace, c.pod, c.name): c.component for c in found.values()
+        }
         return found
 
     async def versions(self) -> dict[str, str]:
@@ -183,30 +189,30 @@ class KindCluster:
         )
         return Access(cluster, address, client, tokens, ca_pem)
 
-    async def _lay_ground(self, client: KubeClient) -> None:
+    async def _apply_cluster_objects(self, client: KubeClient) -> None:
         """No pod of the load may land on the real node, no real pod on a fake one."""
-        taints = {"spec": {"taints": [groundwork.CONTROL_PLANE_TAINT]}}
+        taints = {"spec": {"taints": [cluster_objects.CONTROL_PLANE_TAINT]}}
         await client.patch(f"/api/v1/nodes/{self.layout.node}", taints)
         for daemon_set in json.loads(await client.get(_DAEMON_SETS))["items"]:
             path = f"{_DAEMON_SETS}/{daemon_set['metadata']['name']}"
-            await client.patch(path, groundwork.away_from_fake_nodes())
-        await proof.grant_harness_roles(client)
-        await apply(client, groundwork.namespaces())
-        await apply(client, groundwork.volumes(self.layout))
+            await client.patch(path, cluster_objects.away_from_fake_nodes())
+        await readiness.grant_harness_roles(client)
+        await apply(client, cluster_objects.namespaces())
+        await apply(client, cluster_objects.volumes(self.layout))
 
-    async def _prove(self, access: Access) -> None:
+    async def _verify(self, access: Access) -> None:
         """What a local cluster must show, and that its network does what it should."""
-        client, image = access.client, self._supplies.kwok.reference
-        await apply(client, groundwork.kwok_files(access.kubeconfig("kwok")))
-        kwok = groundwork.kwok(self.layout, image, self._settings)
+        client, image = access.client, self._prerequisites.kwok.reference
+        await apply(client, cluster_objects.kwok_files(access.kubeconfig("kwok")))
+        kwok = cluster_objects.kwok(self.layout, image, self._settings)
         await self.start_workload(kwok)
-        await proof.add_check_node(client)
-        services = prove_services(
-            client, self.layout.cluster, self._supplies.bigfleet.reference, access.address
+        await readiness.add_check_node(client)
+        services = verify_services(
+            client, self.layout.cluster, self._prerequisites.bigfleet.reference, access.address
         )
-        usable = self.until(kwok.component, partial(proof.check_node_is_usable, client))
+        usable = self.until(kwok.component, partial(readiness.check_node_is_usable, client))
         await asyncio.gather(services, usable)
-        await proof.remove_check_node(client)
+        await readiness.remove_check_node(client)
 
     async def until(
         self,
@@ -230,4 +236,4 @@ class KindCluster:
             if loop.time() > deadline:
                 seconds = self._settings.start_deadline_seconds
                 raise StartFailed(component, f"was not ready within {seconds:g} s")
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)

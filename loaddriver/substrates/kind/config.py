@@ -12,7 +12,7 @@ from kind.config import Mount, cluster_config
 from kind.nodeimage.node import NodeImage
 from loaddriver.substrates.components import (
     CONTROLLERS,
-    ControlPlaneSettings,
+    ControlPlaneConfig,
     api_server_flags,
     controller_manager_flags,
 )
@@ -34,7 +34,7 @@ _NODE_MASK_BITS = 26
 _ETCD_DIRECTORY = "/tmp/etcd"
 
 
-def kind_config(node_image: NodeImage, layout: Layout, settings: ControlPlaneSettings) -> str:
+def kind_config(node_image: NodeImage, layout: Layout, settings: ControlPlaneConfig) -> str:
     """The YAML of a one-node cluster whose node sees the layout's folders and ports."""
     mounts = [
         Mount(folder, str(layout.in_node(folder)), read_only)
@@ -51,7 +51,7 @@ def kind_config(node_image: NodeImage, layout: Layout, settings: ControlPlaneSet
     return text
 
 
-def _cluster_configuration(layout: Layout, settings: ControlPlaneSettings) -> dict[str, Any]:
+def _cluster_configuration(layout: Layout, settings: ControlPlaneConfig) -> dict[str, Any]:
     collector = [{"name": "GOGC", "value": str(settings.gc_percent)}]
     token_file = layout.in_node(layout.credentials / "tokens.csv")
     policy, log = layout.in_node(layout.audit_policy), layout.in_node(layout.audit_log)

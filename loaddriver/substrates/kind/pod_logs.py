@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 # Namespace, pod and container.
-Place = tuple[str, str, str]
+ContainerKey = tuple[str, str, str]
 
 # `2026-11-21T08:00:00.1Z stdout F text`; P instead of F says that the line goes on.
 _LINE = re.compile(r"\S+ (?:stdout|stderr) ([FP])(?: (.*))?")
@@ -29,7 +29,9 @@ def plain(lines: Iterable[str]) -> Iterator[str]:
         yield begun
 
 
-def write_plain(pods: Path, components: Mapping[Place, str], elsewhere: str, target: Path) -> None:
+def write_plain(
+    pods: Path, components: Mapping[ContainerKey, str], elsewhere: str, target: Path
+) -> None:
     """Write `<component>.log` below `target` from a copy of a node's /var/log/pods.
 
     All starts of a container go into one file, the oldest first. Containers without a component

@@ -17,7 +17,7 @@ import kind.cluster
 from kind.engine import Engine
 from kind.errors import KindError
 from kind.setup import Tools
-from loaddriver.substrates.warden.cleaning import REMOVAL_FILE, write_removal
+from loaddriver.substrates.reaper.cleanup import REMOVAL_FILE, write_removal
 
 _MODULE = "loaddriver.substrates.kind.removal"
 _TOOLS, _CLUSTERS = "tools", "clusters"

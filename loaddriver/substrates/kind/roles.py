@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from loaddriver.substrates.base import RoleSpec
-from loaddriver.substrates.kind.groundwork import LOGS_CLAIM, STATE_CLAIM
+from loaddriver.substrates.kind.cluster_objects import LOGS_CLAIM, STATE_CLAIM
 from loaddriver.substrates.kind.layout import Layout, object_name
 from loaddriver.substrates.kind.manifests import FileMount, Port, Workload
-from loaddriver.substrates.placeholders import API_SERVER, IDENTITY, STATE, filled, mentions
+from loaddriver.substrates.placeholders import API_SERVER, IDENTITY, STATE, mentions, substituted
 
 _EVERYWHERE = "0.0.0.0"
 _STATE, _INPUTS = PurePosixPath("/state"), PurePosixPath("/inputs")
@@ -23,7 +23,7 @@ _OWN = {"NUMBA_CACHE_DIR": "/tmp/kernels"}
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class RoleEnvironment:
     """What a role needs to know of the place it is put into.
 
     `peers` are the addresses of other roles by placeholder, as seen from there.
@@ -36,7 +36,7 @@ class Surroundings:
     environment: Mapping[str, str]
 
 
-def role_workload(role: RoleSpec, place: Surroundings) -> Workload:
+def role_workload(role: RoleSpec, place: RoleEnvironment) -> Workload:
     """The workload that runs the role. SubstrateError for an argument that nobody can fill in."""
     values = {
         **place.peers,
@@ -52,7 +52,7 @@ def role_workload(role: RoleSpec, place: Surroundings) -> Workload:
         name=object_name(role),
         component=role.name,
         image=place.image,
-        arguments=filled(role, values),
+        arguments=substituted(role, values),
         environment={k: v for k, v in place.environment.items() if k in _CARRIED} | _OWN,
         ports=place.ports,
         probed=role.observe_port,
@@ -94,7 +94,7 @@ def _mounts(role: RoleSpec) -> Iterator[FileMount]:
         yield FileMount(str(_OUTPUTS / file), LOGS_CLAIM, file, read_only=False)
     for name in role.kubeconfigs:
         yield FileMount(str(_ACCESS / name), secret=access_secret(role, name))
-    if role.speaks_as:
+    if role.peer_identity:
         yield FileMount(str(_ACCESS / IDENTITY), secret=access_secret(role, IDENTITY))
 
 

@@ -25,11 +25,11 @@ from loaddriver.substrates.kind.manifests import (
 from loaddriver.substrates.ports import LOOPBACK
 
 _INPOD = Path(__file__).with_name("inpod")
-_SERVER, _CLIENT = "service-proof", "service-proof-client"
+_SERVER, _CLIENT = "service-check", "service-check-client"
 # The last one: roles take theirs from the front.
 _PORT = Port("http", 8080, NODE_PORTS[-1])
-_PROOF_SECONDS = 90.0
-_LOOK_SECONDS = 0.2
+_TIMEOUT_SECONDS = 90.0
+_POLL_INTERVAL_SECONDS = 0.2
 # Gone with the answer: what is looked after from then on must not have it still.
 _AT_ONCE = {"gracePeriodSeconds": 0}
 
@@ -55,7 +55,7 @@ class _Pod(msgspec.Struct):
     status: _PodStatus
 
 
-async def prove_services(
+async def verify_services(
     client: KubeClient, cluster: str, image: str, address: NodeAddress
 ) -> None:
     """One pod asks another by its Service's name; then this machine asks at the node's port.
@@ -63,14 +63,14 @@ async def prove_services(
     Both must get a body that nobody else can know. SubstrateError says what came instead.
     """
     body = secrets.token_hex(16)
-    server, asker = _server(cluster, image, body), _asker(cluster, image, body)
-    asking = _pod(asker)
-    accounts = (service_account(server), service_account(asker))
-    objects = [*accounts, service(server), _pod(server), asking]
+    server, client_pod = _server(cluster, image, body), _client(cluster, image, body)
+    client_manifest = _pod(client_pod)
+    accounts = (service_account(server), service_account(client_pod))
+    objects = [*accounts, service(server), _pod(server), client_manifest]
     await apply(client, objects)
     try:
-        await _await_success(client, cluster, path_of(asking))
-        await _ask_from_here(cluster, f"http://{LOOPBACK}:{address.published[_PORT.node]}/", body)
+        await _await_success(client, cluster, path_of(client_manifest))
+        await _check_node_port(cluster, f"http://{LOOPBACK}:{address.published[_PORT.node]}/", body)
     finally:
         for manifest in objects:
             await client.delete(path_of(manifest), _AT_ONCE)
@@ -78,43 +78,45 @@ async def prove_services(
 
 async def _await_success(client: KubeClient, cluster: str, path: str) -> None:
     loop = asyncio.get_running_loop()
-    deadline, said = loop.time() + 2 * _PROOF_SECONDS, "its pod did not even start"
+    deadline, reason = loop.time() + 2 * _TIMEOUT_SECONDS, "its pod did not even start"
     phase = ""
     while phase != "Failed" and loop.time() < deadline:
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_INTERVAL_SECONDS)
         status = msgspec.json.decode(await client.get(path), type=_Pod).status
         phase = status.phase
         if phase == "Succeeded":
             return
         ended = (each.state.terminated for each in status.container_statuses)
-        said = next((state.message.strip() for state in ended if state), said)
-    raise SubstrateError(f"cluster {cluster}: Services do not work: {said}")
+        reason = next((state.message.strip() for state in ended if state), reason)
+    raise SubstrateError(f"cluster {cluster}: Services do not work: {reason}")
 
 
-async def _ask_from_here(cluster: str, url: str, body: str) -> None:
+async def _check_node_port(cluster: str, url: str, body: str) -> None:
     loop = asyncio.get_running_loop()
-    deadline, came = loop.time() + _PROOF_SECONDS, "nothing"
+    deadline, received = loop.time() + _TIMEOUT_SECONDS, "nothing"
     timeout = aiohttp.ClientTimeout(total=2)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         while loop.time() < deadline:
             try:
                 async with session.get(url) as response:
-                    came = await response.text()
+                    received = await response.text()
             except (aiohttp.ClientError, TimeoutError) as error:
-                came = str(error) or repr(error)
-            if came == body:
+                received = str(error) or repr(error)
+            if received == body:
                 return
-            await asyncio.sleep(_LOOK_SECONDS)
-    raise SubstrateError(f"cluster {cluster}: its node's ports do not work: {url} gave {came!r}")
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+    raise SubstrateError(
+        f"cluster {cluster}: its node's ports do not work: {url} gave {received!r}"
+    )
 
 
 def _server(cluster: str, image: str, body: str) -> Workload:
-    return _workload(cluster, _SERVER, image, ("answer.py", body, str(_PORT.container)), _PORT)
+    return _workload(cluster, _SERVER, image, ("server.py", body, str(_PORT.container)), _PORT)
 
 
-def _asker(cluster: str, image: str, body: str) -> Workload:
+def _client(cluster: str, image: str, body: str) -> Workload:
     url = f"http://{service_host(_SERVER, HARNESS_NAMESPACE)}:{_PORT.container}/"
-    return _workload(cluster, _CLIENT, image, ("ask.py", url, body, f"{_PROOF_SECONDS:g}"))
+    return _workload(cluster, _CLIENT, image, ("client.py", url, body, f"{_TIMEOUT_SECONDS:g}"))
 
 
 def _pod(workload: Workload) -> Manifest:

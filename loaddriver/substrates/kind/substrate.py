@@ -22,32 +22,32 @@ from loaddriver.substrates.applying import Manifest, apply
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
-    Death,
     Endpoint,
     RoleSpec,
     SubstrateError,
+    UnexpectedExit,
 )
-from loaddriver.substrates.components import ControlPlaneSettings
+from loaddriver.substrates.components import ControlPlaneConfig
 from loaddriver.substrates.kind import removal
 from loaddriver.substrates.kind.addresses import AddressBook
-from loaddriver.substrates.kind.bundle import write_bundle
 from loaddriver.substrates.kind.cluster import KindCluster, StartFailed
+from loaddriver.substrates.kind.cluster_objects import secret
 from loaddriver.substrates.kind.containers import Container
-from loaddriver.substrates.kind.groundwork import secret
+from loaddriver.substrates.kind.diagnostics import write_diagnostics
+from loaddriver.substrates.kind.health_monitor import HealthMonitor
 from loaddriver.substrates.kind.layout import ROLE_NAMESPACE, Layout, kind_name
 from loaddriver.substrates.kind.pod_logs import write_plain
+from loaddriver.substrates.kind.prerequisites import Prerequisites
 from loaddriver.substrates.kind.roles import (
-    Surroundings,
+    RoleEnvironment,
     access_secret,
     prepare_files,
     role_workload,
 )
-from loaddriver.substrates.kind.supplies import Supplies
-from loaddriver.substrates.kind.vitals import Vitals
 from loaddriver.substrates.placeholders import IDENTITY
 from loaddriver.substrates.probes import answers
 from loaddriver.substrates.processes import last_lines
-from loaddriver.substrates.warden.cleaning import RUN_VARIABLE, end_processes
+from loaddriver.substrates.reaper.cleanup import RUN_VARIABLE, end_processes
 
 _POD_LOGS = "/var/log/pods"
 _END_SECONDS = 20.0
@@ -68,24 +68,24 @@ class KindSubstrate:
         run_id: str,
         data_directory: Path,
         log_directory: Path,
-        supplies: Supplies,
+        prerequisites: Prerequisites,
         environment: Mapping[str, str],
-        settings: ControlPlaneSettings | None = None,
+        settings: ControlPlaneConfig | None = None,
     ) -> None:
         self._run_id = run_id
         self._data_directory = data_directory
         self._log_directory = log_directory
-        self._supplies = supplies
+        self._prerequisites = prerequisites
         self._environment = dict(environment)
-        self._settings = settings or ControlPlaneSettings()
-        engine = supplies.setup.tools.engine
+        self._settings = settings or ControlPlaneConfig()
+        engine = prerequisites.setup.tools.engine
         # Marked, so that kind's own processes end with the run whatever ends it.
         marked = replace(engine, environment={**engine.environment, RUN_VARIABLE: run_id})
-        self._tools = replace(supplies.setup.tools, engine=marked)
-        self._setup = replace(supplies.setup, tools=self._tools)
+        self._tools = replace(prerequisites.setup.tools, engine=marked)
+        self._setup = replace(prerequisites.setup, tools=self._tools)
         self._clusters: dict[str, KindCluster] = {}
         self._book = AddressBook({})
-        self._vitals = Vitals()
+        self._health = HealthMonitor()
         self._roles: dict[str, Container] = {}
         self._versions: dict[str, str] = {}
         self._record: Path | None = None
@@ -106,7 +106,9 @@ class KindSubstrate:
             data = self._data_directory / name
             data.mkdir(mode=0o700)
             layout = Layout(name, kind_name(name, self._run_id), data, self._log_directory)
-            self._clusters[name] = KindCluster(layout, self._supplies, self._setup, self._settings)
+            self._clusters[name] = KindCluster(
+                layout, self._prerequisites, self._setup, self._settings
+            )
         layouts = [cluster.layout for cluster in self._clusters.values()]
         kind_names = [layout.kind_name for layout in layouts]
         self._record = removal.announce(self._data_directory, self._tools, kind_names)
@@ -135,21 +137,23 @@ class KindSubstrate:
 
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will end."""
-        self._vitals.expect(name)
+        self._health.expect(name)
 
-    async def first_death(self) -> Death:
+    async def first_unexpected_exit(self) -> UnexpectedExit:
         """Wait for the first exit that was not declared, and gather what explains it."""
-        cluster, exit = await self._vitals.first_exit()
+        cluster, exit = await self._health.first_exit()
         bundle = await self._gather(cluster)
         log_path = self._log_directory / f"{exit.component}.log"
-        return Death(exit.component, exit.returncode, log_path, last_lines(log_path), bundle)
+        return UnexpectedExit(
+            exit.component, exit.returncode, log_path, last_lines(log_path), bundle
+        )
 
     async def stop(self) -> None:
         """Fetch the logs of all pods, then remove all clusters. Raises SubstrateError.
 
         Harmless when called twice.
         """
-        await self._vitals.stop()
+        await self._health.stop()
         clusters, self._clusters = self._clusters.values(), {}
         record, self._record = self._record, None
         if record is None:
@@ -157,12 +161,12 @@ class KindSubstrate:
         # kind may still be making a cluster, whose container then answers nobody.
         await asyncio.to_thread(end_processes, self._run_id, _END_SECONDS)
         await asyncio.gather(*(self._fetch_logs(c) for c in clusters if c.answers))
-        scene = self._vitals.scene
-        if scene is not None and not self._bundle(scene).exists():
-            await self._gather(scene)  # the run ended before anybody could hear of it
+        failed_cluster = self._health.failed_cluster
+        if failed_cluster is not None and not self._bundle(failed_cluster).exists():
+            await self._gather(failed_cluster)  # the run ended before anybody could hear of it
         for cluster in clusters:
             await cluster.close()
-        environment = self._supplies.setup.tools.engine.environment
+        environment = self._prerequisites.setup.tools.engine.environment
         try:
             await asyncio.to_thread(removal.remove, record, environment)
         except (KindError, OSError) as error:
@@ -170,22 +174,22 @@ class KindSubstrate:
 
     def versions(self) -> dict[str, str]:
         """Of the control plane's components, and what made their cluster."""
-        image = self._supplies.setup.node_image.reference
-        return {**self._supplies.versions, **self._versions, "nodeImage": image}
+        image = self._prerequisites.setup.node_image.reference
+        return {**self._prerequisites.versions, **self._versions, "nodeImage": image}
 
     async def _start_cluster(self, name: str) -> Cluster:
         cluster = self._clusters[name]
         async with self._step(f"making cluster {name}", cluster):
             started = await cluster.start(lambda _: None)
             self._versions |= await cluster.versions()
-            self._vitals.watch(cluster, (await cluster.containers()).values())
+            self._health.watch(cluster, (await cluster.containers()).values())
         return started
 
     async def _start_role(self, role: RoleSpec, home: str) -> Endpoint:
         cluster = self._clusters[home]
         ports = self._book.place(role, home)
-        place = Surroundings(
-            image=self._supplies.bigfleet.reference,
+        place = RoleEnvironment(
+            image=self._prerequisites.bigfleet.reference,
             api_server=cluster.access.api_server,
             ports=ports,
             peers=self._book.seen_from(home),
@@ -202,11 +206,11 @@ class KindSubstrate:
                 role.name, ready if observe else _at_once, self._roles.get(role.name)
             )
         self._roles[role.name] = container
-        self._vitals.track(home, container)
+        self._health.track(home, container)
         addresses = {port: self._book.from_here(role, port) for port in role.ports}
-        looking = fleet_identities.read_only(self._data_directory) if role.speaks_as else None
+        readonly = fleet_identities.read_only(self._data_directory) if role.peer_identity else None
         log_path = self._log_directory / f"{role.name}.log"
-        return Endpoint(role.name, observe, log_path, addresses, looking)
+        return Endpoint(role.name, observe, log_path, addresses, readonly)
 
     def _secrets(self, role: RoleSpec) -> Iterator[Manifest]:
         """How it gets into clusters, and who it is to its peers."""
@@ -216,8 +220,8 @@ class KindSubstrate:
                 for other, each in self._clusters.items()
             }
             yield secret(ROLE_NAMESPACE, access_secret(role, name), texts)
-        if role.speaks_as:
-            own = fleet_identities.issue(self._data_directory, role.speaks_as)
+        if role.peer_identity:
+            own = fleet_identities.issue(self._data_directory, role.peer_identity)
             yield secret(ROLE_NAMESPACE, access_secret(role, IDENTITY), own.texts())
 
     @asynccontextmanager
@@ -227,12 +231,12 @@ class KindSubstrate:
             yield
         except (SubstrateError, *_FAILURES) as error:
             bundle = await self._gather(cluster)
-            said = self._last_words(error.component) if isinstance(error, StartFailed) else ""
+            log_tail = self._log_tail(error.component) if isinstance(error, StartFailed) else ""
             raise SubstrateError(
-                f"{what} failed: {error or 'no answer'}{said}\n  all that was found: {bundle}"
+                f"{what} failed: {error or 'no answer'}{log_tail}\n  diagnostics: {bundle}"
             ) from error
 
-    def _last_words(self, component: str) -> str:
+    def _log_tail(self, component: str) -> str:
         lines = last_lines(self._log_directory / f"{component}.log")
         return "\n  its last lines:" + "".join(f"\n    {line}" for line in lines or ("(none)",))
 
@@ -242,7 +246,7 @@ class KindSubstrate:
     async def _gather(self, cluster: KindCluster) -> Path:
         await self._fetch_logs(cluster)
         export = partial(kind.cluster.export_logs, self._tools, cluster.layout.kind_name)
-        await write_bundle(self._bundle(cluster), cluster.get, export)
+        await write_diagnostics(self._bundle(cluster), cluster.get, export)
         return self._bundle(cluster)
 
     async def _fetch_logs(self, cluster: KindCluster) -> None:
@@ -253,7 +257,7 @@ class KindSubstrate:
             await cluster.node.copy_out(_POD_LOGS, copy)
             elsewhere = f"{cluster.layout.cluster}/pods"
             await asyncio.to_thread(
-                write_plain, copy, cluster.places, elsewhere, self._log_directory
+                write_plain, copy, cluster.component_by_container, elsewhere, self._log_directory
             )
         shutil.rmtree(copy, ignore_errors=True)
 

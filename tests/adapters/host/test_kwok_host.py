@@ -24,13 +24,13 @@ from controlplane.locate import locate
 from controlplane.pins import COMPONENTS
 from controlplane.request import Binaries, request_from
 from loaddriver.substrates.base import Cluster
-from loaddriver.substrates.components import NO_NETWORK, ControlPlaneSettings
+from loaddriver.substrates.components import NO_NETWORK, ControlPlaneConfig
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 from tests.adapters.host.machines import MACHINE
 
 TIMEOUT_SECONDS = 90.0
-USUAL = ControlPlaneSettings()
+USUAL = ControlPlaneConfig()
 
 
 @dataclass
@@ -106,7 +106,7 @@ def binaries() -> Binaries:
 
 
 @asynccontextmanager
-async def testbed(folder: Path, settings: ControlPlaneSettings = USUAL) -> AsyncIterator[Testbed]:
+async def testbed(folder: Path, settings: ControlPlaneConfig = USUAL) -> AsyncIterator[Testbed]:
     """A control plane with BigFleet's policy installed."""
     run_id = f"host-{uuid.uuid4().hex[:8]}"
     real = binaries()
@@ -187,7 +187,7 @@ async def test_no_pod_is_bound_to_a_node_that_still_boots(tmp_path: Path) -> Non
     pod = {"spec": {"containers": [{"name": "web", "image": "example.com/web"}]}}
     # Without any that works, the node controller takes the whole cluster for cut off.
     works = {"conditions": [{"type": "Ready", "status": "True"}, HAS_NETWORK]}
-    async with testbed(tmp_path, ControlPlaneSettings(network_agents=True)) as here:
+    async with testbed(tmp_path, ControlPlaneConfig(network_agents=True)) as here:
         await here.admin.create(PODS, {"metadata": {"name": "web"}, **pod})
         await here.admin.create("/api/v1/nodes", {"metadata": {"name": "other"}, "status": works})
         host, blob = KwokHost(tmp_path, "kwok"), await here.boot(machine, operation=1)

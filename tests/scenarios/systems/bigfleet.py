@@ -16,14 +16,14 @@ from bigfleet.api.identity import Identity
 from bigfleet.api.install import GROUP_VERSION, install
 from bigfleet.api.kube.client import KubeClient
 from bigfleet.model.machine import Machine, MachineState
-from loaddriver.inventory import save_inventory
-from loaddriver.profile import Settings, load_profile
-from loaddriver.run.fleet import LISTEN, PROVIDER, start_fleet
+from loaddriver.profile.settings import ProfileSettings, load_profile
+from loaddriver.run.bigfleet_roles import LISTEN, PROVIDER, start_fleet
+from loaddriver.sizing.inventory import save_inventory
 from loaddriver.substrates.base import Endpoint
 from tests.scenarios import fleet, timing
-from tests.scenarios.history import History, PodLife
-from tests.scenarios.judging import Remarked, Wording, Wordings
-from tests.scenarios.systems.system import WHOLE, Place
+from tests.scenarios.history import History, ObservedPod
+from tests.scenarios.judging import Message, MessagePattern, MessagePatterns
+from tests.scenarios.systems.system import WHOLE, SystemContext
 
 _PROFILES = Path(__file__).parents[3] / "profiles"
 
@@ -51,7 +51,7 @@ _AT_REST = (MachineState.SPECULATIVE, MachineState.IDLE)
 _NAMED_MACHINES = 3
 
 
-def settings() -> Settings:
+def settings() -> ProfileSettings:
     """Those of the smallest profile, but for what is said above."""
     overrides = [f"{key}={value:g}" for key, value in _SETTINGS.items()]
     return load_profile("smoke", _PROFILES, overrides).settings
@@ -86,12 +86,12 @@ class _Requests(msgspec.Struct):
     items: list[_Request]
 
 
-def _wording(reason: str) -> Wording:
+def _wording(reason: str) -> MessagePattern:
     """The Event of the pod controller begins with the reason that the condition has."""
-    return Wording("FailedProvisioning", event_text=f"{reason}: ", condition=reason)
+    return MessagePattern("FailedProvisioning", event_text=f"{reason}: ", condition=reason)
 
 
-_WORDINGS: Wordings = MappingProxyType(
+_WORDINGS: MessagePatterns = MappingProxyType(
     {"nothing-fits": _wording("NoMatchingSupply"), "nothing-left": _wording("PriorityStarved")}
 )
 
@@ -100,8 +100,8 @@ class BigFleet:
     """The whole of it, for one cluster, with a fleet of its own."""
 
     name = "BigFleet"
-    wordings = _WORDINGS
-    own_kinds = frozenset({"AvailableCapacity"})
+    message_patterns = _WORDINGS
+    internal_kinds = frozenset({"AvailableCapacity"})
     left_out: Mapping[str, str] = MappingProxyType(
         {
             "all-on-one-node": "one machine ahead is kept for the next gang that fits on one, so "
@@ -120,29 +120,29 @@ class BigFleet:
         """Its kinds, and the roles and policies beside them."""
         await install(client)
 
-    async def start(self, place: Place) -> None:
+    async def start(self, context: SystemContext) -> None:
         """Start its roles."""
-        self._place = place
-        inventory = place.scratch / "inventory.jsonl"
+        self._context = context
+        inventory = context.scratch / "inventory.jsonl"
         seeds = [m for each in fleet.instance_types() for m in fleet.machines(each, each.in_rack)]
         save_inventory(seeds, inventory)
         self._resting = {seed.id: MachineState[seed.state] for seed in seeds}
-        self._roles = await start_fleet(place.substrate, settings(), [place.cluster], inventory)
+        self._roles = await start_fleet(context.substrate, settings(), [context.cluster], inventory)
 
-    async def conditions(self, pods: Sequence[PodLife]) -> Mapping[str, Sequence[Remarked]]:
+    async def conditions(self, pods: Sequence[ObservedPod]) -> Mapping[str, Sequence[Message]]:
         """Of the pods' CapacityRequests, or of some that ask for the same.
 
         Which of the pods of a short need wait is kube-scheduler's choice: just as many requests say
         so as pods are short.
         """
         path = f"{GROUP_VERSION}/capacityrequests"
-        requests = msgspec.json.decode(await self._place.client.get(path), type=_Requests).items
-        of_spec: defaultdict[bytes, list[Remarked]] = defaultdict(list)
+        requests = msgspec.json.decode(await self._context.client.get(path), type=_Requests).items
+        of_spec: defaultdict[bytes, list[Message]] = defaultdict(list)
         specs: dict[str, bytes] = {}
         for request in requests:
             spec = bytes(request.spec)
             of_spec[spec] += (
-                Remarked("condition", each.reason, each.message)
+                Message("condition", each.reason, each.message)
                 for each in request.status.conditions
                 if each.status == "True"
             )
@@ -152,7 +152,7 @@ class BigFleet:
     async def held(self) -> list[str]:
         """Machines that are neither where they began nor on their own way there."""
         provider = self._roles[PROVIDER]
-        identity = Identity(provider.inspected_as) if provider.inspected_as else None
+        identity = Identity(provider.readonly_identity) if provider.readonly_identity else None
         client = GrpcProvider(provider.addresses[LISTEN], identity)
         try:
             listing = await client.list()
@@ -164,7 +164,7 @@ class BigFleet:
     async def explain(self, seen: History) -> str:
         """What `bigfleet why` says of all needs, and of the machines that are Nodes."""
         nodes = [node.name for node in seen.present()][:_NAMED_MACHINES]
-        about = [("--need", self._place.cluster.name), *(("--machine", name) for name in nodes)]
+        about = [("--need", self._context.cluster.name), *(("--machine", name) for name in nodes)]
         said = await asyncio.gather(*(self._why(*each) for each in about))
         held = await self.held()
         logs = ", ".join(str(each.log_path) for each in self._roles.values())
@@ -172,7 +172,7 @@ class BigFleet:
 
     async def _why(self, *about: str) -> str:
         shard = self._roles["shard-0"]
-        identity = str(shard.inspected_as)
+        identity = str(shard.readonly_identity)
         command = [sys.executable, "-m", "bigfleet", "why", "--shard", shard.addresses[LISTEN]]
         child = await asyncio.create_subprocess_exec(
             *command,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from loaddriver.errors import ProfileError
-from loaddriver.strict_hints import did_you_mean
+from loaddriver.profile.hints import did_you_mean
 from tests.scenarios.systems.bigfleet import BigFleet
-from tests.scenarios.systems.standing import Standing
+from tests.scenarios.systems.static_nodes import StaticNodes
 from tests.scenarios.systems.system import System
 
-SYSTEMS: Mapping[str, Callable[[], System]] = {"bigfleet": BigFleet, "standing": Standing}
+SYSTEMS: Mapping[str, Callable[[], System]] = {"bigfleet": BigFleet, "static-nodes": StaticNodes}
 USUAL = "bigfleet"
 
 

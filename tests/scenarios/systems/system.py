@@ -10,15 +10,15 @@ from typing import Protocol
 from bigfleet.api.kube.client import KubeClient
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
-from tests.scenarios.history import History, PodLife
-from tests.scenarios.judging import Remarked, Wordings
+from tests.scenarios.history import History, ObservedPod
+from tests.scenarios.judging import Message, MessagePatterns
 from tests.scenarios.records import Expect
 
 WHOLE = frozenset(Expect.__struct_fields__)
 
 
 @dataclass(frozen=True)
-class Place:
+class SystemContext:
     """One cluster for one system. `substrate` starts what belongs to it, `scratch` is a folder for
     its files, `client` is a cluster administrator.
     """
@@ -32,15 +32,15 @@ class Place:
 class System(Protocol):
     """One autoscaler, which serves one cluster from `start` on; the substrate ends it.
 
-    `wordings` says how it calls what an autoscaler may have to say of a pod. `own_kinds` are kinds
+    `message_patterns` says how it calls what an autoscaler may have to say of a pod. `internal_kinds` are kinds
     of objects that it keeps for itself in the cluster whatever the demand. `left_out` are scenarios
     that it is not held to, each with the reason, for everybody to read. `judged` are the parts of
     an expectation that it is held to, all of them for an autoscaler.
     """
 
     name: str
-    wordings: Wordings
-    own_kinds: frozenset[str]
+    message_patterns: MessagePatterns
+    internal_kinds: frozenset[str]
     left_out: Mapping[str, str]
     judged: frozenset[str]
 
@@ -48,11 +48,11 @@ class System(Protocol):
         """Put its kinds of objects into a new cluster, whose controllers start after that."""
         ...
 
-    async def start(self, place: Place) -> None:
+    async def start(self, context: SystemContext) -> None:
         """Return once it works, with the instance types of `scenarios.fleet`. SubstrateError."""
         ...
 
-    async def conditions(self, pods: Sequence[PodLife]) -> Mapping[str, Sequence[Remarked]]:
+    async def conditions(self, pods: Sequence[ObservedPod]) -> Mapping[str, Sequence[Message]]:
         """What it says of the pods in conditions, its own objects' among them, by the pod's UID."""
         ...
 

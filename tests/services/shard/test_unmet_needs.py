@@ -7,7 +7,7 @@ from pathlib import Path
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.model.need import Need, Operator, Requirement, profile
 from loaddriver.judge.facts import Shortfall
-from loaddriver.run.unmet import counts, unmet_needs
+from loaddriver.run.unmet import unmet_counts, unmet_needs
 from loaddriver.substrates.base import Endpoint
 from tests.support.shards import cycles, machine, need, shard
 
@@ -39,7 +39,7 @@ async def test_what_is_short_comes_with_its_types_its_amounts_and_the_shards_own
     assert (short.cluster, short.instance_types) == ("east", ("gpu.huge",))
     assert short.missing == {"cpu": "8"}
     assert "no machine of the fleet could ever serve it" in short.reason
-    assert counts(found) == {
+    assert unmet_counts(found) == {
         "needsUnmetAtEnd": 1,
         "needsUnmetByReason": {"noMatchingSupply": 1},
     }
@@ -49,13 +49,13 @@ async def test_a_shard_that_does_not_answer_is_not_one_that_lacks_nothing(tmp_pa
     assert await unmet_needs([endpoint(tmp_path, "127.0.0.1:1")]) is None
     assert await unmet_needs([Endpoint("shard-0", None, tmp_path)]) is None
     assert await unmet_needs([]) is None
-    assert counts(None) == {"needsUnmetAtEnd": None}
-    assert counts([]) == {"needsUnmetAtEnd": 0, "needsUnmetByReason": {}}
+    assert unmet_counts(None) == {"needsUnmetAtEnd": None}
+    assert unmet_counts([]) == {"needsUnmetAtEnd": 0, "needsUnmetByReason": {}}
 
 
 def test_reasons_are_counted_each_by_itself() -> None:
     def short(kind: str) -> Shortfall:
         return Shortfall("c1", (), {}, kind=kind)
 
-    counted = counts([short("b"), short("a"), short("b")])
+    counted = unmet_counts([short("b"), short("a"), short("b")])
     assert counted == {"needsUnmetAtEnd": 3, "needsUnmetByReason": {"a": 1, "b": 2}}

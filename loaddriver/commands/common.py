@@ -1,0 +1,156 @@
+"""What the commands share that run a profile: their flags, and one run from flags to verdict."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from controlplane.request import request_from
+from loaddriver.commands.advice import NEXT_STEPS
+from loaddriver.errors import ExitCode
+from loaddriver.judge.schema import Summary
+from loaddriver.profile.settings import ProfileSettings
+from loaddriver.run.arms import RunOutcome, run_arms
+from loaddriver.run.context import RunOptions
+from loaddriver.run.folder import create, prune
+from loaddriver.run.frame import RunContext
+from loaddriver.run.inputs import prepare_inputs
+from loaddriver.run.live_view import view_on
+from loaddriver.substrates.choice import Prerequisites, SubstrateName, obtain_prerequisites
+from loaddriver.substrates.runlock import machine_claimed
+
+T = TypeVar("T")
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def profile_flags(command: argparse.ArgumentParser) -> None:
+    """The flags of everything that starts a profile."""
+    command.add_argument("profile", help="a folder below --profiles")
+    command.add_argument("--profiles", type=Path, default=_ROOT / "profiles", metavar="DIR")
+    command.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    command.add_argument(
+        "--substrate", type=SubstrateName, choices=list(SubstrateName), default=SubstrateName.LOCAL
+    )
+    command.add_argument("--seed", type=int, help="instead of the profile's")
+    command.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. soak.seconds=30"
+    )
+    command.add_argument("--kubernetes-version", metavar="1.X.Y")
+    command.add_argument("--binaries", metavar="DIR", help="where kube-apiserver etc. may be")
+    command.set_defaults(keep=False, bare=False)
+
+
+def keep_flag(command: argparse.ArgumentParser) -> None:
+    """The flag of commands after which somebody may want to look around."""
+    command.add_argument("--keep", action="store_true", help="leave everything up at the end")
+
+
+def bare_flag(command: argparse.ArgumentParser) -> None:
+    """The flag of commands that run a profile to its verdict."""
+    command.add_argument(
+        "--bare",
+        action="store_true",
+        help="play the plan once more on the same nodes without BigFleet, and judge the pair",
+    )
+
+
+def run_options(flags: argparse.Namespace) -> RunOptions:
+    """The flags as a run takes them."""
+    return RunOptions(
+        profile=flags.profile,
+        profiles=flags.profiles,
+        results=flags.results,
+        environment=dict(os.environ),
+        substrate=flags.substrate,
+        seed=flags.seed,
+        overrides=tuple(flags.set),
+        kubernetes_version=flags.kubernetes_version,
+        binaries=flags.binaries,
+        keep=flags.keep,
+        bare=flags.bare,
+    )
+
+
+def run_once(options: RunOptions) -> RunOutcome:
+    """Run to the verdict, with all parts that the options and the profile want.
+
+    Raises LoaddriverError when it may not or cannot begin.
+    """
+    inputs = prepare_inputs(options)
+    check = inputs.preflight()
+    for line in check.lines:
+        say(line)
+    check.raise_errors()
+    prerequisites = get_supplies(options, inputs.profile.settings)
+    with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
+        folder = create(options.results, options.profile)
+        work = run_arms(RunContext(options, prerequisites, lock, view), inputs, folder)
+        outcome = asyncio.run(ended_by_signals(work))
+    for name in prune(options.results):
+        say(f"removed the results of {name}, more than 20 runs ago")
+    return outcome
+
+
+def get_supplies(options: RunOptions, settings: ProfileSettings | None = None) -> Prerequisites:
+    """What the substrate must have of this machine: found, cached, downloaded or built.
+
+    Without a profile's `settings`, bare control planes are all that is asked for.
+    """
+    request = request_from(
+        options.environment,
+        binaries=options.binaries,
+        kubernetes_version=options.kubernetes_version,
+    )
+    return obtain_prerequisites(
+        options.substrate,
+        request,
+        say,
+        resource_metrics=settings is not None and settings.resource_metrics,
+        coordinators=settings.bigfleet.coordinators if settings else 0,
+    )
+
+
+async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T:
+    """SIGTERM ends a run as Ctrl-C does; so does SIGINT where a script's `&` made us ignore it."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await work
+
+
+def conclude_all(outcome: RunOutcome) -> ExitCode:
+    """Say the verdict of every part, the run's own last, and give the gravest."""
+    for summary, folder in outcome.comparisons:
+        conclude(summary, folder)
+    conclude(outcome.summary, outcome.folder)
+    if outcome.skipped_arm:
+        say(f"interrupted before {outcome.skipped_arm} had begun; run it again")
+    elif outcome.interrupted:
+        say("interrupted when all was measured: the report is whole, and its verdict stands")
+    return outcome.exit_code
+
+
+def conclude(summary: Summary, folder: Path) -> None:
+    """Say the verdict, why, what to do, and, unless all is well, what pods waited for."""
+    for sentence in summary.why:
+        say(sentence)
+    if summary.verdict != "pass":
+        for sentence in summary.diagnosis:
+            say(f"  {sentence}")
+    say(f"{summary.verdict.upper()} {summary.run.id}: {folder / 'report.html'}")
+    advice = NEXT_STEPS[ExitCode(summary.exit_code)]
+    if advice:
+        say(advice.format(folder=folder))
+
+
+def say(line: str) -> None:
+    """A line for the person at the terminal."""
+    print(line, file=sys.stderr, flush=True)

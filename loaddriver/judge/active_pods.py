@@ -1,0 +1,104 @@
+"""Which pods ask for room at a moment, and which run: from their rows, and how long Jobs take."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaddriver.judge.facts import FleetFacts
+from loaddriver.record.rows import PodRow
+from loaddriver.sizing.fit import PodRequirements
+
+Counts = NDArray[np.int64]
+
+
+def completed_micros(row: PodRow, run_seconds: Mapping[str, float]) -> int | None:
+    """When a Job's bound pod has done its work, if nobody removes it before; None for others.
+
+    A log does not say when it is through; how long it runs is known.
+    """
+    seconds = run_seconds.get(row.archetype)
+    if seconds is None or row.bound_micros is None:
+        return None
+    return row.bound_micros + round(seconds * 1e6)
+
+
+def ends_micros(row: PodRow, run_seconds: Mapping[str, float]) -> int | None:
+    """When it stopped to need a node: it was removed, or had done its work. None if it did not."""
+    ends = (row.deleted_micros, completed_micros(row, run_seconds))
+    return min((at for at in ends if at is not None), default=None)
+
+
+def active_pods(rows: Iterable[PodRow], at_micros: int, fleet: FleetFacts) -> Iterator[PodRow]:
+    """The pods that asked for a node at that moment, whether they had one or not."""
+    for row in rows:
+        ended = ends_micros(row, fleet.run_seconds)
+        if row.created_micros <= at_micros and (ended is None or ended > at_micros):
+            yield row
+
+
+def pods_by_cluster(
+    rows: Iterable[PodRow], at_micros: int, fleet: FleetFacts
+) -> dict[str, Counter[PodRequirements]]:
+    """What those pods ask for, by cluster."""
+    found: dict[str, Counter[PodRequirements]] = {}
+    for row in active_pods(rows, at_micros, fleet):
+        needs = fleet.needs.get((row.cluster, row.workload))
+        if needs is not None:
+            found.setdefault(row.cluster, Counter())[needs] += 1
+    return found
+
+
+class DemandCurve:
+    """What the pods of each cluster asked for together, over time."""
+
+    def __init__(self, rows: Iterable[PodRow], fleet: FleetFacts) -> None:
+        self._names = sorted({name for needs in fleet.needs.values() for name, _ in needs.requests})
+        changes: defaultdict[str, list[tuple[int, int, PodRequirements]]] = defaultdict(list)
+        for row in rows:
+            needs = fleet.needs.get((row.cluster, row.workload))
+            if needs is None:
+                continue
+            changes[row.cluster].append((row.created_micros, 1, needs))
+            ended = ends_micros(row, fleet.run_seconds)
+            if ended is not None:
+                changes[row.cluster].append((max(ended, row.created_micros), -1, needs))
+        self._curves = {name: self._curve(own) for name, own in changes.items()}
+
+    def decrease(self, cluster: str, begin_micros: int, end_micros: int) -> dict[str, int]:
+        """By how much less one cluster's pods ask for at the end of a time than at its height, by
+        resource name; "" stands for all clusters.
+        """
+        total = np.zeros(len(self._names), dtype=np.int64)
+        for name, (times, levels) in self._curves.items():
+            first = max(0, int(np.searchsorted(times, begin_micros, side="right")) - 1)
+            last = int(np.searchsorted(times, end_micros, side="right"))
+            if cluster in ("", name) and last > first:
+                total += levels[first:last].max(axis=0) - levels[last - 1]
+        return dict(zip(self._names, total.tolist(), strict=True))
+
+    def _curve(self, changes: list[tuple[int, int, PodRequirements]]) -> tuple[Counts, Counts]:
+        """Moments in order, and what was asked for from each of them on."""
+        changes.sort(key=lambda change: change[0])
+        amounts = [(sign, dict(needs.requests)) for _, sign, needs in changes]
+        steps = [[sign * own.get(name, 0) for name in self._names] for sign, own in amounts]
+        times = np.array([at_micros for at_micros, _, _ in changes], dtype=np.int64)
+        return times, np.cumsum(np.array(steps, dtype=np.int64), axis=0)
+
+
+def mean_running(
+    rows: Sequence[PodRow], begin_micros: int, end_micros: int, fleet: FleetFacts
+) -> float:
+    """How many pods had a node, on average from one moment to another."""
+    if end_micros <= begin_micros:
+        return 0.0
+    total = 0
+    for row in rows:
+        if row.bound_micros is not None:
+            ended = ends_micros(row, fleet.run_seconds)
+            until = end_micros if ended is None else min(ended, end_micros)
+            total += max(0, until - max(row.bound_micros, begin_micros))
+    return total / (end_micros - begin_micros)

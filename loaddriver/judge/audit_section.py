@@ -1,0 +1,87 @@
+"""What the recorders read, missed and could not read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from loaddriver.judge.schema import Audit, Clock, WatchHealth
+from loaddriver.record.audit import AuditTimestamps
+from loaddriver.record.clocks import receipt_lags_seconds
+from loaddriver.record.journal import Journal
+from loaddriver.record.losses import LoadLosses
+from loaddriver.record.recorder import Observations
+from loaddriver.record.rows import PodRow
+
+
+def audit_section(
+    observed: Sequence[Observations],
+    rows: Sequence[PodRow],
+    journal: Journal | None,
+    losses: LoadLosses | None,
+) -> Audit:
+    """The section of the summary; `losses` is None where nobody compared load and record."""
+    logs = [each.audit for each in observed if each.audit is not None]
+    logged = {each.cluster for each in observed if each.audit is not None}
+    logged_rows = [row for row in rows if row.cluster in logged]
+    binders = Counter(row.bound_by or "unknown" for row in rows if row.bound_micros is not None)
+    return Audit(
+        available=len(logs) == len(observed),
+        lines=sum(log.lines for log in logs),
+        undecodable=sum(log.undecodable for log in logs),
+        without_uid=sum(log.without_uid for log in logs),
+        restarts=sum(each.audit_restarts for each in observed),
+        events_lost=_events_lost(observed),
+        missed_pods=sum(_missed_pod(row, observed) for row in logged_rows if row.source != "audit"),
+        missed_bindings=sum(
+            row.bound_micros is not None and not row.bound_by for row in logged_rows
+        ),
+        load_without_line=losses.without_line if losses else None,
+        load_without_row=losses.without_row if losses else None,
+        bound_by=dict(sorted(binders.items())),
+        requests=_summed(logs, lambda log: log.succeeded),
+        failed_requests=_summed(logs, lambda log: log.failed),
+        watch=WatchHealth(
+            events=sum(each.watch_events for each in observed),
+            resumed=sum(each.watch_resumed for each in observed),
+            listed=sum(each.watch_listed for each in observed),
+            gaps=sum(each.watch_gaps for each in observed),
+        ),
+        clock=_clock(receipt_lags_seconds(observed)),
+        journal_undecodable=None if journal is None else journal.undecodable,
+    )
+
+
+def _events_lost(observed: Sequence[Observations]) -> int | None:
+    """Over all logs; unknown as soon as one server did not say how much it wrote."""
+    lost = [each.audit_events_lost for each in observed if each.audit is not None]
+    known = [number for number in lost if number is not None]
+    return sum(known) if len(known) == len(lost) else None
+
+
+def _missed_pod(row: PodRow, observed: Sequence[Observations]) -> bool:
+    log = next(each.audit for each in observed if each.cluster == row.cluster)
+    return log is not None and row.uid not in log.pods
+
+
+def _summed(
+    logs: Sequence[AuditTimestamps], counter: Callable[[AuditTimestamps], Counter[str]]
+) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for log in logs:
+        total.update(counter(log))
+    return dict(sorted(total.items()))
+
+
+def _clock(lags: Sequence[float]) -> Clock:
+    if not lags:
+        return Clock(samples=0, median_seconds=None, p99_seconds=None, min_seconds=None)
+    median, p99 = np.quantile(lags, [0.5, 0.99], method="inverted_cdf")
+    return Clock(
+        samples=len(lags),
+        median_seconds=float(median),
+        p99_seconds=float(p99),
+        min_seconds=min(lags),
+    )

@@ -1,0 +1,193 @@
+"""Machines and money: what a run held, over time and against the least that its pods need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from loaddriver.judge.active_pods import pods_by_cluster
+from loaddriver.judge.facts import FleetFacts, RunFacts
+from loaddriver.record.journal import Journal
+from loaddriver.record.nodes import node_lifetimes
+from loaddriver.record.recorder import Observations
+from loaddriver.record.rows import PodRow
+from loaddriver.sizing.fit import PodRequirements, group_offerings
+from loaddriver.sizing.inventory import InventoryMachine
+from loaddriver.sizing.lower_bound import least_dollars_per_hour, least_machines
+
+_UNPAID = ("SPECULATIVE", "GONE")
+
+
+class CostSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What was held at a moment, beside lower bounds for the pods of that moment.
+
+    `machines` are Nodes, `dollars_per_hour` is the price of all machines paid for, idle ones too.
+    `least_machines` and `least_dollars_per_hour` are of any machines of the fleet, `least_of_held`
+    and `least_dollars_of_held` of those that were held. Bounds know sizes, node labels, taints and
+    DaemonSets, and neither racks nor what pods ask of each other. A ratio is null where its bound
+    is 0.
+    """
+
+    machines: int
+    dollars_per_hour: float
+    least_machines: int
+    least_of_held: int
+    least_dollars_per_hour: float
+    least_dollars_of_held: float
+    machines_ratio: float | None
+    held_ratio: float | None
+    dollars_ratio: float | None
+    held_dollars_ratio: float | None
+
+
+class FleetCost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Means are over the soak. `ramp_end` is null in a run without a soak. `source` says where
+    the machines paid for were read: in the shards' journals, or from the Nodes alone.
+    """
+
+    mean_machines: float | None
+    mean_dollars_per_hour: float | None
+    ramp_end: CostSnapshot | None
+    end: CostSnapshot
+    source: str
+
+
+@dataclass(frozen=True)
+class HeldSpan:
+    """From when to when a machine was held; None as its end is never. Clusters count for Nodes."""
+
+    machine: InventoryMachine
+    begin_micros: int
+    end_micros: int | None
+    cluster: str = ""
+
+    def covers(self, at_micros: int) -> bool:
+        """Whether it was held at that moment."""
+        return self.begin_micros <= at_micros and (
+            self.end_micros is None or at_micros < self.end_micros
+        )
+
+    def overlap_micros(self, begin_micros: int, end_micros: int) -> int:
+        """For how long of that time it was held."""
+        end = end_micros if self.end_micros is None else min(self.end_micros, end_micros)
+        return max(0, end - max(self.begin_micros, begin_micros))
+
+
+def node_spans(observed: Sequence[Observations], fleet: FleetFacts) -> list[HeldSpan]:
+    """When each machine was a Node, of those that are the fleet's."""
+    return [
+        HeldSpan(
+            fleet.machines[name], lifetime.created_micros, lifetime.deleted_micros, each.cluster
+        )
+        for each in observed
+        for name, lifetimes in node_lifetimes(each).items()
+        if name in fleet.machines
+        for lifetime in lifetimes
+    ]
+
+
+def paid_spans(journal: Journal, fleet: FleetFacts, started_micros: int) -> list[HeldSpan]:
+    """When each machine was paid for: from its creation until it was given back."""
+    return [
+        span
+        for machine in fleet.machines.values()
+        for span in _paid(machine, journal, started_micros)
+    ]
+
+
+def cost_section(
+    facts: RunFacts,
+    observed: Sequence[Observations],
+    rows: Sequence[PodRow],
+    journal: Journal | None,
+) -> FleetCost | None:
+    """None where nobody says what the fleet is."""
+    fleet = facts.fleet
+    if fleet is None:
+        return None
+    nodes = node_spans(observed, fleet)
+    journaled = journal is not None and bool(journal.stories)
+    paid = paid_spans(journal, fleet, facts.started_micros) if journal and journaled else nodes
+    end = max((each.ended_micros for each in observed), default=facts.ended_micros)
+    soak_started = facts.soak_started_micros
+    return FleetCost(
+        mean_machines=None
+        if soak_started is None
+        else _mean([(span, 1.0) for span in nodes], soak_started, end),
+        mean_dollars_per_hour=None
+        if soak_started is None
+        else _mean(_priced(paid), soak_started, end),
+        ramp_end=None if soak_started is None else _held(fleet, rows, nodes, paid, soak_started),
+        end=_held(fleet, rows, nodes, paid, end),
+        source="journal" if journaled else "nodes",
+    )
+
+
+def _paid(machine: InventoryMachine, journal: Journal, started_micros: int) -> Iterator[HeldSpan]:
+    begin = started_micros if machine.state == "IDLE" else None
+    for event in journal.stories.get(machine.id, ()):
+        if event.event != "state" or not event.state:
+            continue
+        if begin is None and event.state not in _UNPAID:
+            begin = event.at_micros
+        elif begin is not None and event.state in _UNPAID:
+            yield HeldSpan(machine, begin, event.at_micros)
+            begin = None
+    if begin is not None:
+        yield HeldSpan(machine, begin, None)
+
+
+def _priced(spans: Sequence[HeldSpan]) -> list[tuple[HeldSpan, float]]:
+    return [(span, span.machine.price_per_hour) for span in spans]
+
+
+def _mean(weighted: Sequence[tuple[HeldSpan, float]], begin: int, end: int) -> float | None:
+    if end <= begin:
+        return None
+    total = sum(weight * span.overlap_micros(begin, end) for span, weight in weighted)
+    return round(total / (end - begin), 4)
+
+
+def _held(
+    fleet: FleetFacts,
+    rows: Sequence[PodRow],
+    nodes: Sequence[HeldSpan],
+    paid: Sequence[HeldSpan],
+    at_micros: int,
+) -> CostSnapshot:
+    there = [span for span in nodes if span.covers(at_micros)]
+    dollars = sum(span.machine.price_per_hour for span in paid if span.covers(at_micros))
+    pods = pods_by_cluster(rows, at_micros, fleet)
+    everyone: Counter[PodRequirements] = Counter()
+    for own in pods.values():
+        everyone.update(own)
+    offerings = group_offerings(everyone, fleet.machines.values(), fleet.daemon_sets)
+    least = sum(least_machines(own, offerings) for own in pods.values())
+    of_held, dollars_of_held = 0, 0.0
+    for cluster, own in pods.items():
+        held = [span.machine for span in there if span.cluster == cluster]
+        all_of_them = sum(machine.price_per_hour for machine in held)
+        offers_held = group_offerings(own, held, fleet.daemon_sets)
+        # Pods that do not fit, as some may still wait, would take more machines than there are.
+        of_held += min(len(held), least_machines(own, offers_held))
+        dollars_of_held += min(all_of_them, least_dollars_per_hour(own, offers_held))
+    least_dollars = least_dollars_per_hour(everyone, offerings)
+    return CostSnapshot(
+        machines=len(there),
+        dollars_per_hour=round(dollars, 4),
+        least_machines=least,
+        least_of_held=of_held,
+        least_dollars_per_hour=round(least_dollars, 4),
+        least_dollars_of_held=round(dollars_of_held, 4),
+        machines_ratio=_ratio(len(there), least),
+        held_ratio=_ratio(len(there), of_held),
+        dollars_ratio=_ratio(dollars, least_dollars),
+        held_dollars_ratio=_ratio(dollars, dollars_of_held),
+    )
+
+
+def _ratio(held: float, least: float) -> float | None:
+    return round(held / least, 4) if least > 0 else None

@@ -1,0 +1,37 @@
+"""Judging a finished run anew, by other limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from loaddriver.errors import ExitCode
+from loaddriver.judge.bare import bare_section
+from loaddriver.judge.gates import GateSpec, judge_gates
+from loaddriver.judge.schema import Summary
+from loaddriver.judge.self_checks import disclosures
+from loaddriver.judge.verdict import pass_sentence
+
+
+def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None = None) -> Summary:
+    """The summary with the verdict that `limits` give; `bare` is the paired bare run's, if any.
+
+    A run that broke off or voided itself keeps that verdict: no limit makes its numbers good.
+    """
+    gates = judge_gates(msgspec.to_builtins(summary), limits, bare and msgspec.to_builtins(bare))
+    section = summary.bare
+    if bare is not None:
+        section = bare_section(summary.bind_latency_seconds, summary.hops_seconds, bare)
+    judged = msgspec.structs.replace(summary, gates=gates, bare=section)
+    if summary.verdict == "error" or summary.invalid_reasons:
+        return judged
+    latency = summary.bind_latency_seconds
+    sentence = pass_sentence(len(gates), summary.pods, summary.requests, latency)
+    missed = [*summary.failures, *(gate.sentence for gate in gates if not gate.passed)]
+    return msgspec.structs.replace(
+        judged,
+        verdict="fail" if missed else "pass",
+        exit_code=int(ExitCode.GATE_MISSED if missed else ExitCode.PASS),
+        why=[*(missed or [sentence]), *disclosures(summary.self_checks)],
+    )

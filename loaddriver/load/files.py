@@ -1,0 +1,158 @@
+"""The files between the runner and the process that plays the load.
+
+The runner writes the clusters and the control file, the load process appends
+results; both read what the other wrote. Times are Unix seconds: the two
+processes may one day run on two machines.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from loaddriver.errors import InfrastructureError
+
+_KUBECONFIG_LISTS = ("contexts", "clusters", "users")
+# How the load process is told where its files are.
+PLAN_VARIABLE = "LOADDRIVER_PLAN"
+CLUSTERS_VARIABLE = "LOADDRIVER_CLUSTERS"
+CONTROL_VARIABLE = "LOADDRIVER_CONTROL"
+RESULTS_VARIABLE = "LOADDRIVER_RESULTS"
+
+
+class ClusterEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How to reach one cluster; its position in the list is its number in the plan.
+
+    Without `ca_file` the server's certificate is not checked.
+    """
+
+    name: str
+    url: str
+    token: str
+    ca_file: str | None = None
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the runner allows: each released step with the time its offsets count from."""
+
+    released_step: int = -1
+    released_at: dict[str, float] = msgspec.field(default_factory=dict)
+    stop: bool = False
+
+    def released(self, step: int, at: float) -> Control:
+        """The same with one more step released."""
+        return Control(
+            released_step=max(self.released_step, step),
+            released_at={**self.released_at, str(step): at},
+            stop=self.stop,
+        )
+
+    def stopped(self) -> Control:
+        """The same with the order to end."""
+        return msgspec.structs.replace(self, stop=True)
+
+
+class LoadStarted(msgspec.Struct, frozen=True, kw_only=True, tag="started", rename="camel"):
+    """The load process can send now."""
+
+    at: float
+
+
+class EventResult(msgspec.Struct, frozen=True, kw_only=True, tag="result", rename="camel"):
+    """What became of one event of the plan.
+
+    `verb` is create, scale, delete or churn. `due`, `sent` and `done` are Unix
+    seconds, `sent` being the first attempt. `status` is the last HTTP status (0: no
+    answer). `name` is the object that it was about; empty when a churn found no pod.
+    """
+
+    id: str
+    cluster: int
+    step: int
+    verb: str
+    name: str
+    due: float
+    sent: float
+    done: float
+    lateness_seconds: float
+    status: int
+    attempts: int
+    ok: bool
+    detail: str
+
+    @property
+    def without_target(self) -> bool:
+        """Whether it is a churn that found no pod (any more) to delete, which is harmless."""
+        return self.verb == "churn" and self.ok and not (self.name and 200 <= self.status < 300)
+
+
+ResultLine = LoadStarted | EventResult
+
+
+def cluster_endpoint(name: str, kubeconfig: Path) -> ClusterEndpoint:
+    """How a kubeconfig's current context reaches its cluster, by bearer token.
+
+    Raises InfrastructureError for one that holds no token.
+    """
+    raw = yaml.safe_load(kubeconfig.read_text())
+    contexts, clusters, users = (
+        {each["name"]: each for each in raw[kind]} for kind in _KUBECONFIG_LISTS
+    )
+    context = contexts[raw["current-context"]]["context"]
+    cluster = clusters[context["cluster"]]["cluster"]
+    user = users[context["user"]]["user"]
+    if "token" not in user:
+        raise InfrastructureError(
+            f"{kubeconfig}: the user of its current context has no token; the load is sent "
+            "with bearer tokens only"
+        )
+    authority = cluster.get("certificate-authority")
+    return ClusterEndpoint(name=name, url=cluster["server"], token=user["token"], ca_file=authority)
+
+
+def write_endpoints(endpoints: Sequence[ClusterEndpoint], path: Path) -> None:
+    """Writes the clusters file, readable by its owner only: it holds tokens."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(endpoints))
+
+
+def read_endpoints(path: Path) -> list[ClusterEndpoint]:
+    """Reads the clusters file back."""
+    return msgspec.json.decode(path.read_bytes(), type=list[ClusterEndpoint])
+
+
+def write_control(control: Control, path: Path) -> None:
+    """Replaces the control file in one move, so that a reader never sees half of it."""
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_bytes(msgspec.json.encode(control))
+    fresh.replace(path)
+
+
+def read_control(path: Path) -> Control:
+    """Reads the control file."""
+    return msgspec.json.decode(path.read_bytes(), type=Control)
+
+
+class ResultReader:
+    """Reads a growing results file, each complete line once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._decoder: msgspec.json.Decoder[ResultLine] = msgspec.json.Decoder(ResultLine)
+
+    def new_lines(self) -> list[ResultLine]:
+        """The lines completed since the last call; none while the file is not there."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            text = file.read()
+        complete = text[: text.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        return [self._decoder.decode(line) for line in complete.splitlines()]

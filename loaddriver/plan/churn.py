@@ -1,0 +1,119 @@
+"""Which pods are deleted during the soak, and when.
+
+All of it is Poisson given its number: the times are independent draws, the number is exact, so that
+any two seeds carry the same load. Each reason has a random stream of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from random import Random
+
+from loaddriver.plan.records import RAMP, Level, Workload
+from loaddriver.plan.workloads import random_stream
+from loaddriver.plan_standing import PodSampler
+from loaddriver.profile.settings import Profile, ProfileSettings, Soak
+
+
+@dataclass(frozen=True)
+class ChurnDeletion:
+    """Delete the pod of rank `rank` of `workload`, `offset_seconds` into the soak."""
+
+    offset_seconds: float
+    workload: Workload
+    rank: int
+
+
+def churn_deletions(
+    profile: Profile, cluster: int, workloads: Sequence[Workload], levels: Sequence[Level]
+) -> list[ChurnDeletion]:
+    """One cluster's deletions in order of time; at any moment every pod is as likely.
+
+    `workloads` and their `levels` are the cluster's standing ones, without bursts. Jobs are left
+    out where controllers make the pods: to theirs a deleted pod is a failed attempt, after which it
+    backs off, so the rate would not be held.
+    """
+    settings = profile.settings
+    deletable = [w for w in workloads if settings.load.mode == "cr" or w.kind != "Job"]
+    remaining = _deletion_count(settings, cluster)
+    deletions: list[ChurnDeletion] = []
+    lifetimes = {
+        each.name: each.mean_lifetime_seconds
+        for each in profile.catalog.archetypes
+        if each.mean_lifetime_seconds is not None
+    }
+    for archetype, lifetime in lifetimes.items():
+        own = [workload for workload in deletable if workload.archetype == archetype]
+        ends = _ends_of_life(settings.soak, own, lifetime, remaining)
+        remaining -= ends
+        random = random_stream(settings.seed, f"lifetimes/{cluster}/{archetype}")
+        times = [random.uniform(0, settings.soak.seconds) for _ in range(ends)]
+        deletions += _sample_pods(times, PodSampler(own, levels, settings), random)
+    rest = [workload for workload in deletable if workload.archetype not in lifetimes] or deletable
+    random = random_stream(settings.seed, f"churn/{cluster}")
+    times = _churn_times(settings, cluster, remaining, random)
+    deletions += _sample_pods(times, PodSampler(rest, levels, settings), random)
+    return sorted(deletions, key=lambda deletion: deletion.offset_seconds)
+
+
+def _deletion_count(settings: ProfileSettings, cluster: int) -> int:
+    """This cluster's part of all deletions, so that the parts add up."""
+    total = round(settings.soak.churn_pods_per_second * settings.soak.seconds)
+    return total // settings.clusters + (cluster < total % settings.clusters)
+
+
+def _ends_of_life(soak: Soak, own: Sequence[Workload], lifetime: float, most: int) -> int:
+    pods = sum(workload.replicas for workload in own if workload.origin == RAMP)
+    return min(round(pods / lifetime * soak.seconds), most)
+
+
+def _sample_pods(
+    times: Sequence[float], sampler: PodSampler, random: Random
+) -> Iterator[ChurnDeletion]:
+    for time in sorted(times):
+        # Drawn even where nobody is left, so that later draws stay as they are.
+        where, rank = random.random(), random.random()
+        found = sampler.sample(time, where)
+        if found is not None:
+            workload, replicas = found
+            yield ChurnDeletion(round(time, 6), workload, int(rank * replicas))
+
+
+def _churn_times(
+    settings: ProfileSettings, cluster: int, number: int, random: Random
+) -> list[float]:
+    """Moments that are as dense as the churn's bunches say; even without bunches."""
+    boundaries = _burst_boundaries(settings, cluster)
+    factor = settings.soak.churn_burst.factor if settings.soak.churn_burst else 1.0
+    weights = [
+        (end - begin) * (factor if in_burst else 1.0)
+        for (begin, in_burst), (end, _) in pairwise(boundaries)
+    ]
+    cumulative_weights = [0.0, *accumulate(weights)]
+    times: list[float] = []
+    for _ in range(number):
+        wanted = random.random() * cumulative_weights[-1]
+        part = min(bisect_right(cumulative_weights, wanted), len(weights)) - 1
+        begin, end = boundaries[part][0], boundaries[part + 1][0]
+        times.append(begin + (end - begin) * (wanted - cumulative_weights[part]) / weights[part])
+    return times
+
+
+def _burst_boundaries(settings: ProfileSettings, cluster: int) -> list[tuple[float, bool]]:
+    """Where the soak's parts begin, each with whether it is a bunch; the end comes last."""
+    seconds, burst = settings.soak.seconds, settings.soak.churn_burst
+    boundaries = [(0.0, False)]
+    if burst is not None:
+        random = random_stream(settings.seed, f"churnBursts/{cluster}")
+        begin = random.expovariate(1 / burst.every_seconds)
+        while begin < seconds:
+            boundaries.append((begin, True))
+            end = begin + burst.seconds
+            if end >= seconds:
+                break
+            boundaries.append((end, False))
+            begin = end + random.expovariate(1 / burst.every_seconds)
+    return [*boundaries, (seconds, False)]

@@ -1,0 +1,140 @@
+"""Demand steps: what each of a cluster's workloads asks for once demand has changed.
+
+The state after a step follows from its factor alone, not from the steps before: back at 1, every
+workload asks for what the ramp gave it. A workload that went as a whole comes back under a new
+name, because its controller may still be clearing up what bore the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+
+import msgspec
+
+from loaddriver.apportion import apportion
+from loaddriver.errors import ProfileError
+from loaddriver.plan.records import Level, Workload
+from loaddriver.plan.times import REQUESTS_PER_SECOND, step_and_offset
+from loaddriver.plan.workloads import random_stream
+from loaddriver.profile.settings import Profile
+
+Slot = tuple[int, int]
+"""A workload of the ramp by its position, and which of its copies: 0 is itself."""
+State = Mapping[Slot, int]
+"""Replicas by slot; what is not in it does not exist."""
+
+
+def demand_after(base: Sequence[Workload], factor: float) -> dict[Slot, int]:
+    """What `base`, in order of who stays longest, asks for at `factor` times its pods.
+
+    The sum is exact, but where there is nothing that can be scaled: whole workloads are taken as
+    far as they fit, by archetype.
+    """
+    target = round(factor * sum(workload.replicas for workload in base))
+    state: dict[Slot, int] = {}
+    for archetype in dict.fromkeys(workload.archetype for workload in base):
+        atomic = [
+            (position, workload.replicas)
+            for position, workload in enumerate(base)
+            if workload.atomic and workload.archetype == archetype
+        ]
+        state.update(_atomic_after(atomic, factor))
+    scalable = {
+        (position, 0): float(workload.replicas)
+        for position, workload in enumerate(base)
+        if not workload.atomic
+    }
+    if scalable:
+        state.update(apportion(target - sum(state.values()), scalable))
+    return state
+
+
+def _atomic_after(atomic: Sequence[tuple[int, int]], factor: float) -> dict[Slot, int]:
+    """The first of them that fit into `factor` times their pods; beyond all of them, copies."""
+    budget = factor * sum(replicas for _, replicas in atomic)
+    state: dict[Slot, int] = {}
+    for copy in count() if atomic else ():
+        for position, replicas in atomic:
+            if replicas > budget + 1e-9:
+                return state
+            budget -= replicas
+            state[position, copy] = replicas
+    return state
+
+
+class DemandSteps:
+    """The demand steps of one cluster, whose `base` are the workloads of the ramp."""
+
+    def __init__(self, profile: Profile, cluster: int, base: Sequence[Workload]) -> None:
+        self._profile = profile
+        self._base = list(base)
+        random_stream(profile.settings.seed, f"demandSteps/{cluster}").shuffle(self._base)
+        self._present: dict[Slot, Workload] = {}
+        self._made: dict[str, int] = {}
+
+    def plan(self) -> tuple[list[Workload], list[Level]]:
+        """Workloads that come back or are new, and all changes in order of time."""
+        workloads: list[Workload] = []
+        levels: list[Level] = []
+        before = self._start()
+        done_at = 0.0
+        for number, step in enumerate(self._profile.settings.demand_steps):
+            self._check_overlap(number, step.at_seconds, done_at)
+            after = demand_after(self._base, step.factor)
+            for position, (slot, replicas) in enumerate(_changes(before, after)):
+                done_at = step.at_seconds + position / REQUESTS_PER_SECOND
+                if replicas and slot not in self._present:
+                    workloads.append(self._recreated(slot, f"demand-{number}"))
+                levels.append(self._level(slot, done_at, replicas, f"demand-{number}"))
+            before = after
+        return workloads, levels
+
+    def _start(self) -> dict[Slot, int]:
+        self._present = {(position, 0): each for position, each in enumerate(self._base)}
+        return {slot: workload.replicas for slot, workload in self._present.items()}
+
+    def _recreated(self, slot: Slot, origin: str) -> Workload:
+        original = self._base[slot[0]]
+        self._made[original.name] = self._made.get(original.name, 0) + 1
+        name = f"{original.name}-r{self._made[original.name]}"
+        self._present[slot] = msgspec.structs.replace(
+            original,
+            name=name,
+            step=step_and_offset(self._profile.settings, "soak", 0.0)[0],
+            group=name if original.group is not None else None,
+            origin=origin,
+        )
+        return self._present[slot]
+
+    def _level(self, slot: Slot, at_seconds: float, replicas: int, origin: str) -> Level:
+        workload = self._present[slot]
+        if workload.atomic and not replicas:
+            del self._present[slot]
+        step, offset = step_and_offset(self._profile.settings, "soak", at_seconds)
+        return Level(
+            cluster=workload.cluster,
+            workload=workload.name,
+            step=step,
+            offset_seconds=offset,
+            replicas=replicas,
+            origin=origin,
+        )
+
+    def _check_overlap(self, number: int, at_seconds: float, done_at: float) -> None:
+        if number and at_seconds <= done_at:
+            raise ProfileError(
+                [
+                    f"{self._profile.name}/profile.yaml: demandSteps[{number}].atSeconds = "
+                    f"{at_seconds:g}: the step before takes until {done_at:.1f} s; write more"
+                ]
+            )
+
+
+def _changes(before: State, after: State) -> Iterator[tuple[Slot, int]]:
+    """What differs; whatever shrinks comes first, so that room is made before it is asked for."""
+    slots = sorted({*before, *after})
+    changed = [slot for slot in slots if before.get(slot, 0) != after.get(slot, 0)]
+    changed.sort(key=lambda slot: after.get(slot, 0) > before.get(slot, 0))
+    for slot in changed:
+        yield slot, after.get(slot, 0)

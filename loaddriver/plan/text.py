@@ -1,0 +1,113 @@
+"""A plan for people: what comes when, per step and shape, in 80 columns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from loaddriver.plan.records import RAMP, Level, Plan, Step, Workload
+from loaddriver.profile.settings import ProfileSettings
+
+_COLUMNS = (16, 10, 8, 8, 8, 10, 10)
+
+
+def plan_lines(plan: Plan, settings: ProfileSettings) -> Iterator[str]:
+    """Everything that a reader wants to know before the run."""
+    yield (
+        f"{plan.header.profile}, seed {plan.header.seed}: {plan.header.pods:,} pods in "
+        f"{plan.header.clusters} cluster{'s' * (plan.header.clusters > 1)}, "
+        f"{len(plan.events):,} requests"
+    )
+    yield "  (the same profile and seed give this plan again, byte for byte)"
+    yield _row("step", "seconds", "objects", "pods", "gangs", "pods/s", "requests")
+    for step in plan.steps:
+        yield _step_line(plan, step)
+    yield from _shape_lines(plan, settings)
+    yield from _churn_lines(settings)
+    yield _row("archetype", "", "objects", "pods", "gangs", "", "largest")
+    yield from _archetype_lines(plan)
+
+
+def _row(name: str, *cells: object) -> str:
+    widths = _COLUMNS[1:]
+    texts = [f"{cell!s:>{width}}" for cell, width in zip(cells, widths, strict=True)]
+    return f"  {name:<{_COLUMNS[0]}}{''.join(texts)}".rstrip()
+
+
+def _step_line(plan: Plan, step: Step) -> str:
+    own = [w for w in plan.workloads if w.step == step.number and w.origin == RAMP]
+    rate = f"{step.pods_per_second:.1f}" if step.pods else ""
+    return _row(
+        f"{step.number} {step.phase}",
+        f"{step.seconds:g}",
+        len(own),
+        step.pods,
+        _gangs(own),
+        rate,
+        step.events,
+    )
+
+
+def _gangs(workloads: Sequence[Workload]) -> int:
+    return sum(workload.group is not None for workload in workloads)
+
+
+def _shape_lines(plan: Plan, settings: ProfileSettings) -> Iterator[str]:
+    """What comes on top of the ramp, in the profile's order."""
+    for number, burst in enumerate(settings.bursts):
+        own = [w for w in plan.workloads if w.origin == f"burst-{number}"]
+        where = f" in {burst.cluster}" if burst.cluster else ""
+        yield (
+            f"  burst in the {burst.phase} at {burst.at_seconds:g} s for {burst.duration_seconds:g} s: "
+            f"{burst.pods} {burst.archetype} pods{where}, {len(own)} objects"
+        )
+    pods = plan.header.pods
+    for number, step in enumerate(settings.demand_steps):
+        levels = [level for level in plan.levels if level.origin == f"demand-{number}"]
+        after = _pods_after(plan, levels)
+        yield (
+            f"  demand times {step.factor:g} at {step.at_seconds:g} s: from {pods:,} to {after:,} "
+            f"pods, {len(levels)} changes in {_span(levels):.1f} s"
+        )
+        pods = after
+
+
+def _pods_after(plan: Plan, levels: Sequence[Level]) -> int:
+    """The standing pods, bursts left out, once `levels` are in force."""
+    burst = {(w.cluster, w.name) for w in plan.workloads if w.origin.startswith("burst")}
+    last = levels[-1] if levels else None
+    now: dict[tuple[int, str], int] = {}
+    for level in plan.levels:
+        key = level.cluster, level.workload
+        if key not in burst:
+            now[key] = level.replicas
+        if level is last:
+            break
+    return sum(now.values())
+
+
+def _span(levels: Sequence[Level]) -> float:
+    offsets = [level.offset_seconds for level in levels]
+    return max(offsets) - min(offsets) if offsets else 0.0
+
+
+def _churn_lines(settings: ProfileSettings) -> Iterator[str]:
+    rate, burst = settings.soak.churn_pods_per_second, settings.soak.churn_burst
+    if not rate:
+        return
+    bunches = (
+        f", denser by {burst.factor:g} for {burst.seconds:g} s every {burst.every_seconds:g} s"
+        if burst
+        else ""
+    )
+    yield f"  churn: {rate:g} pods a second for {settings.soak.seconds:g} s{bunches}"
+
+
+def _archetype_lines(plan: Plan) -> Iterator[str]:
+    by_archetype: defaultdict[str, list[Workload]] = defaultdict(list)
+    for workload in plan.workloads:
+        if workload.origin == RAMP:
+            by_archetype[workload.archetype].append(workload)
+    for name, own in sorted(by_archetype.items()):
+        replicas = [workload.replicas for workload in own]
+        yield _row(name, "", len(own), sum(replicas), _gangs(own), "", max(replicas))

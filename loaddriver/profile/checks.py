@@ -1,0 +1,132 @@
+"""Sums and relations between keys that no single key can be blamed for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from loaddriver.errors import ProfileError
+from loaddriver.profile.archetypes import Archetype
+from loaddriver.profile.catalog import Catalog, pod_shares
+from loaddriver.profile.decoding import FieldError
+from loaddriver.profile.federation import federation_errors
+from loaddriver.profile.fleet import fleet_errors
+from loaddriver.profile.hints import did_you_mean
+from loaddriver.profile.shape_checks import shape_errors
+
+if TYPE_CHECKING:
+    from loaddriver.profile.settings import ProfileSettings
+
+
+def settings_errors(settings: ProfileSettings, catalog: Catalog) -> list[FieldError]:
+    """Everything impossible in settings that are well formed key by key."""
+    problems = [*_weight_errors(settings, catalog), *_reference_errors(settings, catalog)]
+    if not problems:
+        checks = (fleet_errors, _rack_errors, shape_errors, federation_errors)
+        problems = [problem for find in checks for problem in find(settings, catalog)]
+    more = (_latency_errors, _ramp_errors, _shard_errors)
+    return [*problems, *(problem for find in more for problem in find(settings))]
+
+
+def _shard_errors(settings: ProfileSettings) -> Iterator[FieldError]:
+    shards = settings.bigfleet.shards
+    if shards > 1 and not settings.bigfleet.coordinators:
+        yield FieldError(
+            "bigfleet.coordinators",
+            f"= 0: nobody keeps {shards} shards apart; write 1 or 3, or one shard",
+        )
+    if shards > settings.clusters:
+        yield FieldError(
+            "bigfleet.shards",
+            f"= {shards}: there {_are(settings.clusters)}, and a shard without any keeps its part "
+            "of the machines from the others; write at most one shard for each cluster",
+        )
+
+
+def _are(clusters: int) -> str:
+    return "is 1 cluster" if clusters == 1 else f"are {clusters} clusters"
+
+
+def _weight_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[FieldError]:
+    named = {f"clusterWeights.{name}.": each for name, each in settings.cluster_weights.items()}
+    for prefix, weights in {"": settings.weights, **named}.items():
+        try:
+            pod_shares(weights, catalog)
+        except ProfileError as error:
+            for line in error.problems:
+                path, _, text = line.partition(" ")
+                yield FieldError(prefix + path.rstrip(":"), text)
+
+
+def _reference_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[FieldError]:
+    clusters, archetypes = settings.cluster_names, [each.name for each in catalog.archetypes]
+    for name in settings.cluster_weights:
+        if name not in clusters:
+            yield FieldError(
+                f"clusterWeights.{name}", f"no such cluster: they are {', '.join(clusters)}"
+            )
+    for position, burst in enumerate(settings.bursts):
+        if burst.cluster is not None and burst.cluster not in clusters:
+            yield FieldError(
+                f"bursts[{position}].cluster",
+                f"= {burst.cluster!r}: no such cluster: they are {', '.join(clusters)}",
+            )
+    for name in settings.fleet.idle_factor_by_archetype:
+        if name not in archetypes:
+            known = did_you_mean(name, archetypes)
+            yield FieldError(f"fleet.idleFactorByArchetype.{name}", f"no such archetype{known}")
+
+
+def _in_use(settings: ProfileSettings, catalog: Catalog) -> list[str]:
+    """Archetypes that any cluster's weights name."""
+    numbers = range(settings.clusters)
+    shares = (pod_shares(settings.weights_in(number), catalog) for number in numbers)
+    return list(dict.fromkeys(name for each in shares for name in each))
+
+
+def _rack_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[FieldError]:
+    known = [archetype.name for archetype in catalog.archetypes]
+    in_bursts = [burst.archetype for burst in settings.bursts if burst.archetype in known]
+    for name in dict.fromkeys([*_in_use(settings, catalog), *in_bursts]):
+        yield from _gang_errors(catalog.archetype(name), settings.fleet.machines_per_rack)
+
+
+def _gang_errors(archetype: Archetype, machines_per_rack: int) -> Iterator[FieldError]:
+    gang = archetype.gang
+    if gang is None or gang.topology != "sameRack" or archetype.pods_per_machine is None:
+        return  # of gangs on shared machines, preflight knows more
+    machines = -(-gang.size.max // archetype.density)
+    if machines > machines_per_rack:
+        yield FieldError(
+            "fleet.machinesPerRack",
+            f"= {machines_per_rack}: a {archetype.name} gang of {gang.size.max} pods needs "
+            f"{machines} machines in one rack; write at least {machines}",
+        )
+
+
+def _latency_errors(settings: ProfileSettings) -> Iterator[FieldError]:
+    latency = settings.fleet.latency
+    for name in ("create_seconds", "configure_seconds", "drain_seconds", "delete_seconds"):
+        delay = getattr(latency, name)
+        if not isinstance(delay, float | int) and delay.p99 < delay.median:
+            key = name.replace("_seconds", "Seconds")
+            yield FieldError(
+                f"fleet.latency.{key}.p99",
+                f"= {delay.p99:g} lies below the median {delay.median:g}; swap or raise it",
+            )
+
+
+def _ramp_errors(settings: ProfileSettings) -> Iterator[FieldError]:
+    ramp = settings.ramp
+    if ramp.steps > settings.pods_per_cluster:
+        yield FieldError(
+            "ramp.steps",
+            f"= {ramp.steps}: there are only {settings.pods_per_cluster} pods per cluster",
+        )
+    least = ramp.steps * ramp.step_seconds
+    if ramp.budget_seconds < least:
+        yield FieldError(
+            "ramp.budgetSeconds",
+            f"= {ramp.budget_seconds:g}: {ramp.steps} steps of {ramp.step_seconds:g} s need "
+            f"{least:g} s even when nothing waits; write at least {least:g}",
+        )

@@ -1,0 +1,86 @@
+"""What the measurement says of itself, as texts for the report's page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from loaddriver.judge.gates import format_number
+from loaddriver.judge.schema import SelfCheck, Summary
+from loaddriver.report import formatting
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """A line of the self-audit; `verdict` is pass, fail or "" for what has no bound."""
+
+    what: str
+    value: str
+    limit: str
+    unit: str
+    verdict: str
+    reason: str
+
+
+def check_rows(summary: Summary) -> list[CheckRow]:
+    """Values beyond their bound first, those without a bound last."""
+    rows = [_row(check) for check in summary.self_checks.values()]
+    return sorted(rows, key=lambda row: ("fail", "pass", "").index(row.verdict))
+
+
+def measurement(summary: Summary) -> list[tuple[str, str]]:
+    """Where the stamps come from."""
+    audit, clock = summary.audit, summary.audit.clock
+    source = "API servers' audit logs" if audit.available else "watch receipt, late by its nature"
+    lag = "not comparable"
+    if clock.median_seconds is not None and clock.p99_seconds is not None:
+        lag = f"{formatting.seconds(clock.median_seconds)} median, "
+        lag += f"{formatting.seconds(clock.p99_seconds)} p99"
+    return [
+        ("Clock", source),
+        ("Audit lines read", formatting.count(audit.lines)),
+        ("Watch receipt after the log", lag),
+        ("Watch events", formatting.count(audit.watch.events)),
+        ("Watches cut and resumed", formatting.count(audit.watch.resumed)),
+        ("Bound by", _counts(audit.bound_by)),
+        ("Refused requests", _counts(audit.failed_requests)),
+    ]
+
+
+def flat(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Nested numbers under readable names."""
+    return [(formatting.words(name), value) for name, value in _flat(values, "")]
+
+
+def of_section(section: Any) -> list[tuple[str, str]]:
+    """A section of the summary, number by number."""
+    return flat(msgspec.to_builtins(section))
+
+
+def _row(check: SelfCheck) -> CheckRow:
+    has_limit = check.limit is not None
+    return CheckRow(
+        what=f"{check.what[:1].upper()}{check.what[1:]}",
+        value=formatting.ABSENT if check.value is None else format_number(check.value),
+        limit="" if check.limit is None else f"\u2264 {format_number(check.limit)}",
+        unit=check.unit,
+        verdict=("pass" if check.within else "fail") if has_limit else "",
+        reason=check.reason if check.value is not None else f"Not measured. {check.reason}",
+    )
+
+
+def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{key}", format_number(value)
+        else:
+            yield f"{prefix}{key}", formatting.ABSENT if value is None else str(value)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}: {formatting.count(n)}" for name, n in counts.items()) or "none"

@@ -1,0 +1,208 @@
+"""One part of a run: starts everything, plays the load, judges, takes everything down again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bigfleet.api.install import install
+from bigfleet.api.kube.client import KubeClient
+from loaddriver.errors import ExitCode
+from loaddriver.judge.facts import RunFailure
+from loaddriver.judge.schema import Summary
+from loaddriver.record.watching import now_micros
+from loaddriver.run.arm import Arm
+from loaddriver.run.bigfleet_roles import JOURNALS, inspect_commands, shards_of
+from loaddriver.run.conclusion import Evidence, conclude
+from loaddriver.run.context import RunOptions
+from loaddriver.run.failures import failure_of, raise_component_death, uninterrupted
+from loaddriver.run.federating import make_federation_run
+from loaddriver.run.guarding import guarded
+from loaddriver.run.live_view import View
+from loaddriver.run.measurement import LoadEnvironment, Measurement
+from loaddriver.run.node_source import NodeSource
+from loaddriver.run.paired_run import save_profile
+from loaddriver.run.progress import ProgressReporter
+from loaddriver.run.scrape import components, shortfalls
+from loaddriver.run.selfaudit import SelfAuditor, machine_cpu_seconds, own_tree_cpu_seconds
+from loaddriver.run.strangers import unmeasurable_reason
+from loaddriver.run.unmet import unmet_counts, unmet_needs
+from loaddriver.substrates.base import Cluster, Endpoint, Substrate
+from loaddriver.substrates.processes import Supervisor
+from loaddriver.substrates.runscope import RunScope
+
+READY = "up; Ctrl-C or `make down` takes everything down"
+# All of these cost CPU time of the cores that are being measured.
+_POLL_INTERVAL_SECONDS = 5.0
+_DISPLAY_INTERVAL_SECONDS = 1.0
+_CPU_UNATTRIBUTABLE = "here a pod's processes cannot be told from others'"
+
+
+@dataclass
+class ArmRunner:
+    """The pieces of one part, and what is known of it so far.
+
+    `stop_requested` says that an interruption came when nothing was left but to finish.
+    """
+
+    options: RunOptions
+    arm: Arm
+    substrate: Substrate
+    node_source: NodeSource
+    scope: RunScope
+    view: View
+    clusters: Sequence[Cluster] = ()
+    roles: Mapping[str, Endpoint] = field(default_factory=dict)
+    components: Mapping[str, Any] = field(default_factory=dict)
+    started_micros: int = field(default_factory=now_micros)
+    stop_requested: bool = False
+
+    def __post_init__(self) -> None:
+        self._shown_phase, self._shown_at = "", 0.0
+        self._own = Supervisor(self.scope.run_id)
+        self._progress_reporter = ProgressReporter(self.arm.inputs.profile)
+        self._federation_run = make_federation_run(
+            self.arm, self.substrate, self.scope.data_directory, self.options.child_environment()
+        )
+        in_pods = self.substrate.capabilities.roles_in_pods
+        self._measurement = Measurement(
+            self.arm.inputs,
+            LoadEnvironment(
+                self._own,
+                self.options.child_environment(),
+                self.arm.folder / "logs",
+                self.scope.data_directory / "load",
+            ),
+            # What runs in pods is no child of ours, so there the whole machine counts.
+            SelfAuditor(
+                machine_cpu_seconds if in_pods else own_tree_cpu_seconds,
+                _CPU_UNATTRIBUTABLE if in_pods else unmeasurable_reason(),
+            ),
+        )
+
+    async def run(self) -> Summary:
+        """Everything from the first process to the written report."""
+        try:
+            run_failure = await self._failure_of(
+                self._while_components_run(self._measure(), self._follow_shortfalls())
+            )
+            summary, self.stop_requested = await uninterrupted(self._conclude(run_failure))
+            if self.options.keep and run_failure is None:
+                await self._keep(summary)
+            return summary
+        finally:
+            _, requested = await uninterrupted(self._stop())
+            self.stop_requested |= requested
+
+    async def hold(self) -> RunFailure | None:
+        """Start everything but the load and keep it up; what ended it, if not a request to end."""
+        try:
+            self._measurement.run_progress.phase = "held up"
+            run_failure = await self._failure_of(self._while_components_run(self._start_and_wait()))
+        finally:
+            await uninterrupted(self._stop())
+        wanted = run_failure is not None and run_failure.exit_code is ExitCode.INTERRUPTED
+        return None if wanted else run_failure
+
+    async def _keep(self, summary: Summary) -> None:
+        self.view.say(f"{summary.verdict}; the report: {self.arm.folder / 'report.html'}")
+        end = await self._failure_of(self._while_components_run(self._wait_for_interrupt()))
+        if end is not None and end.exit_code is not ExitCode.INTERRUPTED:
+            self.view.say(end.sentence)
+
+    async def _failure_of(self, steps: Coroutine[Any, Any, None]) -> RunFailure | None:
+        logs = self.arm.folder / "logs"
+        return await failure_of(steps, lambda: self._measurement.run_progress.phase, logs)
+
+    async def _while_components_run(
+        self, work: Coroutine[Any, Any, None], *guards: Coroutine[Any, Any, None]
+    ) -> None:
+        await guarded(
+            work, raise_component_death(self.substrate), raise_component_death(self._own), *guards
+        )
+
+    async def _start_and_wait(self) -> None:
+        await self._start()
+        await self._wait_for_interrupt()
+
+    async def _wait_for_interrupt(self) -> None:
+        """Until interrupted, as `make down` does."""
+        for cluster in self.clusters:
+            path = cluster.kubeconfigs["admin"]
+            self.view.say(f"  {cluster.name}: kubectl --kubeconfig {path} get nodes")
+        for line in inspect_commands(self.roles.values()):
+            self.view.say(f"  {line}")
+        self.view.say(READY)
+        await asyncio.Event().wait()
+
+    async def _stop(self) -> None:
+        self.view.say("stopping")
+        if self._federation_run is not None:
+            await self._federation_run.finish()
+        await self._own.stop(self._own.running(), 1.0)
+        await self.substrate.stop()
+
+    async def _measure(self) -> None:
+        save_profile(self.arm.inputs.profile, self.arm.folder)
+        await self._start()
+        await self._measurement.play(self.clusters, self._show, self._federation_run)
+        self.components = await components(self.roles.values()) if self.roles else {}
+
+    async def _start(self) -> None:
+        names = self.arm.inputs.cluster_names
+        self.view.say(f"starting {len(names)} control plane{'s' * (len(names) > 1)}")
+        self.clusters = await self.substrate.start_clusters(names)
+        await asyncio.gather(*(_install(cluster) for cluster in self.clusters))
+        self.view.say(self.node_source.description)
+        self.roles = await self.node_source.start(self.substrate, self.clusters)
+        if self._federation_run is not None:
+            role = await self._federation_run.start(self.clusters, self.view.say)
+            self.roles = {**self.roles, role.name: role}
+
+    async def _conclude(self, run_failure: RunFailure | None) -> Summary:
+        unmet = await unmet_needs(shards_of(self.roles.values()))
+        self.view.say("judging")
+        measured = await self._measurement.finish()
+        federated = await self._federation_run.finish() if self._federation_run else None
+        evidence = Evidence(
+            arm=self.arm,
+            substrate=self.substrate.name,
+            capabilities=self.substrate.capabilities,
+            versions=self.substrate.versions(),
+            load_folder=self.scope.data_directory / "load",
+            journals=sorted((self.arm.folder / "logs").glob(JOURNALS)),
+            started_micros=self.started_micros,
+            run_progress=self._measurement.run_progress,
+            measured=measured,
+            components={**self.components, **unmet_counts(unmet)} if self.components else {},
+            shortfalls=unmet,
+            federated=federated,
+            run_failure=run_failure,
+        )
+        return conclude(evidence)
+
+    async def _follow_shortfalls(self) -> None:
+        """Keep the live view's one number that only the shards know."""
+        while True:
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+            if shards := shards_of(self.roles.values()):
+                self._progress_reporter.shortfalls = await shortfalls(shards)
+
+    def _show(self) -> None:
+        now, phase = time.monotonic(), self._measurement.run_progress.phase
+        if phase == self._shown_phase and now < self._shown_at + _DISPLAY_INTERVAL_SECONDS:
+            return
+        self._shown_phase, self._shown_at = phase, now
+        self.view.show(
+            self._progress_reporter.progress(
+                self._measurement.run_progress, self._measurement.recorders
+            )
+        )
+
+
+async def _install(cluster: Cluster) -> None:
+    async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client:
+        await install(client)

@@ -1,0 +1,193 @@
+"""BigFleet as a profile wants it: which roles run, with which flags."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from bigfleet.api.identity import Name
+from loaddriver.profile.fleet import LatencyDistribution
+from loaddriver.profile.settings import ProfileSettings
+from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
+
+PROVIDER = "provider"
+# The first shard's journal, found among the logs of the run; the others' have their number in it.
+JOURNAL = "machines.jsonl"
+JOURNALS = "machines*.jsonl"
+# There is no other replica. One that is started again goes on at once, and no API server that is
+# driven to its limits makes it stop.
+_LONE_REPLICA = ("--replica", "loaddriver", "--lease", "120")
+# A run ends, and what it is judged by must be there from its beginning.
+_WHOLE_JOURNAL_MEGABYTES = "1000000"
+_PEER = "peer"
+# What the fake calls itself, also in every providerID.
+_PROVIDER_NAME = "kwok"
+_OBSERVE = "observe"
+LISTEN = "listen"
+
+
+def provider_role(settings: ProfileSettings, inventory: Path) -> RoleSpec:
+    """The kwok-backed provider with the profile's machines and delays."""
+    latency = settings.fleet.latency
+    delays = {
+        "create": latency.create_seconds,
+        "configure": latency.configure_seconds,
+        "drain": latency.drain_seconds,
+        "delete": latency.delete_seconds,
+    }
+    arguments = [
+        "provider",
+        *("--listen", "{listen}", "--observe", "{observe}", "--identity", "{identity}"),
+        *("--state", "{state}", "--inventory", "{inventory}"),
+        *("--host-kubeconfigs", "{hosts}", "--seed", str(settings.seed)),
+        *("--spot-market-hours-per-second", f"{settings.fleet.spot_market_hours_per_second:g}"),
+    ]
+    for order, delay in delays.items():
+        arguments += [f"--{order}-latency", _median_and_p99(delay)]
+    return RoleSpec(
+        PROVIDER,
+        arguments,
+        ports=(LISTEN, _OBSERVE),
+        observe_port=_OBSERVE,
+        inputs={"inventory": inventory},
+        kubeconfigs={"hosts": "fake-host"},
+        peer_identity=Name("provider", _PROVIDER_NAME),
+    )
+
+
+def shard_names(settings: ProfileSettings) -> list[str]:
+    """The shards of a run."""
+    return [f"shard-{number}" for number in range(settings.bigfleet.shards)]
+
+
+def coordinator_roles(settings: ProfileSettings) -> list[RoleSpec]:
+    """The coordinator's replicas, each beside an etcd member of its own; none without any."""
+    names = [f"coordinator-{number}" for number in range(settings.bigfleet.coordinators)]
+    members = ",".join(f"{name}={{{name}/{_PEER}}}" for name in names)
+    together = ("--peers", members) if len(names) > 1 else ()
+    return [_coordinator_role(settings, name, together, names) for name in names]
+
+
+def _coordinator_role(
+    settings: ProfileSettings, name: str, together: Sequence[str], names: Sequence[str]
+) -> RoleSpec:
+    arguments = [
+        "coordinator",
+        *("--node-id", name, "--listen", "{listen}", "--observe", "{observe}"),
+        *("--identity", "{identity}", "--state", "{state}", "--etcd", "{etcd}"),
+        *("--expected-shards", str(settings.bigfleet.shards), *together),
+    ]
+    return RoleSpec(
+        name,
+        arguments,
+        ports=(LISTEN, _OBSERVE, _PEER),
+        observe_port=_OBSERVE,
+        preallocated_ports=[f"{each}/{_PEER}" for each in names],
+        peer_identity=Name("coordinator", name),
+    )
+
+
+def shard_role(settings: ProfileSettings, number: int = 0) -> RoleSpec:
+    """One shard; it dials the provider, and the coordinator where there is one."""
+    bigfleet, name = settings.bigfleet, f"shard-{number}"
+    arguments = [
+        "shard",
+        *("--shard-id", name, "--listen", "{listen}", "--observe", "{observe}"),
+        *("--provider", f"{{{PROVIDER}/{LISTEN}}}"),
+        *("--identity", "{identity}", "--state", "{state}", "--journal", "{journal}"),
+        *("--journal-megabytes", _WHOLE_JOURNAL_MEGABYTES),
+        *("--cycle", f"{bigfleet.cycle_seconds:g}"),
+        *("--reclaim-cap-fraction", f"{bigfleet.reclaim_cap_fraction:g}"),
+        *("--reclaim-hold", f"{bigfleet.reclaim_hold_seconds:g}"),
+        *("--on-demand-hold", f"{bigfleet.idle_hold_seconds:g}"),
+        *("--spot-hold", f"{bigfleet.idle_hold_seconds:g}"),
+    ]
+    if replicas := coordinator_roles(settings):
+        arguments += ["--coordinator", _addresses([each.name for each in replicas])]
+    return RoleSpec(
+        name,
+        arguments,
+        ports=(LISTEN, _OBSERVE),
+        observe_port=_OBSERVE,
+        outputs={"journal": JOURNAL.replace(".", f"-{number}.") if number else JOURNAL},
+        peer_identity=Name("shard", name),
+    )
+
+
+def _addresses(roles: Sequence[str]) -> str:
+    return ",".join(f"{{{role}/{LISTEN}}}" for role in roles)
+
+
+def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleSpec]:
+    """What runs beside one cluster: its operator, which dials the shard, and its pod controller."""
+    yield RoleSpec(
+        f"{cluster.name}/operator",
+        [
+            "operator",
+            *("--cluster-id", cluster.name, "--shard", _addresses(shard_names(settings))),
+            *("--identity", "{identity}", "--api-server-for-machines", "{api-server}"),
+            *(
+                "--observe",
+                "{observe}",
+                "--rollup-interval",
+                f"{settings.bigfleet.rollup_seconds:g}",
+            ),
+            *("--node-ready-timeout", f"{settings.bigfleet.node_hold_seconds:g}"),
+            *_LONE_REPLICA,
+        ],
+        ports=(_OBSERVE,),
+        observe_port=_OBSERVE,
+        cluster=cluster.name,
+        identity="bigfleet-operator",
+        peer_identity=Name("cluster", cluster.name),
+    )
+    not_load = [("--ignore-namespace", namespace) for namespace in cluster.own_namespaces]
+    yield RoleSpec(
+        f"{cluster.name}/pod-controller",
+        [
+            "pod-controller",
+            *("--observe", "{observe}"),
+            *("--unschedulable-delay", f"{settings.bigfleet.unschedulable_hold_seconds:g}"),
+            *_LONE_REPLICA,
+            *chain.from_iterable(not_load),
+        ],
+        ports=(_OBSERVE,),
+        observe_port=_OBSERVE,
+        cluster=cluster.name,
+        identity="bigfleet-pod-controller",
+    )
+
+
+async def start_fleet(
+    substrate: Substrate, settings: ProfileSettings, clusters: Sequence[Cluster], inventory: Path
+) -> dict[str, Endpoint]:
+    """Start every role once those it depends on are ready. Endpoints by role name."""
+    provider = await substrate.start_role(provider_role(settings, inventory))
+    replicas = [substrate.start_role(role) for role in coordinator_roles(settings)]
+    coordinators = await asyncio.gather(*replicas)
+    numbers = range(settings.bigfleet.shards)
+    shards = [await substrate.start_role(shard_role(settings, number)) for number in numbers]
+    cluster_specs = [role for cluster in clusters for role in cluster_roles(settings, cluster)]
+    started = await asyncio.gather(*(substrate.start_role(role) for role in cluster_specs))
+    return {endpoint.name: endpoint for endpoint in (provider, *coordinators, *shards, *started)}
+
+
+def shards_of(roles: Iterable[Endpoint]) -> list[Endpoint]:
+    """The shards among `roles`."""
+    return [role for role in roles if role.name.startswith("shard-")]
+
+
+def inspect_commands(roles: Iterable[Endpoint]) -> Iterator[str]:
+    """How a person looks into each shard, as commands."""
+    for role in shards_of(roles):
+        if role.readonly_identity:
+            way_in = f"--shard {role.addresses[LISTEN]} --identity {role.readonly_identity}"
+            yield f"{role.name}: bigfleet why {way_in} --need CLUSTER"
+
+
+def _median_and_p99(delay: float | LatencyDistribution) -> str:
+    if isinstance(delay, LatencyDistribution):
+        return f"{delay.median:g},{delay.p99:g}"
+    return f"{delay:g},{delay:g}"

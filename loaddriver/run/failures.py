@@ -1,0 +1,83 @@
+"""What can end a run early, as a sentence and an exit code; and work that nothing may end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import traceback
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bigfleet.api.kube.client import NO_ANSWER, ApiError
+from bigfleet.model.errors import BigFleetError
+from loaddriver.errors import ExitCode, InfrastructureError, LoaddriverError
+from loaddriver.judge.facts import RunFailure
+from loaddriver.substrates.base import Substrate, UnexpectedExit
+from loaddriver.substrates.processes import Supervisor
+
+T = TypeVar("T")
+
+_LAST_LINES = 5
+_BUG = "runner-bug.txt"
+
+
+async def failure_of(
+    steps: Coroutine[Any, Any, None], phase: Callable[[], str], logs: Path
+) -> RunFailure | None:
+    """Do the steps; what ended them early, if anything did. `phase` is asked when they end."""
+    try:
+        await steps
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+        return RunFailure(
+            ExitCode.INTERRUPTED,
+            f"Interrupted ({phase()}): the report covers only what ran; run it again.",
+        )
+    except LoaddriverError as error:
+        return RunFailure(error.exit_code, str(error))
+    except (BigFleetError, ApiError, *NO_ANSWER) as error:
+        return RunFailure(ExitCode.INFRASTRUCTURE, _error_message(error))
+    except Exception as error:  # noqa: BLE001  a bug of ours must still end in a report
+        (logs / _BUG).write_text(traceback.format_exc())
+        return RunFailure(
+            ExitCode.HARNESS_BUG,
+            f"A bug in the harness: {error!r}; please report it with {logs / _BUG}.",
+        )
+    return None
+
+
+async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+    """The result of `work`, which goes on when asked to stop; and whether that was asked."""
+    task, requested = asyncio.create_task(work), False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if task.cancelled() or current is None:
+                raise
+            current.uncancel()
+            requested = True
+    return task.result(), requested
+
+
+async def raise_component_death(of: Substrate | Supervisor) -> None:
+    """Wait for a death and raise it as an InfrastructureError."""
+    raise InfrastructureError(_death_message(await of.first_unexpected_exit()))
+
+
+def _death_message(unexpected_exit: UnexpectedExit) -> str:
+    said = "\n".join(f"  {line}" for line in unexpected_exit.last_lines[-_LAST_LINES:])
+    return f"{unexpected_exit.sentence}{f' It said last:{chr(10)}{said}' if said else ''}"
+
+
+def _error_message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return (
+            f"The disk is full: {error.filename or 'while writing results'}. Make room, for "
+            "instance by removing old results, and run it again."
+        )
+    return str(error) or repr(error)

@@ -1,0 +1,122 @@
+"""Everything that is known before anything is started: profile, plan, demand, fleet."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from loaddriver.judge.disruptions import BudgetKey
+from loaddriver.judge.facts import FleetFacts
+from loaddriver.judge.gangs import GroupKey
+from loaddriver.plan.make import make_plan
+from loaddriver.plan.records import Plan
+from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.run.context import RunOptions
+from loaddriver.run.host import read_host
+from loaddriver.sizing.demand import PlanDemand
+from loaddriver.sizing.estimate import HostCapacity, check_host_capacity
+from loaddriver.sizing.fit import pod_requirements
+from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory
+from loaddriver.sizing.preflight import Preflight, preflight
+from loaddriver.sizing.shared_demand import SharedMachineDemand, compute_demand
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """A checked profile with all that follows from it and its seed."""
+
+    profile: Profile
+    plan: Plan
+    demand: PlanDemand | SharedMachineDemand
+    machines: tuple[InventoryMachine, ...]
+    host: HostCapacity
+
+    def preflight(self) -> Preflight:
+        """What the profile needs of this machine, and whether it has that."""
+        return preflight(self.profile, self.demand, self.machines, self.host)
+
+    @property
+    def cluster_names(self) -> list[str]:
+        """Names by cluster number, in the order of the plan."""
+        return list(self.profile.settings.cluster_names)
+
+    def budget_floors(self) -> dict[BudgetKey, int]:
+        """How many pods disruption budgets protect, by cluster name and workload; those of
+        workloads that the plan scales are left out, because their size is not one number.
+        """
+        sizes: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+        for level in self.plan.levels:
+            sizes[level.cluster, level.workload].add(level.replicas)
+        budgets = {each.name: each.disruption_budget for each in self.profile.catalog.archetypes}
+        names = self.cluster_names
+        return {
+            (names[w.cluster], w.name): budget.floor(w.replicas)
+            for w in self.plan.workloads
+            if sizes[w.cluster, w.name] <= {w.replicas, 0}
+            and (budget := budgets[w.archetype]) is not None
+        }
+
+    def fleet_facts(self, soak_started_micros: int | None) -> FleetFacts:
+        """The machines, and what the plan's pods ask of them."""
+        catalog, names = self.profile.catalog, self.cluster_names
+        archetypes = {each.name: each for each in catalog.archetypes}
+        begins = self._shrinks_at_seconds()
+        turn = soak_started_micros
+        return FleetFacts(
+            machines={machine.id: machine for machine in self.machines},
+            daemon_sets=catalog.daemon_sets,
+            needs={
+                (names[w.cluster], w.name): pod_requirements(archetypes[w.archetype], w.size)
+                for w in self.plan.workloads
+            },
+            run_seconds={
+                each.name: each.run_seconds
+                for each in catalog.archetypes
+                if each.run_seconds is not None
+            },
+            shrinks_at_micros=None
+            if turn is None or begins is None
+            else turn + round(begins * 1e6),
+            shares_machines=catalog.shares_machines,
+        )
+
+    def _shrinks_at_seconds(self) -> float | None:
+        """How far into the soak demand first falls; bursts are left out, which end as they came."""
+        factor = 1.0
+        for step in self.profile.settings.demand_steps:
+            if step.factor < factor:
+                return step.at_seconds
+            factor = step.factor
+        return None
+
+    def planned_groups(self, last_step: int | None = None) -> dict[GroupKey, int]:
+        """Pods by cluster name and co-location group, of the steps up to `last_step` or of all."""
+        return self._groups({"sameRack", "sameZone"}, last_step)
+
+    def same_rack_groups(self) -> dict[GroupKey, int]:
+        """Those of them whose pods must share a rack: the ones that anchors are for."""
+        return self._groups({"sameRack"})
+
+    def _groups(self, topologies: set[str], last_step: int | None = None) -> dict[GroupKey, int]:
+        names = self.cluster_names
+        return {
+            (names[w.cluster], w.group): w.replicas
+            for w in self.plan.workloads
+            if w.group is not None
+            and w.topology in topologies
+            and (last_step is None or w.step <= last_step)
+        }
+
+
+def prepare_inputs(options: RunOptions) -> RunInputs:
+    """Load, plan and size; whether it is feasible says `preflight`.
+
+    Raises ProfileError, and InfrastructureError for what this machine is too small to plan.
+    """
+    profile = load_profile(options.profile, options.profiles, options.overrides, options.seed)
+    host = read_host(options.results)
+    check_host_capacity(profile, host)
+    plan = make_plan(profile)
+    needed = compute_demand(plan, profile.catalog)
+    machines = fleet_inventory(profile, needed if isinstance(needed, PlanDemand) else None)
+    return RunInputs(profile, plan, needed, machines, host)

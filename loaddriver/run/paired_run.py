@@ -1,0 +1,80 @@
+"""What a run leaves for another one that plays the same plan on the same Nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from loaddriver.errors import ProfileError
+from loaddriver.judge.schema import Summary
+from loaddriver.plan.files import load_plan
+from loaddriver.plan.records import Plan
+from loaddriver.profile.settings import Profile
+from loaddriver.record.nodes import node_lifetimes
+from loaddriver.record.recorder import Observations
+from loaddriver.report.results import read_summary
+from loaddriver.sizing.inventory import InventoryMachine
+
+PLAN, PROFILE, NODES = "plan.jsonl", "profile.json", "nodes.jsonl"
+
+
+class ServedNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A machine that was a ready Node of `cluster` at some time of the run."""
+
+    cluster: str
+    machine: InventoryMachine
+
+
+@dataclass(frozen=True)
+class PairedRun:
+    """A finished run, as the one that will be its pair needs it."""
+
+    folder: Path
+    summary: Summary
+    profile: Profile
+    plan: Plan
+    nodes: tuple[ServedNode, ...]
+
+
+def save_profile(profile: Profile, folder: Path) -> None:
+    """Write the profile as it is played, with all that the command line changed in it."""
+    (folder / PROFILE).write_bytes(msgspec.json.format(msgspec.json.encode(profile)))
+
+
+def save_nodes(
+    observed: Sequence[Observations], machines: Iterable[InventoryMachine], folder: Path
+) -> None:
+    """Write every machine that became a ready Node, once for each cluster that it served."""
+    by_name = {machine.id: machine for machine in machines}
+    nodes = [node for each in observed for node in _served(each, by_name)]
+    (folder / NODES).write_bytes(msgspec.json.Encoder().encode_lines(nodes))
+
+
+def read_paired_run(folder: Path) -> PairedRun:
+    """The run in `folder`. ProfileError when it is not one that another can be paired with."""
+    summary = read_summary(folder)
+    if summary.run.bare:
+        raise ProfileError([f"{folder} is a bare run itself; name the run that it belongs to"])
+    if summary.verdict in ("error", "invalid"):
+        raise ProfileError(
+            [f"{folder}: its verdict is {summary.verdict}, so nothing can be compared with it"]
+        )
+    try:
+        profile = msgspec.json.decode((folder / PROFILE).read_bytes(), type=Profile)
+        lines = (folder / NODES).read_bytes().splitlines()
+        nodes = tuple(msgspec.json.decode(line, type=ServedNode) for line in lines)
+        plan = load_plan(folder / PLAN)
+    except OSError as error:
+        raise ProfileError([f"{error.filename}: {error.strerror}; the run is of no use"]) from None
+    except msgspec.MsgspecError as error:
+        raise ProfileError([f"{folder}: written by another version: {error}"]) from None
+    return PairedRun(folder, summary, profile, plan, nodes)
+
+
+def _served(observed: Observations, machines: dict[str, InventoryMachine]) -> Iterator[ServedNode]:
+    for name, lifetimes in sorted(node_lifetimes(observed).items()):
+        if name in machines and any(lifetime.ready_micros is not None for lifetime in lifetimes):
+            yield ServedNode(cluster=observed.cluster, machine=machines[name])

@@ -1,0 +1,83 @@
+"""One recorder per cluster, kept running while the load goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from bigfleet.api.kube.client import ApiError, KubeClient
+from bigfleet.model.errors import BigFleetError
+from loaddriver.errors import InfrastructureError
+from loaddriver.record.cluster_watch import Reader
+from loaddriver.record.live_counts import LiveCounts
+from loaddriver.record.recorder import ClusterRecorder, Observations
+from loaddriver.run.guarding import guarded
+from loaddriver.substrates.base import Cluster
+
+_START_TIMEOUT_SECONDS = 30.0
+
+
+class ClusterRecorders:
+    """Starts before the first request of the load; `finish` gives what was seen."""
+
+    def __init__(self) -> None:
+        self._clients: list[KubeClient] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._recorders: list[ClusterRecorder] = []
+
+    async def start(self, clusters: Sequence[Cluster], readers: Mapping[str, Reader]) -> None:
+        """Return once every cluster is being watched. `readers` has, by cluster, who else is told
+        all that the watches say.
+        """
+        for cluster in clusters:
+            client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["recorder"])
+            self._clients.append(client)
+            others = [readers[cluster.name]] if cluster.name in readers else []
+            recorder = ClusterRecorder(cluster.name, client, cluster.audit_log, others)
+            self._recorders.append(recorder)
+            self._tasks.append(asyncio.create_task(recorder.run(), name=f"record {cluster.name}"))
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_SECONDS):
+                await guarded(self._started(), self.failed())
+        except TimeoutError:
+            raise InfrastructureError(
+                f"the clusters could not be watched within {_START_TIMEOUT_SECONDS:g} s; see their logs"
+            ) from None
+
+    async def _started(self) -> None:
+        await asyncio.gather(*(recorder.started() for recorder in self._recorders))
+
+    @property
+    def live_counts_by_cluster(self) -> list[LiveCounts]:
+        """Running counts, one per cluster."""
+        return [recorder.live_counts for recorder in self._recorders]
+
+    def nodes(self) -> tuple[int, int]:
+        """Nodes that exist and those that are ready, over all clusters."""
+        counts = [recorder.nodes() for recorder in self._recorders]
+        return sum(there for there, _ in counts), sum(ready for _, ready in counts)
+
+    async def failed(self) -> None:
+        """Return when a recorder ended by itself, which it must not; raises its error."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            try:
+                await task
+            except* (ApiError, BigFleetError, OSError) as errors:
+                raise InfrastructureError(f"{task.get_name()}: {errors.exceptions[0]}") from errors
+        raise InfrastructureError("a recorder ended by itself")
+
+    async def finish(self) -> list[Observations]:
+        """Stop watching and hand over; harmless when nothing was started."""
+        await asyncio.gather(*(recorder.caught_up() for recorder in self._recorders))
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError, Exception):  # its failure was raised by `failed`
+                await task
+        for recorder in self._recorders:
+            await recorder.ask_for_log_length()
+        for client in self._clients:
+            await client.close()
+        return [recorder.finish() for recorder in self._recorders]

@@ -1,0 +1,174 @@
+"""What a run takes of machines, time and money, estimated before anything is planned.
+
+A profile too large for this machine is not even planned here: its plan may have more requests than
+this machine has bytes. Its fleet is estimated from one of its clusters, which are all alike.
+
+The figures come from measured runs of real control planes; they are estimates and said to be so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from loaddriver.errors import InfrastructureError
+from loaddriver.plan.make import make_plan
+from loaddriver.profile.settings import Profile, ProfileSettings
+from loaddriver.sizing.demand import demand
+
+GIBIBYTE = 2**30
+# One control plane at rest, and what each pod adds to its API server, etcd and caches.
+_CLUSTER_BYTES = int(0.9 * GIBIBYTE)
+# A further shard, and a coordinator with its etcd.
+_SHARD_BYTES, _COORDINATOR_BYTES = int(0.12 * GIBIBYTE), int(0.15 * GIBIBYTE)
+_POD_BYTES = 240 * 1024
+# Audit lines, component logs and results, uncompressed.
+_RUN_DISK_BYTES = 200 * 2**20
+_POD_DISK_BYTES = 20 * 1024
+_START_SECONDS = 15
+# How fast pods bind on two cores, all clusters together, and in a cluster with cores of its own.
+# Each pod that is there makes the next one dearer: beyond so many, by as much again.
+_PODS_PER_SECOND_HERE, _PODS_THAT_HALVE_IT = 70, 50_000
+_PODS_PER_SECOND_EACH = 30
+
+# The rented host that large runs are estimated for, and how many pods it carries without strain:
+# each host runs whole control planes.
+_HOST_CORES, _HOST_GIBIBYTES, _HOST_DOLLARS_PER_HOUR = 64, 128, 0.85
+_HOST_PODS = 125_000
+# Installing, and taking everything down again.
+_RENTED_SECONDS_AROUND = 600
+_SHARD_MACHINES = 500_000
+
+
+@dataclass(frozen=True)
+class HostCapacity:
+    """What this machine has left: memory and disk in bytes, and its cores."""
+
+    cores: int
+    memory_available_bytes: int
+    disk_free_bytes: int
+
+
+@dataclass(frozen=True)
+class CloudEstimate:
+    """A run on rented hosts: BigFleet has one of its own."""
+
+    machines: int
+    shards: int
+    hosts: int
+    seconds: float
+    dollars: float
+
+
+def memory_bytes(settings: ProfileSettings) -> int:
+    """The memory that the run is expected to take at its peak."""
+    bigfleet = settings.bigfleet
+    shards = (bigfleet.shards - 1) * _SHARD_BYTES + bigfleet.coordinators * _COORDINATOR_BYTES
+    return settings.clusters * _CLUSTER_BYTES + shards + settings.max_pods * _POD_BYTES
+
+
+def disk_bytes(settings: ProfileSettings) -> int:
+    """The disk that the run's logs and results are expected to take."""
+    return _RUN_DISK_BYTES + settings.max_pods * _POD_DISK_BYTES
+
+
+def ramp_seconds(settings: ProfileSettings) -> float:
+    """The time the ramp is expected to take: its steps, or binding if that is slower."""
+    rate = _PODS_PER_SECOND_HERE / (1 + settings.pods / _PODS_THAT_HALVE_IT)
+    if settings.pods > _HOST_PODS:
+        rate = max(rate, settings.clusters * _PODS_PER_SECOND_EACH)
+    return max(settings.phase_seconds("ramp"), settings.pods / rate)
+
+
+def run_seconds(settings: ProfileSettings) -> float:
+    """The time from the first process to the end of the soak."""
+    return _START_SECONDS + ramp_seconds(settings) + settings.soak.seconds
+
+
+def host_shortfalls(profile: Profile, host: HostCapacity) -> tuple[str, ...]:
+    """Why this machine cannot run the profile; empty if it can."""
+    needs = (
+        ("memory", memory_bytes(profile.settings), host.memory_available_bytes),
+        ("disk", disk_bytes(profile.settings), host.disk_free_bytes),
+    )
+    return tuple(
+        f"{profile.name} needs about {gibibytes(need)} of {name}, this machine has "
+        f"{gibibytes(has)} free; choose a smaller profile or free some"
+        for name, need, has in needs
+        if need > has
+    )
+
+
+def check_host_capacity(profile: Profile, host: HostCapacity) -> None:
+    """Raises InfrastructureError that says what the profile needs, and what it would cost, when
+    this machine is too small for it.
+    """
+    lacking = host_shortfalls(profile, host)
+    if lacking:
+        raise InfrastructureError("\n".join([*_cost_lines(profile), *lacking]))
+
+
+def cloud_estimate(profile: Profile) -> CloudEstimate:
+    """The hosts, shards, time and money for a run on rented hosts."""
+    settings = profile.settings
+    machines = _machines(profile)
+    hosts = 1 + max(
+        math.ceil(settings.max_pods / _HOST_PODS),
+        math.ceil(memory_bytes(settings) / (_HOST_GIBIBYTES * GIBIBYTE)),
+    )
+    seconds = run_seconds(settings) + _RENTED_SECONDS_AROUND
+    return CloudEstimate(
+        machines=machines,
+        shards=math.ceil(machines / _SHARD_MACHINES),
+        hosts=hosts,
+        seconds=seconds,
+        dollars=hosts * _HOST_DOLLARS_PER_HOUR * seconds / 3600,
+    )
+
+
+def _machines(profile: Profile) -> int:
+    """One cluster's machines, times the clusters, and the bursts', which are in few clusters.
+
+    Clusters that differ are each planned. Ordinary machines are as many as pod slots need at least.
+    """
+    if profile.catalog.shares_machines:
+        slots = max(instance_type.pods for instance_type in profile.catalog.instance_types)
+        return profile.settings.clusters * math.ceil(
+            profile.settings.max_pods / profile.settings.clusters / slots
+        )
+    if profile.settings.cluster_weights:
+        return demand(make_plan(profile), profile.catalog).machines_claimed
+    no_churn = msgspec.structs.replace(profile.settings.soak, churn_pods_per_second=0)
+    one = msgspec.structs.replace(profile.settings, clusters=1, bursts=(), soak=no_churn)
+    alike = Profile(profile.name, one, profile.gates, profile.catalog)
+    each = demand(make_plan(alike), profile.catalog).machines_claimed
+    return each * profile.settings.clusters + sum(
+        math.ceil(burst.pods / profile.catalog.archetype(burst.archetype).density)
+        for burst in profile.settings.bursts
+    )
+
+
+def _cost_lines(profile: Profile) -> Iterator[str]:
+    settings, needs = profile.settings, cloud_estimate(profile)
+    yield (
+        f"{profile.name}: {settings.pods:,} pods in {_plural(settings.clusters, 'cluster')} on "
+        f"about {_plural(needs.machines, 'machine')}, {_plural(needs.shards, 'shard')}; about "
+        f"{gibibytes(memory_bytes(settings))} memory and {gibibytes(disk_bytes(settings))} disk"
+    )
+    yield (
+        f"  rented: about {_plural(needs.hosts, 'host')} of {_HOST_CORES} vCPU and "
+        f"{_HOST_GIBIBYTES} GiB for {needs.seconds / 60:.0f} minutes, ${needs.dollars:,.0f} at "
+        f"${_HOST_DOLLARS_PER_HOUR} a host and hour"
+    )
+
+
+def _plural(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def gibibytes(amount: int) -> str:
+    """For people."""
+    return f"{amount / GIBIBYTE:,.1f} GiB"

@@ -1,0 +1,90 @@
+"""Looks after the containers of clusters that are up, and says which one ended undeclared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from bigfleet.api.kube.client import NO_ANSWER, ApiError
+from loaddriver.substrates.kind.cluster import KindCluster
+from loaddriver.substrates.kind.containers import Container, Exit, exits
+
+_POLL_INTERVAL_SECONDS = 1.0
+# Long enough for an API server that is merely busy to answer something.
+_SILENCE_SECONDS = 10.0
+
+
+class HealthMonitor:
+    """Of all clusters of a run. Make it inside a running event loop; `stop` it."""
+
+    def __init__(self) -> None:
+        self._living: dict[str, dict[str, str]] = {}
+        self._expected: set[str] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._first: asyncio.Future[tuple[KindCluster, Exit]] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+    def watch(self, cluster: KindCluster, containers: Iterable[Container]) -> None:
+        """Begin with those that run now."""
+        name = cluster.layout.cluster
+        self._living[name] = {each.component: each.identity for each in containers}
+        self._tasks.append(asyncio.create_task(self._follow(cluster), name=f"vitals of {name}"))
+
+    def track(self, cluster: str, container: Container) -> None:
+        """From now on this one must live, too."""
+        self._expected.discard(container.component)
+        self._living[cluster][container.component] = container.identity
+
+    def expect(self, component: str) -> None:
+        """Its next exit was declared."""
+        self._expected.add(component)
+
+    async def first_exit(self) -> tuple[KindCluster, Exit]:
+        """Wait for the first that was not; later calls return the same."""
+        return await asyncio.shield(self._first)
+
+    @property
+    def failed_cluster(self) -> KindCluster | None:
+        """Where that was, as soon as it is known."""
+        return self._first.result()[0] if self._first.done() else None
+
+    async def stop(self) -> None:
+        """Look no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _follow(self, cluster: KindCluster) -> None:
+        loop = asyncio.get_running_loop()
+        answered = loop.time()
+        while not self._first.done():
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+            try:
+                seen = await cluster.containers()
+            except (ApiError, *NO_ANSWER):
+                await self._judge_silence(cluster, loop.time() - answered)
+                continue
+            answered = loop.time()
+            for exit in exits(self._living[cluster.layout.cluster], seen):
+                self._note(cluster, exit, seen)
+
+    async def _judge_silence(self, cluster: KindCluster, seconds: float) -> None:
+        name = cluster.layout.cluster
+        if not await cluster.node.runs():
+            self._report(cluster, Exit(f"{name}/node", None))
+        elif seconds > _SILENCE_SECONDS and f"{name}/kube-apiserver" not in self._expected:
+            self._report(cluster, Exit(f"{name}/kube-apiserver", None))
+
+    def _note(self, cluster: KindCluster, exit: Exit, seen: dict[str, Container]) -> None:
+        if exit.component not in self._expected:
+            self._report(cluster, exit)
+            return
+        again = seen.get(exit.component)
+        living = self._living[cluster.layout.cluster]
+        if again is not None and again.identity != living[exit.component]:
+            self.track(cluster.layout.cluster, again)
+
+    def _report(self, cluster: KindCluster, exit: Exit) -> None:
+        if not self._first.done():
+            self._first.set_result((cluster, exit))

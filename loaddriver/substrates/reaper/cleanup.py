@@ -1,0 +1,156 @@
+"""End whatever a run left behind: processes that carry its marker, directories that bear it.
+
+Standard library only: the warden must start fast and need nothing that a broken run broke.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+RUN_VARIABLE = "BIGFLEET_RUN"
+MARKER_FILE = ".bigfleet-run"
+# A run's word on how to remove what neither marker finds, such as containers of an engine.
+REMOVAL_FILE = ".bigfleet-removal"
+
+_SCAN_PAUSE_SECONDS = 0.05
+_REMOVAL_SECONDS = 180.0
+# A child between fork and exec still shows its parent's environment; a later scan sees its own.
+_EMPTY_SCANS_TO_BE_SURE = 2
+
+
+@dataclass(frozen=True)
+class CleanupReport:
+    """What cleaning found: processes ended and left, directories removed and left alone."""
+
+    ended: int
+    survivors: tuple[int, ...]
+    removed: int
+    refused: tuple[Path, ...]
+
+    def sentence(self, run_id: str) -> str:
+        """One line for people."""
+        parts = [f"{self.ended} left-over processes ended", f"{self.removed} directories removed"]
+        if self.survivors:
+            parts.append(f"could not end processes {', '.join(map(str, self.survivors))}")
+        if self.refused:
+            parts.append(f"left alone: {', '.join(map(str, self.refused))}")
+        return f"run {run_id} cleaned up: {'; '.join(parts)}"
+
+
+def clean(run_id: str, directories: Sequence[Path], deadline_seconds: float) -> CleanupReport:
+    """End the run's processes, do the removal that it asked for, then remove its directories.
+
+    A directory without the run's marker file is left alone, and so are all of them while a
+    process that may still write there survives, and one whose removal failed.
+    """
+    ended, survivors = end_processes(run_id, deadline_seconds)
+    present = [directory for directory in directories if directory.exists()]
+    marked = [d for d in present if not survivors and has_marker(d, run_id)]
+    removable = [directory for directory in marked if removal_done(directory)]
+    for directory in removable:
+        shutil.rmtree(directory, ignore_errors=True)
+    gone = [directory for directory in removable if not directory.exists()]
+    refused = tuple(directory for directory in present if directory not in gone)
+    return CleanupReport(ended, survivors, len(gone), refused)
+
+
+def write_removal(directory: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Leave the command that removes what else a run makes; it may be run more than once."""
+    draft = directory / f"{REMOVAL_FILE}.draft"
+    draft.touch(mode=0o600)
+    draft.write_text(json.dumps({"command": list(command), "environment": dict(environment)}))
+    draft.rename(directory / REMOVAL_FILE)
+
+
+def removal_done(directory: Path) -> bool:
+    """Run the command that was left there, if any; whether nothing remains to be done.
+
+    What lies in a directory that others can write to is nobody's word and is not run.
+    """
+    try:
+        left = json.loads((directory / REMOVAL_FILE).read_text())
+    except OSError:
+        return True
+    if not _is_private(directory):
+        return False
+    try:
+        ended = subprocess.run(
+            left["command"],
+            env=left["environment"],
+            cwd=Path(__file__).resolve().parents[3],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            timeout=_REMOVAL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return ended.returncode == 0
+
+
+def _is_private(directory: Path) -> bool:
+    status = directory.stat()
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+def has_marker(directory: Path, run_id: str) -> bool:
+    """Say whether a directory was made by this run."""
+    try:
+        return (directory / MARKER_FILE).read_text().strip() == run_id
+    except OSError:
+        return False
+
+
+def end_processes(run_id: str, deadline_seconds: float) -> tuple[int, tuple[int, ...]]:
+    """Kill until none is left: how many processes ended, and which were still there at the end."""
+    deadline = time.monotonic() + deadline_seconds
+    seen: set[int] = set()
+    empty_scans = 0
+    alive: tuple[int, ...] = ()
+    while empty_scans < _EMPTY_SCANS_TO_BE_SURE and time.monotonic() < deadline:
+        alive = tuple(_killed(run_id))
+        seen.update(alive)
+        empty_scans = 0 if alive else empty_scans + 1
+        time.sleep(_SCAN_PAUSE_SECONDS)
+    return len(seen - set(alive)), alive
+
+
+def _killed(run_id: str) -> Iterator[int]:
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid() and _kill_if_marked(int(entry), run_id):
+            yield int(entry)
+
+
+def _kill_if_marked(pid: int, run_id: str) -> bool:
+    # The descriptor comes first: it keeps meaning the process whose environment is then read.
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if not _process_has_marker(pid, run_id):
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        return True
+    except PermissionError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _process_has_marker(pid: int, run_id: str) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return f"{RUN_VARIABLE}={run_id}".encode() in environment.split(b"\0")

@@ -1,1 +1,0 @@
-"""Runs of the federated HPA: their plan and their gates."""

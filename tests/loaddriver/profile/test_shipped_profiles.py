@@ -1,0 +1,105 @@
+"""What every profile in the repository must keep, whoever adds one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+
+from loaddriver.judge.schema import Summary
+from loaddriver.plan.make import make_plan
+from loaddriver.plan.text import plan_lines
+from loaddriver.profile.settings import profile_names
+from loaddriver.sizing.estimate import run_seconds
+from tests.loaddriver.load_rig import PROFILES, SHARED, SHIPPED, SPECIAL, planned, shipped
+
+LARGE = {"5k", "50k", "500k", "1m", "5m"}
+
+
+def readable(kind: Any, keys: list[str]) -> bool:
+    """Whether a path can lead to something in a summary."""
+    if not keys or kind is Any:
+        return True
+    for branch in get_args(kind) or (kind,):
+        if isinstance(branch, type) and issubclass(branch, msgspec.Struct):
+            hints = get_type_hints(branch)
+            names = {f.encode_name: hints[f.name] for f in msgspec.structs.fields(branch)}
+            if keys[0] in names and readable(names[keys[0]], keys[1:]):
+                return True
+    if get_origin(kind) in (dict, Mapping):
+        return readable(get_args(kind)[1], keys[1:])
+    return any(
+        readable(branch, keys) for branch in get_args(kind) if get_origin(branch) in (dict, Mapping)
+    )
+
+
+@pytest.mark.parametrize("name", profile_names(PROFILES))
+def test_every_gate_reads_something_that_summaries_have(name: str) -> None:
+    """A misspelt path would fail each run, and only at its end."""
+    for gate in shipped(name).gates:
+        assert readable(Summary, gate.metric.split(".")), f"{name}: {gate.metric}"
+
+
+@pytest.mark.parametrize("path", ["pods.creatd", "pods.created.p99", "latency", "soak.p99"])
+def test_a_path_that_no_summary_has_is_found_out(path: str) -> None:
+    """Otherwise the rule above would hold for anything."""
+    assert not readable(Summary, path.split("."))
+
+
+@pytest.mark.parametrize("name", profile_names(PROFILES))
+def test_a_profile_with_gangs_gates_that_each_is_whole_and_in_one_rack(name: str) -> None:
+    """A torn gang once went unnoticed in a passing run, because nothing was said of racks.
+
+    One profile is made of racks so narrow that some gangs hang; not even there may one be torn.
+    """
+    profile = shipped(name)
+    has_gangs = any(each.gang is not None for each in profile.catalog.archetypes)
+    if name not in LARGE:
+        has_gangs = any(workload.group for workload in make_plan(profile).workloads)
+    if not has_gangs or profile.settings.load.mode != "pods":
+        return
+    gates = {(gate.metric, gate.op, gate.limit) for gate in profile.gates}
+    if name == "gang-frag-50":
+        assert ("gangs.split", "==", 0) in gates
+    else:
+        assert {("gangs.completeShare", "==", 1), ("gangs.rackPureShare", "==", 1)} <= gates
+
+
+def test_every_profile_is_a_rung_or_gates_one_behaviour() -> None:
+    """So that a new one is put where the other tests look at it."""
+    assert set(profile_names(PROFILES)) == {*SHIPPED, *SPECIAL, *SHARED, *LARGE}
+
+
+@pytest.mark.parametrize("name", [*SPECIAL, *SHARED])
+def test_a_profile_for_one_behaviour_takes_less_than_five_minutes(name: str) -> None:
+    """But for the one whose outage alone is five, and those that grow and shrink in one run."""
+    minutes = {"fedhpa-3": 12, "mixed-50": 17, **dict.fromkeys(SHARED[1:], 10)}.get(name, 5)
+    assert run_seconds(shipped(name).settings) < minutes * 60
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, *SPECIAL, *SHARED])
+def test_a_plan_can_be_read_in_a_terminal(name: str) -> None:
+    """Each step, shape and archetype has its line."""
+    profile = shipped(name)
+    plan = make_plan(profile)
+    lines = list(plan_lines(plan, profile.settings))
+    assert f"{profile.settings.pods:,} pods" in lines[0]
+    assert all(len(line) <= 80 for line in lines)
+    text = "\n".join(lines)
+    assert text.count("burst in the") == len(profile.settings.bursts)
+    assert text.count("demand times") == len(profile.settings.demand_steps)
+    for archetype in {workload.archetype for workload in plan.workloads}:
+        assert f" {archetype} " in text
+
+
+def test_a_demand_step_is_told_with_the_pods_before_and_after_it() -> None:
+    profile, plan, _ = planned("oscillation-50")
+    told = [line.split(": ")[1] for line in plan_lines(plan, profile.settings) if "times" in line]
+    assert [line.split(" pods")[0] for line in told] == [
+        "from 5,000 to 2,500",
+        "from 2,500 to 5,000",
+        "from 5,000 to 2,500",
+        "from 2,500 to 5,000",
+    ]

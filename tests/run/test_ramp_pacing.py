@@ -1,0 +1,168 @@
+"""The ramp goes on only while binding keeps up, and says why it waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaddriver.load.process import RELEASE_NOTICE_SECONDS
+from loaddriver.profile.settings import Ramp
+from loaddriver.run.ramp_pacing import RampAction, RampState, next_action
+
+
+def ramp(gate: Literal["adaptive", "fixed", "knee"] = "adaptive") -> Ramp:
+    return Ramp(
+        pacing=gate,
+        steps=3,
+        step_seconds=10,
+        max_backlog_pods=5,
+        max_step_p99_seconds=4,
+        budget_seconds=100,
+    )
+
+
+BOUND_WELL = RampState(
+    started_at=0,
+    steps_released=1,
+    last_released_at=0,
+    last_step_sent=True,
+    last_step_pods=50,
+    last_step_bound=50,
+    last_step_p99_seconds=2,
+    backlog_pods=0,
+)
+
+
+def test_the_first_step_needs_no_reason() -> None:
+    """An empty cluster has nothing to wait for."""
+    assert (
+        next_action(ramp(), replace(BOUND_WELL, steps_released=0), 0).action is RampAction.RELEASE
+    )
+
+
+def test_a_step_that_bound_well_is_followed_by_the_next_after_its_length() -> None:
+    """The rate of the profile is kept even where binding is faster."""
+    assert next_action(ramp(), BOUND_WELL, 9).action is RampAction.WAIT
+    assert next_action(ramp(), BOUND_WELL, 10).action is RampAction.RELEASE
+
+
+@pytest.mark.parametrize(
+    "behind", [replace(BOUND_WELL, backlog_pods=6), replace(BOUND_WELL, last_step_sent=False)]
+)
+def test_a_backlog_holds_the_ramp(behind: RampState) -> None:
+    """No load is added while pods wait beyond the limit or a step is still being sent."""
+    assert next_action(ramp(), behind, 50).action is RampAction.WAIT
+
+
+def test_a_slow_step_is_a_breach_and_the_next_waits_longer() -> None:
+    """A step that drained, but slowly, cannot hold the ramp for ever; it is put on record."""
+    slow = replace(BOUND_WELL, last_step_p99_seconds=5)
+    assert next_action(ramp(), slow, 15).action is RampAction.WAIT
+    later = next_action(ramp(), slow, 20)
+    assert later.action is RampAction.RELEASE
+    assert later.breach
+
+
+def test_observe_releases_by_the_clock_whatever_happens() -> None:
+    """Fixed times keep a slow release from hiding; the breach is recorded."""
+    stuck = replace(BOUND_WELL, last_step_bound=0, backlog_pods=50, last_step_p99_seconds=20)
+    decision = next_action(ramp("fixed"), stuck, 10)
+    assert decision.action is RampAction.RELEASE
+    assert decision.breach
+
+
+@given(st.integers(1, 3), st.floats(0, 60), st.integers(0, 99), st.floats(0, 99))
+def test_in_observe_the_plan_alone_says_when_what_comes_next_begins(
+    released: int, now: float, backlog: int, p99: float
+) -> None:
+    """However binding goes, step n begins n - 1 step lengths after the first, and so the soak."""
+    view = replace(
+        BOUND_WELL, steps_released=released, backlog_pods=backlog, last_step_p99_seconds=p99
+    )
+    decision = next_action(ramp("fixed"), view, now)
+    due = 10 * released
+    assert (decision.action is RampAction.WAIT) == (now < due - RELEASE_NOTICE_SECONDS)
+    if decision.action is not RampAction.WAIT:
+        assert decision.action is (RampAction.RELEASE if released < 3 else RampAction.DONE)
+        assert decision.due_at == due
+
+
+def test_the_last_step_must_bind_whole() -> None:
+    """The ramp is done when no pod waits any more, not when few do."""
+    last = replace(BOUND_WELL, steps_released=3, last_step_bound=49, backlog_pods=1)
+    assert next_action(ramp(), last, 50).action is RampAction.WAIT
+    assert (
+        next_action(ramp(), replace(last, last_step_bound=50, backlog_pods=0), 50).action
+        is RampAction.DONE
+    )
+
+
+def test_the_budget_ends_a_stalled_ramp() -> None:
+    """A ramp that never binds ends, and says how many pods still wait."""
+    stalled = replace(BOUND_WELL, steps_released=3, last_step_bound=10, backlog_pods=40)
+    decision = next_action(ramp(), stalled, 101)
+    assert decision.action is RampAction.GIVE_UP
+    assert "40 waiting" in decision.reason
+
+
+SUSTAINED = replace(BOUND_WELL, last_step_overload="")
+
+
+def test_towards_a_knee_a_step_drains_before_the_next_one_is_tried() -> None:
+    """Each step is a trial of its own, so what an earlier one left behind must not weigh on it."""
+    assert next_action(ramp("knee"), BOUND_WELL, 50).action is RampAction.WAIT, "not judged yet"
+    assert (
+        next_action(ramp("knee"), replace(SUSTAINED, backlog_pods=6), 50).action is RampAction.WAIT
+    )
+    assert next_action(ramp("knee"), SUSTAINED, 50).action is RampAction.RELEASE
+
+
+def test_a_knee_is_confirmed_by_a_second_step_in_trouble() -> None:
+    """One bad step may be an accident of the machine; two in a row are the knee."""
+    bad = replace(SUSTAINED, steps_released=2, last_step_overload="grew")
+    assert next_action(ramp("knee"), bad, 50).action is RampAction.RELEASE
+    confirmed = next_action(ramp("knee"), replace(bad, previous_step_overload="grew"), 50)
+    assert confirmed.action is RampAction.BROKEN
+
+
+def test_a_knee_run_ends_after_its_last_step_or_with_its_budget() -> None:
+    """It never gives up: a backlog that does not drain is a result, too."""
+    last = replace(SUSTAINED, steps_released=3)
+    assert next_action(ramp("knee"), last, 50).action is RampAction.DONE
+    assert (
+        next_action(ramp("knee"), replace(last, backlog_pods=40), 101).action is RampAction.BROKEN
+    )
+
+
+views = st.builds(
+    RampState,
+    started_at=st.just(0.0),
+    steps_released=st.integers(1, 3),
+    last_released_at=st.floats(0, 50),
+    last_step_sent=st.booleans(),
+    last_step_pods=st.just(50),
+    last_step_bound=st.integers(0, 50),
+    last_step_p99_seconds=st.floats(0, 50),
+    backlog_pods=st.integers(0, 150),
+)
+
+
+@given(views, st.floats(0, 300))
+def test_hold_never_releases_into_a_backlog(view: RampState, now: float) -> None:
+    """Whatever the state, a release means that the backlog is within its limit."""
+    if next_action(ramp(), view, now).action is RampAction.RELEASE:
+        assert view.backlog_pods <= 5
+        assert view.last_step_sent
+
+
+def test_the_last_step_is_over_when_only_pods_wait_that_no_pace_helps() -> None:
+    """A gang that hangs between two racks must not hold the ramp until its budget is spent."""
+    hanging = replace(BOUND_WELL, steps_released=3, last_step_bound=47, backlog_pods=3)
+    assert next_action(ramp(), hanging, 50).action is RampAction.WAIT
+    assert next_action(ramp(), replace(hanging, stuck_pods=3), 50).action is RampAction.DONE
+    one_more = replace(hanging, stuck_pods=3, backlog_pods=4)
+    assert next_action(ramp(), one_more, 50).action is RampAction.WAIT

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from bigfleet.api import handshakes
+from bigfleet.api.auth import handshakes
 from bigfleet.commands import (
     certs,
     conformance,
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Read by gRPC when it is first imported, which roles do: only TLS 1.3 has ciphers left,
         # as the one named here is of no use without a shared secret.
         os.environ.setdefault("GRPC_SSL_CIPHER_SUITES", "ECDHE-PSK-CHACHA20-POLY1305")
-        native_log.redirect_stderr_to(handshakes.note)
+        native_log.redirect_stderr_to(handshakes.record_handshake_failure)
     log.to_stderr(flags.role)
     try:
         asyncio.run(_until_signalled(flags.build(flags)))
@@ -101,7 +101,7 @@ def _operator(flags: argparse.Namespace) -> Role:
     from bigfleet.controllers.operator import role as operator
 
     observe_host, observe_port = flags.observe
-    settings = operator.Settings(
+    settings = operator.OperatorConfig(
         identity=identity_of(flags, "cluster", flags.cluster_id),
         cluster_id=flags.cluster_id,
         shard_addresses=flags.shard,
@@ -111,7 +111,7 @@ def _operator(flags: argparse.Namespace) -> Role:
         observe_port=observe_port,
         rollup_seconds=flags.rollup_interval,
         acknowledge_per_second=flags.acknowledgement_qps,
-        node_hold_seconds=flags.node_ready_timeout,
+        node_ready_timeout_seconds=flags.node_ready_timeout,
         lease_seconds=flags.lease,
         replica=flags.replica,
     )
@@ -122,7 +122,7 @@ def _pod_controller(flags: argparse.Namespace) -> Role:
     from bigfleet.controllers.pod_controller import role as pod_controller
 
     observe_host, observe_port = flags.observe
-    settings = pod_controller.Settings(
+    settings = pod_controller.PodControllerConfig(
         kubeconfig=flags.kubeconfig,
         observe_host=observe_host,
         observe_port=observe_port,
@@ -130,7 +130,7 @@ def _pod_controller(flags: argparse.Namespace) -> Role:
         ignored_namespaces=tuple(flags.ignore_namespace),
         lease_seconds=flags.lease,
         replica=flags.replica,
-        unschedulable_hold_seconds=flags.unschedulable_delay,
+        unschedulable_delay_seconds=flags.unschedulable_delay,
     )
     return lambda stop: pod_controller.run(settings, stop)
 

@@ -25,7 +25,7 @@ class BigfleetSettings(ConfigStruct, frozen=True, kw_only=True):
     reclaim_cap_fraction: Share
     reclaim_hold_seconds: Seconds
     idle_hold_seconds: Seconds
-    unschedulable_hold_seconds: Seconds = 15.0
-    node_hold_seconds: Seconds = 300.0
+    unschedulable_delay_seconds: Seconds = 15.0
+    node_ready_timeout_seconds: Seconds = 300.0
     shards: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
     coordinators: Literal[0, 1, 3] = 0

@@ -13,7 +13,7 @@ import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
 from bigfleet.api.install import install
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from controlplane.locate import locate
 from controlplane.pins import COMPONENTS, METRICS_SERVER, OPTIONAL_MODULES, PINNED_MODULES
 from controlplane.request import Binaries, request_from

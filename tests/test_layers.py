@@ -17,13 +17,13 @@ LAYERS: list[set[str]] = [
     {"bigfleet.engine"},
     {"bigfleet.ports"},
     {"bigfleet.adapters"},
-    {"bigfleet.services", "bigfleet.controllers", "bigfleet.federation"},
+    {"bigfleet.services", "bigfleet.controllers", "bigfleet.fedhpa"},
     {"bigfleet.simulation", "bigfleet.conformance", "bigfleet.commands"},
     {"bigfleet.__main__"},
 ]
 HARNESS_MAY_IMPORT = ("bigfleet.api", "bigfleet.model", "controlplane", "kind", "loaddriver")
 OURS = ("bigfleet", "loaddriver", "controlplane", "kind")
-PURE = ("bigfleet.model", "bigfleet.engine", "bigfleet.federation.shares")
+PURE = ("bigfleet.model", "bigfleet.engine", "bigfleet.fedhpa.shares")
 IMPURE_MODULES = {
     "asyncio", "aiohttp", "grpc", "kubernetes", "logging", "os", "pathlib", "random", "socket",
     "sqlite3", "subprocess", "threading", "time", "datetime", "uuid", "secrets",

@@ -11,7 +11,7 @@ from bigfleet.model.errors import InvalidInput
 _Enum = TypeVar("_Enum", bound=IntEnum)
 
 
-def known(kind: Callable[[int], _Enum], value: int, what: str) -> _Enum:
+def enum_member(kind: Callable[[int], _Enum], value: int, what: str) -> _Enum:
     """The member with this value; InvalidInput, begun by `what`, when there is none."""
     try:
         return kind(int(value))

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from bigfleet.api.kube.client import APPLY_PATCH, ApiError, InlineAccess, KubeClient, is_transient
+from bigfleet.kube.client import APPLY_PATCH, ApiError, InlineAccess, KubeClient, is_transient
 from bigfleet.model.errors import Unavailable
 
 CRDS = Path(__file__).with_name("crds")
@@ -22,11 +22,11 @@ MANIFESTS = Path(__file__).with_name("manifests")
 GROUP_VERSION = "/apis/bigfleet.lucy.sh/v1alpha1"
 NODE_NAMESPACE = "bigfleet-nodes"
 SYSTEM_NAMESPACE = "bigfleet-system"
-RIGHTS = "bigfleet/api/manifests/rbac.yaml"
+RBAC_MANIFEST = "bigfleet/api/manifests/rbac.yaml"
 # On a CapacityRequest with a co-location group, and on a Pod for its own: how many the group will
 # have. Until that many have asked, or half a minute after the last, none of them is told.
 GANG_MEMBERS = "bigfleet.lucy.sh/gang-members"
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9
 
 _DEADLINE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
@@ -61,11 +61,11 @@ async def install(client: KubeClient, deadline_seconds: float = _DEADLINE_SECOND
                 await apply(client, manifest)
             waiting_for = "BigFleet's resource kinds to be served"
             for path in sorted(CRDS.glob("*.yaml")):
-                await until(lambda kind=path.stem: served(client, kind))  # type: ignore[misc]
+                await retry_until(lambda kind=path.stem: is_served(client, kind))  # type: ignore[misc]
             waiting_for = "the admission policy of joining machines to be in force"
-            await _until_policy_in_force(client)
+            await _wait_for_policy(client)
             waiting_for = "the admission policy of priorities to be in force"
-            await until(lambda: _false_priority_denied(client))
+            await retry_until(lambda: _false_priority_denied(client))
     except TimeoutError:
         raise Unavailable(
             f"{client.server}: waited {deadline_seconds:g} s in vain for {waiting_for}; "
@@ -88,10 +88,10 @@ async def apply(client: KubeClient, manifest: dict[str, Any]) -> None:
         await client.patch(path, manifest, APPLY_PATCH, _APPLY)
         return True
 
-    await until(attempt)
+    await retry_until(attempt)
 
 
-async def until(attempt: Callable[[], Awaitable[bool]]) -> None:
+async def retry_until(attempt: Callable[[], Awaitable[bool]]) -> None:
     """Repeat `attempt` until it succeeds; passing failures are no matter, refusals are raised."""
     while True:
         try:
@@ -103,7 +103,7 @@ async def until(attempt: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def served(client: KubeClient, plural: str) -> bool:
+async def is_served(client: KubeClient, plural: str) -> bool:
     """Whether the kind is served by now."""
     try:
         await client.get(f"{GROUP_VERSION}/{plural}", {"limit": "1"})
@@ -122,7 +122,7 @@ class _TokenRequest(msgspec.Struct):
     status: _TokenStatus
 
 
-async def _until_policy_in_force(client: KubeClient) -> None:
+async def _wait_for_policy(client: KubeClient) -> None:
     """Try, without writing anything, what a joining machine may and may not do."""
     name = "install-probe"
     accounts = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
@@ -131,8 +131,8 @@ async def _until_policy_in_force(client: KubeClient) -> None:
     try:
         access = InlineAccess(client.server, client.ca_pem, await request_token(client, name))
         async with KubeClient.with_access(access) as machine:
-            await until(lambda: _allowed(machine, name))
-            await until(lambda: _denied(machine, f"not-{name}"))
+            await retry_until(lambda: _allowed(machine, name))
+            await retry_until(lambda: _denied(machine, f"not-{name}"))
     finally:
         await client.delete(f"{accounts}/{name}")
 
@@ -196,5 +196,5 @@ async def _false_priority_denied(client: KubeClient) -> bool:
 def gang_members(annotations: Mapping[str, str] | None) -> int | None:
     """How many members these annotations say that a gang will have; None for nothing sensible."""
     said = (annotations or {}).get(GANG_MEMBERS, "")
-    sensible = said.isascii() and said.isdigit() and len(said) <= _MOST_DIGITS
+    sensible = said.isascii() and said.isdigit() and len(said) <= _MAX_DIGITS
     return int(said) if sensible else None

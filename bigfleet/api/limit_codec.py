@@ -15,7 +15,7 @@ from bigfleet.model.errors import InvalidInput
 
 # As many machines as one cluster can hold.
 MAX_LIMITS_OF_A_CLUSTER = 100_000
-_MOST_ID, _MOST_MESSAGE = 253, 500
+_MAX_ID_LENGTH, _MAX_MESSAGE_LENGTH = 253, 500
 
 
 class LimitReason(Enum):
@@ -67,8 +67,8 @@ def limits_from_wire(
 
 def _limit(message: capacity.NodeLimit, where: str) -> NodeLimit:
     machine_id = message.machine_id
-    if not 0 < len(machine_id) <= _MOST_ID or not machine_id.isprintable():
-        hint = f"is not a name of 1 to {_MOST_ID} printable characters"
+    if not 0 < len(machine_id) <= _MAX_ID_LENGTH or not machine_id.isprintable():
+        hint = f"is not a name of 1 to {_MAX_ID_LENGTH} printable characters"
         raise InvalidInput(f"{where}: machine_id", machine_id[:80], hint)
     try:
         amounts = resources.parse_requests(message.resources)
@@ -79,7 +79,7 @@ def _limit(message: capacity.NodeLimit, where: str) -> NodeLimit:
     return NodeLimit(
         machine_id,
         LimitReason(message.reason if message.reason in known else LimitReason.OTHER.value),
-        message.message[:_MOST_MESSAGE],
+        message.message[:_MAX_MESSAGE_LENGTH],
         tuple(sorted((name, amount) for name, amount in amounts.items() if amount)),
         message.broken,
     )

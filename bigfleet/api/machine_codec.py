@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from bigfleet.api.enums import known
+from bigfleet.api.enums import enum_member
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.api.v1alpha1 import provider_pb2 as provider
 from bigfleet.model import resources
@@ -22,10 +22,10 @@ def machine_from_wire(message: provider.Machine) -> Machine:
     capacity_units = _capacity(message.resources, f"{where}: resources")
     machine = Machine(
         id=message.id,
-        state=known(MachineState, message.state, f"{where}: state"),
+        state=enum_member(MachineState, message.state, f"{where}: state"),
         instance_type=message.instance_type,
         zone=message.zone,
-        capacity_type=known(CapacityType, message.capacity_type, f"{where}: capacity_type"),
+        capacity_type=enum_member(CapacityType, message.capacity_type, f"{where}: capacity_type"),
         price_per_hour=message.price_per_hour,
         interruption_probability=message.interruption_probability,
         resources=capacity_units,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from bigfleet.api.codec import (
+from bigfleet.api.need_codec import (
     requirement_from_wire,
     requirements_to_wire,
     terms_from_wire,

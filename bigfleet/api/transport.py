@@ -11,23 +11,27 @@ from __future__ import annotations
 import grpc
 import grpc.aio
 
-from bigfleet.api.admission import TABLE, Admits, Guard
-from bigfleet.api.identity import Fresh, Identity, Pem
-from bigfleet.api.renewed_channel import RenewedChannel
+from bigfleet.api.auth.authorization import (
+    AUTHORIZATION_TABLE,
+    AuthorizationInterceptor,
+    AuthorizationTable,
+)
+from bigfleet.api.auth.identity import Identity, IdentityFiles, IdentityReloader
+from bigfleet.api.auth.reloading_channel import ReloadingChannel
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe.ports import require_free_port
 
 # What a server's certificate must be valid for, so that a client can tell its role.
-SERVES = "{role}.bigfleet.internal"
-MESSAGE_CEILING_BYTES = 256 * 2**20
+SERVER_NAME = "{role}.bigfleet.internal"
+MAX_MESSAGE_BYTES = 256 * 2**20
 # A roll-up travels in an envelope.
-MOST_ROLLUP_BYTES = MESSAGE_CEILING_BYTES - 1024
+MAX_ROLLUP_BYTES = MAX_MESSAGE_BYTES - 1024
 KEEPALIVE_SECONDS = 20
 KEEPALIVE_TIMEOUT_SECONDS = 10
 
 _COMMON: tuple[tuple[str, int], ...] = (
-    ("grpc.max_receive_message_length", MESSAGE_CEILING_BYTES),
-    ("grpc.max_send_message_length", MESSAGE_CEILING_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_SECONDS * 1000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -45,14 +49,20 @@ _CHANNEL: tuple[tuple[str, int], ...] = (
 )
 
 
-def server(identity: Identity | None = None, admits: Admits | None = None) -> grpc.aio.Server:
+def server(
+    identity: Identity | None = None, rules: AuthorizationTable | None = None
+) -> grpc.aio.Server:
     """A server without ports or services yet.
 
-    With an identity every call is held to `admits`, by default `admission.TABLE`; without one
+    With an identity every call is held to `rules`, by default `admission.AUTHORIZATION_TABLE`; without one
     nobody can be told from another, and everybody may call.
     """
-    guards = [Guard(TABLE if admits is None else admits)] if identity else []
-    return grpc.aio.server(options=_SERVER, interceptors=guards)
+    interceptors = (
+        [AuthorizationInterceptor(AUTHORIZATION_TABLE if rules is None else rules)]
+        if identity
+        else []
+    )
+    return grpc.aio.server(options=_SERVER, interceptors=interceptors)
 
 
 def listen(server: grpc.aio.Server, address: str, identity: Identity | None) -> int:
@@ -66,7 +76,7 @@ def listen(server: grpc.aio.Server, address: str, identity: Identity | None) -> 
     try:
         if identity is None:
             return server.add_insecure_port(address)
-        return server.add_secure_port(address, _server_credentials(Fresh(identity)))
+        return server.add_secure_port(address, _server_credentials(IdentityReloader(identity)))
     except RuntimeError:
         text = f"cannot listen on {address}: it is taken, or no address of this machine"
         raise Unavailable(text) from None
@@ -85,23 +95,23 @@ def channel(address: str, identity: Identity | None = None, role: str = "") -> g
     """
     if identity is None:
         return grpc.aio.insecure_channel(address, options=_CHANNEL)
-    name = ("grpc.ssl_target_name_override", SERVES.format(role=role))
+    name = ("grpc.ssl_target_name_override", SERVER_NAME.format(role=role))
     options = (*_CHANNEL, name)
 
-    def connect(pem: Pem) -> grpc.aio.Channel:
+    def connect(pem: IdentityFiles) -> grpc.aio.Channel:
         credentials = grpc.ssl_channel_credentials(pem.authority, pem.key, pem.certificate)
         return grpc.aio.secure_channel(address, credentials, options=options)
 
-    return RenewedChannel(Fresh(identity), connect)
+    return ReloadingChannel(IdentityReloader(identity), connect)
 
 
-def _server_credentials(fresh: Fresh) -> grpc.ServerCredentials:
-    served = fresh.current()
+def _server_credentials(reloader: IdentityReloader) -> grpc.ServerCredentials:
+    served = reloader.current()
 
     def renewed() -> grpc.ServerCertificateConfiguration | None:
         """Asked at each new connection; None keeps what is in use."""
         nonlocal served
-        newest = fresh.current()
+        newest = reloader.current()
         if newest is served:
             return None
         served = newest
@@ -114,7 +124,7 @@ def _server_credentials(fresh: Fresh) -> grpc.ServerCredentials:
     )
 
 
-def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+def _configuration(pem: IdentityFiles) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration(
         [(pem.key, pem.certificate)], root_certificates=pem.authority
     )

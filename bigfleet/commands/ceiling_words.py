@@ -13,7 +13,7 @@ def ceilings(views: Sequence[wire.CeilingView], cluster: str) -> list[str]:
     """The clusters for which a ceiling holds something back, and how many others there are; of one
     `cluster` that is asked for all is said.
     """
-    shown = [view for view in views if cluster or view.waiting_needs or view.lowered_needs]
+    shown = [view for view in views if cluster or view.waiting_needs or view.capped_needs]
     lines = [line for view in shown for line in _ceiling(view)]
     if others := len(views) - len(shown):
         what = "cluster with a ceiling is" if others == 1 else "clusters with ceilings are"
@@ -23,15 +23,13 @@ def ceilings(views: Sequence[wire.CeilingView], cluster: str) -> list[str]:
 
 def _ceiling(view: wire.CeilingView) -> Iterator[str]:
     yield f"Cluster {view.cluster_id}:"
-    if view.HasField("most_machines"):
-        yield f"  It has {view.machines} of at most {_count(view.most_machines, 'machine')}."
-    if view.HasField("most_dollars_per_hour"):
-        spent, most = view.dollars_per_hour, view.most_dollars_per_hour
+    if view.HasField("machine_ceiling"):
+        yield f"  It has {view.machines} of at most {_count(view.machine_ceiling, 'machine')}."
+    if view.HasField("dollars_per_hour_ceiling"):
+        spent, most = view.dollars_per_hour, view.dollars_per_hour_ceiling
         yield f"  It has machines for ${spent:.2f} of at most ${most:.2f} an hour."
     if view.HasField("priority_ceiling"):
-        lowered = (
-            f"{view.lowered_needs} of its needs" if view.lowered_needs else "none of its needs"
-        )
+        lowered = f"{view.capped_needs} of its needs" if view.capped_needs else "none of its needs"
         yield f"  Its priorities count as {view.priority_ceiling} at most; {lowered} ask for more."
     if not view.waiting_needs:
         return

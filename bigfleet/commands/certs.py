@@ -40,13 +40,13 @@ def add(roles: Any) -> None:
 async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     """Write and list; there is nothing to stop."""
     del stop
-    from bigfleet.api.identity import ROLES_ALONE, ROLES_WITH_NAMES, Name
-    from bigfleet.api.issuing import issue
+    from bigfleet.api.auth.identity import NAMED_ROLES, UNNAMED_ROLES, Principal
+    from bigfleet.api.auth.issuing import issue
 
     if flags.days <= 0:
         raise InvalidInput("--days", flags.days, "is not positive; nothing would be valid")
-    names = [Name(role, own) for role in ROLES_WITH_NAMES for own in getattr(flags, role)]
-    names += [Name(role) for role in ROLES_ALONE]
+    names = [Principal(role, own) for role in NAMED_ROLES for own in getattr(flags, role)]
+    names += [Principal(role) for role in UNNAMED_ROLES]
     made = issue(flags.out, names, timedelta(days=flags.days), flags.new_authority)
     for name, identity in made.items():
         print(f"{name}\t{identity.directory}")

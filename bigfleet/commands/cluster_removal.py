@@ -10,8 +10,8 @@ import grpc.aio
 
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.api import transport
-from bigfleet.api.identity import Identity
-from bigfleet.api.refusals import explained
+from bigfleet.api.auth.identity import Identity
+from bigfleet.api.auth.tls_diagnosis import explain_failure
 from bigfleet.api.v1alpha1 import coordinator_pb2, shardadmin_pb2
 from bigfleet.api.v1alpha1.shardadmin_pb2_grpc import ShardAdminStub
 from bigfleet.commands.fleet_views import state_of
@@ -75,18 +75,18 @@ async def _call(
         except grpc.aio.AioRpcError as error:
             if (refusal := _REFUSALS.get(error.code())) is not None:
                 raise refusal(error.details() or "refused without a reason") from None
-            reason = await explained(error, address, identity, _ROLE)
+            reason = await explain_failure(error, address, identity, _ROLE)
             raise Unavailable(f"shard at {address}: {reason}") from None
     return plan
 
 
 def _message(cluster: str, plan: shardadmin_pb2.RemoveClusterResponse, *, dry_run: bool) -> str:
     parts = (
-        f"{count(plan.at_work, 'machine')} at work drained without asking its operator, "
-        f"{plan.on_the_way:,} more on the way there or back, {plan.promised:,} promised to it "
+        f"{count(plan.configured_machines, 'machine')} at work drained without asking its operator, "
+        f"{plan.transitioning_machines:,} more on the way there or back, {plan.reserved_machines:,} promised to it "
         f"free for others once they are idle, {count(plan.needs, 'need')} forgotten"
     )
-    if plan.under_way:
+    if plan.already_requested:
         return f"under way: cluster {cluster} is being removed; left: {parts}"
     if dry_run:
         return f"would remove cluster {cluster}: {parts}"

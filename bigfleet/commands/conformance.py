@@ -16,7 +16,7 @@ from bigfleet.commands.flags import address, identity_flag, identity_of
 from bigfleet.model.errors import BigFleetError, InvalidInput
 
 if TYPE_CHECKING:
-    from bigfleet.api.identity import Identity
+    from bigfleet.api.auth.identity import Identity
     from bigfleet.conformance.check import Result
     from bigfleet.conformance.cluster import Cluster
     from bigfleet.conformance.subject import Bounds, Subject
@@ -192,7 +192,7 @@ async def _connected(
     import grpc.aio
 
     from bigfleet.api import transport
-    from bigfleet.api.refusals import explained
+    from bigfleet.api.auth.tls_diagnosis import explain_failure
     from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
     from bigfleet.conformance.subject import Subject
     from bigfleet.model.errors import Unavailable
@@ -202,7 +202,7 @@ async def _connected(
         try:
             await subject.listed(max_results=1)
         except grpc.aio.AioRpcError as error:
-            reason = await explained(error, target, identity, "provider")
+            reason = await explain_failure(error, target, identity, "provider")
             raise Unavailable(f"the provider at {target} cannot be checked: {reason}") from None
         yield subject
 

@@ -1,4 +1,4 @@
-"""`bigfleet federation`: its flags, and what they mean."""
+"""`bigfleet fedhpa run`: its flags, and what they mean."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def add(roles: Any) -> None:
 
 
 def _federation(flags: argparse.Namespace) -> Role:
-    from bigfleet.federation import role as federation
+    from bigfleet.fedhpa import role as federation
 
     observe_host, observe_port = flags.observe
-    settings = federation.Settings(
+    settings = federation.FedHpaConfig(
         kubeconfig=flags.kubeconfig,
         observe_host=observe_host,
         observe_port=observe_port,
-        gather_seconds=flags.debounce,
+        debounce_seconds=flags.debounce,
         lease_seconds=flags.lease,
         replica=flags.replica,
     )

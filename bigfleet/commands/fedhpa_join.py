@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 import yaml
 
-from bigfleet.api.kube.client import (
+from bigfleet.fedhpa.members.kubeconfig import parse_access, parse_current_context
+from bigfleet.fedhpa.members.registry import SECRETS, member_secret
+from bigfleet.kube.access import connect
+from bigfleet.kube.client import (
     APPLY_PATCH,
-    NO_ANSWER,
+    CONNECTION_ERRORS,
     ApiError,
     InlineAccess,
     KubeClient,
 )
-from bigfleet.controllers.access import connect
-from bigfleet.federation.members.kubeconfig import access_in, current
-from bigfleet.federation.members.registry import SECRETS, member_secret
 from bigfleet.model.errors import BigFleetError, InvalidInput
 
 _APPLY = {"fieldManager": "bigfleet-join", "force": "true"}
@@ -52,7 +52,7 @@ async def join(kubeconfig: Path | None, name: str, member: Path, labels: Sequenc
     InvalidInput when the federation would reject it.
     """
     text = complete(member)
-    access = access_in(text, f"--member {member}")
+    access = parse_access(text, f"--member {member}")
     secret = member_secret(name, text, dict(_label(each) for each in labels))
     async with await connect(kubeconfig) as client:
         try:
@@ -68,12 +68,12 @@ async def _warnings(access: InlineAccess) -> list[str]:
     try:
         async with KubeClient.with_access(access) as client:
             answer = await client.create(_REVIEWS, _MAY_SCALE)
-    except (*NO_ANSWER, ApiError) as error:
+    except (*CONNECTION_ERRORS, ApiError) as error:
         return [f"but {access.server} does not take its kubeconfig from here: {error!s}"]
     if msgspec.json.decode(answer, type=_Review).status.allowed:
         return []
     return [
-        f"but its user may not scale there: apply bigfleet/api/federation/rights/member.yaml to "
+        f"but its user may not scale there: apply bigfleet/api/fedhpa/rbac/member.yaml to "
         f"{access.server}"
     ]
 
@@ -92,7 +92,7 @@ def complete(path: Path) -> str:
     """
     what = f"--member {path}"
     try:
-        parts = current(path.read_text(), what)
+        parts = parse_current_context(path.read_text(), what)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(what, str(path), f"cannot be read: {error}") from None
     cluster, user = dict(parts.cluster), dict(parts.user)

@@ -12,17 +12,17 @@ from pathlib import Path
 import msgspec
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.install_federation import install_federation
-from bigfleet.api.kube.client import (
-    NO_ANSWER,
+from bigfleet.api.install_fedhpa import install_fedhpa
+from bigfleet.commands.tables import ago, aligned
+from bigfleet.fedhpa.autoscaler.hpa_report import moment
+from bigfleet.fedhpa.objects import AUTOSCALERS, Autoscaler, ClusterStatus, Condition
+from bigfleet.kube.access import connect
+from bigfleet.kube.client import (
+    CONNECTION_ERRORS,
     NOT_FOUND,
     ApiError,
     KubeClient,
 )
-from bigfleet.commands.tables import ago, aligned
-from bigfleet.controllers.access import connect
-from bigfleet.federation.autoscaler.reading import moment
-from bigfleet.federation.objects import AUTOSCALERS, Autoscaler, ClusterStatus, Condition
 from bigfleet.model.errors import BigFleetError, Unavailable, UnknownObject
 
 _COLUMNS = ("CLUSTER", "STATE", "MIN", "MAX", "CURRENT", "DESIRED", "PLACED", "MOVED")
@@ -60,7 +60,7 @@ async def _ask(client: KubeClient, path: str, query: dict[str, str]) -> bytes:
             hint = "run `bigfleet fedhpa install` with its administrator's kubeconfig"
             raise UnknownObject(f"{client.server} knows no federated HPAs; {hint}") from None
         raise BigFleetError(f"{client.server}: {error}") from None
-    except NO_ANSWER as error:
+    except CONNECTION_ERRORS as error:
         raise Unavailable(f"{client.server}: {str(error) or repr(error)}") from None
 
 
@@ -111,7 +111,7 @@ def _row(line: ClusterStatus, now: float) -> tuple[str, ...]:
         line.max_replicas,
         line.current_replicas,
         line.desired_replicas,
-        line.placed_replicas,
+        line.scheduled_replicas,
     )
     shown = ("-" if number is None else str(number) for number in numbers)
     since = f"{ago(max(0.0, now - moved))} ago" if math.isfinite(moved) else "-"
@@ -121,5 +121,5 @@ def _row(line: ClusterStatus, now: float) -> tuple[str, ...]:
 async def make_host(kubeconfig: Path | None) -> str:
     """Put the federated kinds and the federation's rights into an API server."""
     async with await connect(kubeconfig) as client:
-        await install_federation(client)
+        await install_fedhpa(client)
         return f"{client.server} can hold federated objects; now join members"

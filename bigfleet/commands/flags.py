@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.model.errors import InvalidInput
 
 _EVERYWHERE = ("", "0.0.0.0", "[::]", "::")
@@ -101,7 +101,7 @@ def identity_of(flags: argparse.Namespace, role: str = "", own: str = "") -> Ide
         return None
     identity = Identity(flags.identity)
     if role:
-        identity.expect(role, own)
+        identity.load_as(role, own)
     else:
         identity.load()
     return identity

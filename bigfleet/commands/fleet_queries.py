@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from bigfleet.adapters.coordinator.client import LeaderClient
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands import fleet_views as views
 from bigfleet.commands.json_output import to_json_dict

@@ -18,7 +18,7 @@ def state_of(shard: wire.ShardRegistryEntry) -> str:
     """In a word or two."""
     if not shard.last_heartbeat_unix_ns:
         return "unknown"
-    if shard.silent_seconds > _SILENT_SECONDS:
+    if shard.seconds_since_report > _SILENT_SECONDS:
         return "silent"
     return "leaving" if shard.leaving else "live"
 
@@ -46,7 +46,7 @@ def shard_lines(lists: Lists) -> list[str]:
             (
                 entry.shard_id,
                 state_of(entry),
-                f"{ago(entry.silent_seconds)} ago" if reported else "never",
+                f"{ago(entry.seconds_since_report)} ago" if reported else "never",
                 report.summary.total_machines,
                 report.summary.free_machines,
                 owned[entry.shard_id],
@@ -73,7 +73,7 @@ def domains(entries: Sequence[wire.DomainAssignment]) -> list[str]:
         (
             entry.topology_value or _UNNAMED,
             entry.shard_id,
-            entry.state + (f", then to {entry.moves_to}" if entry.moves_to else ""),
+            entry.state + (f", then to {entry.transfer_target}" if entry.transfer_target else ""),
             entry.topology_key or _UNNAMED,
         )
         for entry in entries
@@ -154,7 +154,7 @@ def shortfalls(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:
         for text, (_, each) in zip(lines, found, strict=True)
         for line in (text, *([f"    {each.reason}"] if each.reason else []))
     ]
-    omitted = sum(report.shortfalls_left_out for report in reports)
+    omitted = sum(report.shortfalls_omitted for report in reports)
     return [
         first,
         *report_lines,
@@ -177,7 +177,7 @@ def status(leader: str, term: int, lists: Lists) -> list[str]:
         for report in lists.reports
     )
     shortfalls_found = [each for report in lists.reports for each in report.shortfalls]
-    omitted = sum(report.shortfalls_left_out for report in lists.reports)
+    omitted = sum(report.shortfalls_omitted for report in lists.reports)
     lines = [
         f"coordinator  {leader} leads in term {term}",
         f"shards       {count(len(lists.shards), 'shard')}{_parts(states)}",
@@ -225,7 +225,7 @@ def _warnings(entries: Sequence[wire.ShardRegistryEntry]) -> Iterator[str]:
         shard = entry.shard_id
         match state_of(entry):
             case "silent":
-                yield f"warning      shard {shard} has not reported for {ago(entry.silent_seconds)}"
+                yield f"warning      shard {shard} has not reported for {ago(entry.seconds_since_report)}"
             case "unknown":
                 yield f"warning      shard {shard} has not reported to this leader"
             case _:

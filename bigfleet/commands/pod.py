@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from bigfleet.api.install import GANG_MEMBERS, GROUP_VERSION
-from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
-from bigfleet.api.marks import CAPACITY_SHORT
-from bigfleet.controllers.access import connect
-from bigfleet.controllers.operator.demand import RequestSpec, demand_of
+from bigfleet.api.wellknown import CAPACITY_SHORT
+from bigfleet.controllers.operator.request_demand import RequestSpec, demand_of
 from bigfleet.controllers.pod_controller.pods import POD_UID_LABEL
+from bigfleet.kube.access import connect
+from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
 
 
@@ -91,7 +91,7 @@ async def read_pod(kubeconfig: Path | None, namespace: str, name: str) -> PodFac
             if error.status == NOT_FOUND:
                 raise UnknownObject(f"there is no pod {namespace}/{name}") from None
             raise Unavailable(str(error)) from None
-        except NO_ANSWER as error:
+        except CONNECTION_ERRORS as error:
             raise Unavailable(f"the pod's cluster does not answer: {error!r}") from None
 
 

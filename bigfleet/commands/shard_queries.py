@@ -12,8 +12,8 @@ import grpc
 import grpc.aio
 
 from bigfleet.api import transport
-from bigfleet.api.identity import Identity
-from bigfleet.api.refusals import explained
+from bigfleet.api.auth.identity import Identity
+from bigfleet.api.auth.tls_diagnosis import explain_failure
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
 from bigfleet.commands import ceiling_words, shard_text
@@ -89,7 +89,7 @@ class ShardReadClient:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 raise UnknownObject(error.details() or "the shard does not know it") from None
-            reason = await explained(error, self.address, self._identity, _ROLE)
+            reason = await explain_failure(error, self.address, self._identity, _ROLE)
             raise Unavailable(f"shard at {self.address}: {reason}") from None
 
 

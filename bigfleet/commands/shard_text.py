@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from bigfleet.api import codec
+from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import capacity_pb2, provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.commands.pod import PodFacts
@@ -138,7 +138,7 @@ def _missing(view: wire.NeedView) -> Iterator[str]:
 
 
 def _sizes(sizes: capacity_pb2.PodSizes) -> Iterator[str]:
-    for size in codec.sizes_from_wire(sizes, "sizes") if sizes.counts else ():
+    for size in need_codec.sizes_from_wire(sizes, "sizes") if sizes.counts else ():
         yield f"{_count(size.pods, 'pod')} of {_amounts(resources.texts(dict(size.amounts)))}"
 
 
@@ -164,8 +164,8 @@ def machine(view: wire.MachineView) -> list[str]:
 
 
 def _purpose(view: wire.MachineView) -> Iterator[str]:
-    if view.not_mine:
-        yield f"  This shard does not decide about it: {view.not_mine}."
+    if view.not_owned_reason:
+        yield f"  This shard does not decide about it: {view.not_owned_reason}."
         return
     if view.HasField("counted_by"):
         yield f"  It counts for {_reference(view.counted_by)}."

@@ -17,38 +17,44 @@ RECLAMATION_PENALTY = "bigfleet.lucy.sh/reclamation-penalty"
 DO_NOT_DISRUPT = "bigfleet.lucy.sh/do-not-disrupt"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 # The annotations by which a pod, or a Node, says that it must be left alone.
-_POD_MARKS = (
+_POD_BLOCKING_ANNOTATIONS = (
     (DO_NOT_DISRUPT, "true"),
     ("karpenter.sh/do-not-disrupt", "true"),
     ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
 )
-_NODE_MARKS = (
+_NODE_BLOCKING_ANNOTATIONS = (
     (DO_NOT_DISRUPT, "true"),
     ("karpenter.sh/do-not-disrupt", "true"),
     ("cluster-autoscaler.kubernetes.io/scale-down-disabled", "true"),
 )
 # All that is read of a pod's annotations here.
-POD_ANNOTATIONS = (RECLAMATION_PENALTY, _DELETION_COST, *(name for name, _ in _POD_MARKS))
-_MOST = 10.0
+POD_ANNOTATIONS = (
+    RECLAMATION_PENALTY,
+    _DELETION_COST,
+    *(name for name, _ in _POD_BLOCKING_ANNOTATIONS),
+)
+_MAX_COST = 10.0
 
 
 def eviction_cost(priority: int, annotations: Mapping[str, str]) -> float:
     """What it costs to evict a pod; a value that is no number counts as absent."""
     cost = 1.0 + _integer(annotations.get(_DELETION_COST)) / 2**27 + priority / 2**25
-    return max(-_MOST, min(_MOST, cost)) + _dollars(annotations.get(RECLAMATION_PENALTY, ""))
+    return max(-_MAX_COST, min(_MAX_COST, cost)) + _dollars(
+        annotations.get(RECLAMATION_PENALTY, "")
+    )
 
 
-def pod_mark(annotations: Mapping[str, str]) -> str:
+def pod_blocking_annotation(annotations: Mapping[str, str]) -> str:
     """The annotation by which a pod forbids its eviction; "" for none."""
-    return _mark(_POD_MARKS, annotations)
+    return _blocking_annotation(_POD_BLOCKING_ANNOTATIONS, annotations)
 
 
-def node_mark(annotations: Mapping[str, str]) -> str:
+def node_blocking_annotation(annotations: Mapping[str, str]) -> str:
     """The annotation by which a Node forbids its removal; "" for none."""
-    return _mark(_NODE_MARKS, annotations)
+    return _blocking_annotation(_NODE_BLOCKING_ANNOTATIONS, annotations)
 
 
-def _mark(marks: tuple[tuple[str, str], ...], annotations: Mapping[str, str]) -> str:
+def _blocking_annotation(marks: tuple[tuple[str, str], ...], annotations: Mapping[str, str]) -> str:
     found = (f"{name}={value}" for name, value in marks if annotations.get(name) == value)
     return next(found, "")
 

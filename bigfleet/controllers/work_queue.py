@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from bigfleet.api.kube.client import ApiError, is_transient
+from bigfleet.kube.client import ApiError, is_transient
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
-_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.1, 30.0
+_INITIAL_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 30.0
 
 K = TypeVar("K")
 
@@ -22,66 +22,66 @@ class WorkQueue(Generic[K]):
 
     `work(key)` makes the world agree with what its owner wants now. When it fails for a passing
     reason, or for one that nobody foresaw, the key returns after a delay that doubles; a refusal is
-    given to `refused` instead.
+    given to `on_rejected` instead.
     """
 
     def __init__(
         self,
         work: Callable[[K], Awaitable[None]],
         concurrency: int,
-        refused: Callable[[K, ApiError], None],
-        first_retry_seconds: float = _FIRST_RETRY_SECONDS,
+        on_rejected: Callable[[K, ApiError], None],
+        initial_retry_seconds: float = _INITIAL_RETRY_SECONDS,
     ) -> None:
-        self._work, self._concurrency, self._refused = work, concurrency, refused
-        self._first_retry_seconds = first_retry_seconds
+        self._work, self._concurrency, self._on_rejected = work, concurrency, on_rejected
+        self._initial_retry_seconds = initial_retry_seconds
         self._waiting: deque[K] = deque()
         self._queued: set[K] = set()
-        self._active: set[K] = set()
-        self._again: set[K] = set()
+        self._processing: set[K] = set()
+        self._dirty: set[K] = set()
         self._failures: dict[K, int] = {}
-        self._settling: dict[K, asyncio.Event] = {}
+        self._done_events: dict[K, asyncio.Event] = {}
         self._not_empty = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._queued) + len(self._active)
+        return len(self._queued) + len(self._processing)
 
     def add(self, key: K) -> None:
         """Have `key` looked at soon."""
-        if key in self._active:
-            self._again.add(key)
+        if key in self._processing:
+            self._dirty.add(key)
         elif key not in self._queued:
             self._queued.add(key)
             self._waiting.append(key)
             self._not_empty.set()
 
-    async def settled(self, key: K) -> None:
+    async def wait_done(self, key: K) -> None:
         """Wait until `key` is neither waiting nor worked on; repetitions to come do not count."""
-        while key in self._queued or key in self._active:
-            waiter = self._settling.setdefault(key, asyncio.Event())
+        while key in self._queued or key in self._processing:
+            waiter = self._done_events.setdefault(key, asyncio.Event())
             await waiter.wait()
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as workers:
             for _ in range(self._concurrency):
-                workers.create_task(self._serve())
+                workers.create_task(self._worker())
 
-    async def _serve(self) -> None:
+    async def _worker(self) -> None:
         while True:
             while not self._waiting:
                 self._not_empty.clear()
                 await self._not_empty.wait()
             key = self._waiting.popleft()
             self._queued.discard(key)
-            self._active.add(key)
+            self._processing.add(key)
             try:
                 await self._attempt(key)
             finally:
-                self._active.discard(key)
-            if key in self._again:
-                self._again.discard(key)
+                self._processing.discard(key)
+            if key in self._dirty:
+                self._dirty.discard(key)
                 self.add(key)
-            elif waiter := self._settling.pop(key, None):
+            elif waiter := self._done_events.pop(key, None):
                 waiter.set()
 
     async def _attempt(self, key: K) -> None:
@@ -89,36 +89,36 @@ class WorkQueue(Generic[K]):
             await self._work(key)
         except Exception as error:  # noqa: BLE001 - what nobody foresaw is told, too
             if is_transient(error):
-                self._later(key, error)
+                self._requeue_after(key, error)
             elif isinstance(error, ApiError):
                 self._failures.pop(key, None)
-                self._refused(key, error)
+                self._on_rejected(key, error)
             else:
-                self._unforeseen(key, error)
+                self._unexpected(key, error)
         else:
             self._failures.pop(key, None)
 
-    def _unforeseen(self, key: K, error: Exception) -> None:
+    def _unexpected(self, key: K, error: Exception) -> None:
         """One object that we cannot bear must not keep all others from being looked at."""
         metrics.internal_errors.inc()
         _LOG.exception("a bug, met at %s: please report it with what follows", key)
-        self._later(key, error)
+        self._requeue_after(key, error)
 
-    def _later(self, key: K, error: Exception) -> None:
+    def _requeue_after(self, key: K, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        delay = min(self._first_retry_seconds * 2 ** (failures - 1), _LAST_RETRY_SECONDS)
+        delay = min(self._initial_retry_seconds * 2 ** (failures - 1), _MAX_RETRY_SECONDS)
         _LOG.warning("will be tried again in %.1f s: %s", delay, str(error) or repr(error))
         asyncio.get_running_loop().call_later(delay, self.add, key)
 
 
-class Pace:
+class RateLimiter:
     """Turns at regular intervals, at most `per_second` of them, whoever takes them."""
 
     def __init__(self, per_second: float) -> None:
         self._interval = 1 / per_second
         self._next = 0.0
 
-    async def turn(self) -> None:
+    async def wait(self) -> None:
         """Wait for the next one."""
         now = asyncio.get_running_loop().time()
         mine = max(now, self._next)

@@ -254,16 +254,16 @@ pod_controller_unsupported_constraints = _counter(
 )
 
 federation_reconcile_seconds = _histogram(
-    "bigfleet_federation_reconcile_duration_seconds", "One look at one federated HPA"
+    "bigfleet_fedhpa_reconcile_duration_seconds", "One look at one federated HPA"
 )
-federation_moves = _counter(
-    "bigfleet_federation_moves_total", "Shares of federated HPAs changed in members", "reason"
+fedhpa_moves = _counter(
+    "bigfleet_fedhpa_moves_total", "Shares of federated HPAs changed in members", "reason"
 )
-federation_failures = _counter(
-    "bigfleet_federation_failures_total", "Writes into members that failed", "member"
+fedhpa_failures = _counter(
+    "bigfleet_fedhpa_failures_total", "Writes into members that failed", "member"
 )
-federation_reachable = _gauge(
-    "bigfleet_federation_member_reachable", "1 while the member answers", "member"
+fedhpa_reachable = _gauge(
+    "bigfleet_fedhpa_member_reachable", "1 while the member answers", "member"
 )
 identity_expires = _gauge(
     "bigfleet_identity_expires_timestamp_seconds", "When the certificate in use expires", "name"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from bigfleet.api.codec import need_from_wire
+from bigfleet.api.need_codec import need_from_wire
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.assembly import Shard
 from bigfleet.services.shard.kinds import kind_of
@@ -88,8 +88,8 @@ def _unreported_demand(shard: Shard | None, cluster: SimulatedCluster) -> Iterat
         for need, number in zip(asked.needs, asked.cluster.tolist(), strict=True)
         if shard.needs.cluster_name(number) == cluster.name
     }
-    told = cluster.requests.ledger.aggregate.told(math.inf)
-    needs = [need_from_wire(message, cluster.name) for message in told.needs]
+    content = cluster.requests.request_cache.aggregate.content(math.inf)
+    needs = [need_from_wire(message, cluster.name) for message in content.needs]
     if received != {need.key: dict(need.aggregate) for need in needs}:
         yield f"after convergence, the shard has not heard what {cluster.name} needs"
 

@@ -16,7 +16,7 @@ import grpc.aio
 from google.protobuf.json_format import MessageToJson, Parse
 
 from bigfleet.api import transport
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.api.v1alpha1 import provider_pb2_grpc as rpc
 

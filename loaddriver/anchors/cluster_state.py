@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from bigfleet.api.kube.watch import Changed, Listed
+from bigfleet.kube.watch import Changed, Listed
 from loaddriver.anchors.choose import Anchor, Group, PodRef
 from loaddriver.anchors.free_capacity import Node
 from loaddriver.anchors.objects import allocatable_of, requests_of, shape_of, usable

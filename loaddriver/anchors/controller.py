@@ -7,8 +7,8 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 
-from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
-from bigfleet.api.kube.watch import Changed, Listed
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
+from bigfleet.kube.watch import Changed, Listed
 from loaddriver.anchors.choose import Anchor, PodRef, choose
 from loaddriver.anchors.cluster_state import ClusterState
 from loaddriver.anchors.outcomes import GroupOutcome, OutcomeRecorder
@@ -117,7 +117,7 @@ class AnchorController:
         async with self._slots:
             try:
                 await self._client.patch(path, body)
-            except (ApiError, *NO_ANSWER) as error:
+            except (ApiError, *CONNECTION_ERRORS) as error:
                 reason = f"nominating {node or 'nothing'} for {pod.name} failed: {error!s}"
                 status = error.status if isinstance(error, ApiError) else None
                 if status in (_UNAUTHORIZED, _FORBIDDEN):

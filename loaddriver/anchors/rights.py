@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.errors import InfrastructureError
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -76,9 +76,9 @@ def autoscaler(federation: FederationSettings) -> dict[str, Any]:
                 "scaleDown": {"stabilizationWindowSeconds": wait, "policies": _AT_ONCE},
             },
             "rebalance": {
-                "holdSeconds": rebalance.hold_seconds,
+                "stabilizationSeconds": rebalance.stabilization_seconds,
                 "cooldownSeconds": rebalance.cooldown_seconds,
-                "patienceSeconds": rebalance.patience_seconds,
+                "schedulingTimeoutSeconds": rebalance.scheduling_timeout_seconds,
                 "retrySeconds": rebalance.retry_seconds,
             },
         },

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from bigfleet.api.install_federation import install_federation, install_member
-from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
+from bigfleet.api.install_fedhpa import install_fedhpa, install_member
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
 from loaddriver.errors import InfrastructureError
 from loaddriver.fedhpa import objects
 from loaddriver.fedhpa.proxy import PartitionableProxy
@@ -23,13 +23,13 @@ from loaddriver.substrates.base import Cluster, RoleSpec
 HOST = "host"
 ROLE = RoleSpec(
     "federation",
-    ["federation", "--observe", "{observe}"],
+    ["fedhpa", "run", "--observe", "{observe}"],
     ports=("observe",),
     observe_port="observe",
     cluster=HOST,
-    identity="bigfleet-federation",
+    identity="bigfleet-fedhpa",
 )
-_IDENTITY = "bigfleet-federation"
+_IDENTITY = "bigfleet-fedhpa"
 _HPA = (
     f"/apis/autoscaling/v2/namespaces/{objects.NAMESPACE}/horizontalpodautoscalers/{objects.NAME}"
 )
@@ -42,7 +42,7 @@ _POLL_INTERVAL_SECONDS = 0.5
 async def prepare_host(host: Cluster) -> None:
     """Let it hold federated objects."""
     async with await KubeClient.from_kubeconfig(host.kubeconfigs["admin"]) as admin:
-        await install_federation(admin)
+        await install_fedhpa(admin)
         await admin.create("/api/v1/namespaces", namespace_body(objects.NAMESPACE))
 
 
@@ -132,7 +132,7 @@ async def _inactive_reason(admin: KubeClient) -> str:
     """Why the HPA does not scale; "" when it does."""
     try:
         status = msgspec.json.decode(await admin.get(_HPA), type=_Hpa).status
-    except (ApiError, *NO_ANSWER) as error:
+    except (ApiError, *CONNECTION_ERRORS) as error:
         return str(error) or repr(error)
     active = [each for each in status.conditions if each.type == "ScalingActive"]
     if active and active[0].status == "True" and status.current_metrics:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from bigfleet.api.kube.client import APPLY_PATCH, NO_ANSWER, ApiError, KubeClient, is_transient
-from bigfleet.api.kube.watch import Listed, Watch
+from bigfleet.kube.client import APPLY_PATCH, CONNECTION_ERRORS, ApiError, KubeClient, is_transient
+from bigfleet.kube.watch import Listed, Watch
 from loaddriver.fedhpa import objects
 from loaddriver.fedhpa.load_schedule import LoadSchedule
 from loaddriver.fedhpa.record import Sample
@@ -114,7 +114,7 @@ class UsageFeeder:
             await self._clients[name].patch(
                 objects.USAGE, objects.usage(each), APPLY_PATCH, _FIELD_MANAGER
             )
-        except (ApiError, *NO_ANSWER) as error:
+        except (ApiError, *CONNECTION_ERRORS) as error:
             if not is_transient(error):
                 raise
         else:

@@ -15,7 +15,7 @@ from loaddriver.plan.records import ChurnEvent, CreateEvent, DeleteEvent, LoadEv
 MAX_ATTEMPTS = 6
 _JSON = "application/json"
 _MERGE_PATCH = "application/merge-patch+json"
-_FIRST_RETRY_SECONDS = 0.2
+_INITIAL_RETRY_SECONDS = 0.2
 _MAX_RETRY_SECONDS = 10.0
 _TOO_MANY_REQUESTS = 429
 _CONFLICT = 409
@@ -139,7 +139,7 @@ def retry_delay_seconds(status: int, attempt: int, retry_after: str | None) -> f
         return None
     if retry_after is not None and retry_after.isdecimal():
         return min(float(retry_after), _MAX_RETRY_SECONDS)
-    return min(_FIRST_RETRY_SECONDS * 2.0 ** (attempt - 1), _MAX_RETRY_SECONDS)
+    return min(_INITIAL_RETRY_SECONDS * 2.0 ** (attempt - 1), _MAX_RETRY_SECONDS)
 
 
 def succeeded(verb: str, status: int, attempts: int) -> bool:

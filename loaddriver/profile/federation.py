@@ -54,9 +54,9 @@ class OnPremise(ConfigStruct, frozen=True, kw_only=True):
 class RebalanceSettings(ConfigStruct, frozen=True, kw_only=True):
     """The federated HPA's own fields, shorter than its defaults so that a run shows moves."""
 
-    hold_seconds: Annotated[int, msgspec.Meta(ge=0)]
+    stabilization_seconds: Annotated[int, msgspec.Meta(ge=0)]
     cooldown_seconds: Annotated[int, msgspec.Meta(ge=0)]
-    patience_seconds: Annotated[int, msgspec.Meta(ge=0)]
+    scheduling_timeout_seconds: Annotated[int, msgspec.Meta(ge=0)]
     retry_seconds: Annotated[int, msgspec.Meta(ge=0)]
 
 

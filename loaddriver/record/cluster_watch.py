@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.kube.watch import Changed, Listed, Watch, WatchStats
+from bigfleet.kube.client import KubeClient
+from bigfleet.kube.watch import Changed, Listed, Watch, WatchStats
 from loaddriver.record.watched import CapacityRequest, Node, Pod
 from loaddriver.record.watching import WatchTimestamps, now_micros
 
@@ -39,15 +39,15 @@ class Reader(Protocol):
 class ClusterWatch:
     """Follows all Pods and Nodes of one cluster for its `readers`, of whom each hears everything.
 
-    Changes are left to gather for `gather_seconds`.
+    Changes are left to gather for `batch_seconds`.
     """
 
     def __init__(
-        self, client: KubeClient, readers: Sequence[Reader], gather_seconds: float = GATHER_SECONDS
+        self, client: KubeClient, readers: Sequence[Reader], batch_seconds: float = GATHER_SECONDS
     ) -> None:
-        self.gather_seconds = gather_seconds
-        pods = Watch(client, "/api/v1/pods", Pod, gather_seconds=gather_seconds)
-        nodes = Watch(client, "/api/v1/nodes", Node, gather_seconds=gather_seconds)
+        self.batch_seconds = batch_seconds
+        pods = Watch(client, "/api/v1/pods", Pod, batch_seconds=batch_seconds)
+        nodes = Watch(client, "/api/v1/nodes", Node, batch_seconds=batch_seconds)
         self._client = client
         self._follow: list[_SharedWatch[Any]] = [
             _SharedWatch(pods, [reader.take_pods for reader in readers]),

@@ -11,7 +11,7 @@ import msgspec
 from loaddriver.record.audit_line import RESPONSE_COMPLETE, AuditLine, micros
 
 _HPAS, _FEDERATED = "horizontalpodautoscalers", "federatedhorizontalpodautoscalers"
-_FEDERATION = "bigfleet-federation"
+_FEDERATION = "bigfleet-fedhpa"
 
 
 @dataclass(frozen=True, slots=True)

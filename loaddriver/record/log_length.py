@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 
-from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient, is_transient
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient, is_transient
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ async def events_written(
     try:
         async with asyncio.timeout(timeout_seconds):
             found = _COUNTER.search(await _metrics(client))
-    except (ApiError, *NO_ANSWER):
+    except (ApiError, *CONNECTION_ERRORS):
         return None
     return round(float(found[1])) if found else None
 

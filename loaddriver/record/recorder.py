@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.record.audit import AuditReader, AuditTimestamps, PodListener
 from loaddriver.record.cluster_watch import GATHER_SECONDS, ClusterWatch, Reader
 from loaddriver.record.live_counts import LiveCounts, NullListener
@@ -70,8 +70,8 @@ class ClusterRecorder:
             self._tail = Tail(audit_log, self._audit.take)
             listener = NullListener()
         self._timestamps = WatchTimestamps(listener)
-        gather_seconds = 0.0 if audit_log is None else GATHER_SECONDS
-        self._watch = ClusterWatch(client, [self._timestamps, *beside], gather_seconds)
+        batch_seconds = 0.0 if audit_log is None else GATHER_SECONDS
+        self._watch = ClusterWatch(client, [self._timestamps, *beside], batch_seconds)
         if audit_log is None:
             self._watch.add_requests(self._timestamps)
 
@@ -94,7 +94,7 @@ class ClusterRecorder:
 
     async def caught_up(self) -> None:
         """Return when what has happened so far is no longer held back in the watches' sockets."""
-        await asyncio.sleep(self._watch.gather_seconds)
+        await asyncio.sleep(self._watch.batch_seconds)
 
     async def ask_for_log_length(self) -> None:
         """Ask the server how many audit events it has written, to hold its log against that.

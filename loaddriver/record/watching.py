@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from bigfleet.api.kube.watch import Changed, Listed
+from bigfleet.kube.watch import Changed, Listed
 from loaddriver.plan.manifests import RACK_KEY, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit import Name, PodListener
 from loaddriver.record.watched import CapacityRequest, Node, Pod

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.anchors.controller import AnchorController
 from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.judge.gangs import GroupKey

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bigfleet.api.install import install
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.errors import ExitCode
 from loaddriver.judge.facts import RunFailure
 from loaddriver.judge.schema import Summary

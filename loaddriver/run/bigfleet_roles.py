@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from bigfleet.api.identity import Name
+from bigfleet.api.auth.identity import Principal
 from loaddriver.profile.fleet import LatencyDistribution
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
@@ -53,7 +53,7 @@ def provider_role(settings: ProfileSettings, inventory: Path) -> RoleSpec:
         observe_port=_OBSERVE,
         inputs={"inventory": inventory},
         kubeconfigs={"hosts": "fake-host"},
-        peer_identity=Name("provider", _PROVIDER_NAME),
+        peer_identity=Principal("provider", _PROVIDER_NAME),
     )
 
 
@@ -85,7 +85,7 @@ def _coordinator_role(
         ports=(LISTEN, _OBSERVE, _PEER),
         observe_port=_OBSERVE,
         preallocated_ports=[f"{each}/{_PEER}" for each in names],
-        peer_identity=Name("coordinator", name),
+        peer_identity=Principal("coordinator", name),
     )
 
 
@@ -112,7 +112,7 @@ def shard_role(settings: ProfileSettings, number: int = 0) -> RoleSpec:
         ports=(LISTEN, _OBSERVE),
         observe_port=_OBSERVE,
         outputs={"journal": JOURNAL.replace(".", f"-{number}.") if number else JOURNAL},
-        peer_identity=Name("shard", name),
+        peer_identity=Principal("shard", name),
     )
 
 
@@ -134,14 +134,14 @@ def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleS
                 "--rollup-interval",
                 f"{settings.bigfleet.rollup_seconds:g}",
             ),
-            *("--node-ready-timeout", f"{settings.bigfleet.node_hold_seconds:g}"),
+            *("--node-ready-timeout", f"{settings.bigfleet.node_ready_timeout_seconds:g}"),
             *_LONE_REPLICA,
         ],
         ports=(_OBSERVE,),
         observe_port=_OBSERVE,
         cluster=cluster.name,
         identity="bigfleet-operator",
-        peer_identity=Name("cluster", cluster.name),
+        peer_identity=Principal("cluster", cluster.name),
     )
     not_load = [("--ignore-namespace", namespace) for namespace in cluster.own_namespaces]
     yield RoleSpec(
@@ -149,7 +149,7 @@ def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleS
         [
             "pod-controller",
             *("--observe", "{observe}"),
-            *("--unschedulable-delay", f"{settings.bigfleet.unschedulable_hold_seconds:g}"),
+            *("--unschedulable-delay", f"{settings.bigfleet.unschedulable_delay_seconds:g}"),
             *_LONE_REPLICA,
             *chain.from_iterable(not_load),
         ],

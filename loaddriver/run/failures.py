@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bigfleet.api.kube.client import NO_ANSWER, ApiError
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError
 from bigfleet.model.errors import BigFleetError
 from loaddriver.errors import ExitCode, InfrastructureError, LoaddriverError
 from loaddriver.judge.facts import RunFailure
@@ -38,7 +38,7 @@ async def failure_of(
         )
     except LoaddriverError as error:
         return RunFailure(error.exit_code, str(error))
-    except (BigFleetError, ApiError, *NO_ANSWER) as error:
+    except (BigFleetError, ApiError, *CONNECTION_ERRORS) as error:
         return RunFailure(ExitCode.INFRASTRUCTURE, _error_message(error))
     except Exception as error:  # noqa: BLE001  a bug of ours must still end in a report
         (logs / _BUG).write_text(traceback.format_exc())

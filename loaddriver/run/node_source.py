@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.errors import InfrastructureError
 from loaddriver.run.bigfleet_roles import start_fleet
 from loaddriver.run.inputs import RunInputs

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from bigfleet.api.kube.client import ApiError, KubeClient
+from bigfleet.kube.client import ApiError, KubeClient
 from bigfleet.model.errors import BigFleetError
 from loaddriver.errors import InfrastructureError
 from loaddriver.record.cluster_watch import Reader

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from bigfleet.api import transport
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
 from loaddriver.judge.facts import Shortfall

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from bigfleet.api.kube.client import NO_ANSWER, ApiError, InlineAccess, KubeClient
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, InlineAccess, KubeClient
 from loaddriver.substrates import audit, components, probes, readiness
 from loaddriver.substrates.base import Cluster, SubstrateError
 from loaddriver.substrates.components import Binaries, ControlPlaneConfig, Layout
@@ -123,7 +123,7 @@ async def as_substrate_errors(context: ClusterContext) -> AsyncIterator[None]:
     """What a request of ours ran into while a cluster started, as a SubstrateError."""
     try:
         yield
-    except (ApiError, *NO_ANSWER) as error:
+    except (ApiError, *CONNECTION_ERRORS) as error:
         raise SubstrateError(
             f"cluster {context.name} did not start: {error or 'no answer'}; "
             f"logs of its components: {context.layout.logs}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bigfleet.api.kube.client import APPLY_PATCH, KubeClient
+from bigfleet.kube.client import APPLY_PATCH, KubeClient
 
 Manifest = Mapping[str, Any]
 

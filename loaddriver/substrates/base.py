@@ -8,7 +8,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Protocol
 
-from bigfleet.api.identity import Name
+from bigfleet.api.auth.identity import Principal
 from loaddriver.errors import InfrastructureError
 
 
@@ -90,7 +90,7 @@ class RoleSpec:
     inputs: Mapping[str, Path] = field(default_factory=dict)
     kubeconfigs: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
-    peer_identity: Name | None = None
+    peer_identity: Principal | None = None
     preallocated_ports: Sequence[str] = ()
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import yaml
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.substrates import audit
 from loaddriver.substrates.credentials import FRONT_PROXY, Credentials, FrontProxy
 from loaddriver.substrates.ports import LOOPBACK

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.substrates import components, metrics, readiness, stages
 from loaddriver.substrates.apiserver import ApiServer, ClusterContext, as_substrate_errors
 from loaddriver.substrates.base import Cluster

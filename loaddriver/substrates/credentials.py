@@ -19,8 +19,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from bigfleet.api import certificates
-from bigfleet.api.certificates import Authority, PrivateKey, certificate_pem, key_pem
+from bigfleet.api.auth import certificates
+from bigfleet.api.auth.certificates import Authority, PrivateKey, certificate_pem, key_pem
 
 # Longer than any run; certificates end with the data directory anyway.
 _VALIDITY = timedelta(days=30)
@@ -50,7 +50,7 @@ IDENTITIES = (
             "metrics-server",
             "bigfleet-operator",
             "bigfleet-pod-controller",
-            "bigfleet-federation",
+            "bigfleet-fedhpa",
             "load-driver",
             "recorder",
             "fake-host",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from bigfleet.api import issuing
-from bigfleet.api.identity import Identity, Name
+from bigfleet.api.auth import issuing
+from bigfleet.api.auth.identity import Identity, Principal
 
 _FOLDER = "identities"
 # Longer than any run.
 _VALIDITY = timedelta(days=30)
-_READ_ONLY = Name("readonly")
+_READ_ONLY = Principal("readonly")
 
 
-def issue(data_directory: Path, name: Name) -> Identity:
+def issue(data_directory: Path, name: Principal) -> Identity:
     """The identity of `name`, made at its first use and kept when its role starts again. One for
     looking only is made beside it.
     """

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from bigfleet.api.install import apply, until
-from bigfleet.api.kube.client import ApiError, KubeClient
+from bigfleet.api.install import apply, retry_until
+from bigfleet.kube.client import ApiError, KubeClient
 from loaddriver.substrates.applying import apply as apply_as_harness
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.components import Binaries, Layout, serving
@@ -66,7 +66,7 @@ async def prepare(client: KubeClient) -> None:
     kind, *rest = yaml.safe_load_all((_MANIFESTS / "metrics.yaml").read_text())
     await apply(client, kind)
     await apply_as_harness(client, rest)
-    await until(lambda: _usages_served(client))
+    await retry_until(lambda: _usages_served(client))
 
 
 async def register(client: KubeClient, layout: Layout) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
 from loaddriver.substrates.applying import apply
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION, NO_NETWORK
 
@@ -38,7 +38,7 @@ async def answers(client: KubeClient, path: str) -> bool:
     """Say whether a GET of this path succeeds now."""
     try:
         await client.get(path)
-    except (ApiError, *NO_ANSWER):
+    except (ApiError, *CONNECTION_ERRORS):
         return False
     return True
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.kube.client import MERGE_PATCH, KubeClient
+from bigfleet.kube.client import MERGE_PATCH, KubeClient
 from loaddriver.anchors.objects import usable
 from loaddriver.plan.manifests import GROUP_LABEL, INSTANCE_TYPE_KEY, RACK_KEY
 from loaddriver.record.audit_line import AuditLine

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.kube.watch import Changed
+from bigfleet.kube.watch import Changed
 from bigfleet.model import resources
 from loaddriver.anchors.choose import Group, PodRef
 from loaddriver.anchors.free_capacity import Node

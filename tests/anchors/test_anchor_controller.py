@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from controlplane.request import Binaries
 from loaddriver.anchors import controller
 from loaddriver.anchors.controller import AnchorController
@@ -67,7 +67,7 @@ async def running(
     """Anchors at work; once left, they have stopped and their outcomes are final."""
     anchors, stop = AnchorController(client, "a", groups), asyncio.Event()
     task = asyncio.create_task(anchors.run(stop))
-    watch = ClusterWatch(racks.recorder, [anchors], gather_seconds=0.2)
+    watch = ClusterWatch(racks.recorder, [anchors], batch_seconds=0.2)
     following = [asyncio.create_task(each) for each in watch.followers()]
     try:
         yield anchors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bigfleet.api.kube.watch import Changed, Listed
+from bigfleet.kube.watch import Changed, Listed
 from loaddriver.anchors.choose import Anchor, Group, choose
 from loaddriver.anchors.cluster_state import ClusterState
 from loaddriver.anchors.outcomes import GroupOutcome, OutcomeRecorder

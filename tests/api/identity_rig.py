@@ -10,8 +10,9 @@ from typing import Any
 
 import grpc.aio
 
-from bigfleet.api import issuing, transport
-from bigfleet.api.identity import Identity, Name
+from bigfleet.api import transport
+from bigfleet.api.auth import issuing
+from bigfleet.api.auth.identity import Identity, Principal
 from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
 from bigfleet.api.v1alpha1.provider_pb2_grpc import (
     CapacityProviderServicer,
@@ -31,7 +32,7 @@ def identity(
     out: Path, role: str, own: str = "", validity: timedelta = DAY, new_authority: bool = False
 ) -> Identity:
     """Made or renewed below `out`."""
-    name = Name(role, own)
+    name = Principal(role, own)
     return issuing.issue(out, [name], validity, new_authority)[name]
 
 

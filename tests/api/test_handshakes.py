@@ -18,9 +18,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bigfleet.api import handshakes
-from bigfleet.api.identity import Identity
-from bigfleet.api.refusals import explained
+from bigfleet.api.auth import handshakes
+from bigfleet.api.auth.identity import Identity
+from bigfleet.api.auth.tls_diagnosis import explain_failure
 from tests.api.identity_rig import get, identity, refusal
 
 EXPIRED = timedelta(minutes=-1)
@@ -141,7 +141,7 @@ async def test_a_server_says_whom_it_refused_and_why(tmp_path: Path) -> None:
             (admin, "shard", "name", "the peer looks for shard.bigfleet.internal"),
         ):
             error = await refusal(get(running.address, who, role))
-            await explained(error, running.address, who, role)
+            await explain_failure(error, running.address, who, role)
             assert meaning in (await running.warned(reason))["message"]
         with pytest.raises(OSError):  # noqa: PT011  TLS's errors and a hung-up connection alike
             await asyncio.to_thread(_old_tls, running.address, admin)
@@ -163,7 +163,7 @@ def test_settings_of_tls_come_before_its_library() -> None:
 )
 def test_only_handshakes_are_taken_from_the_native_log(line: str, taken: bool) -> None:
     """An unknown reason is counted as other; a line about anything else goes on unread."""
-    assert handshakes.note(line) is taken
+    assert handshakes.record_handshake_failure(line) is taken
 
 
 def _old_tls(address: str, own: Identity) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from bigfleet.api import certificates
-from bigfleet.api.certificates import Authority
-from bigfleet.api.identity import Fresh, Identity, Name
+from bigfleet.api.auth import certificates
+from bigfleet.api.auth.certificates import Authority
+from bigfleet.api.auth.identity import Identity, IdentityReloader, Principal
 from bigfleet.model.errors import InvalidInput
 from tests.api.identity_rig import identity
 
@@ -29,10 +29,12 @@ def by_hand(directory: Path, uris: list[str]) -> Identity:
     return Identity(directory)
 
 
-@pytest.mark.parametrize("name", [Name("shard", "a"), Name("cluster", "eu/1"), Name("admin")])
-def test_a_name_is_read_as_it_is_written(name: Name) -> None:
+@pytest.mark.parametrize(
+    "name", [Principal("shard", "a"), Principal("cluster", "eu/1"), Principal("admin")]
+)
+def test_a_name_is_read_as_it_is_written(name: Principal) -> None:
     """The URI carries role and id, and nothing is lost between them."""
-    assert Name.parse(str(name)) == name
+    assert Principal.parse(str(name)) == name
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def test_a_name_is_read_as_it_is_written(name: Name) -> None:
 def test_a_uri_that_is_no_name_of_ours_is_refused(uri: str) -> None:
     """A role without its id, an id where none belongs and another scheme name nobody."""
     with pytest.raises(InvalidInput, match="is none of bigfleet://cluster/ID"):
-        Name.parse(uri)
+        Principal.parse(uri)
 
 
 @pytest.mark.parametrize("uris", [[], ["bigfleet://shard/a", "bigfleet://admin"]])
@@ -70,24 +72,24 @@ def test_a_key_of_another_certificate_is_named(tmp_path: Path) -> None:
 def test_a_process_refuses_the_identity_of_another(tmp_path: Path) -> None:
     """Given the wrong directory, a process says so at its start, not its peers later."""
     with pytest.raises(InvalidInput, match=r"bigfleet://shard/a, but this process is .*cluster/a"):
-        identity(tmp_path, "shard", "a").expect("cluster", "a")
+        identity(tmp_path, "shard", "a").load_as("cluster", "a")
 
 
 def test_a_process_refuses_to_start_with_an_expired_identity(tmp_path: Path) -> None:
     """Nobody would talk to it, and its own error is the clearest."""
     with pytest.raises(InvalidInput, match="expired at"):
-        identity(tmp_path, "shard", "a", timedelta(minutes=-1)).expect("shard", "a")
+        identity(tmp_path, "shard", "a", timedelta(minutes=-1)).load_as("shard", "a")
 
 
 def test_half_replaced_files_are_waited_out(tmp_path: Path) -> None:
     """While certificate and key do not fit together, the last good pair stays in use."""
     own, other = identity(tmp_path, "shard", "a"), identity(tmp_path / "new", "shard", "a")
-    fresh = Fresh(own)
-    before = fresh.current()
+    reloader = IdentityReloader(own)
+    before = reloader.current()
     shutil.copy(other.directory / "tls.key", own.directory / "tls.key")
-    assert fresh.current() is before
+    assert reloader.current() is before
     shutil.copy(other.directory / "tls.crt", own.directory / "tls.crt")
-    assert fresh.current().certificate == (other.directory / "tls.crt").read_bytes()
+    assert reloader.current().certificate == (other.directory / "tls.crt").read_bytes()
 
 
 @pytest.mark.parametrize(("own", "validity"), [("b", HOUR), ("a", -HOUR)])
@@ -97,17 +99,17 @@ def test_a_running_process_stays_who_it_is(tmp_path: Path, own: str, validity: t
         identity(tmp_path, "shard", "a"),
         identity(tmp_path / "new", "shard", own, validity),
     )
-    fresh = Fresh(mine)
-    before = fresh.current()
+    reloader = IdentityReloader(mine)
+    before = reloader.current()
     for name in ("ca.crt", "tls.key", "tls.crt"):
         shutil.copy(other.directory / name, mine.directory / name)
-    assert fresh.current() is before
+    assert reloader.current() is before
 
 
 def test_files_that_vanish_leave_the_last_good_ones(tmp_path: Path) -> None:
     """A mount that is away for a moment ends nothing."""
     own = identity(tmp_path, "shard", "a")
-    fresh = Fresh(own)
-    before = fresh.current()
+    reloader = IdentityReloader(own)
+    before = reloader.current()
     shutil.rmtree(own.directory)
-    assert fresh.current() is before
+    assert reloader.current() is before

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from bigfleet.api import issuing
-from bigfleet.api.identity import Identity, Name
+from bigfleet.api.auth import issuing
+from bigfleet.api.auth.identity import Identity, Principal
 from bigfleet.model.errors import InvalidInput
 from tests.api.identity_rig import DAY
 
-SHARD = Name("shard", "a")
+SHARD = Principal("shard", "a")
 
 
 def certs(out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
@@ -45,7 +45,7 @@ def test_nobody_else_can_read_a_key(tmp_path: Path) -> None:
 
 def test_only_servers_certificates_may_serve_and_only_as_their_role(tmp_path: Path) -> None:
     """A cluster's certificate is valid for no server name, a shard's for shards alone."""
-    made = issuing.issue(tmp_path, [SHARD, Name("cluster", "blue"), Name("admin")], DAY)
+    made = issuing.issue(tmp_path, [SHARD, Principal("cluster", "blue"), Principal("admin")], DAY)
     serves = {name.role: own.load().serves_as for name, own in made.items()}
     assert serves == {"shard": ("shard.bigfleet.internal",), "cluster": (), "admin": ()}
 
@@ -74,7 +74,7 @@ def test_a_new_authority_keeps_trust_in_the_one_before_only(tmp_path: Path) -> N
 def test_an_id_that_is_no_directory_is_refused(tmp_path: Path, own: str) -> None:
     """Nothing is written outside of the directory that was given."""
     with pytest.raises(InvalidInput, match="cannot be part of a directory's name"):
-        issuing.issue(tmp_path / "out", [Name("shard", own)], DAY)
+        issuing.issue(tmp_path / "out", [Principal("shard", own)], DAY)
     assert not (tmp_path / "out").exists()
 
 

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from bigfleet.api import transport
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
 from bigfleet.model.errors import InvalidInput, Unavailable

@@ -48,9 +48,9 @@ def test_field_numbers_are_the_published_contract() -> None:
 def test_fields_of_our_own_start_at_100() -> None:
     """What the published contract does not have cannot collide with its later fields."""
     ours = {
-        "Acknowledgement": {"rejected", "left_out", "doubted"},
+        "Acknowledgement": {"rejected", "rejected_items", "unconfirmed_reductions"},
         "BootstrapRequest": {"machine_id"},
-        "ReclaimInstruction": {"most_cost"},
+        "ReclaimInstruction": {"max_cost"},
         "ReclaimAck": {"refused"},
     }
     for message, fields in ours.items():

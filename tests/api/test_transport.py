@@ -40,5 +40,5 @@ async def test_messages_beyond_the_library_default_pass(mebibytes: int) -> None:
 
 def test_the_ceiling_is_256_mebibytes() -> None:
     """Clusters of the largest size planned for send roll-ups of tens of MiB."""
-    assert transport.MESSAGE_CEILING_BYTES == 256 * 2**20
+    assert transport.MAX_MESSAGE_BYTES == 256 * 2**20
     assert capacity_pb2.ClusterCapacityNeeds().ByteSize() == 0

@@ -13,19 +13,19 @@ import msgspec
 import yaml
 
 from bigfleet.api.install import MANIFESTS
-from bigfleet.api.install_federation import KINDS, install_federation, install_member
-from bigfleet.api.kube.client import InlineAccess, KubeClient
+from bigfleet.api.install_fedhpa import KINDS, install_fedhpa, install_member
+from bigfleet.kube.client import InlineAccess, KubeClient
 from tests.support.clusters import admin
 
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 # Users, each with a kubeconfig of its own, and ServiceAccounts as namespace/name.
-USERS = ("bigfleet-operator", "bigfleet-pod-controller", "bigfleet-federation", "fake-host")
+USERS = ("bigfleet-operator", "bigfleet-pod-controller", "bigfleet-fedhpa", "fake-host")
 # One whose Node is to join, and one that somebody in the cluster has made.
 JOINING, TENANT = "bigfleet-nodes/m-attacker", "tenants/anybody"
 ACCOUNTS = (
     "bigfleet-system/bigfleet-operator",
     "bigfleet-system/bigfleet-pod-controller",
-    "bigfleet-federation/bigfleet-federation",
+    "bigfleet-fedhpa/bigfleet-fedhpa",
     JOINING,
     TENANT,
 )
@@ -56,7 +56,7 @@ async def credentials(kubeconfig: Mapping[str, Path]) -> AsyncIterator[Mapping[s
     """A client for each, in a cluster that also has the federation's kinds and rights."""
     async with AsyncExitStack() as closing:
         root = await closing.enter_async_context(await admin(dict(kubeconfig)))
-        await install_federation(root)
+        await install_fedhpa(root)
         await install_member(root)
         await _make_account(root, closing, JOINING, namespace=False)
         await _make_account(root, closing, TENANT, namespace=True)

@@ -17,9 +17,10 @@ from google.protobuf import message_factory
 
 from bigfleet.adapters.host.instant import InstantHost
 from bigfleet.adapters.provider.memory import MemoryProvider
-from bigfleet.api import certificates, issuing, transport
-from bigfleet.api.certificates import Authority
-from bigfleet.api.identity import AUTHORITY, CERTIFICATE, KEY, Identity, Name
+from bigfleet.api import transport
+from bigfleet.api.auth import certificates, issuing
+from bigfleet.api.auth.certificates import Authority
+from bigfleet.api.auth.identity import AUTHORITY, CERTIFICATE, KEY, Identity, Principal
 from bigfleet.api.v1alpha1 import (
     coordinator_pb2,
     provider_pb2,
@@ -70,7 +71,7 @@ def methods() -> Iterator[Method]:
 
 def issue(out: Path, *names: str, validity: timedelta = DAY) -> list[Identity]:
     """Identities such as `shard/s0`, of one authority below `out`."""
-    wanted = [Name(*name.split("/")) for name in names]
+    wanted = [Principal(*name.split("/")) for name in names]
     made = issuing.issue(out, wanted, validity)
     return [made[name] for name in wanted]
 
@@ -144,5 +145,5 @@ def _channel(address: str, own: Identity | None, server: str) -> grpc.aio.Channe
         (own.directory / name).read_bytes() for name in (AUTHORITY, KEY, CERTIFICATE)
     )
     credentials = grpc.ssl_channel_credentials(authority, key, leaf)
-    name = ("grpc.ssl_target_name_override", transport.SERVES.format(role=server))
+    name = ("grpc.ssl_target_name_override", transport.SERVER_NAME.format(role=server))
     return grpc.aio.secure_channel(address, credentials, options=[name])

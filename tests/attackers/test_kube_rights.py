@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bigfleet.api.kube.client import FORBIDDEN, ApiError, KubeClient
+from bigfleet.kube.client import FORBIDDEN, ApiError, KubeClient
 from tests.attackers.kube_rig import (
     ACCOUNTS,
     JOINING,
@@ -25,7 +25,7 @@ from tests.support.clusters import admin, node, request
 pytestmark = pytest.mark.cluster
 
 _OURS = "bigfleet.lucy.sh"
-_SPACES = ("kube-system", "bigfleet-system", "bigfleet-nodes", "bigfleet-federation")
+_SPACES = ("kube-system", "bigfleet-system", "bigfleet-nodes", "bigfleet-fedhpa")
 # What Kubernetes lets everybody do who has shown who they are.
 _EVERYBODY = """
 selfsubjectaccessreviews.authorization.k8s.io create
@@ -99,20 +99,20 @@ federateddeployments/scale.{_OURS} patch
 federatedreplicasets/scale.{_OURS} patch
 events create
 """,
-    "bigfleet-federation": """
+    "bigfleet-fedhpa": """
 secrets get list watch
 leases.coordination.k8s.io get create update
 """,
 }
 # By credential, then by namespace ("" for objects anywhere): resources, and verbs on them.
-RIGHTS: Mapping[str, Mapping[str, str]] = {
+RBAC_MANIFEST: Mapping[str, Mapping[str, str]] = {
     "bigfleet-operator": _OPERATOR,
     "bigfleet-system/bigfleet-operator": _OPERATOR,
     "bigfleet-pod-controller": _POD_CONTROLLER,
     "bigfleet-system/bigfleet-pod-controller": _POD_CONTROLLER,
     # Bound to the rights in a member, too.
-    "bigfleet-federation": _FEDERATION | {"": _FEDERATION[""].rstrip() + _MEMBER},
-    "bigfleet-federation/bigfleet-federation": _FEDERATION,
+    "bigfleet-fedhpa": _FEDERATION | {"": _FEDERATION[""].rstrip() + _MEMBER},
+    "bigfleet-fedhpa/bigfleet-fedhpa": _FEDERATION,
     "fake-host": {"": "nodes get list watch patch\nnodes/status patch"},
     JOINING: {"": "nodes create patch update\nnodes/status patch update"},
     TENANT: {},
@@ -156,7 +156,7 @@ def _rows(text: str) -> Iterator[Right]:
 
 def expected(credential: str, namespace: str) -> set[Right]:
     """What the table gives a credential in a namespace."""
-    rows = RIGHTS[credential]
+    rows = RBAC_MANIFEST[credential]
     return {*_rows(_EVERYBODY), *_rows(rows.get("", "")), *_rows(rows.get(namespace, ""))}
 
 
@@ -165,7 +165,7 @@ def test_everybody_whom_the_manifests_know_has_rows() -> None:
     known = {JOINING.partition("/")[0]: "system:serviceaccounts:bigfleet-nodes"}
     named = {known.get(c.partition("/")[0], c) for c in (*USERS, *ACCOUNTS) if c != TENANT}
     assert {*subjects()} == named
-    assert {*RIGHTS} == {*USERS, *ACCOUNTS}
+    assert {*RBAC_MANIFEST} == {*USERS, *ACCOUNTS}
 
 
 async def test_each_credential_has_the_rights_of_the_table_and_no_others(
@@ -191,7 +191,7 @@ def _attacks() -> Iterator[tuple[str, str, str, Any, set[str]]]:
     dry = "?dryRun=All"
     yield "read all secrets", "GET", "/api/v1/secrets", None, set()
     yield "list all pods", "GET", "/api/v1/pods?limit=1", None, {
-        *operators, *controllers, "bigfleet-federation"
+        *operators, *controllers, "bigfleet-fedhpa"
     }  # fmt: skip
     yield "another's Node", "POST", nodes + dry, node("m-another"), set()
     yield "one's own Node", "POST", nodes + dry, node("m-attacker"), {JOINING}

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from cryptography import x509
 
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from controlplane.request import Binaries
 from tests.attackers.rpc_rig import DAY, DENIED, Method, call, fleet, issue, issue_odd, methods
 

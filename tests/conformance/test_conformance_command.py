@@ -17,8 +17,8 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from bigfleet.api import issuing
-from bigfleet.api.identity import Name
+from bigfleet.api.auth import issuing
+from bigfleet.api.auth.identity import Principal
 from bigfleet.conformance.subject import Bounds
 from tests.conformance.example import PATH
 
@@ -39,7 +39,7 @@ def free_address() -> str:
 @pytest.fixture
 def restartable(tmp_path: Path) -> Iterator[tuple[str, str, str]]:
     """The example at an address, by certificates; the command that kills it and starts it again."""
-    names = [Name("provider", "shop"), Name("admin"), Name("readonly")]
+    names = [Principal("provider", "shop"), Principal("admin"), Principal("readonly")]
     issued = issuing.issue(tmp_path / "certs", names, DAY)
     own, admin, _ = (str(issued[name].directory) for name in names)
     address, pid = free_address(), tmp_path / "pid"

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from bigfleet.api.install import install
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from controlplane.request import request_from
 from kind.engine import Engine, find_engine
 from kind.errors import KindError

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from bigfleet.controllers.pod_controller.nodes import Node
-from bigfleet.controllers.pod_controller.occupancy import Occupancy, Place
+from bigfleet.controllers.pod_controller.occupancy import Occupancy, PodLocation
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.shapes import Shape, shape_of
 from bigfleet.model import resources
@@ -59,12 +59,12 @@ def peers(key: str, app: str = "web", **more: Any) -> dict[str, Any]:
     return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}, **more}
 
 
-def near(*terms: Mapping[str, Any]) -> dict[str, Any]:
+def affinity_terms(*terms: Mapping[str, Any]) -> dict[str, Any]:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}
     return {"affinity": {"podAffinity": required}}
 
 
-def apart(*terms: Mapping[str, Any]) -> dict[str, Any]:
+def anti_affinity_terms(*terms: Mapping[str, Any]) -> dict[str, Any]:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}
     return {"affinity": {"podAntiAffinity": required}}
 
@@ -92,5 +92,5 @@ def cluster(nodes: Iterable[Node], *pods: tuple[Shape, str, int]) -> Occupancy:
     made.nodes = {each.name: each for each in nodes}
     for shape, where, count in pods:
         for _ in range(count):
-            made.add(Place(shape, where))
+            made.add(PodLocation(shape, where))
     return made

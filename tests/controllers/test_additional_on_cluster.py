@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import APPLY_PATCH, KubeClient
-from bigfleet.controllers.pod_controller import additional
+from bigfleet.controllers.pod_controller import additional_requests
 from bigfleet.controllers.pod_controller.controller import PodController
-from bigfleet.controllers.pod_controller.unschedulable import MOST_OF_A_GROUP, MOST_TIMES
+from bigfleet.controllers.pod_controller.unschedulable import (
+    MAX_ADDITIONAL_PER_POD,
+    MAX_ASKING_PER_GROUP,
+)
+from bigfleet.kube.client import APPLY_PATCH, KubeClient
 from bigfleet.tasks import run_until_stopped
 from tests.support.clusters import (
     add_ready_node,
@@ -36,8 +39,8 @@ _SPEED = 40  # a hold is 0.4 s, and all three requests take 6.4 s
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(additional, "_LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(additional, "_SAY_SHORT_SECONDS", 0.1)
+    monkeypatch.setattr(additional_requests, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(additional_requests, "_SHORT_EVENT_INTERVAL_SECONDS", 0.1)
 
 
 @asynccontextmanager
@@ -134,14 +137,14 @@ async def test_equal_stuck_pods_ask_a_bounded_number_of_times(
         for start in range(0, 500, 50):
             names = [f"p-{number}" for number in range(start, start + 50)]
             await asyncio.gather(*(client.create(pods, _large(name, "51")) for name in names))
-        most = MOST_OF_A_GROUP * MOST_TIMES
+        most = MAX_ASKING_PER_GROUP * MAX_ADDITIONAL_PER_POD
         async with _quick_controller(kubeconfig):
             await _until(client, where, most, "all that may ask to have asked")
         async with _quick_controller(kubeconfig):
             await asyncio.sleep(7)
             assert len(await _additional(client, where)) == most
         owners = [r["metadata"]["ownerReferences"][0] for r in await _additional(client, where)]
-        assert len({owner["name"] for owner in owners}) == MOST_OF_A_GROUP
+        assert len({owner["name"] for owner in owners}) == MAX_ASKING_PER_GROUP
 
 
 async def test_while_a_machine_that_could_hold_it_is_on_its_way_a_pod_does_not_ask(
@@ -219,7 +222,9 @@ async def test_a_pod_whose_need_is_short_is_told_so_and_asks_for_nothing_more(
             assert await _additional(client, where) == []
             met = {**short, "status": "False", "reason": "Satisfied"}
             await client.patch(path, {"status": {"conditions": [met]}})
-            await _until(client, where, 2 * MOST_TIMES, "both to ask once none is missing")
+            await _until(
+                client, where, 2 * MAX_ADDITIONAL_PER_POD, "both to ask once none is missing"
+            )
 
 
 _SAME_ZONE = {
@@ -243,7 +248,9 @@ async def test_a_pod_whose_companions_run_asks_for_a_machine_in_their_domain(
         await client.create(pods, pod("runs", affinity=_SAME_ZONE, nodeName="n-companions"))
         await client.create(pods, _large("waits", affinity=_SAME_ZONE))
         async with _quick_controller(kubeconfig):
-            for each in await _until(client, where, MOST_TIMES, "three requests of one Pod"):
+            for each in await _until(
+                client, where, MAX_ADDITIONAL_PER_POD, "three requests of one Pod"
+            ):
                 assert each["metadata"]["ownerReferences"][0]["name"] == "waits"
                 assert "coLocation" not in each["spec"]
                 here = {"key": "zone", "operator": "In", "values": ["z9"]}
@@ -263,7 +270,9 @@ async def test_pods_that_no_machine_helps_do_not_ask(kubeconfig: dict[str, Path]
         await client.create(pods, _large("gated", schedulingGates=[{"name": "example.com/wait"}]))
         await client.create(pods, _large("asks"))
         async with _quick_controller(kubeconfig):
-            for each in await _until(client, where, MOST_TIMES, "three requests of one Pod"):
+            for each in await _until(
+                client, where, MAX_ADDITIONAL_PER_POD, "three requests of one Pod"
+            ):
                 assert each["metadata"]["ownerReferences"][0]["name"] == "asks"
             await asyncio.sleep(2)
-            assert len(await _additional(client, where)) == MOST_TIMES
+            assert len(await _additional(client, where)) == MAX_ADDITIONAL_PER_POD

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import ApiError, KubeClient
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.controllers.operator.aggregate import Aggregate
-from bigfleet.controllers.operator.demand import RequestSpec, demand_of
+from bigfleet.controllers.operator.request_demand import RequestSpec, demand_of
+from bigfleet.kube.client import ApiError, KubeClient
 from bigfleet.model.errors import InvalidInput
 from tests.support.clusters import admin
 from tests.support.clusters import request as request_of
@@ -161,7 +161,7 @@ async def test_what_is_admitted_is_accepted_and_decided(
     assert len(aggregate) > _REQUESTS / 10, "hardly any were admitted"
     assert len(left_out) < len(aggregate), left_out
     assert all(error.what and error.hint for error in left_out)
-    told = aggregate.told(1e9)
-    rollup = ClusterCapacityNeeds(cluster_id="east", needs=told.needs)
+    content = aggregate.content(1e9)
+    rollup = ClusterCapacityNeeds(cluster_id="east", needs=content.needs)
     fleet = [machine(f"m-{number}") for number in range(6)]
     await play(fleet, [rollup])

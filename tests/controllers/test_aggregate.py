@@ -9,17 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bigfleet.api.codec import need_from_wire
+from bigfleet.api.need_codec import need_from_wire
 from bigfleet.api.v1alpha1.capacity_pb2 import CapacityNeed, ClusterCapacityNeeds
-from bigfleet.controllers.operator.aggregate import Aggregate, RowKey
-from bigfleet.controllers.operator.demand import CoLocation, Demand, RequestSpec, demand_of
-from bigfleet.controllers.podspec.objects import Expression, LabelSelector
+from bigfleet.controllers.operator.aggregate import Aggregate, NeedKey
+from bigfleet.controllers.operator.request_demand import (
+    CoLocation,
+    RequestDemand,
+    RequestSpec,
+    demand_of,
+)
+from bigfleet.kube.pod_types import LabelSelector, SelectorRequirement
 from tests.support.cpu_time import cpu_seconds, slowness
 
 _RACK = "topology.bigfleet/rack"
 
 
-def _demand(namespace: str = "team", cpu: str = "1", **more: Any) -> Demand:
+def _demand(namespace: str = "team", cpu: str = "1", **more: Any) -> RequestDemand:
     return demand_of(
         namespace, RequestSpec(resources={"cpu": cpu, "pods": "1"}, priority=0, **more)
     )
@@ -37,10 +42,10 @@ def test_a_deployment_of_fifty_thousand_pods_is_one_need_and_a_small_rollup() ->
     [need] = aggregate.needs()
     assert need.aggregate == {"cpu": 12_500_000, "pods": 50_000_000}
     assert need.largest == {"cpu": 250, "pods": 1000}
-    assert ClusterCapacityNeeds(needs=aggregate.told(0.0).needs).ByteSize() < 2048
+    assert ClusterCapacityNeeds(needs=aggregate.content(0.0).needs).ByteSize() < 2048
 
 
-def _mixed_demands(profiles: int, sizes: int) -> list[Demand]:
+def _mixed_demands(profiles: int, sizes: int) -> list[RequestDemand]:
     """Of `sizes` distinct sizes, each in each profile."""
     draw = random.Random(7)
     amounts = [(draw.randint(5, 3200) * 10, draw.randint(64, 65536)) for _ in range(sizes)]
@@ -50,7 +55,7 @@ def _mixed_demands(profiles: int, sizes: int) -> list[Demand]:
             RequestSpec(
                 {"cpu": f"{cpu}m", "memory": f"{memory}Mi", "pods": "1"},
                 number,
-                [Expression("topology.kubernetes.io/zone", "In", [f"zone-{number}"])],
+                [SelectorRequirement("topology.kubernetes.io/zone", "In", [f"zone-{number}"])],
             ),
         )
         for cpu, memory in amounts
@@ -58,7 +63,7 @@ def _mixed_demands(profiles: int, sizes: int) -> list[Demand]:
     ]
 
 
-def _mixed(demands: list[Demand], pods: int) -> Aggregate[int]:
+def _mixed(demands: list[RequestDemand], pods: int) -> Aggregate[int]:
     draw = random.Random(7)
     aggregate: Aggregate[int] = Aggregate()
     for number in range(pods):
@@ -67,7 +72,7 @@ def _mixed(demands: list[Demand], pods: int) -> Aggregate[int]:
 
 
 def _bytes(aggregate: Aggregate[int]) -> int:
-    needs = aggregate.told(0.0).needs
+    needs = aggregate.content(0.0).needs
     return ClusterCapacityNeeds(
         cluster_id="c-1", timestamp_unix_nanos=2**60, needs=needs
     ).ByteSize()
@@ -80,7 +85,7 @@ def test_fifty_thousand_pods_of_five_hundred_sizes_are_a_roll_up_of_four_kilobyt
     """Whether each profile has all sizes or a part of them; no pod is lost in it."""
     aggregate = _mixed(_mixed_demands(profiles, sizes), 50_000)
     assert _bytes(aggregate) <= 4096
-    reported = [need_from_wire(need, "") for need in aggregate.told(0.0).needs]
+    reported = [need_from_wire(need, "") for need in aggregate.content(0.0).needs]
     assert sum(need.pods for need in reported) == 50_000
     for need, whole in zip(reported, aggregate.needs(), strict=True):
         assert need.profile == whole.profile
@@ -93,23 +98,25 @@ def test_with_many_needs_up_to_sixty_four_sizes_of_each_are_reported_exactly() -
     """They take more than 4 KB in any case; coarser sizes would cost machines."""
     demands = _mixed_demands(30, 60)
     aggregate = _mixed(demands, 50_000)
-    assert [need_from_wire(sent, "") for sent in aggregate.told(0.0).needs] == aggregate.needs()
+    assert [need_from_wire(sent, "") for sent in aggregate.content(0.0).needs] == aggregate.needs()
 
 
 def test_a_roll_up_stays_small_and_steady_while_pods_come_and_go() -> None:
     demands, draw = _mixed_demands(10, 500), random.Random(5)
     aggregate = _mixed(demands, 20_000)
-    before = {need.SerializeToString() for need in aggregate.told(0.0).needs}
+    before = {need.SerializeToString() for need in aggregate.content(0.0).needs}
     assert len(before) == 10
     for _ in range(5):
         for key in draw.sample(range(20_000), 100):
             aggregate.put(key, draw.choice(demands))
         assert _bytes(aggregate) <= 4096
-    corners = [{s.amounts for s in need_from_wire(n, "").sizes} for n in aggregate.told(0.0).needs]
+    class_sizes = [
+        {s.amounts for s in need_from_wire(n, "").sizes} for n in aggregate.content(0.0).needs
+    ]
     first = [
         {s.amounts for s in need_from_wire(CapacityNeed.FromString(n), "").sizes} for n in before
     ]
-    kept = sum(max(len(now & then) / len(then) for now in corners) for then in first)
+    kept = sum(max(len(now & then) / len(then) for now in class_sizes) for then in first)
     assert kept / len(first) > 0.8
 
 
@@ -121,19 +128,19 @@ def test_the_requests_of_a_size_are_found_newest_first() -> None:
     aggregate.put("new", small, created=30.0)
     aggregate.put("between", small, created=20.0)
     aggregate.put("large", large, created=40.0)
-    row = aggregate.row_of("old")
+    row = aggregate.need_key_of("old")
     assert aggregate.requests_of(row, small.unit) == ["new", "between", "old"]
     assert aggregate.requests_of(row, None) == ["large", "new", "between", "old"]
     assert aggregate.requests_of(row, (("cpu", 77),)) is None
-    assert aggregate.requests_of(RowKey("none", ""), small.unit) is None
+    assert aggregate.requests_of(NeedKey("none", ""), small.unit) is None
     aggregate.remove("new")
     assert aggregate.requests_of(row, small.unit) == ["between", "old"]
 
 
 def test_every_request_is_found_by_the_class_that_stands_for_it() -> None:
     aggregate = _mixed(_mixed_demands(1, 500), 5_000)
-    [need] = aggregate.told(0.0).needs
-    row = aggregate.row_of(0)
+    [need] = aggregate.content(0.0).needs
+    row = aggregate.need_key_of(0)
     found = [
         key
         for size in need_from_wire(need, "").sizes
@@ -170,8 +177,8 @@ def test_the_smallest_machine_must_hold_the_largest_unit_of_each_resource() -> N
 _DEMANDS = [
     _demand(cpu="1"),
     _demand(cpu="2"),
-    _demand(cpu="2", requirements=[Expression("zone", "In", ["b", "a"])]),
-    _demand(cpu="1", requirements=[Expression("zone", "In", ["a", "b"])]),
+    _demand(cpu="2", requirements=[SelectorRequirement("zone", "In", ["b", "a"])]),
+    _demand(cpu="1", requirements=[SelectorRequirement("zone", "In", ["a", "b"])]),
     _demand(co_location=_gang("x")),
     _demand("other", co_location=_gang("x")),
     _demand(interruption_penalty="3"),
@@ -181,10 +188,10 @@ _DEMANDS = [
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 8), st.none() | st.sampled_from(_DEMANDS)), max_size=60))
 def test_keeping_up_gives_the_same_as_starting_over(
-    events: list[tuple[int, Demand | None]],
+    events: list[tuple[int, RequestDemand | None]],
 ) -> None:
     kept: Aggregate[int] = Aggregate()
-    wanted: dict[int, Demand] = {}
+    wanted: dict[int, RequestDemand] = {}
     for key, demand in events:
         if demand is None:
             kept.remove(key)
@@ -197,9 +204,9 @@ def test_keeping_up_gives_the_same_as_starting_over(
     for key in reversed(wanted):
         fresh.put(key, wanted[key])
     assert kept.needs() == fresh.needs()
-    assert kept.told(0.0) == fresh.told(0.0)
+    assert kept.content(0.0) == fresh.content(0.0)
     assert len(kept) == len(wanted)
-    assert [need_from_wire(sent, "") for sent in kept.told(0.0).needs] == kept.needs()
+    assert [need_from_wire(sent, "") for sent in kept.content(0.0).needs] == kept.needs()
 
 
 def test_putting_the_same_again_is_no_change() -> None:
@@ -217,17 +224,17 @@ def test_a_change_costs_the_same_whatever_the_size() -> None:
     aggregate: Aggregate[int] = Aggregate()
     for number in range(25_000):
         aggregate.put(number, demands[number % 5000])
-    assert len(aggregate.told(0.0).needs) == 5000
+    assert len(aggregate.content(0.0).needs) == 5000
     aggregate.remove(0)
-    took = cpu_seconds(lambda: aggregate.told(0.0))
-    assert len(aggregate.told(0.0).needs) == 5000
+    took = cpu_seconds(lambda: aggregate.content(0.0))
+    assert len(aggregate.content(0.0).needs) == 5000
     assert took < 0.5 * slowness()
 
 
 def _waiting(aggregate: Aggregate[int], now: float) -> tuple[int, int]:
     """The rows told, and the rows kept back."""
-    told = aggregate.told(now)
-    return len(told.needs), len(told.gathering)
+    content = aggregate.content(now)
+    return len(content.needs), len(content.incomplete)
 
 
 def test_a_gang_is_told_at_once_when_all_its_members_have_asked() -> None:

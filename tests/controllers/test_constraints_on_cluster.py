@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bigfleet.api.codec import need_from_wire
+from bigfleet.api.need_codec import need_from_wire
 from bigfleet.controllers import operator, pod_controller
 from bigfleet.model.need import (
     HOSTNAME_LABEL,
@@ -129,13 +129,15 @@ async def _needs(shard: FakeShard, *expected: str) -> dict[str, Need]:
 
 
 async def test_what_pods_ask_is_what_their_shard_receives(kubeconfig: dict[str, Path]) -> None:
-    controller = pod_controller.Settings(kubeconfig["bigfleet-pod-controller"], observe_port=0)
+    controller = pod_controller.PodControllerConfig(
+        kubeconfig["bigfleet-pod-controller"], observe_port=0
+    )
     async with (
         await admin(kubeconfig) as client,
         namespace(client, "every-constraint") as where,
         fake_shard() as (shard, address),
     ):
-        settings = operator.Settings("c", [address], kubeconfig["bigfleet-operator"], 0)
+        settings = operator.OperatorConfig("c", [address], kubeconfig["bigfleet-operator"], 0)
         pods = f"/api/v1/namespaces/{where}/pods"
         for body in _bodies():
             await client.create(pods, body)
@@ -174,11 +176,11 @@ def _check_where(needs: dict[str, Need]) -> None:
 
 def _check_neighbours(needs: dict[str, Need], where: str) -> None:
     own = '[["app","In",["x"]],["version","In",["v1"]]]'
-    spread, apart, together = needs["spread"], needs["apart"], needs["together"]
+    spread, anti_affinity_terms, together = needs["spread"], needs["apart"], needs["together"]
     assert spread.group == f'["{where}",{own},"{_ZONE}"]'
     assert spread.profile.spread == (Spread(_ZONE, 1, True, 3, honors_node_taints=True),)
-    assert apart.group == f'["{where}",{own},"{HOSTNAME_LABEL}"]'
-    assert apart.profile.anti_affinity == (HOSTNAME_LABEL,)
+    assert anti_affinity_terms.group == f'["{where}",{own},"{HOSTNAME_LABEL}"]'
+    assert anti_affinity_terms.profile.anti_affinity == (HOSTNAME_LABEL,)
     assert together.group == f'["{where}","{_ZONE}",[["app","In",["x"]]]]'
     assert together.profile.same_key == _ZONE
     assert needs["soft"].group == ""

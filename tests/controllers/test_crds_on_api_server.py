@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bigfleet.api.install import GROUP_VERSION, install
-from bigfleet.api.kube.client import ApiError, KubeClient
+from bigfleet.kube.client import ApiError, KubeClient
 
 pytestmark = pytest.mark.cluster
 

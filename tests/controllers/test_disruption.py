@@ -9,11 +9,20 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.controllers.pod_controller.disruption import Verdict, review
+from bigfleet.controllers.pod_controller.disruption import NodeDisruption, review
 from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.shapes import Shape
 from bigfleet.model.need import HOSTNAME_LABEL
-from tests.controllers.pod_rig import ZONE, apart, cluster, near, node, peers, shape, spread
+from tests.controllers.pod_rig import (
+    ZONE,
+    affinity_terms,
+    anti_affinity_terms,
+    cluster,
+    node,
+    peers,
+    shape,
+    spread,
+)
 
 WEB, BATCH, DAEMON = shape(), shape(owner="Job"), shape(owner="DaemonSet")
 
@@ -24,11 +33,11 @@ def _review(
     most: int = 10,
     only: Sequence[str] = (),
     preferred: Sequence[str] = (),
-) -> list[Verdict]:
-    return review(cluster(nodes, *pods).situation(), most, only, preferred)
+) -> list[NodeDisruption]:
+    return review(cluster(nodes, *pods).snapshot(), most, only, preferred)
 
 
-def _names(verdicts: Sequence[Verdict]) -> str:
+def _names(verdicts: Sequence[NodeDisruption]) -> str:
     return " ".join(verdict.node for verdict in verdicts)
 
 
@@ -61,7 +70,7 @@ def test_a_node_that_kube_scheduler_may_not_use_takes_nobody() -> None:
     others = [
         node("cordoned", cordoned=True),
         node("unready", ready=False),
-        node("leaving", leaving=True),
+        node("leaving", reclaiming=True),
         node("foreign-but-full", "1", ours=False),
     ]
     assert _review([node("a"), *others], (WEB, "a", 2), only=["a"])[0].fits is False
@@ -72,8 +81,8 @@ def test_only_ready_machines_of_ours_that_nobody_marked_are_candidates() -> None
     nodes = [
         node("foreign", ours=False),
         node("unready", ready=False),
-        node("leaving", leaving=True),
-        node("marked", mark="bigfleet.lucy.sh/do-not-disrupt=true"),
+        node("leaving", reclaiming=True),
+        node("marked", blocking_annotation="bigfleet.lucy.sh/do-not-disrupt=true"),
         node("cordoned", cordoned=True),
         node("plain"),
     ]
@@ -95,7 +104,7 @@ def test_pods_that_must_not_be_evicted_keep_their_node() -> None:
 
 def test_pods_that_wait_or_are_being_evicted_take_their_room_first() -> None:
     """The room for the Node's own pods is spoken for, and a Node that they need stays."""
-    nodes = [*_nodes("a", "b"), node("leaving", leaving=True)]
+    nodes = [*_nodes("a", "b"), node("leaving", reclaiming=True)]
     assert _names(_review(nodes, (WEB, "a", 4), (WEB, "b", 4), most=1)) == "a"
     assert _review(nodes, (WEB, "a", 4), (WEB, "b", 4), (WEB, "", 5)) == []
     assert _review(nodes, (WEB, "a", 4), (WEB, "b", 4), (WEB, "leaving", 5)) == []
@@ -129,7 +138,7 @@ def test_a_node_that_is_asked_about_is_judged_even_when_it_cannot_go() -> None:
 
 def test_a_gang_moves_only_to_where_it_can_be_whole() -> None:
     """Its companions hold a pod to their zone; all of it together may go to another."""
-    gang = shape("2", **near(peers(ZONE)))
+    gang = shape("2", **affinity_terms(peers(ZONE)))
     nodes = [node("a1", zone="a"), node("a2", "4", zone="a"), node("b1", zone="b")]
     held = [(gang, "a1", 1), (gang, "a2", 2)]
     assert _names(_review(nodes[:2] + nodes[2:], *held, most=1, only=["a1"])) == "a1"
@@ -139,7 +148,7 @@ def test_a_gang_moves_only_to_where_it_can_be_whole() -> None:
 
 
 def test_pods_that_repel_or_spread_need_a_domain_of_their_own() -> None:
-    alone, even = shape(**apart(peers(HOSTNAME_LABEL))), shape(**spread(ZONE))
+    alone, even = shape(**anti_affinity_terms(peers(HOSTNAME_LABEL))), shape(**spread(ZONE))
     nodes = _nodes("a", "b")
     assert _review(nodes, (alone, "a", 1), (alone, "b", 1)) == []
     assert _names(_review([*nodes, node("c")], (alone, "a", 1), (alone, "b", 1))) == "c"
@@ -156,8 +165,8 @@ def _mixed(nodes: int, pods: int) -> list[tuple[Shape, str, int]]:
         *(lambda _: {} for _ in range(4)),
         lambda app: spread(ZONE, app=app),
         lambda app: spread(HOSTNAME_LABEL, 3, app=app),
-        lambda app: apart(peers(HOSTNAME_LABEL, app)),
-        lambda app: near(peers(ZONE, app)),
+        lambda app: anti_affinity_terms(peers(HOSTNAME_LABEL, app)),
+        lambda app: affinity_terms(peers(ZONE, app)),
         lambda _: {"tolerations": [{"operator": "Exists"}]},
         lambda _: {"nodeSelector": {"disk": "ssd"}},
     ]
@@ -178,11 +187,11 @@ def test_five_thousand_pods_on_three_hundred_nodes_are_judged_at_once() -> None:
             node(f"n{number}", cpu, zones[number % 3], labels={"disk": "ssd"})
             for number in range(300)
         ]
-        situation = cluster(nodes, *_mixed(300, 5_000)).situation()
+        snapshot = cluster(nodes, *_mixed(300, 5_000)).snapshot()
         took = []
         for _ in range(5):
             started = time.thread_time()
-            found = review(situation, 10)
+            found = review(snapshot, 10)
             took.append(time.thread_time() - started)
         assert min(took) < 0.2, took
         assert len(found) == (10 if cpu == "16" else 0)

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import (
     DisruptionInquiry,
     DisruptionReport,
@@ -24,7 +23,8 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
 )
 from bigfleet.controllers import operator, pod_controller
 from bigfleet.controllers.operator import disruptions
-from bigfleet.controllers.operator.disruptions import UNKNOWN_ROOM
+from bigfleet.controllers.operator.disruptions import FIT_UNKNOWN
+from bigfleet.kube.client import KubeClient
 from bigfleet.observe import metrics
 from tests.support.clusters import (
     FakeShard,
@@ -49,7 +49,7 @@ _REVIEWS = f"{GROUP_VERSION}/disruptionreviews"
 async def _operator(kubeconfig: dict[str, Path]) -> AsyncIterator[FakeShard]:
     """An operator whose shard the test plays."""
     async with fake_shard() as (shard, address):
-        settings = operator.Settings(
+        settings = operator.OperatorConfig(
             cluster_id="c",
             shard_addresses=[address],
             kubeconfig=kubeconfig["bigfleet-operator"],
@@ -62,7 +62,7 @@ async def _operator(kubeconfig: dict[str, Path]) -> AsyncIterator[FakeShard]:
 
 @asynccontextmanager
 async def _pod_controller(kubeconfig: dict[str, Path], *ignored: str) -> AsyncIterator[None]:
-    settings = pod_controller.Settings(
+    settings = pod_controller.PodControllerConfig(
         kubeconfig["bigfleet-pod-controller"], observe_port=0, ignored_namespaces=ignored
     )
     async with role(partial(pod_controller.run, settings)):
@@ -70,7 +70,7 @@ async def _pod_controller(kubeconfig: dict[str, Path], *ignored: str) -> AsyncIt
 
 
 async def _ask(shard: FakeShard, *machines: str, most: int = 3) -> DisruptionReport:
-    inquiry = DisruptionInquiry(inquiry_id="q", machine_ids=machines, most=most)
+    inquiry = DisruptionInquiry(inquiry_id="q", machine_ids=machines, max_machines=most)
     shard.order(ShardMessage(disruption_inquiry=inquiry))
     async with asyncio.timeout(60):
         return await shard.reports.get()
@@ -193,7 +193,7 @@ async def test_machines_that_must_not_be_emptied_say_why(kubeconfig: dict[str, P
         assert "2 pods are of the budget blocked/b, which allows" in why["m-budget"]
         assert "is marked cluster-autoscaler.kubernetes.io/safe-to-evict=false" in why["m-mark"]
         assert why["m-bare"] == "pod blocked/bare has no controller that would make it anew"
-        assert why["m-job"] == UNKNOWN_ROOM
+        assert why["m-job"] == FIT_UNKNOWN
         assert _about(report, "m-job").batch_pods == 1
 
 
@@ -212,7 +212,7 @@ async def test_without_a_pod_controller_only_empty_machines_are_known_to_be_free
         await _until_bound(client, where, 1)
         report = await _ask(shard, "m-used", "m-empty")
         assert [each.machine_id for each in report.machines] == ["m-empty", "m-used"]
-        assert [each.blocked for each in report.machines] == ["", UNKNOWN_ROOM]
+        assert [each.blocked for each in report.machines] == ["", FIT_UNKNOWN]
 
 
 async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
@@ -231,9 +231,9 @@ async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
         await client.create(deployments, _deployment("web", 3, ["m-dear"]))
         await _until_bound(client, where, 3)
 
-        async def refused(words: str, most_cost: float) -> bool:
+        async def refused(words: str, max_cost: float) -> bool:
             """Whether that is why; it is refused even before the pod controller sees it all."""
-            ack = await _reclaim(shard, "m-dear", most_cost=most_cost)
+            ack = await _reclaim(shard, "m-dear", max_cost=max_cost)
             assert ack.refused
             assert ack.nodes_started == 0
             assert await _is_as_before(client, "m-dear")
@@ -258,7 +258,7 @@ async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
             again = await get(client, f"/api/v1/namespaces/{where}/pods/{each['metadata']['name']}")
             assert again["metadata"]["uid"] == each["metadata"]["uid"]
             assert "deletionTimestamp" not in again["metadata"]
-        ack = await _reclaim(shard, "m-dear", most_cost=float(len(here)))
+        ack = await _reclaim(shard, "m-dear", max_cost=float(len(here)))
         assert (ack.refused, ack.nodes_started) == ("", 1)
 
         async def gone() -> bool:
@@ -288,7 +288,7 @@ async def test_reclaims_that_come_together_share_their_review(kubeconfig: dict[s
         await _until_bound(client, where, 20)
         before = _reviews_answered()
         for name in leaving:
-            shard.order(ShardMessage(reclaim_instruction=_instruction(name, most_cost=9.0)))
+            shard.order(ShardMessage(reclaim_instruction=_instruction(name, max_cost=9.0)))
         async with asyncio.timeout(60):
             acks = [await shard.acks.get() for _ in leaving]
         assert _reviews_answered() - before <= 5
@@ -316,7 +316,7 @@ async def test_the_cordon_of_somebody_else_outlives_a_refused_reclaim(
         await client.create(f"/api/v1/namespaces/{where}/pods", pod("p", "m-cordoned"))
         path = "/api/v1/nodes/m-cordoned"
         await client.patch(path, {"spec": {"unschedulable": True}})
-        ack = await _reclaim(shard, "m-cordoned", most_cost=9.0)
+        ack = await _reclaim(shard, "m-cordoned", max_cost=9.0)
         assert "has no controller" in ack.refused
         found = await get(client, path)
         assert found["spec"]["unschedulable"]

@@ -6,17 +6,22 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.controllers.pod_controller.existing import ExistingRequests, Key, Spec, digest_of
+from bigfleet.controllers.pod_controller.existing_requests import (
+    ExistingRequests,
+    InternedSpec,
+    RequestKey,
+    digest_of,
+)
 from bigfleet.controllers.pod_controller.pods import ExistingRequest
 
 
-def _spec(cpu: str = "1", **more: Any) -> Spec:
+def _spec(cpu: str = "1", **more: Any) -> InternedSpec:
     body = {"resources": {"cpu": cpu}, "priority": 0, **more}
-    return Spec(body, digest_of(body))
+    return InternedSpec(body, digest_of(body))
 
 
 def _request(
-    name: str, spec: Spec, reason: str = "", namespace: str = "team", status: str = "True"
+    name: str, spec: InternedSpec, reason: str = "", namespace: str = "team", status: str = "True"
 ) -> ExistingRequest:
     said = {"type": "CapacityShort", "status": status, "reason": reason, "message": "m"}
     raw = {
@@ -33,8 +38,8 @@ def _known(*requests: ExistingRequest) -> ExistingRequests:
     return known
 
 
-def _short(known: ExistingRequests, name: str, spec: Spec, namespace: str = "team") -> bool:
-    return known.shortage(Key(namespace, name), spec) is not None
+def _short(known: ExistingRequests, name: str, spec: InternedSpec, namespace: str = "team") -> bool:
+    return known.short_reason(RequestKey(namespace, name), spec) is not None
 
 
 def test_a_short_need_is_known_by_any_of_its_requests_whatever_their_amounts() -> None:
@@ -62,19 +67,19 @@ def test_a_need_is_not_short_any_more_when_nobody_says_so() -> None:
     known.put(_request("a", _spec(), "Satisfied", status="False"))
     assert not _short(known, "b", _spec())
     known.put(_request("a", _spec(), "PriorityStarved"))
-    known.remove(Key("team", "a"))
+    known.remove(RequestKey("team", "a"))
     assert not _short(known, "b", _spec())
 
 
 def test_how_many_additional_machines_were_asked_for_is_read_from_their_requests() -> None:
-    first = Key("team", "p-0123")
+    first = RequestKey("team", "p-0123")
     keys = list(first.additional())
     known = _known(*(_request(key.name, _spec(additional=True)) for key in keys[:2]))
     assert known.asked(first) == 2
-    assert known.asked(Key("team", "p")) == 0
+    assert known.asked(RequestKey("team", "p")) == 0
 
 
 def test_additional_names_are_legal_and_of_one_pod_however_long() -> None:
-    [*names] = [key.name for key in Key("team", "x" * 253).additional()]
+    [*names] = [key.name for key in RequestKey("team", "x" * 253).additional()]
     assert len(set(names)) == 3
     assert all(len(name) <= 253 for name in names)

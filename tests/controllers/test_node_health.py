@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from bigfleet.api.limit_codec import LimitReason
-from bigfleet.api.marks import MACHINE_LABEL, RECLAIM_DEADLINE, RECLAIM_REVIEW
-from bigfleet.controllers.operator.machines import Node, NodeTaint
-from bigfleet.controllers.operator.node_health import NodeHealth, Verdict
+from bigfleet.api.wellknown import MACHINE_LABEL, RECLAIM_DEADLINE, RECLAIM_REVIEW
+from bigfleet.controllers.operator.node_health import NodeHealth, UnfitMachine
+from bigfleet.controllers.operator.node_types import Node, NodeTaint
 
 HOLD = 300.0
 BORN = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
@@ -51,11 +51,11 @@ class Cluster:
             self.machines[each.metadata.name] = {OWN}
             self.health.put(each)
 
-    def after(self, seconds: float) -> list[Verdict]:
-        return self.health.verdicts(self.machines, 1000 + seconds, BORN + seconds)
+    def after(self, seconds: float) -> list[UnfitMachine]:
+        return self.health.unfit_machines(self.machines, 1000 + seconds, BORN + seconds)
 
     def reasons(self, seconds: float) -> dict[str, LimitReason]:
-        return {verdict.machine_id: verdict.reason for verdict in self.after(seconds)}
+        return {unfit.machine_id: unfit.reason for unfit in self.after(seconds)}
 
 
 def test_a_node_that_is_as_it_should_be_has_no_limit() -> None:
@@ -64,7 +64,7 @@ def test_a_node_that_is_as_it_should_be_has_no_limit() -> None:
 
 def test_a_cordoned_node_counts_for_what_it_runs_at_once() -> None:
     [found] = Cluster(node(unschedulable=True)).after(0)
-    assert (found.reason, found.holds, found.broken) == (LimitReason.CORDONED, True, False)
+    assert (found.reason, found.counts_pods, found.broken) == (LimitReason.CORDONED, True, False)
 
 
 @pytest.mark.parametrize("mark", [RECLAIM_DEADLINE, RECLAIM_REVIEW])
@@ -89,7 +89,7 @@ def test_a_taint_by_hand_limits_a_node_unless_it_is_new(effect: str) -> None:
     cluster = Cluster(node("m-1", ("by-hand", effect)))
     assert cluster.after(HOLD - 1) == []
     [found] = cluster.after(HOLD)
-    assert (found.reason, found.holds) == (LimitReason.TAINTED, True)
+    assert (found.reason, found.counts_pods) == (LimitReason.TAINTED, True)
     assert found.message == f"by-hand:{effect}"
 
 
@@ -105,7 +105,7 @@ def test_a_node_that_is_not_ready_for_the_hold_is_broken() -> None:
     assert cluster.after(0) == []
     assert cluster.after(HOLD - 1) == []
     [found] = cluster.after(HOLD)
-    assert (found.reason, found.holds, found.broken) == (LimitReason.NOT_READY, False, True)
+    assert (found.reason, found.counts_pods, found.broken) == (LimitReason.NOT_READY, False, True)
 
 
 def test_a_node_that_was_ready_meanwhile_has_its_hold_anew() -> None:
@@ -126,14 +126,14 @@ def test_where_many_nodes_are_away_at_once_none_is_broken(away: int, of: int, br
     cluster.after(0)
     found = cluster.after(HOLD)
     assert len(found) == away
-    assert {(verdict.broken, verdict.holds) for verdict in found} == {(broken, not broken)}
+    assert {(unfit.broken, unfit.counts_pods) for unfit in found} == {(broken, not broken)}
 
 
 def test_a_machine_whose_node_was_deleted_is_broken_at_once() -> None:
     cluster = Cluster(node())
     cluster.health.remove("m-1", cluster.machines)
     [found] = cluster.after(0)
-    assert (found.reason, found.holds, found.broken) == (LimitReason.MISSING, False, True)
+    assert (found.reason, found.counts_pods, found.broken) == (LimitReason.MISSING, False, True)
     cluster.health.put(node())
     assert cluster.after(1) == []
 

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import msgspec
 
-from bigfleet.api.kube.client import ApiError, KubeClient
-from bigfleet.api.kube.watch import Listed
-from bigfleet.api.marks import MACHINE_LABEL
-from bigfleet.controllers.operator.machines import Node, NodeTaint
+from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator.node_limits import NodeLimits
-from bigfleet.controllers.operator.nodes import NodeStates
+from bigfleet.controllers.operator.node_types import Node, NodeTaint
+from bigfleet.controllers.operator.upcoming_nodes import UpcomingNodeController
+from bigfleet.kube.client import ApiError, KubeClient
+from bigfleet.kube.watch import Listed
 
 
 class _Cluster:
@@ -68,11 +68,11 @@ class _Watch:
 
 
 async def _following(cluster: _Cluster) -> tuple[NodeLimits, asyncio.Task[None]]:
-    client, machines = cast(KubeClient, cluster), cast(NodeStates, cluster)
+    client, machines = cast(KubeClient, cluster), cast(UpcomingNodeController, cluster)
     limits = NodeLimits(client, machines, 300.0, lambda: None)
     limits._watch = cast(Any, _Watch(cluster.nodes()))
     task = asyncio.create_task(limits.run())
-    await limits.known()
+    await limits.wait_listed()
     return limits, task
 
 

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeLimit
 from bigfleet.api.v1alpha1.provider_pb2 import MachineState, Resources
 from bigfleet.api.v1alpha1.shard_pb2 import (
@@ -22,7 +20,9 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     ReclaimInstruction,
     ShardMessage,
 )
+from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers import operator
+from bigfleet.kube.client import KubeClient
 from tests.support.clusters import (
     FakeShard,
     add_ready_node,
@@ -47,13 +47,13 @@ async def _operator(
 ) -> AsyncIterator[FakeShard]:
     """An operator whose shard has told it that it has these machines."""
     async with fake_shard() as (shard, address), await admin(kubeconfig) as client:
-        settings = operator.Settings(
+        settings = operator.OperatorConfig(
             cluster_id="c",
             shard_addresses=[address],
             kubeconfig=kubeconfig["bigfleet-operator"],
             observe_port=0,
             rollup_seconds=0.3,
-            node_hold_seconds=hold,
+            node_ready_timeout_seconds=hold,
         )
         async with role(partial(operator.run, settings)):
             await shard.hellos.get()
@@ -302,7 +302,7 @@ async def test_a_broken_node_is_emptied_though_its_pods_cannot_end(
 async def _reclaim(shard: FakeShard, name: str) -> str:
     """Order it back at no cost; why that was refused."""
     instruction = ReclaimInstruction(
-        instruction_id="i", nodes=[name], grace_period_seconds=5, most_cost=0.0
+        instruction_id="i", nodes=[name], grace_period_seconds=5, max_cost=0.0
     )
     shard.order(ShardMessage(reclaim_instruction=instruction))
     async with asyncio.timeout(60):

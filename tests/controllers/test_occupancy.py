@@ -10,12 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.controllers.disruption_cost import eviction_cost, node_mark, pod_mark
+from bigfleet.controllers.disruption_cost import (
+    eviction_cost,
+    node_blocking_annotation,
+    pod_blocking_annotation,
+)
 from bigfleet.controllers.pod_controller.nodes import RawNode, RawUpcomingNode
-from bigfleet.controllers.pod_controller.occupancy import Occupancy, Place
+from bigfleet.controllers.pod_controller.occupancy import Occupancy, PodLocation
 from bigfleet.controllers.pod_controller.shapes import Shape, Shapes
 from bigfleet.model.need import HOSTNAME_LABEL, Taint
-from tests.controllers.pod_rig import ZONE, apart, cluster, near, node, peers, pod, shape, spread
+from tests.controllers.pod_rig import (
+    ZONE,
+    affinity_terms,
+    anti_affinity_terms,
+    cluster,
+    node,
+    peers,
+    pod,
+    shape,
+    spread,
+)
 
 RACK = "topology.bigfleet/rack"
 
@@ -31,7 +45,7 @@ RACK = "topology.bigfleet/rack"
         ({}, {"priority": 5}),
         ({}, {"nodeSelector": {"zone": "a"}}),
         ({}, {"tolerations": [{"operator": "Exists"}]}),
-        ({}, near(peers(ZONE))),
+        ({}, affinity_terms(peers(ZONE))),
         ({}, spread(ZONE)),
         ({}, {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}),
         ({}, {"containers": [{"ports": [{"hostPort": 80}]}]}),
@@ -96,8 +110,8 @@ def test_node_selector_and_affinity_admit_nodes_as_kubernetes_does(
     spec: dict[str, Any], names: str
 ) -> None:
     nodes = [node("a"), node("b", zone="b"), node("c", zone="c", labels={"cores": "8"})]
-    demands = shape(**spec).demands
-    assert "".join(n.name for n in nodes if demands.admit(n.name, n.labels)) == names
+    node_filter = shape(**spec).node_filter
+    assert "".join(n.name for n in nodes if node_filter.admit(n.name, n.labels)) == names
 
 
 @pytest.mark.parametrize(
@@ -115,9 +129,9 @@ def test_taints_keep_pods_away_that_do_not_tolerate_them(
     toleration: dict[str, Any], tolerated: bool
 ) -> None:
     taint = Taint("team", "ml", "NoSchedule")
-    assert not shape().demands.tolerate([taint])
-    assert shape().demands.tolerate([Taint("team", "ml", "PreferNoSchedule")])
-    assert shape(tolerations=[toleration]).demands.tolerate([taint]) is tolerated
+    assert not shape().node_filter.tolerate([taint])
+    assert shape().node_filter.tolerate([Taint("team", "ml", "PreferNoSchedule")])
+    assert shape(tolerations=[toleration]).node_filter.tolerate([taint]) is tolerated
 
 
 def test_a_node_is_read_as_kube_scheduler_sees_it() -> None:
@@ -134,10 +148,10 @@ def test_a_node_is_read_as_kube_scheduler_sees_it() -> None:
         },
     }
     read = msgspec.convert(raw, RawNode).read()
-    assert (read.ready, read.cordoned, read.ours, read.leaving) == (True, True, True, False)
+    assert (read.ready, read.cordoned, read.ours, read.reclaiming) == (True, True, True, False)
     assert read.allocatable == {"cpu": 4000, "memory": 2**20}
     assert read.taints == (Taint("k", "", "NoSchedule"),)
-    assert read.mark == "cluster-autoscaler.kubernetes.io/scale-down-disabled=true"
+    assert read.blocking_annotation == "cluster-autoscaler.kubernetes.io/scale-down-disabled=true"
     foreign = msgspec.convert({"metadata": {"name": "n"}}, RawNode).read()
     assert (foreign.ready, foreign.ours) == (False, False)
 
@@ -162,10 +176,10 @@ def test_a_machine_on_its_way_takes_whom_it_could_hold(
         "status": {"phase": phase},
     }
     state = Occupancy()
-    state.expect("m", msgspec.convert(raw, RawUpcomingNode).read())
+    state.set_upcoming("m", msgspec.convert(raw, RawUpcomingNode).read())
     waits = shape("2", nodeSelector={"zone": "a"})
-    state.add(Place(waits, ""))
-    assert state.left_waiting() == {waits: 0 if could else 1}
+    state.add(PodLocation(waits, ""))
+    assert state.unplaced_pods() == {waits: 0 if could else 1}
 
 
 _ABC = [node("n1", zone="a"), node("n2", zone="b"), node("n3", zone="c")]
@@ -177,7 +191,10 @@ def _where(there: Occupancy, looking: Shape) -> list[dict[str, Any]]:
 
 
 def test_who_has_companions_is_to_be_where_they_run() -> None:
-    waits, cache = shape(**near(peers(ZONE, "cache"))), shape(metadata={"labels": {"app": "cache"}})
+    waits, cache = (
+        shape(**affinity_terms(peers(ZONE, "cache"))),
+        shape(metadata={"labels": {"app": "cache"}}),
+    )
     assert _where(cluster(_ABC), waits) == []
     there = cluster(_ABC, (cache, "n1", 2), (cache, "n3", 1))
     assert _where(there, waits) == [{"key": ZONE, "operator": "In", "values": ["a", "c"]}]
@@ -199,13 +216,16 @@ def test_who_spreads_is_to_be_where_the_skew_leaves_it() -> None:
 
 
 def test_who_avoids_others_is_to_be_where_they_are_not() -> None:
-    alone = shape(**apart(peers(ZONE)))
+    alone = shape(**anti_affinity_terms(peers(ZONE)))
     there = cluster(_ABC, (alone, "n1", 1), (alone, "n2", 1))
     assert _where(there, alone) == [{"key": ZONE, "operator": "NotIn", "values": ["a", "b"]}]
 
 
 def test_of_nodes_as_domains_nothing_is_said_since_another_node_is_another_domain() -> None:
-    spreads, avoids = shape(**spread(HOSTNAME_LABEL)), shape(**apart(peers(HOSTNAME_LABEL)))
+    spreads, avoids = (
+        shape(**spread(HOSTNAME_LABEL)),
+        shape(**anti_affinity_terms(peers(HOSTNAME_LABEL))),
+    )
     there = cluster(_ABC, (spreads, "n1", 2), (avoids, "n2", 1))
     assert _where(there, spreads) == []
     assert _where(there, avoids) == []
@@ -221,18 +241,18 @@ def test_the_newest_nodes_are_named_as_no_help() -> None:
 
 
 def test_who_must_run_on_the_very_node_of_others_is_helped_by_no_machine() -> None:
-    waits = shape(**near(peers(HOSTNAME_LABEL)))
-    assert not cluster(_ABC).held_to_a_full_node(waits)
-    assert cluster(_ABC, (waits, "n1", 1)).held_to_a_full_node(waits)
-    by_zone = shape(**near(peers(ZONE)))
-    assert not cluster(_ABC, (by_zone, "n1", 1)).held_to_a_full_node(by_zone)
+    waits = shape(**affinity_terms(peers(HOSTNAME_LABEL)))
+    assert not cluster(_ABC).pinned_to_full_node(waits)
+    assert cluster(_ABC, (waits, "n1", 1)).pinned_to_full_node(waits)
+    by_zone = shape(**affinity_terms(peers(ZONE)))
+    assert not cluster(_ABC, (by_zone, "n1", 1)).pinned_to_full_node(by_zone)
 
 
 def test_a_gang_is_unplaced_until_one_of_it_runs() -> None:
-    gang = shape(**near(peers(ZONE)))
+    gang = shape(**affinity_terms(peers(ZONE)))
     assert cluster(_ABC, (gang, "", 3)).is_unplaced_gang(gang)
     assert not cluster(_ABC, (gang, "n1", 1)).is_unplaced_gang(gang)
-    follower = shape(**near(peers(ZONE, "cache")))
+    follower = shape(**affinity_terms(peers(ZONE, "cache")))
     assert not cluster(_ABC).is_unplaced_gang(follower)
 
 
@@ -243,7 +263,7 @@ _SHAPES = [
 ]
 _SCOPES: list[dict[str, Any]] = [{}, {"namespaces": ["a", "b"]}, {"namespaceSelector": {}}]
 _TERMS = [
-    near({"topologyKey": ZONE, "labelSelector": selector, **more})
+    affinity_terms({"topologyKey": ZONE, "labelSelector": selector, **more})
     for selector in (
         {"matchLabels": {"app": "x"}},
         {"matchLabels": {"app": "x", "tier": "z"}},
@@ -255,7 +275,7 @@ _TERMS = [
     for more in _SCOPES
 ]
 _PLACES = st.builds(
-    Place,
+    PodLocation,
     st.sampled_from(_SHAPES),
     st.sampled_from(["n1", "n2", "n3", ""]),
     st.booleans(),
@@ -264,7 +284,7 @@ _PLACES = st.builds(
 
 @given(st.lists(_PLACES, max_size=30), st.data())
 def test_counts_are_those_of_the_pods_that_are_there(
-    places: list[Place], data: st.DataObject
+    places: list[PodLocation], data: st.DataObject
 ) -> None:
     """However pods come and go, and whatever a term selects: the same as looking at each pod."""
     there = cluster(_ABC)
@@ -278,11 +298,11 @@ def test_counts_are_those_of_the_pods_that_are_there(
     kept = [by_id[each] for each in left.elements()]
     for spec in _TERMS:
         looking = shape(metadata={"namespace": "a"}, **spec)
-        [term] = looking.near
+        [term] = looking.affinity_terms
         expected = {
             there.nodes[p.node].labels[ZONE]
             for p in kept
-            if p.node and not p.going and term.include(p.shape)
+            if p.node and not p.terminating and term.include(p.shape)
         }
         named = {value for each in _where(there, looking) for value in each["values"]}
         assert named == expected
@@ -309,10 +329,10 @@ def test_an_eviction_costs_what_karpenter_would_say_and_the_penalty_in_dollars(
 
 
 def test_marks_of_three_autoscalers_forbid_a_disruption() -> None:
-    assert pod_mark({"bigfleet.lucy.sh/do-not-disrupt": "true"})
-    assert pod_mark({"karpenter.sh/do-not-disrupt": "true"})
-    assert pod_mark({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
-    assert not pod_mark({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"})
-    assert not pod_mark({"karpenter.sh/do-not-disrupt": "false"})
-    assert node_mark({"karpenter.sh/do-not-disrupt": "true"})
-    assert not node_mark({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+    assert pod_blocking_annotation({"bigfleet.lucy.sh/do-not-disrupt": "true"})
+    assert pod_blocking_annotation({"karpenter.sh/do-not-disrupt": "true"})
+    assert pod_blocking_annotation({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+    assert not pod_blocking_annotation({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"})
+    assert not pod_blocking_annotation({"karpenter.sh/do-not-disrupt": "false"})
+    assert node_blocking_annotation({"karpenter.sh/do-not-disrupt": "true"})
+    assert not node_blocking_annotation({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})

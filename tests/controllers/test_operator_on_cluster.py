@@ -13,10 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bigfleet.api.codec import need_from_wire
 from bigfleet.api.install import GROUP_VERSION, NODE_NAMESPACE
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.marks import MACHINE_LABEL
+from bigfleet.api.need_codec import need_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.provider_pb2 import MachineState, Resources
@@ -24,15 +22,17 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     AvailableCapacityUpdate,
     BootstrapRequest,
     DemandStatus,
-    LeftOut,
     NeedStatus,
     NodeStateUpdate,
     ReclaimInstruction,
+    RejectedItem,
     ShardMessage,
 )
+from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers import operator
-from bigfleet.controllers.operator import hints, rollup
-from bigfleet.controllers.operator.hints import hint_name
+from bigfleet.controllers.operator import available_capacity, rollup
+from bigfleet.controllers.operator.available_capacity import availability_name
+from bigfleet.kube.client import KubeClient
 from tests.support.clusters import (
     FakeShard,
     add_ready_node,
@@ -53,7 +53,7 @@ pytestmark = pytest.mark.cluster
 
 @asynccontextmanager
 async def _operator(kubeconfig: dict[str, Path], address: str, **more: Any) -> AsyncIterator[None]:
-    settings = operator.Settings(
+    settings = operator.OperatorConfig(
         cluster_id="c",
         shard_addresses=[address],
         kubeconfig=kubeconfig["bigfleet-operator"],
@@ -532,7 +532,9 @@ async def test_a_request_that_the_shard_cannot_take_says_why_and_others_are_ackn
         fake_shard() as (shard, address),
     ):
         path = requests_path(where)
-        shard.left_out = [LeftOut(index=0, why="300000 bytes are more than one need may take")]
+        shard.rejected_items = [
+            RejectedItem(index=0, why="300000 bytes are more than one need may take")
+        ]
         await client.create(path, request("a", priority=1000))
         await client.create(path, request("b"))
 
@@ -552,7 +554,7 @@ async def test_a_request_that_the_shard_cannot_take_says_why_and_others_are_ackn
             assert "300000 bytes are more" in (await condition_of(odd))["message"]
             await eventually(lambda: says(plain, phase="Acknowledged"), "the other's phase")
             assert await says(odd, **refused)
-            shard.left_out = []
+            shard.rejected_items = []
             shard.order(ShardMessage(demand_status=DemandStatus()))
             await client.create(path, request("c"))
             mended = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
@@ -625,13 +627,13 @@ async def test_requests_that_are_too_many_for_a_message_say_so_and_those_in_forc
 
         async with _operator(kubeconfig, address):
             await eventually(lambda: says("in-force", phase="Acknowledged"), "the phase")
-            monkeypatch.setattr(rollup, "MOST_ROLLUP_BYTES", 10)
+            monkeypatch.setattr(rollup, "MAX_ROLLUP_BYTES", 10)
             await client.create(path, request("unsent"))
             unsent = {"status": "True", "reason": "RollUpTooLarge", "phase": ""}
             await eventually(lambda: says("unsent", **unsent), "the condition")
             assert "a message holds 10" in (await told("unsent"))["message"]
             shard.rejected = "12000 needs are more than 10000"
-            monkeypatch.setattr(rollup, "MOST_ROLLUP_BYTES", 10**6)
+            monkeypatch.setattr(rollup, "MAX_ROLLUP_BYTES", 10**6)
             rejected = {"status": "True", "reason": "RollUpRejected"}
             await eventually(lambda: says("unsent", **rejected), "the other reason")
             assert (await told("unsent"))["message"] == shard.rejected
@@ -652,7 +654,7 @@ async def test_a_hint_of_the_shard_becomes_an_object(kubeconfig: dict[str, Path]
         confidence=AvailableCapacityUpdate.HIGH,
         cost_per_hour=0.1,
     )
-    path = f"{GROUP_VERSION}/availablecapacities/{hint_name('capacity:x')}"
+    path = f"{GROUP_VERSION}/availablecapacities/{availability_name('capacity:x')}"
     async with (
         await admin(kubeconfig) as client,
         fake_shard() as (shard, address),
@@ -683,14 +685,14 @@ async def test_a_hint_goes_when_it_is_withdrawn_or_not_repeated(
     kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else each kind of pod that was ever asked for would leave an object behind for good."""
-    monkeypatch.setattr(hints, "REPEATED_WITHIN_SECONDS", 2.0)
+    monkeypatch.setattr(available_capacity, "RESEND_TIMEOUT_SECONDS", 2.0)
     path = f"{GROUP_VERSION}/availablecapacities"
     async with await admin(kubeconfig) as client, fake_shard() as (shard, address):
 
         async def there(*keys: str) -> bool:
             found = {item["metadata"]["name"] for item in (await get(client, path))["items"]}
-            wanted = {hint_name(f"capacity:{key}") for key in "abc"}
-            return found & wanted == {hint_name(f"capacity:{key}") for key in keys}
+            wanted = {availability_name(f"capacity:{key}") for key in "abc"}
+            return found & wanted == {availability_name(f"capacity:{key}") for key in keys}
 
         async with _operator(kubeconfig, address):
             for key in "abc":
@@ -731,7 +733,7 @@ async def test_each_session_says_which_nodes_are_being_emptied(
                 await shard.acks.get()
         await client.patch("/api/v1/nodes/m-wanted-back", {"spec": {"unschedulable": False}})
         async with _operator(kubeconfig, address):
-            told = (await shard.inquiries.get()).emptying
+            told = (await shard.inquiries.get()).drains
         assert [each.machine_id for each in told] == ["m-emptied"]
         assert 30 < told[0].seconds_left <= 60
         await client.delete(f"/apis/policy/v1/namespaces/{where}/{budgets}/b")

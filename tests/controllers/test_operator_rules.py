@@ -10,17 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.api.marks import MACHINE_LABEL, RECLAIM_DEADLINE
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.api.v1alpha1.provider_pb2 import Resources
 from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate, MachineDisruption
-from bigfleet.controllers.operator.acknowledge import rfc3339
-from bigfleet.controllers.operator.disruptions import chosen
-from bigfleet.controllers.operator.hints import hint_name, hint_object
-from bigfleet.controllers.operator.machines import Node
-from bigfleet.controllers.operator.passage import Passage, Removal, passage, phase_after
-from bigfleet.controllers.operator.pods import Budget, PodOnNode, keeping
-from bigfleet.controllers.operator.reclaim import objection
+from bigfleet.api.wellknown import MACHINE_LABEL, RECLAIM_DEADLINE
+from bigfleet.controllers.operator.acknowledger import rfc3339
+from bigfleet.controllers.operator.available_capacity import availability_name, availability_object
+from bigfleet.controllers.operator.disruptions import select_machines
+from bigfleet.controllers.operator.node_types import Node
+from bigfleet.controllers.operator.phase_effects import (
+    PhaseEffects,
+    Removal,
+    phase_after,
+    phase_effects,
+)
+from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods
+from bigfleet.controllers.operator.reclaim import rejection_reason
 from bigfleet.controllers.operator.session import backoff_seconds
 from bigfleet.model.machine import MachineState
 
@@ -53,20 +58,20 @@ def test_a_machine_that_comes_back_idle_has_left_and_one_never_joined_has_not(
 @pytest.mark.parametrize(
     ("known", "state", "joining", "expected"),
     [
-        ("Ready", MachineState.SPECULATIVE, False, Passage(None, True, Removal.ANY)),
-        ("Ready", MachineState.IDLE, False, Passage(None, True, Removal.ANY)),
-        ("Draining", MachineState.IDLE, True, Passage(None, False, Removal.RECLAIMED)),
-        (None, MachineState.IDLE, False, Passage(None, False, Removal.RECLAIMED)),
-        (None, MachineState.SPECULATIVE, True, Passage(None, True, Removal.ANY)),
-        ("Registered", MachineState.FAILED, True, Passage("Failed", True, Removal.ANY)),
-        ("Registered", MachineState.CONFIGURED, True, Passage("Ready", True, Removal.NONE)),
-        ("Ready", MachineState.DRAINING, False, Passage("Draining", False, Removal.NONE)),
+        ("Ready", MachineState.SPECULATIVE, False, PhaseEffects(None, True, Removal.ANY)),
+        ("Ready", MachineState.IDLE, False, PhaseEffects(None, True, Removal.ANY)),
+        ("Draining", MachineState.IDLE, True, PhaseEffects(None, False, Removal.RECLAIMED)),
+        (None, MachineState.IDLE, False, PhaseEffects(None, False, Removal.RECLAIMED)),
+        (None, MachineState.SPECULATIVE, True, PhaseEffects(None, True, Removal.ANY)),
+        ("Registered", MachineState.FAILED, True, PhaseEffects("Failed", True, Removal.ANY)),
+        ("Registered", MachineState.CONFIGURED, True, PhaseEffects("Ready", True, Removal.NONE)),
+        ("Ready", MachineState.DRAINING, False, PhaseEffects("Draining", False, Removal.NONE)),
     ],
 )
 def test_a_machine_that_may_be_joining_keeps_its_credential_and_its_new_node(
-    known: str | None, state: MachineState, joining: bool, expected: Passage
+    known: str | None, state: MachineState, joining: bool, expected: PhaseEffects
 ) -> None:
-    assert passage(known, state, joining=joining) == expected
+    assert phase_effects(known, state, joining=joining) == expected
 
 
 @given(st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
@@ -85,26 +90,26 @@ def _pod(phase: str = "Running", **metadata: Any) -> PodOnNode:
 
 def test_daemons_mirrors_and_finished_pods_do_not_keep_a_node() -> None:
     ordinary = _pod(ownerReferences=[{"kind": "ReplicaSet", "controller": True}])
-    assert keeping([ordinary]) == [ordinary]
-    assert keeping([_pod(ownerReferences=[{"kind": "DaemonSet", "controller": True}])]) == []
-    assert keeping([_pod(annotations={"kubernetes.io/config.mirror": "x"})]) == []
-    assert keeping([_pod("Succeeded"), _pod("Failed")]) == []
+    assert blocking_pods([ordinary]) == [ordinary]
+    assert blocking_pods([_pod(ownerReferences=[{"kind": "DaemonSet", "controller": True}])]) == []
+    assert blocking_pods([_pod(annotations={"kubernetes.io/config.mirror": "x"})]) == []
+    assert blocking_pods([_pod("Succeeded"), _pod("Failed")]) == []
 
 
 def test_a_pod_that_is_leaving_keeps_its_node_until_it_has_left() -> None:
-    leaving = _pod(deletionTimestamp="2026-01-01T00:00:00Z")
-    assert keeping([leaving]) == [leaving]
+    terminating = _pod(deletionTimestamp="2026-01-01T00:00:00Z")
+    assert blocking_pods([terminating]) == [terminating]
 
 
 _OWNED = [{"kind": "ReplicaSet", "controller": True}]
 
 
 def test_a_pod_that_nobody_would_make_anew_or_that_is_marked_is_immovable() -> None:
-    assert "n/p has no controller" in _pod().immovable
-    assert "n/p has no controller" in _pod(ownerReferences=[{"kind": "Node"}]).immovable
+    assert "n/p has no controller" in _pod().not_evictable_reason
+    assert "n/p has no controller" in _pod(ownerReferences=[{"kind": "Node"}]).not_evictable_reason
     marked = _pod(ownerReferences=_OWNED, annotations={"bigfleet.lucy.sh/do-not-disrupt": "true"})
-    assert marked.immovable == "pod n/p is marked bigfleet.lucy.sh/do-not-disrupt=true"
-    assert _pod(ownerReferences=_OWNED).immovable == ""
+    assert marked.not_evictable_reason == "pod n/p is marked bigfleet.lucy.sh/do-not-disrupt=true"
+    assert _pod(ownerReferences=_OWNED).not_evictable_reason == ""
 
 
 def test_a_jobs_pods_are_known_by_their_controller() -> None:
@@ -154,10 +159,10 @@ def _disruption(machine_id: str, cost: float = 1.0, blocked: str = "") -> Machin
 def test_half_of_a_report_is_kept_for_machines_that_were_asked_about() -> None:
     """In the order in which they are best given back; those that may not go come last."""
     found = [_disruption("stuck", blocked="x"), *(_disruption(name) for name in "abcdef")]
-    assert [m.machine_id for m in chosen(found, {"e", "f"}, 4)] == ["a", "b", "e", "f"]
-    assert [m.machine_id for m in chosen(found, set(), 2)] == ["a", "b"]
-    assert [m.machine_id for m in chosen(found, {"a", "b", "c"}, 2)] == ["a", "b"]
-    assert [m.machine_id for m in chosen(found, {"f"}, 9)] == [*"abcdef", "stuck"]
+    assert [m.machine_id for m in select_machines(found, {"e", "f"}, 4)] == ["a", "b", "e", "f"]
+    assert [m.machine_id for m in select_machines(found, set(), 2)] == ["a", "b"]
+    assert [m.machine_id for m in select_machines(found, {"a", "b", "c"}, 2)] == ["a", "b"]
+    assert [m.machine_id for m in select_machines(found, {"f"}, 9)] == [*"abcdef", "stuck"]
 
 
 @pytest.mark.parametrize(
@@ -173,15 +178,15 @@ def test_half_of_a_report_is_kept_for_machines_that_were_asked_about() -> None:
 def test_a_reclaim_is_refused_when_all_its_nodes_together_cost_too_much(
     costs: list[float], most: float, words: str
 ) -> None:
-    assert objection([_disruption("m", cost) for cost in costs], most) == words
+    assert rejection_reason([_disruption("m", cost) for cost in costs], most) == words
     blocked = [*(_disruption("m", cost) for cost in costs), _disruption("k", 0.0, "why")]
-    assert objection(blocked, most) == "k: why"
+    assert rejection_reason(blocked, most) == "k: why"
 
 
 def test_only_the_node_of_the_machine_of_its_name_is_ours() -> None:
-    assert _node(labels={MACHINE_LABEL: "m-1"}).foreign == ""
-    assert "has no label bigfleet.lucy.sh/machine" in _node().foreign
-    assert "is another machine's" in _node(labels={MACHINE_LABEL: "m-2"}).foreign
+    assert _node(labels={MACHINE_LABEL: "m-1"}).not_owned_reason == ""
+    assert "has no label bigfleet.lucy.sh/machine" in _node().not_owned_reason
+    assert "is another machine's" in _node(labels={MACHINE_LABEL: "m-2"}).not_owned_reason
 
 
 def _node(provider_id: str = "", **metadata: Any) -> Node:
@@ -205,9 +210,9 @@ def test_only_our_annotation_makes_a_node_one_that_we_are_emptying() -> None:
 
 
 def test_a_hint_replaces_the_one_before_for_the_same_demand() -> None:
-    assert hint_name("capacity:abc") == hint_name("capacity:abc")
-    assert hint_name("capacity:abc") != hint_name("capacity:abd")
-    assert hint_name("x").startswith("ac-")
+    assert availability_name("capacity:abc") == availability_name("capacity:abc")
+    assert availability_name("capacity:abc") != availability_name("capacity:abd")
+    assert availability_name("x").startswith("ac-")
 
 
 def test_a_hint_shows_count_cost_and_conditions_that_a_machine_can_meet() -> None:
@@ -223,7 +228,7 @@ def test_a_hint_shows_count_cost_and_conditions_that_a_machine_can_meet() -> Non
         confidence=AvailableCapacityUpdate.MEDIUM,
         cost_per_hour=0.25,
     )
-    assert hint_object(update)["spec"] == {
+    assert availability_object(update)["spec"] == {
         "availability": "Medium",
         "availableCount": 3,
         "cost": "0.250000",

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from bigfleet.controllers.pod_controller.pods import Pod
-from bigfleet.controllers.pod_controller.requests import not_carried, request_for
-from bigfleet.controllers.podspec.placement import MOST_ALTERNATIVES
+from bigfleet.controllers.pod_controller.requests import request_for, unsupported_fields
+from bigfleet.controllers.podspec.node_requirements import MAX_ALTERNATIVES
 from bigfleet.controllers.podspec.unsupported import Unsupported
 
 _HOST, _ZONE, _RACK = "kubernetes.io/hostname", "topology.kubernetes.io/zone", "example.com/rack"
@@ -130,9 +130,9 @@ def test_a_pod_that_runs_on_the_node_it_names_counts_as_any_other() -> None:
 
 
 def test_of_very_many_alternatives_the_first_are_carried_since_each_is_enough() -> None:
-    terms = [_labelled(_in("rack", f"r{number}")) for number in range(3 * MOST_ALTERNATIVES)]
+    terms = [_labelled(_in("rack", f"r{number}")) for number in range(3 * MAX_ALTERNATIVES)]
     request = request_for(_pod(**_on_nodes(*terms)))
-    assert request["nodeSelectorTerms"] == terms[:MOST_ALTERNATIVES]
+    assert request["nodeSelectorTerms"] == terms[:MAX_ALTERNATIVES]
 
 
 def test_a_selector_and_an_affinity_that_contradict_each_other_get_no_request() -> None:
@@ -169,7 +169,7 @@ def test_affinity_to_pods_like_itself_is_co_location() -> None:
     request = request_for(pod)
     assert request["coLocation"] == {"topologyKey": _RACK, "labelSelector": selector}
     assert request["requirements"] == [_exists(_ZONE)], "kube-scheduler wants every key on a Node"
-    assert list(not_carried(pod)) == ["podAffinity.required"]
+    assert list(unsupported_fields(pod)) == ["podAffinity.required"]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_affinity_to_others_is_left_to_the_scheduler_and_said(term: dict[str, An
     request = request_for(pod)
     assert "coLocation" not in request
     assert request["requirements"] == [_exists(_ZONE)]
-    assert list(not_carried(pod)) == ["podAffinity.required"]
+    assert list(unsupported_fields(pod)) == ["podAffinity.required"]
 
 
 def test_no_machine_is_asked_for_its_hostname_which_comes_with_the_node() -> None:
@@ -198,7 +198,7 @@ def test_anti_affinity_to_pods_like_itself_is_carried_for_every_key() -> None:
     request = request_for(pod)
     assert request["antiAffinity"] == {"topologyKeys": [_HOST, _ZONE], "labelSelector": _WEB}
     assert request["requirements"] == _ANY_MACHINE, "a Node without the key is no obstacle"
-    assert list(not_carried(pod)) == []
+    assert list(unsupported_fields(pod)) == []
 
 
 def test_anti_affinity_by_several_selectors_is_carried_by_what_they_have_in_common() -> None:
@@ -215,7 +215,7 @@ def test_anti_affinity_in_all_namespaces_means_the_own_one_too() -> None:
 def test_anti_affinity_to_others_is_left_to_the_scheduler_and_said() -> None:
     pod = _pod(**_without(_near(_HOST, _OTHERS), _near(_HOST, _WEB)))
     assert request_for(pod)["antiAffinity"] == {"topologyKeys": [_HOST], "labelSelector": _WEB}
-    assert list(not_carried(pod)) == ["podAntiAffinity.required"]
+    assert list(unsupported_fields(pod)) == ["podAntiAffinity.required"]
 
 
 def test_spread_is_carried_with_its_policies_and_what_is_usual_is_left_out() -> None:
@@ -255,7 +255,7 @@ def test_spread_of_other_pods_asks_for_no_more_than_a_domain() -> None:
     request = request_for(pod)
     assert "topologySpread" not in request
     assert request["requirements"] == [_exists(_ZONE)]
-    assert list(not_carried(pod)) == ["topologySpreadConstraints"]
+    assert list(unsupported_fields(pod)) == ["topologySpreadConstraints"]
 
 
 def test_tolerations_are_carried_but_for_those_that_every_pod_is_given() -> None:
@@ -278,7 +278,7 @@ def test_who_tolerates_everything_need_not_say_what() -> None:
 def test_a_toleration_by_comparison_is_left_out_and_said() -> None:
     pod = _pod(tolerations=[{"key": "sla", "operator": "Gt", "value": "950"}])
     assert "tolerations" not in request_for(pod)
-    assert list(not_carried(pod)) == ["tolerations"]
+    assert list(unsupported_fields(pod)) == ["tolerations"]
 
 
 def test_host_ports_of_whatever_runs_for_the_pods_life_are_carried() -> None:
@@ -310,10 +310,10 @@ def test_what_only_ranks_nodes_or_needs_more_than_labels_is_named() -> None:
     }
     pod = _pod(affinity=affinity, resourceClaims=[{"name": "gpu"}])
     assert request_for(pod)["requirements"] == _ANY_MACHINE
-    assert list(not_carried(pod)) == [
+    assert list(unsupported_fields(pod)) == [
         "nodeAffinity.preferred",
         "resourceClaims",
         "podAffinity.preferred",
         "podAntiAffinity.preferred",
     ]
-    assert list(not_carried(_pod())) == []
+    assert list(unsupported_fields(_pod())) == []

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bigfleet.api.kube.client import STRATEGIC_PATCH, KubeClient
 from bigfleet.controllers import pod_controller
+from bigfleet.kube.client import STRATEGIC_PATCH, KubeClient
 from tests.support.clusters import admin, get, namespace, pod, requests_path, role
 from tests.support.waiting import eventually
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.cluster
 
 @asynccontextmanager
 async def _controller(kubeconfig: dict[str, Path], *ignored: str) -> AsyncIterator[None]:
-    settings = pod_controller.Settings(
+    settings = pod_controller.PodControllerConfig(
         kubeconfig["bigfleet-pod-controller"], observe_port=0, ignored_namespaces=ignored
     )
     async with role(partial(pod_controller.run, settings)):

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.requests import (
     manifest_for,
+    needs_request,
     request_for,
     request_name,
-    wants_request,
 )
 from bigfleet.controllers.podspec.amounts import effective_requests
-from bigfleet.controllers.podspec.objects import PodStatus
 from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.kube.pod_types import PodStatus
 from bigfleet.model import resources
 
 
@@ -132,7 +132,7 @@ def test_a_refusal_is_counted_without_names_that_people_choose() -> None:
         with pytest.raises(Unsupported) as refused:
             request_for(_pod({"containers": [container]}))
         assert refused.value.field == f"request for {name}"
-        kinds.add(refused.value.kind)
+        kinds.add(refused.value.metric_label)
     assert kinds == {"request"}
 
 
@@ -217,19 +217,19 @@ def test_extended_byte_sized_and_pod_level_resources_are_carried() -> None:
 
 def test_a_pod_behind_scheduling_gates_wants_nothing_until_they_are_gone() -> None:
     """kube-scheduler does not look at it, so no machine would be used."""
-    assert not wants_request(_pod({"schedulingGates": [{"name": "example.com/quota"}]}))
-    assert wants_request(_pod({"schedulingGates": []}))
+    assert not needs_request(_pod({"schedulingGates": [{"name": "example.com/quota"}]}))
+    assert needs_request(_pod({"schedulingGates": []}))
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_wants_nothing(phase: str) -> None:
-    assert not wants_request(_pod(phase=phase))
+    assert not needs_request(_pod(phase=phase))
 
 
 @pytest.mark.parametrize(("kind", "wants"), [("DaemonSet", False), ("Node", False), ("Job", True)])
 def test_pods_that_every_node_brings_along_want_nothing(kind: str, wants: bool) -> None:
     """Else a Node that runs nothing but its own daemons would never be given back."""
-    assert wants_request(_pod(ownerReferences=[{"kind": kind, "name": "o"}])) is wants
+    assert needs_request(_pod(ownerReferences=[{"kind": kind, "name": "o"}])) is wants
 
 
 @given(st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", fullmatch=True))

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from bigfleet.api.kube.client import KubeClient
 from bigfleet.controllers import pod_controller
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.volumes import Volumes
+from bigfleet.kube.client import KubeClient
 from bigfleet.tasks import run_until_stopped
 from tests.support.clusters import admin, get, namespace, pod, requests_path, role
 from tests.support.waiting import eventually
@@ -29,7 +29,9 @@ _CLASSES, _VOLUMES = "/apis/storage.k8s.io/v1/storageclasses", "/api/v1/persiste
 @asynccontextmanager
 async def _controller(kubeconfig: dict[str, Path]) -> AsyncIterator[None]:
     """Under its own rights only."""
-    settings = pod_controller.Settings(kubeconfig["bigfleet-pod-controller"], observe_port=0)
+    settings = pod_controller.PodControllerConfig(
+        kubeconfig["bigfleet-pod-controller"], observe_port=0
+    )
     async with role(partial(pod_controller.run, settings)):
         yield
 
@@ -229,13 +231,13 @@ async def test_a_claim_that_changes_says_nothing_of_pods_that_are_gone(
 
         async with role(lambda stop: run_until_stopped(stop, volumes.run())):
             for name in ("gone", "stays"):
-                assert not volumes.see(_seen(name, where), wants=True), "nothing is known yet"
+                assert not volumes.observe(_seen(name, where), wants=True), "nothing is known yet"
             await notified_of("gone", "stays")
             volumes.forget("gone")
             await notified_of("stays")
             volumes.forget_all()
-            assert volumes.see(_seen("new", where), wants=True)
+            assert volumes.observe(_seen("new", where), wants=True)
             await notified_of("new")
-            assert volumes.see(_seen("new", where), wants=False)
-            assert volumes.see(_seen("last", where), wants=True)
+            assert volumes.observe(_seen("new", where), wants=False)
+            assert volumes.observe(_seen("last", where), wants=True)
             await notified_of("last")

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import APPLY_PATCH, ApiError, InlineAccess, KubeClient
+from bigfleet.kube.client import APPLY_PATCH, ApiError, InlineAccess, KubeClient
 from tests.support.clusters import admin, namespace
 
 pytestmark = pytest.mark.cluster

@@ -9,11 +9,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from bigfleet.api.kube.client import CONFLICT, ApiError, KubeClient
-from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.shard_pb2 import MachineDisruption, ReclaimInstruction
+from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator import reclaim
-from bigfleet.controllers.operator.reclaim import Reclaims
+from bigfleet.controllers.operator.reclaim import Reclaimer
+from bigfleet.kube.client import CONFLICT, ApiError, KubeClient
 
 _PODS = "/api/v1/pods"
 
@@ -75,10 +75,10 @@ class Rejoining:
 async def test_at_whatever_moment_it_joins_nothing_of_it_is_evicted_or_deleted(
     requests_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reclaim, "_FIRST_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(reclaim, "_MIN_POLL_INTERVAL_SECONDS", 0.001)
     cluster = Rejoining(requests_before)
-    reclaims = Reclaims(cast(KubeClient, cluster), lambda: 0.0, _unasked)
-    await reclaims.begin(
+    reclaims = Reclaimer(cast(KubeClient, cluster), lambda: 0.0, _unasked)
+    await reclaims.start(
         ReclaimInstruction(instruction_id="i", nodes=["m-1"], grace_period_seconds=60)
     )
     async with asyncio.timeout(60):
@@ -109,11 +109,11 @@ class Slow(Rejoining):
 async def test_it_can_be_reclaimed_itself_while_the_one_before_is_still_looked_at() -> None:
     """The second reclaim must not be taken for a longer grace of the first."""
     cluster = Slow()
-    reclaims = Reclaims(cast(KubeClient, cluster), lambda: 0.0, _unasked)
+    reclaims = Reclaimer(cast(KubeClient, cluster), lambda: 0.0, _unasked)
     again = ReclaimInstruction(instruction_id="i", nodes=["m-1"], grace_period_seconds=60)
-    await reclaims.begin(again)
+    await reclaims.start(again)
     cluster.uid = "new-node"
-    await reclaims.begin(again)
+    await reclaims.start(again)
     cluster.listed.set()
     async with asyncio.timeout(60):
         await cluster.emptied.wait()

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.cluster
 LEASE_SECONDS = 4.0
 
 
-def _operator(cluster: Cluster, rig: Rig, replica: str) -> operator.Settings:
-    return operator.Settings(
+def _operator(cluster: Cluster, rig: Rig, replica: str) -> operator.OperatorConfig:
+    return operator.OperatorConfig(
         cluster_id="c",
         shard_addresses=[rig.address],
         kubeconfig=cluster.kubeconfigs["bigfleet-operator"],
@@ -94,8 +94,8 @@ async def test_an_operator_that_was_killed_is_replaced_within_seconds(
 
 
 async def test_the_second_pod_controller_takes_over_when_the_first_ends(cluster: Cluster) -> None:
-    def settings(replica: str) -> pod_controller.Settings:
-        return pod_controller.Settings(
+    def settings(replica: str) -> pod_controller.PodControllerConfig:
+        return pod_controller.PodControllerConfig(
             cluster.kubeconfigs["bigfleet-pod-controller"],
             observe_port=0,
             lease_seconds=LEASE_SECONDS,

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from bigfleet.api.install import NODE_NAMESPACE
-from bigfleet.api.kube.client import APPLY_PATCH, ApiError, InlineAccess, KubeClient
 from bigfleet.api.v1alpha1.shard_pb2 import BootstrapRequest
 from bigfleet.controllers.operator.bootstrap import Bootstrap, Credentials
+from bigfleet.kube.client import APPLY_PATCH, ApiError, InlineAccess, KubeClient
 from tests.support.clusters import admin, get, node
 from tests.support.waiting import eventually
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from kubernetes.aio.client.configuration import Configuration
 
-from bigfleet.api.kube.client import KubeClient
 from bigfleet.controllers import operator, pod_controller
 from bigfleet.controllers.operator.role import Operator
 from bigfleet.controllers.pod_controller.controller import PodController
+from bigfleet.kube.client import KubeClient
 from bigfleet.model.errors import InvalidInput
 from bigfleet.tasks import run_until_first_completes, run_until_stopped
 
 
-def _settings(kubeconfig: Path | None) -> operator.Settings:
-    return operator.Settings("c", "127.0.0.1:1", kubeconfig, observe_port=0)
+def _settings(kubeconfig: Path | None) -> operator.OperatorConfig:
+    return operator.OperatorConfig("c", "127.0.0.1:1", kubeconfig, observe_port=0)
 
 
 async def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ async def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=str(missing)):
         await operator.run(_settings(missing), asyncio.Event())
     with pytest.raises(InvalidInput, match=str(missing)):
-        await pod_controller.run(pod_controller.Settings(missing, 0), asyncio.Event())
+        await pod_controller.run(pod_controller.PodControllerConfig(missing, 0), asyncio.Event())
 
 
 async def test_outside_a_pod_a_kubeconfig_is_needed() -> None:

@@ -12,9 +12,9 @@ import msgspec
 
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
-from bigfleet.controllers.operator.aggregate import RowKey
-from bigfleet.controllers.operator.ledger import CapacityRequest, Ledger
-from bigfleet.controllers.operator.rollup import Rollups
+from bigfleet.controllers.operator.aggregate import NeedKey
+from bigfleet.controllers.operator.request_cache import CapacityRequest, RequestCache
+from bigfleet.controllers.operator.rollup import RollUpSender
 
 
 def _request(name: str) -> CapacityRequest:
@@ -36,8 +36,8 @@ class _Shard:
         self.received.put_nowait(rollup)
         return Acknowledgement(echo=str(rollup.timestamp_unix_nanos), rejected=self.rejected)
 
-    def regret(self, told: RollUpTooLarge) -> None:
-        raise AssertionError(told)
+    def report_too_large(self, content: RollUpTooLarge) -> None:
+        raise AssertionError(content)
 
     async def next(self, seconds: float = 60) -> ClusterCapacityNeeds:
         async with asyncio.timeout(seconds):
@@ -46,12 +46,12 @@ class _Shard:
 
 @asynccontextmanager
 async def _sending(
-    ledger: Ledger, shard: _Shard, accepted: list[int], rollup_seconds: float = 60
+    request_cache: RequestCache, shard: _Shard, accepted: list[int], rollup_seconds: float = 60
 ) -> AsyncIterator[None]:
-    def accept(version: int, _: Set[RowKey]) -> None:
+    def accept(version: int, _: Set[NeedKey]) -> None:
         accepted.append(version)
 
-    rollups = Rollups("c", ledger, rollup_seconds, 0.05, accept, time.monotonic)
+    rollups = RollUpSender("c", request_cache, rollup_seconds, 0.05, accept, time.monotonic)
     task = asyncio.create_task(rollups.send_over(shard))
     try:
         yield
@@ -63,21 +63,21 @@ async def _sending(
 
 async def test_nothing_is_sent_before_the_requests_are_listed() -> None:
     """An empty roll-up would say that the cluster needs nothing and cost it its machines."""
-    ledger, shard = Ledger(), _Shard()
-    async with _sending(ledger, shard, [], rollup_seconds=0.02):
+    request_cache, shard = RequestCache(), _Shard()
+    async with _sending(request_cache, shard, [], rollup_seconds=0.02):
         await asyncio.sleep(0.1)
         assert shard.received.empty()
-        ledger.replace([_request("a")])
+        request_cache.replace([_request("a")])
         assert len((await shard.next()).needs) == 1
 
 
 async def test_changes_close_to_each_other_make_one_rollup() -> None:
-    ledger, shard = Ledger(), _Shard()
-    ledger.replace([])
-    async with _sending(ledger, shard, []):
+    request_cache, shard = RequestCache(), _Shard()
+    request_cache.replace([])
+    async with _sending(request_cache, shard, []):
         assert len((await shard.next()).needs) == 0
         for number in range(100):
-            ledger.put(_request(str(number)))
+            request_cache.put(_request(str(number)))
         [need] = (await shard.next()).needs
         assert need.aggregate_resources == {"cpu": "100"}
         await asyncio.sleep(0.1)
@@ -85,25 +85,25 @@ async def test_changes_close_to_each_other_make_one_rollup() -> None:
 
 
 async def test_without_changes_a_rollup_still_comes_at_intervals_each_with_a_later_time() -> None:
-    ledger, shard = Ledger(), _Shard()
-    ledger.replace([_request("a")])
-    async with _sending(ledger, shard, [], rollup_seconds=0.02):
+    request_cache, shard = RequestCache(), _Shard()
+    request_cache.replace([_request("a")])
+    async with _sending(request_cache, shard, [], rollup_seconds=0.02):
         first, second = await shard.next(), await shard.next()
     assert second.timestamp_unix_nanos > first.timestamp_unix_nanos
     assert second.needs == first.needs
 
 
 async def test_a_rejected_rollup_acknowledges_nothing_and_the_next_may_do_better() -> None:
-    ledger, shard = Ledger(), _Shard()
+    request_cache, shard = RequestCache(), _Shard()
     accepted: list[int] = []
-    ledger.replace([_request("a")])
+    request_cache.replace([_request("a")])
     shard.rejected = "need 0: is wrong"
-    async with _sending(ledger, shard, accepted):
+    async with _sending(request_cache, shard, accepted):
         await shard.next()
         await asyncio.sleep(0)
         assert accepted == []
         shard.rejected = ""
-        ledger.put(_request("b"))
+        request_cache.put(_request("b"))
         await shard.next()
         await asyncio.sleep(0.01)
-    assert accepted == [ledger.aggregate.version]
+    assert accepted == [request_cache.aggregate.version]

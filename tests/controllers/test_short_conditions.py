@@ -10,13 +10,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from bigfleet.api.codec import sizes_to_wire
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.api.need_codec import sizes_to_wire
 from bigfleet.api.v1alpha1.capacity_pb2 import PodSizes
 from bigfleet.api.v1alpha1.shard_pb2 import DemandStatus, NeedStatus
 from bigfleet.controllers.operator import short_conditions
-from bigfleet.controllers.operator.ledger import CapacityRequest, Key, Ledger
+from bigfleet.controllers.operator.request_cache import CapacityRequest, RequestCache, RequestKey
 from bigfleet.controllers.operator.short_conditions import ShortConditions
+from bigfleet.kube.client import KubeClient
 from bigfleet.model.need import Size
 from bigfleet.tasks import run_until_first_completes
 
@@ -49,36 +49,40 @@ class Cluster:
     """
 
     def __init__(self, *requests: CapacityRequest) -> None:
-        self.ledger, self.now = Ledger(), 1_000_000.0
-        self.ledger.replace(list(requests))
+        self.request_cache, self.now = RequestCache(), 1_000_000.0
+        self.request_cache.replace(list(requests))
         self.writes: Writes = []
         self.wrote = asyncio.Event()
         self.conditions = ShortConditions(
-            cast(KubeClient, self), self.ledger, 100_000, lambda: self.now
+            cast(KubeClient, self), self.request_cache, 100_000, lambda: self.now
         )
         self._requests = {request.key: request for request in requests}
-        self._written: dict[Key, dict[str, str]] = {}
+        self._written: dict[RequestKey, dict[str, str]] = {}
 
     async def patch(self, path: str, body: Mapping[str, Any], *_: object) -> bytes:
         [condition] = body["status"]["conditions"]
         name = path.split("/")[-2]
         self.writes.append((name, condition["status"], condition["reason"]))
         self.wrote.set()
-        self._written[Key("team", name)] = {k: v for k, v in condition.items() if k != "type"}
+        self._written[RequestKey("team", name)] = {
+            k: v for k, v in condition.items() if k != "type"
+        }
         return b"{}"
 
     def status(self, *sizes: Size, reason: str = "PriorityStarved", message: str = "m") -> None:
         """The shard says that pods of these sizes, of the only need, are short."""
-        [row] = {self.ledger.aggregate.row_of(key) for key in self.ledger.created}
+        [row] = {
+            self.request_cache.aggregate.need_key_of(key) for key in self.request_cache.created
+        }
         need = NeedStatus(
             profile_fingerprint=row.fingerprint, group=row.group, reason=reason, message=message
         )
         if sizes:
             need.sizes.CopyFrom(sizes_to_wire(sizes))
-        self.conditions.offer(DemandStatus(short=[need]))
+        self.conditions.enqueue(DemandStatus(short=[need]))
 
     def met(self) -> None:
-        self.conditions.offer(DemandStatus())
+        self.conditions.enqueue(DemandStatus())
 
     def watch(self) -> None:
         for key, condition in self._written.items():
@@ -86,7 +90,7 @@ class Cluster:
             made = request.metadata.creation_timestamp
             age = 59 - (made.minute if made else 0)
             cpu = msgspec.json.decode(request.spec)["resources"]["cpu"]
-            self.ledger.put(_request(key.name, cpu, age, condition))
+            self.request_cache.put(_request(key.name, cpu, age, condition))
 
 
 Play = Callable[[Cluster], Coroutine[object, object, None]]
@@ -177,7 +181,7 @@ async def test_when_newer_requests_come_they_say_it_in_place_of_older_ones() -> 
     async def play(cluster: Cluster) -> None:
         cluster.status(_size(1, 1))
         await _settled(cluster, 1)
-        cluster.ledger.put(_request("newer", age=0))
+        cluster.request_cache.put(_request("newer", age=0))
         await _settled(cluster, 3)
 
     writes = await _played(Cluster(_request("older", age=9)), play)
@@ -225,8 +229,8 @@ async def test_a_request_that_was_deleted_and_made_anew_is_told_anew() -> None:
     async def play(cluster: Cluster) -> None:
         cluster.status(_size(1, 1))
         await _settled(cluster, 1)
-        cluster.ledger.remove(Key("team", "r"))
-        cluster.ledger.put(_request("r", age=0))
+        cluster.request_cache.remove(RequestKey("team", "r"))
+        cluster.request_cache.put(_request("r", age=0))
         await _settled(cluster, 2)
 
     assert len(await _played(Cluster(_request("r", age=9)), play)) == 2
@@ -237,7 +241,7 @@ async def test_nonsense_of_a_shard_changes_nothing() -> None:
         cluster.status(_size(1, 1), reason="Not a reason!")
         await _settled(cluster, 1)
         broken = NeedStatus(sizes=PodSizes(resources=["cpu"], amounts=[1, 2], counts=[1]))
-        cluster.conditions.offer(DemandStatus(short=[broken]))
+        cluster.conditions.enqueue(DemandStatus(short=[broken]))
         await _settled(cluster, 1)
 
     assert await _played(Cluster(_request("r")), play) == [("r", "True", "Short")]

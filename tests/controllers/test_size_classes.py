@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.controllers.operator.merging import Amounts, cells_of, merges_of
+from bigfleet.controllers.operator.merging import Amounts, merges_of, quantize
 from bigfleet.controllers.operator.size_classes import (
-    FEWEST_CLASSES,
-    MOST_CLASSES,
+    MAX_CLASSES,
+    MIN_CLASSES,
     Classes,
-    Pressed,
+    MergeCandidate,
     SizeClasses,
     Step,
-    fitting,
+    allocate_classes,
 )
 from tests.support.cpu_time import cpu_seconds, slowness
 
@@ -54,8 +54,8 @@ def _covers(classes: Classes, pods: Mapping[Amounts, int]) -> None:
 
 
 def test_as_many_sizes_as_there_may_be_are_kept_as_they_are() -> None:
-    pods = _sizes(MOST_CLASSES)
-    assert SizeClasses().of(pods, MOST_CLASSES) == {size: [size] for size in sorted(pods)}
+    pods = _sizes(MAX_CLASSES)
+    assert SizeClasses().of(pods, MAX_CLASSES) == {size: [size] for size in sorted(pods)}
 
 
 @pytest.mark.parametrize(("count", "most", "extra"), [(65, 64, 0.002), (500, 64, 0.08)])
@@ -75,7 +75,7 @@ def test_classes_cover_their_sizes_at_little_cost(count: int, most: int, extra: 
         min_size=1,
         max_size=40,
     ),
-    st.integers(FEWEST_CLASSES, 20),
+    st.integers(MIN_CLASSES, 20),
 )
 def test_any_sizes_are_covered_by_as_many_classes_as_may_be(
     pods: dict[Amounts, int], most: int
@@ -120,10 +120,10 @@ def test_sizes_that_ask_for_different_resources_are_merged_last() -> None:
 
 def test_very_many_sizes_are_taken_together_before_they_are_merged() -> None:
     pods = _sizes(3000)
-    cells = cells_of(sorted(pods))
+    cells = quantize(sorted(pods))
     assert len(cells) <= 512
     _covers(cells, pods)
-    classes = SizeClasses().of(pods, MOST_CLASSES)
+    classes = SizeClasses().of(pods, MAX_CLASSES)
     _covers(classes, pods)
     assert _extra(classes, pods) < 0.15
 
@@ -145,13 +145,13 @@ def _churned(pods: dict[Amounts, int], draw: random.Random) -> dict[Amounts, int
 def test_small_changes_leave_nearly_all_classes_what_they_were() -> None:
     """Else each roll-up would look like another demand, and machines come and go for nothing."""
     draw, pods, classes = random.Random(3), _sizes(300), SizeClasses()
-    before = classes.of(pods, MOST_CLASSES)
+    before = classes.of(pods, MAX_CLASSES)
     kept = []
     for _ in range(40):
         pods = _churned(pods, draw)
-        after = classes.of(pods, MOST_CLASSES)
+        after = classes.of(pods, MAX_CLASSES)
         _covers(after, pods)
-        assert len(after) <= MOST_CLASSES
+        assert len(after) <= MAX_CLASSES
         kept.append(len(set(before) & set(after)) / len(before))
         before = after
     assert sorted(kept)[4] > 0.95, "in nine of ten steps nearly all stay"
@@ -161,9 +161,9 @@ def test_small_changes_leave_nearly_all_classes_what_they_were() -> None:
 def test_when_sizes_have_changed_much_they_are_merged_anew() -> None:
     """Old classes would cover new sizes at any price."""
     classes = SizeClasses()
-    classes.of(_sizes(300), MOST_CLASSES)
+    classes.of(_sizes(300), MAX_CLASSES)
     later = {_size(30_000 + n, 2**24 + n): 5 for n in range(100)}
-    found = classes.of(later, MOST_CLASSES)
+    found = classes.of(later, MAX_CLASSES)
     _covers(found, later)
     assert _extra(found, later) < 0.01
 
@@ -177,16 +177,16 @@ def test_a_few_classes_more_or_less_move_no_other_size() -> None:
 def test_five_hundred_sizes_are_merged_within_twenty_milliseconds() -> None:
     """The least of several, since others may take the CPU; twice of it leaves some room."""
     pods = _sizes(500)
-    took = min(cpu_seconds(lambda: SizeClasses().of(pods, MOST_CLASSES)) for _ in range(5))
+    took = min(cpu_seconds(lambda: SizeClasses().of(pods, MAX_CLASSES)) for _ in range(5))
     assert took < 0.04 * slowness()
 
 
 def test_room_is_made_where_it_costs_the_cluster_least() -> None:
-    cheap = Pressed(20, 10.0, 0.1, iter([Step(n, 0.01) for n in range(19, 7, -1)]))
-    dear = Pressed(20, 10.0, 0.9, iter([Step(n, 0.01) for n in range(19, 7, -1)]))
-    assert fitting({"cheap": cheap, "dear": dear}, 350.0) == {"cheap": 15, "dear": 20}
+    cheap = MergeCandidate(20, 10.0, 0.1, iter([Step(n, 0.01) for n in range(19, 7, -1)]))
+    dear = MergeCandidate(20, 10.0, 0.9, iter([Step(n, 0.01) for n in range(19, 7, -1)]))
+    assert allocate_classes({"cheap": cheap, "dear": dear}, 350.0) == {"cheap": 15, "dear": 20}
 
 
 def test_what_cannot_be_merged_any_further_is_left_as_it_is() -> None:
-    stubborn = Pressed(20, 10.0, 0.5, iter([Step(19, 0.01)]))
-    assert fitting({"stubborn": stubborn}, 10.0) == {"stubborn": 19}
+    stubborn = MergeCandidate(20, 10.0, 0.5, iter([Step(19, 0.01)]))
+    assert allocate_classes({"stubborn": stubborn}, 10.0) == {"stubborn": 19}

@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigfleet.controllers.pod_controller.unschedulable import (
-    ASIDE_SECONDS,
-    HOLD_SECONDS,
-    MOST_IN_A_LOOK,
-    MOST_OF_A_GROUP,
-    MOST_TIMES,
-    Ask,
+    DEFER_SECONDS,
+    MAX_ADDITIONAL_PER_POD,
+    MAX_ASKING_PER_GROUP,
+    MAX_REQUESTS_PER_PASS,
+    UNSCHEDULABLE_DELAY_SECONDS,
+    AdditionalRequest,
     Outlook,
-    Unschedulable,
+    UnschedulablePods,
 )
 
-Rules = Unschedulable[str]
+Rules = UnschedulablePods[str]
 
 
 def _nothing_else(_: str) -> Outlook:
-    return Outlook(patient=False)
+    return Outlook(should_wait=False)
 
 
 def _watched(
@@ -31,16 +31,18 @@ def _watched(
     since: int,
     until: int,
     outlook: Callable[[str], Outlook] = _nothing_else,
-) -> list[tuple[int, Ask[str]]]:
+) -> list[tuple[int, AdditionalRequest[str]]]:
     """Who asked at which second, looked at once a second."""
-    return [(now, ask) for now in range(since, until + 1) for ask in rules.look(now, outlook)]
+    return [
+        (now, ask) for now in range(since, until + 1) for ask in rules.due_requests(now, outlook)
+    ]
 
 
 def _rules(*pods: str, group: str = "g") -> Rules:
     """Pods of one group, the first the oldest."""
     rules = Rules()
     for age, pod in enumerate(pods):
-        rules.see(pod, group, f"{age:03}", 0.0)
+        rules.observe(pod, group, f"{age:03}", 0.0)
     return rules
 
 
@@ -51,7 +53,7 @@ def test_a_pod_asks_after_the_hold_and_then_with_growing_patience_three_times_in
 
 def test_while_its_need_is_short_or_a_machine_is_coming_a_pod_is_patient() -> None:
     rules = _rules("a")
-    assert _watched(rules, 0, 600, lambda _: Outlook(patient=True)) == []
+    assert _watched(rules, 0, 600, lambda _: Outlook(should_wait=True)) == []
     assert _watched(rules, 601, 614) == []
     assert [at for at, _ in _watched(rules, 615, 615)] == [615]
 
@@ -60,7 +62,7 @@ def test_waiting_for_a_machine_that_was_asked_for_does_not_count_for_the_next() 
     """It comes after two minutes, and others fill it: 60 seconds of that are waited, not 180."""
     rules = _rules("a")
     _watched(rules, 0, 15)
-    assert _watched(rules, 16, 136, lambda _: Outlook(patient=True)) == []
+    assert _watched(rules, 16, 136, lambda _: Outlook(should_wait=True)) == []
     assert [at for at, _ in _watched(rules, 137, 300)] == [196]
 
 
@@ -68,7 +70,7 @@ def test_after_a_machine_has_come_the_hold_is_waited_again() -> None:
     """kube-scheduler needs a moment to try the pods that it had put off."""
     rules = _rules("a")
     _watched(rules, 0, 70)
-    _watched(rules, 71, 72, lambda _: Outlook(patient=True))
+    _watched(rules, 71, 72, lambda _: Outlook(should_wait=True))
     assert [at for at, _ in _watched(rules, 73, 90)] == [87]
 
 
@@ -76,8 +78,8 @@ def test_of_pods_that_are_alike_ten_ask_the_oldest_first_and_others_only_in_thei
     rules = _rules(*(f"p{number}" for number in range(10_000)))
     asks = _watched(rules, 0, 3_600)
     assert {ask.pod for _, ask in asks} == {f"p{number}" for number in range(10)}
-    assert len(asks) == MOST_OF_A_GROUP * MOST_TIMES
-    assert rules.forget("p3") == MOST_TIMES
+    assert len(asks) == MAX_ASKING_PER_GROUP * MAX_ADDITIONAL_PER_POD
+    assert rules.forget("p3") == MAX_ADDITIONAL_PER_POD
     assert {ask.pod for _, ask in _watched(rules, 3_601, 7_200)} == {"p10"}
 
 
@@ -96,21 +98,21 @@ def test_each_pod_that_was_helped_lets_one_more_of_its_group_ask_at_a_time() -> 
     rules = _rules(*(f"p{number}" for number in range(20)))
     for pod in {ask.pod for _, ask in _watched(rules, 0, 20)}:
         rules.forget(pod)
-    assert len(_watched(rules, 21, 41)) == MOST_OF_A_GROUP
+    assert len(_watched(rules, 21, 41)) == MAX_ASKING_PER_GROUP
 
 
 def test_groups_do_not_hold_each_other_up_but_few_ask_in_one_look() -> None:
     rules = Rules()
     for number in range(100):
-        rules.see(f"p{number}", f"g{number}", f"{number:03}", 0.0)
+        rules.observe(f"p{number}", f"g{number}", f"{number:03}", 0.0)
     by_second = Counter(at for at, _ in _watched(rules, 0, 30))
-    assert by_second == {15: MOST_IN_A_LOOK, 16: 20, 17: 20, 18: 20, 19: 20}
+    assert by_second == {15: MAX_REQUESTS_PER_PASS, 16: 20, 17: 20, 18: 20, 19: 20}
 
 
 def test_of_a_gang_that_runs_nowhere_the_oldest_alone_asks() -> None:
     """Machines for several of them could come in as many domains."""
     rules = _rules("a", "b", "c")
-    asks = _watched(rules, 0, 3_600, lambda _: Outlook(patient=False, gang_unplaced=True))
+    asks = _watched(rules, 0, 3_600, lambda _: Outlook(should_wait=False, gang_unplaced=True))
     assert {ask.pod for _, ask in asks} == {"a"}
     rules.forget("a")
     assert {ask.pod for _, ask in _watched(rules, 3_601, 3_700)} == {"b", "c"}
@@ -120,27 +122,29 @@ def test_a_pod_that_no_machine_helps_gives_its_turn_to_the_next() -> None:
     others = "bcdefghijk"
     rules = _rules("claim", *others)
     [*_, (at, _)] = _watched(rules, 0, 15)
-    rules.put_aside("claim", at)
+    rules.defer("claim", at)
     assert rules.asked("claim") == 0
     assert [ask.pod for _, ask in _watched(rules, 16, 40)] == ["k"]
     for pod in others:
         rules.forget(pod)
     later = _watched(rules, 41, 140)
-    assert [(at, ask.pod) for at, ask in later] == [(15 + ASIDE_SECONDS + HOLD_SECONDS, "claim")]
+    assert [(at, ask.pod) for at, ask in later] == [
+        (15 + DEFER_SECONDS + UNSCHEDULABLE_DELAY_SECONDS, "claim")
+    ]
 
 
 def test_what_was_asked_for_under_an_earlier_controller_counts() -> None:
     rules = Rules()
-    rules.see("a", "g", "000", 0.0, asked=2)
+    rules.observe("a", "g", "000", 0.0, asked=2)
     assert [(at, ask.number) for at, ask in _watched(rules, 0, 1_000)] == [(180, 3)]
 
 
 def test_to_be_seen_again_changes_nothing_and_a_new_group_keeps_what_was_asked() -> None:
     rules = _rules("a")
     _watched(rules, 0, 20)
-    rules.see("a", "g", "000", 21.0)
+    rules.observe("a", "g", "000", 21.0)
     assert rules.asked("a") == 1
-    rules.see("a", "other", "000", 22.0)
+    rules.observe("a", "other", "000", 22.0)
     assert rules.asked("a") == 1
 
 
@@ -177,18 +181,20 @@ def test_whatever_happens_no_pod_asks_too_soon_or_too_often(
         if move == "see":
             if pod not in rules:
                 seen_at[pod] = now
-            rules.see(pod, group, f"{number:03}", now)
+            rules.observe(pod, group, f"{number:03}", now)
         elif move == "forget":
             helped[number % 2] += rules.forget(pod, bound=True) > 0
         elif move == "aside":
-            rules.put_aside(pod, now)
+            rules.defer(pod, now)
         else:
             for _ in range(seconds):
                 now += 1
                 before = {each: rules.asked(each) for each in rules}
-                for ask in rules.look(now, lambda _: Outlook(patient=move == "patient")):  # noqa: B023
+                for ask in rules.due_requests(
+                    now, lambda _: Outlook(should_wait=move == "patient")
+                ):  # noqa: B023
                     assert move == "wait"
-                    assert ask.number == before[ask.pod] + 1 <= MOST_TIMES
-                    assert now - seen_at[ask.pod] >= HOLD_SECONDS
+                    assert ask.number == before[ask.pod] + 1 <= MAX_ADDITIONAL_PER_POD
+                    assert now - seen_at[ask.pod] >= UNSCHEDULABLE_DELAY_SECONDS
                 asking = Counter(int(each[1:]) % 2 for each in rules if rules.asked(each))
-                assert all(asking[each] <= MOST_OF_A_GROUP + helped[each] for each in asking)
+                assert all(asking[each] <= MAX_ASKING_PER_GROUP + helped[each] for each in asking)

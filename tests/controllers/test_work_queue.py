@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from bigfleet.api.kube.client import ApiError
 from bigfleet.controllers.work_queue import WorkQueue
+from bigfleet.kube.client import ApiError
 from bigfleet.observe import metrics
 
 
@@ -25,7 +25,7 @@ class _Worker:
         self.done: list[str] = []
         self.active: list[str] = []
         self.most_at_once = 0
-        self.refused: list[str] = []
+        self.on_rejected: list[str] = []
 
     async def work(self, key: str) -> None:
         assert key not in self.active
@@ -46,7 +46,7 @@ class _Worker:
 @asynccontextmanager
 async def _running(worker: _Worker, concurrency: int) -> AsyncIterator[WorkQueue[str]]:
     queue: WorkQueue[str] = WorkQueue(
-        worker.work, concurrency, lambda key, _: worker.refused.append(key), 0.01
+        worker.work, concurrency, lambda key, _: worker.on_rejected.append(key), 0.01
     )
     task = asyncio.create_task(queue.run())
     try:
@@ -66,7 +66,7 @@ async def test_a_key_added_while_worked_on_is_worked_on_again_but_not_at_the_sam
         queue.add("a")
         queue.add("a")
         worker.gate.set()
-        await queue.settled("a")
+        await queue.wait_done("a")
         assert worker.done == ["a", "a"]
         assert len(queue) == 0
 
@@ -81,7 +81,7 @@ async def test_no_more_keys_at_once_than_allowed() -> None:
             await worker.started.acquire()
         worker.gate.set()
         for number in range(10):
-            await queue.settled(str(number))
+            await queue.wait_done(str(number))
         assert worker.most_at_once == 3
         assert len(worker.done) == 10
 
@@ -97,7 +97,7 @@ async def test_a_passing_failure_is_repeated_until_it_passes() -> None:
         queue.add("a")
         await worker.finished.wait()
     assert worker.done == ["a"]
-    assert worker.refused == []
+    assert worker.on_rejected == []
 
 
 async def test_a_refusal_is_reported_once_and_not_repeated() -> None:
@@ -105,9 +105,9 @@ async def test_a_refusal_is_reported_once_and_not_repeated() -> None:
     worker.failures = [ApiError("POST", 422, "Invalid", "")]
     async with _running(worker, 2) as queue:
         queue.add("a")
-        await queue.settled("a")
+        await queue.wait_done("a")
         await asyncio.sleep(0.05)
-    assert worker.refused == ["a"]
+    assert worker.on_rejected == ["a"]
     assert worker.done == []
 
 
@@ -119,9 +119,9 @@ async def test_an_object_that_nobody_foresaw_keeps_no_other_waiting(
     worker.failures = [AttributeError("'NoneType' object has no attribute 'get'")]
     async with _running(worker, 1) as queue, asyncio.timeout(60):
         queue.add("odd")
-        await queue.settled("odd")
+        await queue.wait_done("odd")
         queue.add("plain")
-        await queue.settled("plain")
+        await queue.wait_done("plain")
         while "odd" not in worker.done:
             worker.finished.clear()
             await worker.finished.wait()

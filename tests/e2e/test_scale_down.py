@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from tests.support.scaletest import PATIENCE_SECONDS, ROOT, deployment
 from tests.support.waiting import eventually
 

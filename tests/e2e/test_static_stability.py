@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from bigfleet.api.install import install
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from controlplane.request import Binaries
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.run.bigfleet_roles import start_fleet

@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from bigfleet.adapters.coordinator.client import LeaderClient
-from bigfleet.api.identity import Identity, Name
-from bigfleet.api.issuing import issue
+from bigfleet.api.auth.identity import Identity, Principal
+from bigfleet.api.auth.issuing import issue
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import BigFleetError
 from controlplane.request import Binaries
@@ -178,19 +178,23 @@ async def test_replicas_with_identities_admit_their_like_alone(
     binaries: Binaries, directory: Path
 ) -> None:
     """Raft and calls go by TLS; a shard's certificate opens a call of a shard, and no member."""
-    names = [*(Name("coordinator", each) for each in "abc"), Name("shard", "s1"), Name("readonly")]
+    names = [
+        *(Principal("coordinator", each) for each in "abc"),
+        Principal("shard", "s1"),
+        Principal("readonly"),
+    ]
     made = issue(directory / "ids", names, timedelta(days=1))
     paths = {name.id: each.directory for name, each in made.items() if name.role == "coordinator"}
     with running(binaries.etcd, directory, identities=paths) as replicas:
         addresses = replicas.addresses()
-        async with LeaderClient(addresses, made[Name("shard", "s1")]) as client:
+        async with LeaderClient(addresses, made[Principal("shard", "s1")]) as client:
             await FakeShard("s1").report_once(client, _TIMEOUT_SECONDS)
             with pytest.raises(BigFleetError, match=r"refused by the coordinator: .* may not call"):
                 await client.call("RemoveShard", wire.RemoveShardRequest(shard_id="s1"))
-        async with LeaderClient(addresses, made[Name("readonly")]) as client:
+        async with LeaderClient(addresses, made[Principal("readonly")]) as client:
             assert await shards_of(client) == ["s1"]
-        shard = made[Name("shard", "s1")]
-        for who, welcome in ((shard, False), (made[Name("coordinator", "b")], True)):
+        shard = made[Principal("shard", "s1")]
+        for who, welcome in ((shard, False), (made[Principal("coordinator", "b")], True)):
             port = replicas.peer_port("a")
             assert await asyncio.to_thread(peer_port_answers, port, who) is welcome
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The federated HPA, on played and on real clusters."""

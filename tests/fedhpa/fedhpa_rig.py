@@ -34,7 +34,10 @@ def federation(**phases: FederationPhase) -> FederationSettings:
         scale_down_stabilization_seconds=15,
         on_premise=OnPremise(cluster="c1", machines=3, spillover_at_percent=60),
         rebalance=RebalanceSettings(
-            hold_seconds=5, cooldown_seconds=5, patience_seconds=10, retry_seconds=60
+            stabilization_seconds=5,
+            cooldown_seconds=5,
+            scheduling_timeout_seconds=10,
+            retry_seconds=60,
         ),
         phases={"first": first, **phases},
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import grpc.aio
 
 from bigfleet.api import transport
-from bigfleet.api.codec import need_from_wire
+from bigfleet.api.need_codec import need_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.services.shard.assignment import to_metadata

@@ -73,7 +73,7 @@ async def test_a_hundred_thousand_domains_are_given_read_again_and_listed(
         await client.call("ListShards", wire.ListShardsRequest(), _START_SECONDS)
         for start in range(0, DOMAINS, 1000):
             seen = [
-                wire.SeenDomain(topology_key="rack", topology_value=f"r{n}", machines=1000)
+                wire.DiscoveredDomain(topology_key="rack", topology_value=f"r{n}", machines=1000)
                 for n in range(start, start + 1000)
             ]
             report = shard.report()

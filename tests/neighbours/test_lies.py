@@ -37,10 +37,10 @@ def disruptions(machines: list[str], **fields: Any) -> wire.OperatorMessage:
 def inquiry(machines: list[str]) -> wire.OperatorMessage:
     """That their Nodes are being emptied, for longer than time lasts."""
     told = [
-        wire.Emptying(machine_id=each, seconds_left=left)
+        wire.NodeDrain(machine_id=each, seconds_left=left)
         for each, left in zip(machines, itertools.cycle((-5, 2**62)), strict=False)
     ]
-    return wire.OperatorMessage(inquiry=wire.Inquiry(machine_ids=machines, emptying=told))
+    return wire.OperatorMessage(inquiry=wire.NodeStateInquiry(machine_ids=machines, drains=told))
 
 
 def limited(machines: list[str], cluster: str = "liar") -> wire.OperatorMessage:
@@ -63,7 +63,7 @@ def blobs(_: list[str]) -> wire.OperatorMessage:
 
 def too_large(_: list[str]) -> wire.OperatorMessage:
     """A roll-up of less than nothing."""
-    told = wire.RollUpTooLarge(timestamp_unix_nanos=-1, bytes=-1, most_bytes=-(2**62))
+    told = wire.RollUpTooLarge(timestamp_unix_nanos=-1, bytes=-1, max_bytes=-(2**62))
     return wire.OperatorMessage(rollup_too_large=told)
 
 

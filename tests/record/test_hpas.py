@@ -18,7 +18,7 @@ def line(second: int, resource: str = HPAS, code: int = 200, **more: Any) -> str
         "verb": "patch",
         "requestReceivedTimestamp": moment,
         "stageTimestamp": moment,
-        "user": {"username": "bigfleet-federation"},
+        "user": {"username": "bigfleet-fedhpa"},
         "objectRef": {"resource": resource, "namespace": "federated", "name": "federated"},
         "responseStatus": {"code": code},
         **more,

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client.configuration import Configuration
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.record.log_length import events_written
 
 METRICS = "# TYPE apiserver_audit_event_total counter\napiserver_audit_event_total 1.25e+02\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bigfleet.api.kube.watch import Changed
+from bigfleet.kube.watch import Changed
 from loaddriver.record.live_counts import NullListener
 from loaddriver.record.nodes import NodeLifetime, node_lifetimes
 from loaddriver.record.recorder import Observations

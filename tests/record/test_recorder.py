@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from bigfleet.api.install import install
-from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
 from controlplane.request import Binaries, request_from
 from controlplane.resolve import resolve
 from loaddriver.plan.manifests import RACK_KEY

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.kube import watch
+from bigfleet.kube import watch
 from loaddriver.record.audit import AuditReader
 from loaddriver.record.live_counts import LiveCounts, NullListener
 from loaddriver.record.watched import Pod

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.api.kube.watch import Changed, Listed
+from bigfleet.kube.watch import Changed, Listed
 from loaddriver.record.clocks import receipt_lags_seconds
 from loaddriver.record.hops import HOPS
 from loaddriver.record.journal import Event, Journal

@@ -14,8 +14,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio.client.configuration import Configuration
 
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.kube.watch import Changed, Listed
+from bigfleet.kube.client import KubeClient
+from bigfleet.kube.watch import Changed, Listed
 from loaddriver.record.cluster_watch import ClusterWatch
 from loaddriver.record.recorder import ClusterRecorder
 from loaddriver.record.watched import Node, Pod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bigfleet.api.kube.watch import Changed, Listed
+from bigfleet.kube.watch import Changed, Listed
 from loaddriver.record.live_counts import LiveCounts, NullListener
 from loaddriver.record.watching import WatchTimestamps
 from tests.record.record_rig import at, node, pod, request

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bigfleet.api.kube.client import ApiError
+from bigfleet.kube.client import ApiError
 from loaddriver.__main__ import main
 from loaddriver.commands.advice import NEXT_STEPS
 from loaddriver.commands.common import conclude_all

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.kube.client import (
+from bigfleet.kube.client import (
     APPLY_PATCH,
     CONFLICT,
-    NO_ANSWER,
+    CONNECTION_ERRORS,
     NOT_FOUND,
     STRATEGIC_PATCH,
     TOO_MANY_REQUESTS,
@@ -60,7 +60,7 @@ class Kubectl:
             raise StepError(
                 f"{verb} {_shown(value)}: not done in {STEP_TIMEOUT_SECONDS:g} s"
             ) from None
-        except (ApiError, UnknownKind, *NO_ANSWER) as error:
+        except (ApiError, UnknownKind, *CONNECTION_ERRORS) as error:
             raise StepError(f"{verb} {_shown(value)}: {error}") from None
 
     async def get(self, reference: str) -> dict[str, Any]:
@@ -239,7 +239,7 @@ async def _persistently(request: Callable[[], Awaitable[Any]], passing: tuple[in
     while True:
         try:
             await request()
-        except (ApiError, *NO_ANSWER) as error:
+        except (ApiError, *CONNECTION_ERRORS) as error:
             may_pass = is_transient(error) or getattr(error, "status", 0) in passing
             if not may_pass or time.monotonic() > ends:
                 raise

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.tasks import cancel_and_wait
 from controlplane.request import Binaries
 from loaddriver.substrates.base import SubstrateError
@@ -262,5 +262,5 @@ class Lane:
     async def _explained(self, seen: History) -> str:
         try:
             return await self._system.explain(seen)
-        except (ApiError, *NO_ANSWER) as error:
+        except (ApiError, *CONNECTION_ERRORS) as error:
             return f"it does not say: {error!r}"

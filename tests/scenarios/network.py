@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, STRATEGIC_PATCH, ApiError, KubeClient
-from bigfleet.api.kube.watch import Listed, Watch
+from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, STRATEGIC_PATCH, ApiError, KubeClient
+from bigfleet.kube.watch import Listed, Watch
 from loaddriver.substrates.components import NO_NETWORK
 from tests.scenarios.timing import NETWORK_TIMEOUT_SECONDS, POLL_INTERVAL_SECONDS
 from tests.scenarios.watching import NODES, PODS
@@ -84,7 +84,7 @@ class NetworkAgents:
         patch = {"status": {"conditions": [_CONDITION]}}
         try:
             await self._client.patch(f"{NODES}/{name}/status", patch, STRATEGIC_PATCH)
-        except NO_ANSWER:
+        except CONNECTION_ERRORS:
             pass  # the next look is soon
         except ApiError as error:
             if error.status != NOT_FOUND:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.kube.client import ApiError, KubeClient
+from bigfleet.kube.client import ApiError, KubeClient
 from loaddriver.profile.hints import did_you_mean
 from tests.scenarios import objects
 

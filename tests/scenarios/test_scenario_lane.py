@@ -11,8 +11,8 @@ import msgspec
 import psutil
 import pytest
 
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.kube.watch import Listed, Watch
+from bigfleet.kube.client import KubeClient
+from bigfleet.kube.watch import Listed, Watch
 from controlplane.request import Binaries
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 from loaddriver.substrates.runscope import RunScope

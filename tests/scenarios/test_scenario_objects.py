@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bigfleet.api.kube.client import APPLY_PATCH, ApiError, KubeClient
+from bigfleet.kube.client import APPLY_PATCH, ApiError, KubeClient
 from loaddriver.substrates.base import Cluster
 from tests.scenarios import objects
 from tests.scenarios.files import Case, load_all

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.kube.watch import Listed, Watch
+from bigfleet.kube.client import KubeClient
+from bigfleet.kube.watch import Listed, Watch
 from tests.scenarios.deletions import Deletions
 from tests.scenarios.history import History, Object
 from tests.scenarios.timing import POLL_INTERVAL_SECONDS

@@ -118,7 +118,7 @@ def _asked(fleet: list[Machine], cluster: SimulatedCluster) -> tuple[int, int]:
     inventory.apply(fleet, 0.0)
     rollup = ClusterCapacityNeeds(
         cluster_id=cluster.name,
-        needs=cluster.requests.ledger.aggregate.told(0.0).needs,
+        needs=cluster.requests.request_cache.aggregate.content(0.0).needs,
         timestamp_unix_nanos=1,
     )
     assert needs.replace(rollup, 0.0) == ("", {}, {})

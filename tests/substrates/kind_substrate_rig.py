@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bigfleet.api.identity import Name
+from bigfleet.api.auth.identity import Principal
 from loaddriver.substrates.base import RoleSpec
 from loaddriver.substrates.kind.layout import Layout
 from loaddriver.substrates.kind.manifests import COMPONENT_ANNOTATION
@@ -34,7 +34,7 @@ def shard() -> RoleSpec:
         inputs={"inventory": Path("/anywhere/inventory.jsonl")},
         kubeconfigs={"hosts": "fake-host"},
         outputs={"journal": "machines.jsonl"},
-        peer_identity=Name("shard", "shard-0"),
+        peer_identity=Principal("shard", "shard-0"),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from bigfleet.api.kube.client import ApiError, KubeClient
+from bigfleet.kube.client import ApiError, KubeClient
 from controlplane.request import Binaries
 from loaddriver.plan.manifests import manifest_path
 from loaddriver.plan.setup_manifests import DAEMON_SET_LABEL, daemon_set_body

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from bigfleet.api import certificates
+from bigfleet.api.auth import certificates
 from loaddriver.substrates.credentials import Credentials, issue
 
 SERVER = "https://127.0.0.1:40001"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bigfleet.api.identity import Identity, Name
+from bigfleet.api.auth.identity import Identity, Principal
 from loaddriver.run.bigfleet_roles import inspect_commands
 from loaddriver.substrates.base import Endpoint
 from loaddriver.substrates.fleet_identities import issue, read_only
@@ -12,24 +12,26 @@ from loaddriver.substrates.fleet_identities import issue, read_only
 
 def test_a_role_that_starts_again_keeps_its_identity(tmp_path: Path) -> None:
     """What its peers were told does not change by a restart."""
-    before = issue(tmp_path, Name("shard", "shard-0")).load()
-    issue(tmp_path, Name("cluster", "c1"))
-    after = issue(tmp_path, Name("shard", "shard-0")).load()
+    before = issue(tmp_path, Principal("shard", "shard-0")).load()
+    issue(tmp_path, Principal("cluster", "c1"))
+    after = issue(tmp_path, Principal("shard", "shard-0")).load()
     assert after.certificate == before.certificate
     assert after.authority == before.authority
 
 
 def test_two_runs_do_not_trust_each_other(tmp_path: Path) -> None:
     """A part that another run left behind is a stranger."""
-    one, two = (issue(tmp_path / run, Name("shard", "shard-0")).load() for run in ("one", "two"))
+    one, two = (
+        issue(tmp_path / run, Principal("shard", "shard-0")).load() for run in ("one", "two")
+    )
     assert one.authority != two.authority
 
 
 def test_people_look_with_an_identity_that_may_only_read(tmp_path: Path) -> None:
     """`make up` shows the command; roles without an identity have no way in that needs one."""
-    issue(tmp_path, Name("shard", "shard-0"))
+    issue(tmp_path, Principal("shard", "shard-0"))
     readonly = read_only(tmp_path)
-    assert Identity(readonly).load().name == Name("readonly")
+    assert Identity(readonly).load().name == Principal("readonly")
     shard = Endpoint("shard-0", None, tmp_path, {"listen": "127.0.0.1:1"}, readonly)
     controller = Endpoint("c1/pod-controller", None, tmp_path)
     assert list(inspect_commands([shard, controller])) == [

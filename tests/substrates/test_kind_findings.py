@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bigfleet.api.kube.client import ApiError
+from bigfleet.kube.client import ApiError
 from kind.errors import KindError
 from loaddriver.substrates.kind.diagnostics import write_diagnostics
 from loaddriver.substrates.kind.pod_logs import plain, write_plain

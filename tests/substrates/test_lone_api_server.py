@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bigfleet.api.kube.client import NO_ANSWER, KubeClient
+from bigfleet.kube.client import CONNECTION_ERRORS, KubeClient
 from controlplane.request import Binaries
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
@@ -22,7 +22,7 @@ async def test_what_it_has_acknowledged_outlives_a_kill_which_is_no_death(
         async with await KubeClient.from_kubeconfig(host.kubeconfigs["admin"]) as admin:
             await admin.create("/api/v1/namespaces", {"metadata": {"name": "kept"}})
             await server.kill()
-            with pytest.raises(NO_ANSWER):
+            with pytest.raises(CONNECTION_ERRORS):
                 await admin.get("/api/v1/namespaces/kept")
             await server.restart()
             assert b'"kept"' in await admin.get("/api/v1/namespaces/kept")

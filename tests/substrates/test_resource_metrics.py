@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from bigfleet.api.kube.client import APPLY_PATCH, KubeClient
+from bigfleet.kube.client import APPLY_PATCH, KubeClient
 from controlplane.pins import METRICS_SERVER
 from controlplane.request import Binaries
 from loaddriver.substrates.base import Cluster

@@ -13,20 +13,20 @@ import msgspec
 
 from bigfleet.api import transport
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
-from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import (
     Acknowledgement,
     BootstrapBlobResponse,
     DisruptionReport,
-    Inquiry,
-    LeftOut,
+    NodeStateInquiry,
     OperatorMessage,
     ReclaimAck,
+    RejectedItem,
     ShardMessage,
 )
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardServicer, add_ShardServicer_to_server
+from bigfleet.api.wellknown import MACHINE_LABEL
+from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
 from tests.support.waiting import eventually
 
 _POLL_SECONDS = 0.02
@@ -167,10 +167,10 @@ class FakeShard(ShardServicer):
         self.rollups: asyncio.Queue[ClusterCapacityNeeds] = asyncio.Queue()
         self.blobs: asyncio.Queue[BootstrapBlobResponse] = asyncio.Queue()
         self.acks: asyncio.Queue[ReclaimAck] = asyncio.Queue()
-        self.inquiries: asyncio.Queue[Inquiry] = asyncio.Queue()
+        self.inquiries: asyncio.Queue[NodeStateInquiry] = asyncio.Queue()
         self.reports: asyncio.Queue[DisruptionReport] = asyncio.Queue()
         self.rejected = ""
-        self.left_out: list[LeftOut] = []
+        self.rejected_items: list[RejectedItem] = []
         self._outbox: asyncio.Queue[ShardMessage | None] = asyncio.Queue()
 
     def order(self, message: ShardMessage) -> None:
@@ -201,7 +201,9 @@ class FakeShard(ShardServicer):
                 case "rollup":
                     self.rollups.put_nowait(message.rollup)
                     echo = str(message.rollup.timestamp_unix_nanos)
-                    ack = Acknowledgement(echo=echo, rejected=self.rejected, left_out=self.left_out)
+                    ack = Acknowledgement(
+                        echo=echo, rejected=self.rejected, rejected_items=self.rejected_items
+                    )
                     self.order(ShardMessage(ack=ack))
                 case "bootstrap_response":
                     self.blobs.put_nowait(message.bootstrap_response)

@@ -70,5 +70,5 @@ async def play(
             session.end()
             accepted = [m.ack async for m in session.outbox.drain() if m.HasField("ack")]
             assert [ack.rejected for ack in accepted if ack.rejected] == []
-            told = [each.why for ack in accepted for each in ack.left_out]
+            told = [each.why for ack in accepted for each in ack.rejected_items]
             assert all("repeats the profile and group" in why for why in told), told

@@ -52,7 +52,7 @@ class FakeShard:
             instruction_acks=self._acks,
             providers=[wire.ProviderEntry(name="kwok", address="127.0.0.1:7770", region="r")],
             unowned_domains=[
-                wire.SeenDomain(topology_key=key, topology_value=value, machines=count)
+                wire.DiscoveredDomain(topology_key=key, topology_value=value, machines=count)
                 for (key, value), count in unowned[:1000]
             ],
             owned_domains=len(self.owns),

@@ -17,10 +17,10 @@ import msgspec
 import yaml
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.install_federation import install_federation, install_member
-from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
-from bigfleet.federation import role as federation
-from bigfleet.federation.members.registry import SECRETS, member_secret
+from bigfleet.api.install_fedhpa import install_fedhpa, install_member
+from bigfleet.fedhpa import role as federation
+from bigfleet.fedhpa.members.registry import SECRETS, member_secret
+from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
 from loaddriver.fedhpa.proxy import PartitionableProxy
 from loaddriver.substrates.base import Cluster
 from tests.support.clusters import get, namespace, node, role
@@ -31,11 +31,11 @@ __all__ = ["eventually", "get", "namespace", "node", "role"]
 _NODES = itertools.count()
 MEMBERS = ("east", "west")
 QUICK = {
-    "holdSeconds": 0,
+    "stabilizationSeconds": 0,
     "cooldownSeconds": 1,
-    "patienceSeconds": 2,
+    "schedulingTimeoutSeconds": 2,
     "retrySeconds": 600,
-    "closeSeconds": 600,
+    "idleTimeoutSeconds": 600,
 }
 
 
@@ -61,10 +61,10 @@ class Fleet:
     @asynccontextmanager
     async def federation(self, replica: str = "one") -> AsyncIterator[None]:
         """The role, running; leaving the context is its end, without any farewell."""
-        settings = federation.Settings(
+        settings = federation.FedHpaConfig(
             self.kubeconfig,
             observe_port=0,
-            gather_seconds=0.1,
+            debounce_seconds=0.1,
             lease_seconds=3.0,
             replica=replica,
         )
@@ -234,11 +234,11 @@ async def fleet(clusters: dict[str, Cluster], folder: Path) -> AsyncIterator[Fle
             clients[name] = await stack.enter_async_context(client)
             await lines[name].start()
             stack.push_async_callback(lines[name].stop)
-        identity = {n: c.kubeconfigs["bigfleet-federation"] for n, c in clusters.items()}
+        identity = {n: c.kubeconfigs["bigfleet-fedhpa"] for n, c in clusters.items()}
         kubeconfig = folder / "federation.kubeconfig"
         kubeconfig.write_text(_through(identity["host"], lines["host"].port))
         made = Fleet(clients["host"], {n: clients[n] for n in MEMBERS}, lines, kubeconfig)
-        await install_federation(made.host)
+        await install_fedhpa(made.host)
         for name in MEMBERS:
             await install_member(made.members[name])
             content = _through(identity[name], lines[name].port)
@@ -257,11 +257,13 @@ async def place(made: Fleet, name: str) -> AsyncIterator[str]:
         yield name
 
 
-async def stays(look: Callable[[], Awaitable[Any]], value: Any, seconds: float, what: str) -> None:
+async def stays(
+    reconcile: Callable[[], Awaitable[Any]], value: Any, seconds: float, what: str
+) -> None:
     """The value does not change within so many seconds."""
     ends = asyncio.get_running_loop().time() + seconds
     while asyncio.get_running_loop().time() < ends:
-        seen = await look()
+        seen = await reconcile()
         assert seen == value, f"{what}: {seen} instead of {value}"
         await asyncio.sleep(0.1)
 

@@ -13,7 +13,7 @@ import grpc.aio
 import msgspec
 
 from bigfleet.adapters.clock.system import SystemClock
-from bigfleet.api import codec, transport
+from bigfleet.api import need_codec, transport
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.engine.snapshot import EngineConfig
@@ -73,7 +73,7 @@ def rollup(
     return capacity_pb2.ClusterCapacityNeeds(
         cluster_id=cluster,
         timestamp_unix_nanos=next(_timestamps),
-        needs=[codec.need_to_wire(n) for n in needs],
+        needs=[need_codec.need_to_wire(n) for n in needs],
         node_limits=limits,
     )
 

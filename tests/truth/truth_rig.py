@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.judge.schema import Summary
 from loaddriver.plan.manifests import ARCHETYPE_LABEL, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.recorder import ClusterRecorder, Observations

@@ -17,8 +17,8 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from bigfleet.adapters.coordination import etcd_log
-from bigfleet.api.identity import AUTHORITY, CERTIFICATE, KEY, Identity
-from bigfleet.api.transport import SERVES
+from bigfleet.api.auth.identity import AUTHORITY, CERTIFICATE, KEY, Identity
+from bigfleet.api.transport import SERVER_NAME
 from bigfleet.model.errors import InvalidInput, Unavailable
 
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
@@ -143,7 +143,7 @@ def _peer_certificates(identity: Identity | None) -> list[str]:
         f"--peer-trusted-ca-file={identity.directory / AUTHORITY}",
         "--peer-client-cert-auth",
         # Other identities of the fleet are of the same authority, and no members.
-        f"--peer-cert-allowed-hostname={SERVES.format(role='coordinator')}",
+        f"--peer-cert-allowed-hostname={SERVER_NAME.format(role='coordinator')}",
         # Who dials is known by that name; its address may be anything.
         "--peer-skip-client-san-verification",
         "--tls-min-version=TLS1.3",

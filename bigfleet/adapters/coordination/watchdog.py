@@ -82,7 +82,7 @@ def _watch(etcd: subprocess.Popen[bytes], stall_seconds: float, http_socket: str
             next_transfer = time.monotonic() + _TRANSFER_RETRY_SECONDS
 
 
-def _transfer_leadership(http_socket: str, silent_seconds: float) -> None:
+def _transfer_leadership(http_socket: str, seconds_since_report: float) -> None:
     """Away from this member, if it leads; to a voter that it is connected with, if it can be."""
     status = _post(http_socket, "/v3/maintenance/status")
     me = status["header"]["member_id"]
@@ -91,7 +91,7 @@ def _transfer_leadership(http_socket: str, silent_seconds: float) -> None:
     for transfer_target in _transfer_targets(http_socket, me):
         answer = _post(http_socket, "/v3/maintenance/transfer-leadership", targetID=transfer_target)
         transferred = "code" not in answer
-        _log(f"coordinator silent for {silent_seconds:.1f} s", transfer_target, transferred)
+        _log(f"coordinator silent for {seconds_since_report:.1f} s", transfer_target, transferred)
         if transferred:
             return
 

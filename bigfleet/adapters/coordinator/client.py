@@ -11,8 +11,8 @@ import grpc
 import grpc.aio
 
 from bigfleet.api import transport
-from bigfleet.api.identity import Identity
-from bigfleet.api.refusals import explained
+from bigfleet.api.auth.identity import Identity
+from bigfleet.api.auth.tls_diagnosis import explain_failure
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import CoordinatorStub
 from bigfleet.model.errors import BigFleetError, Fenced, InvalidInput, Unavailable, UnknownObject
 
@@ -90,7 +90,7 @@ class LeaderConnection:
             if trailer(error.trailing_metadata(), LEADER_TRAILER) == address:
                 return f"coordinator {address} leads, and cannot do that yet: {error.details()}"
         reasons = [
-            f"{address}: {await explained(error, address, self._identity, _ROLE)}"
+            f"{address}: {await explain_failure(error, address, self._identity, _ROLE)}"
             for address, error in errors.items()
         ]
         return f"no coordinator leads: {'; '.join(reasons)}"

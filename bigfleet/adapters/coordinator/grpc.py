@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bigfleet.adapters.coordinator.client import LeaderConnection
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.provider_pb2 import ClaimEpochRequest
 

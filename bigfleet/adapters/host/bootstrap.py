@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.kube.client import InlineAccess
+from bigfleet.kube.client import InlineAccess
 from bigfleet.model import resources
 from bigfleet.model.machine import Machine
 from bigfleet.ports.host import Boot, HostFailure

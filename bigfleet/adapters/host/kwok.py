@@ -23,7 +23,7 @@ from yaml import YAMLError
 from bigfleet.adapters.host import bootstrap
 from bigfleet.adapters.host.bootstrap import Blob
 from bigfleet.adapters.host.nodes import PATH, ClusterNodes, NodeView
-from bigfleet.api.kube.client import NO_ANSWER, ApiError, KubeClient, is_transient
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient, is_transient
 from bigfleet.model.machine import Machine
 from bigfleet.ports.host import Boot, HostFailure
 
@@ -118,7 +118,7 @@ class KwokHost:
                 await _create_or_take_over(client, node)
         except ssl.SSLError as error:
             raise HostFailure(f"the bootstrap blob's caPem cannot be used: {error}") from None
-        except (ApiError, *NO_ANSWER) as error:
+        except (ApiError, *CONNECTION_ERRORS) as error:
             raise HostFailure(f"its Node cannot be registered: {_text(error)}") from None
         except (ValueError, TypeError) as error:
             raise HostFailure(f"the bootstrap blob cannot be used: {error}") from None
@@ -167,7 +167,7 @@ async def _with_retries(
     for attempt in itertools.count(1):
         try:
             return await request()
-        except (ApiError, *NO_ANSWER) as error:
+        except (ApiError, *CONNECTION_ERRORS) as error:
             if attempt == attempts or not is_retryable(error):
                 raise
             _log.info("attempt %d failed: %s", attempt, _text(error))

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 
 from bigfleet.adapters.host.bootstrap import OPERATION_ANNOTATION
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.kube.watch import Changed, Listed, Watch
+from bigfleet.kube.client import KubeClient
+from bigfleet.kube.watch import Changed, Listed, Watch
 from bigfleet.ports.host import HostFailure
 
 PATH = "/api/v1/nodes"

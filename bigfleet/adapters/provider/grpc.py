@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 
 from bigfleet.api import machine_codec, transport
-from bigfleet.api.identity import Identity
-from bigfleet.api.refusals import explained
+from bigfleet.api.auth.identity import Identity
+from bigfleet.api.auth.tls_diagnosis import explain_failure
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
 from bigfleet.model.errors import (
@@ -108,7 +108,7 @@ class GrpcProvider:
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
                 return at_least
-            reason = await explained(error, self._address, self._identity, _ROLE)
+            reason = await explain_failure(error, self._address, self._identity, _ROLE)
             raise Unavailable(f"provider at {self._address}: {reason}") from None
         return int(answer.shard_epoch)
 
@@ -133,7 +133,7 @@ class GrpcProvider:
         try:
             return await call
         except grpc.aio.AioRpcError as error:
-            reason = await explained(error, self._address, self._identity, _ROLE)
+            reason = await explain_failure(error, self._address, self._identity, _ROLE)
             raise _to_error(
                 error, f"provider at {self._address}: {reason}", machine_id, event
             ) from None

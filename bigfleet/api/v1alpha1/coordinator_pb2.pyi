@@ -35,7 +35,7 @@ class ShardReport(_message.Message):
     SHORTFALLS_FIELD_NUMBER: _builtins.int
     INSTRUCTION_ACKS_FIELD_NUMBER: _builtins.int
     SHARD_ADDRESS_FIELD_NUMBER: _builtins.int
-    SHORTFALLS_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    SHORTFALLS_OMITTED_FIELD_NUMBER: _builtins.int
     PROVIDERS_FIELD_NUMBER: _builtins.int
     UNOWNED_DOMAINS_FIELD_NUMBER: _builtins.int
     OWNED_DOMAINS_FIELD_NUMBER: _builtins.int
@@ -51,7 +51,7 @@ class ShardReport(_message.Message):
     timestamp_unix_nanos: _builtins.int
     shard_epoch: _builtins.int
     shard_address: _builtins.str
-    shortfalls_left_out: _builtins.int
+    shortfalls_omitted: _builtins.int
     """Shortfalls older than the age gate that did not fit into the list above."""
     owned_domains: _builtins.int
     seen_term: _builtins.int
@@ -69,11 +69,11 @@ class ShardReport(_message.Message):
         """The providers whose machines this shard sees."""
 
     @_builtins.property
-    def unowned_domains(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeenDomain]:
+    def unowned_domains(self) -> _containers.RepeatedCompositeFieldContainer[Global___DiscoveredDomain]:
         """Domains of machines that this shard sees and nobody is known to own; at most 1,000."""
 
     @_builtins.property
-    def out_of_domain_machines(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuestMachine]:
+    def out_of_domain_machines(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutOfDomainMachine]:
         """Machines at work for this shard's clusters in domains that are not its own; at most 100."""
 
     @_builtins.property
@@ -99,13 +99,13 @@ class ShardReport(_message.Message):
         shortfalls: _abc.Iterable[Global___Shortfall] | None = ...,
         instruction_acks: _abc.Iterable[Global___InstructAck] | None = ...,
         shard_address: _builtins.str = ...,
-        shortfalls_left_out: _builtins.int = ...,
+        shortfalls_omitted: _builtins.int = ...,
         providers: _abc.Iterable[Global___ProviderEntry] | None = ...,
-        unowned_domains: _abc.Iterable[Global___SeenDomain] | None = ...,
+        unowned_domains: _abc.Iterable[Global___DiscoveredDomain] | None = ...,
         owned_domains: _builtins.int = ...,
         seen_term: _builtins.int = ...,
         seen_sequence: _builtins.int = ...,
-        out_of_domain_machines: _abc.Iterable[Global___GuestMachine] | None = ...,
+        out_of_domain_machines: _abc.Iterable[Global___OutOfDomainMachine] | None = ...,
         out_of_domain_omitted: _builtins.int = ...,
         splits: _abc.Iterable[Global___SplitTopology] | None = ...,
         removals: _abc.Iterable[Global___ClusterRemoval] | None = ...,
@@ -113,7 +113,7 @@ class ShardReport(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "domain_keys", b"domain_keys", "instruction_acks", b"instruction_acks", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "owned_domains", b"owned_domains", "providers", b"providers", "removals", b"removals", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "domain_keys", b"domain_keys", "instruction_acks", b"instruction_acks", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "owned_domains", b"owned_domains", "providers", b"providers", "removals", b"removals", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_omitted", b"shortfalls_omitted", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -170,7 +170,7 @@ class SplitTopology(_message.Message):
 Global___SplitTopology: _TypeAlias = SplitTopology  # noqa: Y015
 
 @_typing.final
-class GuestMachine(_message.Message):
+class OutOfDomainMachine(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MACHINE_ID_FIELD_NUMBER: _builtins.int
@@ -195,10 +195,10 @@ class GuestMachine(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GuestMachine: _TypeAlias = GuestMachine  # noqa: Y015
+Global___OutOfDomainMachine: _TypeAlias = OutOfDomainMachine  # noqa: Y015
 
 @_typing.final
-class SeenDomain(_message.Message):
+class DiscoveredDomain(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
@@ -224,7 +224,7 @@ class SeenDomain(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SeenDomain: _TypeAlias = SeenDomain  # noqa: Y015
+Global___DiscoveredDomain: _TypeAlias = DiscoveredDomain  # noqa: Y015
 
 @_typing.final
 class ShardSummary(_message.Message):
@@ -1040,14 +1040,14 @@ class ShardRegistryEntry(_message.Message):
     REGISTERED_AT_UNIX_NS_FIELD_NUMBER: _builtins.int
     LAST_HEARTBEAT_UNIX_NS_FIELD_NUMBER: _builtins.int
     LEAVING_FIELD_NUMBER: _builtins.int
-    SILENT_SECONDS_FIELD_NUMBER: _builtins.int
+    SECONDS_SINCE_REPORT_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     address: _builtins.str
     registered_at_unix_ns: _builtins.int
     last_heartbeat_unix_ns: _builtins.int
     leaving: _builtins.bool
     """It is being removed, and still has to release what it owns."""
-    silent_seconds: _builtins.float
+    seconds_since_report: _builtins.float
     """Since its last report, by the leader's clock, which no change of the time of day moves."""
     def __init__(
         self,
@@ -1057,11 +1057,11 @@ class ShardRegistryEntry(_message.Message):
         registered_at_unix_ns: _builtins.int = ...,
         last_heartbeat_unix_ns: _builtins.int = ...,
         leaving: _builtins.bool = ...,
-        silent_seconds: _builtins.float = ...,
+        seconds_since_report: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "last_heartbeat_unix_ns", b"last_heartbeat_unix_ns", "leaving", b"leaving", "registered_at_unix_ns", b"registered_at_unix_ns", "shard_id", b"shard_id", "silent_seconds", b"silent_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "last_heartbeat_unix_ns", b"last_heartbeat_unix_ns", "leaving", b"leaving", "registered_at_unix_ns", b"registered_at_unix_ns", "seconds_since_report", b"seconds_since_report", "shard_id", b"shard_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1075,13 +1075,13 @@ class DomainAssignment(_message.Message):
     TOPOLOGY_VALUE_FIELD_NUMBER: _builtins.int
     SHARD_ID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
-    MOVES_TO_FIELD_NUMBER: _builtins.int
+    TRANSFER_TARGET_FIELD_NUMBER: _builtins.int
     topology_key: _builtins.str
     topology_value: _builtins.str
     shard_id: _builtins.str
     state: _builtins.str
     """owned: the shard acts on it; assigning, releasing: it may, until it has answered."""
-    moves_to: _builtins.str
+    transfer_target: _builtins.str
     """While it is being released: the shard that gets it next."""
     def __init__(
         self,
@@ -1090,11 +1090,11 @@ class DomainAssignment(_message.Message):
         topology_value: _builtins.str = ...,
         shard_id: _builtins.str = ...,
         state: _builtins.str = ...,
-        moves_to: _builtins.str = ...,
+        transfer_target: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["moves_to", b"moves_to", "shard_id", b"shard_id", "state", b"state", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shard_id", b"shard_id", "state", b"state", "topology_key", b"topology_key", "topology_value", b"topology_value", "transfer_target", b"transfer_target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1134,7 +1134,7 @@ class ShardReportSnapshot(_message.Message):
     RECEIVED_AT_UNIX_NS_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
     SHORTFALLS_FIELD_NUMBER: _builtins.int
-    SHORTFALLS_LEFT_OUT_FIELD_NUMBER: _builtins.int
+    SHORTFALLS_OMITTED_FIELD_NUMBER: _builtins.int
     SHARD_EPOCH_FIELD_NUMBER: _builtins.int
     OUT_OF_DOMAIN_MACHINES_FIELD_NUMBER: _builtins.int
     OUT_OF_DOMAIN_OMITTED_FIELD_NUMBER: _builtins.int
@@ -1143,7 +1143,7 @@ class ShardReportSnapshot(_message.Message):
     shard_id: _builtins.str
     cycle: _builtins.int
     received_at_unix_ns: _builtins.int
-    shortfalls_left_out: _builtins.int
+    shortfalls_omitted: _builtins.int
     shard_epoch: _builtins.int
     out_of_domain_omitted: _builtins.int
     @_builtins.property
@@ -1151,7 +1151,7 @@ class ShardReportSnapshot(_message.Message):
     @_builtins.property
     def shortfalls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Shortfall]: ...
     @_builtins.property
-    def out_of_domain_machines(self) -> _containers.RepeatedCompositeFieldContainer[Global___GuestMachine]: ...
+    def out_of_domain_machines(self) -> _containers.RepeatedCompositeFieldContainer[Global___OutOfDomainMachine]: ...
     @_builtins.property
     def splits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SplitTopology]: ...
     @_builtins.property
@@ -1164,16 +1164,16 @@ class ShardReportSnapshot(_message.Message):
         received_at_unix_ns: _builtins.int = ...,
         summary: Global___ShardSummary | None = ...,
         shortfalls: _abc.Iterable[Global___Shortfall] | None = ...,
-        shortfalls_left_out: _builtins.int = ...,
+        shortfalls_omitted: _builtins.int = ...,
         shard_epoch: _builtins.int = ...,
-        out_of_domain_machines: _abc.Iterable[Global___GuestMachine] | None = ...,
+        out_of_domain_machines: _abc.Iterable[Global___OutOfDomainMachine] | None = ...,
         out_of_domain_omitted: _builtins.int = ...,
         splits: _abc.Iterable[Global___SplitTopology] | None = ...,
         removals: _abc.Iterable[Global___ClusterRemoval] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "received_at_unix_ns", b"received_at_unix_ns", "removals", b"removals", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_left_out", b"shortfalls_left_out", "splits", b"splits", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "received_at_unix_ns", b"received_at_unix_ns", "removals", b"removals", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_omitted", b"shortfalls_omitted", "splits", b"splits", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -43,7 +43,7 @@ class OperatorMessage(_message.Message):
     @_builtins.property
     def rollup_too_large(self) -> Global___RollUpTooLarge: ...
     @_builtins.property
-    def inquiry(self) -> Global___Inquiry: ...
+    def inquiry(self) -> Global___NodeStateInquiry: ...
     @_builtins.property
     def disruption_report(self) -> Global___DisruptionReport: ...
     def __init__(
@@ -54,7 +54,7 @@ class OperatorMessage(_message.Message):
         bootstrap_response: Global___BootstrapBlobResponse | None = ...,
         reclaim_ack: Global___ReclaimAck | None = ...,
         rollup_too_large: Global___RollUpTooLarge | None = ...,
-        inquiry: Global___Inquiry | None = ...,
+        inquiry: Global___NodeStateInquiry | None = ...,
         disruption_report: Global___DisruptionReport | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["bootstrap_response", b"bootstrap_response", "disruption_report", b"disruption_report", "hello", b"hello", "inquiry", b"inquiry", "message", b"message", "reclaim_ack", b"reclaim_ack", "rollup", b"rollup", "rollup_too_large", b"rollup_too_large"]  # noqa: Y015
@@ -75,20 +75,20 @@ class RollUpTooLarge(_message.Message):
 
     TIMESTAMP_UNIX_NANOS_FIELD_NUMBER: _builtins.int
     BYTES_FIELD_NUMBER: _builtins.int
-    MOST_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
     timestamp_unix_nanos: _builtins.int
     bytes: _builtins.int
-    most_bytes: _builtins.int
+    max_bytes: _builtins.int
     def __init__(
         self,
         *,
         timestamp_unix_nanos: _builtins.int = ...,
         bytes: _builtins.int = ...,
-        most_bytes: _builtins.int = ...,
+        max_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "most_bytes", b"most_bytes", "timestamp_unix_nanos", b"timestamp_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "max_bytes", b"max_bytes", "timestamp_unix_nanos", b"timestamp_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -209,7 +209,7 @@ Global___NeedStatus: _TypeAlias = NeedStatus  # noqa: Y015
 @_typing.final
 class DisruptionInquiry(_message.Message):
     """Which machines could be given back at the least cost to those whose pods run there? `machine_ids`
-    are those that the shard would look at first; the operator may know better ones. At most `most`
+    are those that the shard would look at first; the operator may know better ones. At most `max_machines`
     are named in the answer.
     """
 
@@ -217,9 +217,9 @@ class DisruptionInquiry(_message.Message):
 
     INQUIRY_ID_FIELD_NUMBER: _builtins.int
     MACHINE_IDS_FIELD_NUMBER: _builtins.int
-    MOST_FIELD_NUMBER: _builtins.int
+    MAX_MACHINES_FIELD_NUMBER: _builtins.int
     inquiry_id: _builtins.str
-    most: _builtins.int
+    max_machines: _builtins.int
     @_builtins.property
     def machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -227,11 +227,11 @@ class DisruptionInquiry(_message.Message):
         *,
         inquiry_id: _builtins.str = ...,
         machine_ids: _abc.Iterable[_builtins.str] | None = ...,
-        most: _builtins.int = ...,
+        max_machines: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["inquiry_id", b"inquiry_id", "machine_ids", b"machine_ids", "most", b"most"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["inquiry_id", b"inquiry_id", "machine_ids", b"machine_ids", "max_machines", b"max_machines"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -357,17 +357,17 @@ class Acknowledgement(_message.Message):
     COORDINATOR_TERM_FIELD_NUMBER: _builtins.int
     SHARD_EPOCH_FIELD_NUMBER: _builtins.int
     REJECTED_FIELD_NUMBER: _builtins.int
-    LEFT_OUT_FIELD_NUMBER: _builtins.int
-    DOUBTED_FIELD_NUMBER: _builtins.int
+    REJECTED_ITEMS_FIELD_NUMBER: _builtins.int
+    UNCONFIRMED_REDUCTIONS_FIELD_NUMBER: _builtins.int
     echo: _builtins.str
     coordinator_term: _builtins.int
     shard_epoch: _builtins.int
     rejected: _builtins.str
     """Why a roll-up was refused as a whole; the last good one stays in force. Empty when accepted."""
-    doubted: _builtins.str
+    unconfirmed_reductions: _builtins.str
     """Why that which the roll-up takes back does not count yet; what it adds is in force."""
     @_builtins.property
-    def left_out(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeftOut]:
+    def rejected_items(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedItem]:
         """What could not be taken of a roll-up; all the rest of it is in force. A need that was taken in an
         earlier form stays in force in that. At most 1,000.
         """
@@ -379,19 +379,19 @@ class Acknowledgement(_message.Message):
         coordinator_term: _builtins.int = ...,
         shard_epoch: _builtins.int = ...,
         rejected: _builtins.str = ...,
-        left_out: _abc.Iterable[Global___LeftOut] | None = ...,
-        doubted: _builtins.str = ...,
+        rejected_items: _abc.Iterable[Global___RejectedItem] | None = ...,
+        unconfirmed_reductions: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_term", b"coordinator_term", "doubted", b"doubted", "echo", b"echo", "left_out", b"left_out", "rejected", b"rejected", "shard_epoch", b"shard_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_term", b"coordinator_term", "echo", b"echo", "rejected", b"rejected", "rejected_items", b"rejected_items", "shard_epoch", b"shard_epoch", "unconfirmed_reductions", b"unconfirmed_reductions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Acknowledgement: _TypeAlias = Acknowledgement  # noqa: Y015
 
 @_typing.final
-class LeftOut(_message.Message):
+class RejectedItem(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     INDEX_FIELD_NUMBER: _builtins.int
@@ -415,10 +415,10 @@ class LeftOut(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___LeftOut: _TypeAlias = LeftOut  # noqa: Y015
+Global___RejectedItem: _TypeAlias = RejectedItem  # noqa: Y015
 
 @_typing.final
-class Inquiry(_message.Message):
+class NodeStateInquiry(_message.Message):
     """The machines of which this cluster has Nodes or other objects. Each is answered by a
     NodeStateUpdate as soon as the shard knows the machine and nothing is being ordered of it: one
     that left the cluster while its operator was away is told of so. A newer inquiry replaces this.
@@ -427,11 +427,11 @@ class Inquiry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MACHINE_IDS_FIELD_NUMBER: _builtins.int
-    EMPTYING_FIELD_NUMBER: _builtins.int
+    DRAINS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
-    def emptying(self) -> _containers.RepeatedCompositeFieldContainer[Global___Emptying]:
+    def drains(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeDrain]:
         """Those whose Nodes are being emptied. A shard that does not know why takes it up: else a machine
         whose pods are gone would pass for one at work.
         """
@@ -440,18 +440,18 @@ class Inquiry(_message.Message):
         self,
         *,
         machine_ids: _abc.Iterable[_builtins.str] | None = ...,
-        emptying: _abc.Iterable[Global___Emptying] | None = ...,
+        drains: _abc.Iterable[Global___NodeDrain] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["emptying", b"emptying", "machine_ids", b"machine_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drains", b"drains", "machine_ids", b"machine_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Inquiry: _TypeAlias = Inquiry  # noqa: Y015
+Global___NodeStateInquiry: _TypeAlias = NodeStateInquiry  # noqa: Y015
 
 @_typing.final
-class Emptying(_message.Message):
+class NodeDrain(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MACHINE_ID_FIELD_NUMBER: _builtins.int
@@ -471,7 +471,7 @@ class Emptying(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Emptying: _TypeAlias = Emptying  # noqa: Y015
+Global___NodeDrain: _TypeAlias = NodeDrain  # noqa: Y015
 
 @_typing.final
 class BootstrapRequest(_message.Message):
@@ -545,11 +545,11 @@ class ReclaimInstruction(_message.Message):
     NODES_FIELD_NUMBER: _builtins.int
     GRACE_PERIOD_SECONDS_FIELD_NUMBER: _builtins.int
     PREEMPTOR_PRIORITY_FIELD_NUMBER: _builtins.int
-    MOST_COST_FIELD_NUMBER: _builtins.int
+    MAX_COST_FIELD_NUMBER: _builtins.int
     instruction_id: _builtins.str
     grace_period_seconds: _builtins.int
     preemptor_priority: _builtins.int
-    most_cost: _builtins.float
+    max_cost: _builtins.float
     """Do it only if it costs no more than this, as of MachineDisruption; absent: in any case."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
@@ -560,15 +560,15 @@ class ReclaimInstruction(_message.Message):
         nodes: _abc.Iterable[_builtins.str] | None = ...,
         grace_period_seconds: _builtins.int = ...,
         preemptor_priority: _builtins.int = ...,
-        most_cost: _builtins.float | None = ...,
+        max_cost: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_most_cost", b"_most_cost", "most_cost", b"most_cost"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_cost", b"_max_cost", "max_cost", b"max_cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_cost", b"_most_cost", "grace_period_seconds", b"grace_period_seconds", "instruction_id", b"instruction_id", "most_cost", b"most_cost", "nodes", b"nodes", "preemptor_priority", b"preemptor_priority"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_cost", b"_max_cost", "grace_period_seconds", b"grace_period_seconds", "instruction_id", b"instruction_id", "max_cost", b"max_cost", "nodes", b"nodes", "preemptor_priority", b"preemptor_priority"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__most_cost: _TypeAlias = _typing.Literal["most_cost"]  # noqa: Y015
-    _WhichOneofArgType__most_cost: _TypeAlias = _typing.Literal["_most_cost", b"_most_cost"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_cost) -> _WhichOneofReturnType__most_cost | None: ...
+    _WhichOneofReturnType__max_cost: _TypeAlias = _typing.Literal["max_cost"]  # noqa: Y015
+    _WhichOneofArgType__max_cost: _TypeAlias = _typing.Literal["_max_cost", b"_max_cost"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_cost) -> _WhichOneofReturnType__max_cost | None: ...
 
 Global___ReclaimInstruction: _TypeAlias = ReclaimInstruction  # noqa: Y015
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&bigfleet/api/v1alpha1/shardadmin.proto\x12\x11\x62igfleet.v1alpha1\"J\n\x14RemoveClusterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"\x96\x01\n\x15RemoveClusterResponse\x12\x0f\n\x07\x61t_work\x18\x01 \x01(\x05\x12\x12\n\non_the_way\x18\x02 \x01(\x05\x12\x10\n\x08promised\x18\x03 \x01(\x05\x12\r\n\x05needs\x18\x04 \x01(\x05\x12\x11\n\tunder_way\x18\x05 \x01(\x08\x12\x11\n\tserved_by\x18\x06 \x01(\t\x12\x11\n\tserved_at\x18\x07 \x01(\t2p\n\nShardAdmin\x12\x62\n\rRemoveCluster\x12\'.bigfleet.v1alpha1.RemoveClusterRequest\x1a(.bigfleet.v1alpha1.RemoveClusterResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&bigfleet/api/v1alpha1/shardadmin.proto\x12\x11\x62igfleet.v1alpha1\"J\n\x14RemoveClusterRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x03 \x01(\x08\"\xbf\x01\n\x15RemoveClusterResponse\x12\x1b\n\x13\x63onfigured_machines\x18\x01 \x01(\x05\x12\x1e\n\x16transitioning_machines\x18\x02 \x01(\x05\x12\x19\n\x11reserved_machines\x18\x03 \x01(\x05\x12\r\n\x05needs\x18\x04 \x01(\x05\x12\x19\n\x11\x61lready_requested\x18\x05 \x01(\x08\x12\x11\n\tserved_by\x18\x06 \x01(\t\x12\x11\n\tserved_at\x18\x07 \x01(\t2p\n\nShardAdmin\x12\x62\n\rRemoveCluster\x12\'.bigfleet.v1alpha1.RemoveClusterRequest\x1a(.bigfleet.v1alpha1.RemoveClusterResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REMOVECLUSTERREQUEST']._serialized_start=61
   _globals['_REMOVECLUSTERREQUEST']._serialized_end=135
   _globals['_REMOVECLUSTERRESPONSE']._serialized_start=138
-  _globals['_REMOVECLUSTERRESPONSE']._serialized_end=288
-  _globals['_SHARDADMIN']._serialized_start=290
-  _globals['_SHARDADMIN']._serialized_end=402
+  _globals['_REMOVECLUSTERRESPONSE']._serialized_end=329
+  _globals['_SHARDADMIN']._serialized_start=331
+  _globals['_SHARDADMIN']._serialized_end=443
 # @@protoc_insertion_point(module_scope)

@@ -46,22 +46,22 @@ Global___RemoveClusterRequest: _TypeAlias = RemoveClusterRequest  # noqa: Y015
 class RemoveClusterResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    AT_WORK_FIELD_NUMBER: _builtins.int
-    ON_THE_WAY_FIELD_NUMBER: _builtins.int
-    PROMISED_FIELD_NUMBER: _builtins.int
+    CONFIGURED_MACHINES_FIELD_NUMBER: _builtins.int
+    TRANSITIONING_MACHINES_FIELD_NUMBER: _builtins.int
+    RESERVED_MACHINES_FIELD_NUMBER: _builtins.int
     NEEDS_FIELD_NUMBER: _builtins.int
-    UNDER_WAY_FIELD_NUMBER: _builtins.int
+    ALREADY_REQUESTED_FIELD_NUMBER: _builtins.int
     SERVED_BY_FIELD_NUMBER: _builtins.int
     SERVED_AT_FIELD_NUMBER: _builtins.int
-    at_work: _builtins.int
+    configured_machines: _builtins.int
     """Machines at work in the cluster: each is drained without asking its operator."""
-    on_the_way: _builtins.int
+    transitioning_machines: _builtins.int
     """Machines that are joining the cluster, leaving it, or failed there."""
-    promised: _builtins.int
+    reserved_machines: _builtins.int
     """Machines that are idle or being created for it: free for others."""
     needs: _builtins.int
     """Needs that are forgotten."""
-    under_way: _builtins.bool
+    already_requested: _builtins.bool
     """It was ordered before."""
     served_by: _builtins.str
     """Not empty: nothing was done, because this shard serves the cluster; ask there."""
@@ -69,17 +69,17 @@ class RemoveClusterResponse(_message.Message):
     def __init__(
         self,
         *,
-        at_work: _builtins.int = ...,
-        on_the_way: _builtins.int = ...,
-        promised: _builtins.int = ...,
+        configured_machines: _builtins.int = ...,
+        transitioning_machines: _builtins.int = ...,
+        reserved_machines: _builtins.int = ...,
         needs: _builtins.int = ...,
-        under_way: _builtins.bool = ...,
+        already_requested: _builtins.bool = ...,
         served_by: _builtins.str = ...,
         served_at: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_work", b"at_work", "needs", b"needs", "on_the_way", b"on_the_way", "promised", b"promised", "served_at", b"served_at", "served_by", b"served_by", "under_way", b"under_way"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_requested", b"already_requested", "configured_machines", b"configured_machines", "needs", b"needs", "reserved_machines", b"reserved_machines", "served_at", b"served_at", "served_by", b"served_by", "transitioning_machines", b"transitioning_machines"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

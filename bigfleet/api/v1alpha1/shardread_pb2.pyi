@@ -462,7 +462,7 @@ class MachineView(_message.Message):
     EVICTED_FOR_FIELD_NUMBER: _builtins.int
     UNUSED_SINCE_UNIX_NANOS_FIELD_NUMBER: _builtins.int
     STORY_FIELD_NUMBER: _builtins.int
-    NOT_MINE_FIELD_NUMBER: _builtins.int
+    NOT_OWNED_REASON_FIELD_NUMBER: _builtins.int
     HEADROOM_FIELD_NUMBER: _builtins.int
     SHARED_BY_FIELD_NUMBER: _builtins.int
     DISRUPTION_COST_FIELD_NUMBER: _builtins.int
@@ -473,7 +473,7 @@ class MachineView(_message.Message):
     """Whether its Node is being emptied, and for which need."""
     unused_since_unix_nanos: _builtins.int
     """Since when it has been idle, or at work with nobody counting it; 0 where neither."""
-    not_mine: _builtins.str
+    not_owned_reason: _builtins.str
     """Why this shard does not decide about the machine; empty when it does."""
     headroom: _builtins.bool
     """Whether it is there though no need wants it, to be one machine ahead of its cluster's gangs."""
@@ -518,7 +518,7 @@ class MachineView(_message.Message):
         evicted_for: Global___NeedReference | None = ...,
         unused_since_unix_nanos: _builtins.int = ...,
         story: _abc.Iterable[Global___StoryLine] | None = ...,
-        not_mine: _builtins.str = ...,
+        not_owned_reason: _builtins.str = ...,
         headroom: _builtins.bool = ...,
         shared_by: _abc.Iterable[Global___NeedReference] | None = ...,
         disruption_cost: _builtins.float | None = ...,
@@ -526,7 +526,7 @@ class MachineView(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_disruption_cost", b"_disruption_cost", "counted_by", b"counted_by", "disruption_cost", b"disruption_cost", "evicted_for", b"evicted_for", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disruption_cost", b"_disruption_cost", "counted_by", b"counted_by", "disruption_cost", b"disruption_cost", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for", "not_mine", b"not_mine", "order", b"order", "shared_by", b"shared_by", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disruption_cost", b"_disruption_cost", "counted_by", b"counted_by", "disruption_cost", b"disruption_cost", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for", "not_owned_reason", b"not_owned_reason", "order", b"order", "shared_by", b"shared_by", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__disruption_cost: _TypeAlias = _typing.Literal["disruption_cost"]  # noqa: Y015
     _WhichOneofArgType__disruption_cost: _TypeAlias = _typing.Literal["_disruption_cost", b"_disruption_cost"]  # noqa: Y015
@@ -607,23 +607,23 @@ class CeilingView(_message.Message):
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     PRIORITY_CEILING_FIELD_NUMBER: _builtins.int
-    MOST_MACHINES_FIELD_NUMBER: _builtins.int
-    MOST_DOLLARS_PER_HOUR_FIELD_NUMBER: _builtins.int
+    MACHINE_CEILING_FIELD_NUMBER: _builtins.int
+    DOLLARS_PER_HOUR_CEILING_FIELD_NUMBER: _builtins.int
     MACHINES_FIELD_NUMBER: _builtins.int
     DOLLARS_PER_HOUR_FIELD_NUMBER: _builtins.int
-    LOWERED_NEEDS_FIELD_NUMBER: _builtins.int
+    CAPPED_NEEDS_FIELD_NUMBER: _builtins.int
     WAITING_NEEDS_FIELD_NUMBER: _builtins.int
     WAITING_PODS_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     priority_ceiling: _builtins.int
     """Its ceilings; absent where it has none of that kind."""
-    most_machines: _builtins.int
-    most_dollars_per_hour: _builtins.float
+    machine_ceiling: _builtins.int
+    dollars_per_hour_ceiling: _builtins.float
     machines: _builtins.int
     """What it has and what comes to it, where machines or dollars have a ceiling."""
     dollars_per_hour: _builtins.float
-    lowered_needs: _builtins.int
+    capped_needs: _builtins.int
     """How many of its needs claim a higher priority than they are served by."""
     waiting_needs: _builtins.int
     """Needs that lack what a ceiling withholds, and their pods without a place; the first 100 of them."""
@@ -635,29 +635,29 @@ class CeilingView(_message.Message):
         *,
         cluster_id: _builtins.str = ...,
         priority_ceiling: _builtins.int | None = ...,
-        most_machines: _builtins.int | None = ...,
-        most_dollars_per_hour: _builtins.float | None = ...,
+        machine_ceiling: _builtins.int | None = ...,
+        dollars_per_hour_ceiling: _builtins.float | None = ...,
         machines: _builtins.int = ...,
         dollars_per_hour: _builtins.float = ...,
-        lowered_needs: _builtins.int = ...,
+        capped_needs: _builtins.int = ...,
         waiting_needs: _builtins.int = ...,
         waiting_pods: _builtins.int = ...,
         waiting: _abc.Iterable[Global___WaitingNeed] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_most_dollars_per_hour", b"_most_dollars_per_hour", "_most_machines", b"_most_machines", "_priority_ceiling", b"_priority_ceiling", "most_dollars_per_hour", b"most_dollars_per_hour", "most_machines", b"most_machines", "priority_ceiling", b"priority_ceiling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dollars_per_hour_ceiling", b"_dollars_per_hour_ceiling", "_machine_ceiling", b"_machine_ceiling", "_priority_ceiling", b"_priority_ceiling", "dollars_per_hour_ceiling", b"dollars_per_hour_ceiling", "machine_ceiling", b"machine_ceiling", "priority_ceiling", b"priority_ceiling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_most_dollars_per_hour", b"_most_dollars_per_hour", "_most_machines", b"_most_machines", "_priority_ceiling", b"_priority_ceiling", "cluster_id", b"cluster_id", "dollars_per_hour", b"dollars_per_hour", "lowered_needs", b"lowered_needs", "machines", b"machines", "most_dollars_per_hour", b"most_dollars_per_hour", "most_machines", b"most_machines", "priority_ceiling", b"priority_ceiling", "waiting", b"waiting", "waiting_needs", b"waiting_needs", "waiting_pods", b"waiting_pods"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dollars_per_hour_ceiling", b"_dollars_per_hour_ceiling", "_machine_ceiling", b"_machine_ceiling", "_priority_ceiling", b"_priority_ceiling", "capped_needs", b"capped_needs", "cluster_id", b"cluster_id", "dollars_per_hour", b"dollars_per_hour", "dollars_per_hour_ceiling", b"dollars_per_hour_ceiling", "machine_ceiling", b"machine_ceiling", "machines", b"machines", "priority_ceiling", b"priority_ceiling", "waiting", b"waiting", "waiting_needs", b"waiting_needs", "waiting_pods", b"waiting_pods"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__most_dollars_per_hour: _TypeAlias = _typing.Literal["most_dollars_per_hour"]  # noqa: Y015
-    _WhichOneofArgType__most_dollars_per_hour: _TypeAlias = _typing.Literal["_most_dollars_per_hour", b"_most_dollars_per_hour"]  # noqa: Y015
-    _WhichOneofReturnType__most_machines: _TypeAlias = _typing.Literal["most_machines"]  # noqa: Y015
-    _WhichOneofArgType__most_machines: _TypeAlias = _typing.Literal["_most_machines", b"_most_machines"]  # noqa: Y015
+    _WhichOneofReturnType__dollars_per_hour_ceiling: _TypeAlias = _typing.Literal["dollars_per_hour_ceiling"]  # noqa: Y015
+    _WhichOneofArgType__dollars_per_hour_ceiling: _TypeAlias = _typing.Literal["_dollars_per_hour_ceiling", b"_dollars_per_hour_ceiling"]  # noqa: Y015
+    _WhichOneofReturnType__machine_ceiling: _TypeAlias = _typing.Literal["machine_ceiling"]  # noqa: Y015
+    _WhichOneofArgType__machine_ceiling: _TypeAlias = _typing.Literal["_machine_ceiling", b"_machine_ceiling"]  # noqa: Y015
     _WhichOneofReturnType__priority_ceiling: _TypeAlias = _typing.Literal["priority_ceiling"]  # noqa: Y015
     _WhichOneofArgType__priority_ceiling: _TypeAlias = _typing.Literal["_priority_ceiling", b"_priority_ceiling"]  # noqa: Y015
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_dollars_per_hour) -> _WhichOneofReturnType__most_dollars_per_hour | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dollars_per_hour_ceiling) -> _WhichOneofReturnType__dollars_per_hour_ceiling | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__most_machines) -> _WhichOneofReturnType__most_machines | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__machine_ceiling) -> _WhichOneofReturnType__machine_ceiling | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority_ceiling) -> _WhichOneofReturnType__priority_ceiling | None: ...
 

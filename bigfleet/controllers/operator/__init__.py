@@ -3,6 +3,6 @@
 It dials out and listens for nothing; it has no right to watch Pods.
 """
 
-from bigfleet.controllers.operator.role import Settings, run
+from bigfleet.controllers.operator.role import OperatorConfig, run
 
-__all__ = ["Settings", "run"]
+__all__ = ["OperatorConfig", "run"]

@@ -14,17 +14,17 @@ from datetime import datetime
 import msgspec
 
 from bigfleet.api.install import NODE_NAMESPACE, request_token
-from bigfleet.api.kube.client import CONFLICT, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
-from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1.shard_pb2 import BootstrapBlobResponse, BootstrapRequest
-from bigfleet.controllers.operator.machines import Node, node_path
+from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator.node_labels import labels_of
+from bigfleet.controllers.operator.node_types import Node, node_path
+from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 
 _LOG = logging.getLogger(__name__)
 TOKEN_SECONDS = 600
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 # That of a label's value.
-_MOST_NAME = 63
+_MAX_NAME_LENGTH = 63
 _ACCOUNTS = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
 
 
@@ -82,7 +82,7 @@ class Credentials:
 class Bootstrap:
     """Answers the shard's requests for blobs.
 
-    Machines find the API server at `api_server` and trust `ca_pem`. `expect` is told of a
+    Machines find the API server at `api_server` and trust `ca_pem`. `prepare_join` is told of a
     machine that is about to join, and returns once what the shard said of it before has been
     carried out here, such as removing its last credential.
     """
@@ -93,32 +93,32 @@ class Bootstrap:
         credentials: Credentials,
         api_server: str,
         ca_pem: str,
-        expect: Callable[[str], Awaitable[None]],
+        prepare_join: Callable[[str], Awaitable[None]],
     ) -> None:
         self._client, self._credentials = client, credentials
-        self._api_server, self._ca_pem, self._expect = api_server, ca_pem, expect
+        self._api_server, self._ca_pem, self._prepare_join = api_server, ca_pem, prepare_join
 
     async def answer(self, request: BootstrapRequest) -> BootstrapBlobResponse:
         """The blob, or a sentence why this cluster cannot take the machine now."""
         response = BootstrapBlobResponse(request_id=request.request_id)
-        if why := _unfit(request.machine_id):
+        if why := _invalid_node_name(request.machine_id):
             response.error = why
             return response
         try:
-            await self._expect(request.machine_id)
-            if why := await self._make_way(request.machine_id):
+            await self._prepare_join(request.machine_id)
+            if why := await self._clear_node_name(request.machine_id):
                 response.error = why
                 _LOG.error("%s", why)
                 return response
             labels = labels_of(request.requirements)
             response.user_data = await self._blob(request.machine_id, labels)
             response.ttl_seconds = TOKEN_SECONDS
-        except (ApiError, *NO_ANSWER) as error:
+        except (ApiError, *CONNECTION_ERRORS) as error:
             response.error = f"no credential for {request.machine_id}: {str(error) or repr(error)}"
             _LOG.error("%s", response.error)
         return response
 
-    async def _make_way(self, machine_id: str) -> str:
+    async def _clear_node_name(self, machine_id: str) -> str:
         """Why the name is taken; "" when it is not.
 
         A Node that was being reclaimed from here would make the machine join cordoned: it goes. One
@@ -126,8 +126,8 @@ class Bootstrap:
         """
         try:
             node = msgspec.json.decode(await self._client.get(node_path(machine_id)), type=Node)
-            if node.foreign:
-                return f"no credential for {machine_id}: {node.foreign}"
+            if node.not_owned_reason:
+                return f"no credential for {machine_id}: {node.not_owned_reason}"
             if node.reclaim_deadline is not None:
                 await self._client.delete(node_path(machine_id))
         except ApiError as error:
@@ -149,13 +149,13 @@ class Bootstrap:
         )
 
 
-def _unfit(machine_id: str) -> str:
+def _invalid_node_name(machine_id: str) -> str:
     """Why no Node can have this name; "" when one can."""
     if not machine_id:
         return "the request names no machine, so no credential can be bound to it"
-    if len(machine_id) <= _MOST_NAME and _DNS_NAME.fullmatch(machine_id):
+    if len(machine_id) <= _MAX_NAME_LENGTH and _DNS_NAME.fullmatch(machine_id):
         return ""
     return (
         f"no credential for {machine_id!r}: it becomes a Node's name and label, so it must be a "
-        f"DNS-1123 name of at most {_MOST_NAME} characters (a-z, 0-9, '-', '.')"
+        f"DNS-1123 name of at most {_MAX_NAME_LENGTH} characters (a-z, 0-9, '-', '.')"
     )

@@ -9,15 +9,19 @@ from contextlib import aclosing
 
 import msgspec
 
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.kube.watch import Listed, Watch
 from bigfleet.api.overhead_codec import overhead_of, overheads_to_wire
 from bigfleet.api.v1alpha1 import capacity_pb2
-from bigfleet.controllers.operator.demand import requirements_of, tolerations_of
+from bigfleet.controllers.operator.request_demand import requirements_of, tolerations_of
 from bigfleet.controllers.podspec.amounts import effective_requests
-from bigfleet.controllers.podspec.objects import Expression, PodSpec, PodToleration
-from bigfleet.controllers.podspec.placement import Condition, placement, tolerations
+from bigfleet.controllers.podspec.node_requirements import (
+    RequirementBody,
+    node_requirements,
+    tolerations,
+)
 from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.kube.client import KubeClient
+from bigfleet.kube.pod_types import PodSpec, PodToleration, SelectorRequirement
+from bigfleet.kube.watch import Listed, Watch
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import NodeOverhead, Term
@@ -25,7 +29,7 @@ from bigfleet.model.need import NodeOverhead, Term
 _LOG = logging.getLogger(__name__)
 _PATH = "/apis/apps/v1/daemonsets"
 # A cluster that keeps its DaemonSets from us is served all the same.
-_PATIENCE_SECONDS = 10.0
+_LIST_TIMEOUT_SECONDS = 10.0
 # The controller of DaemonSets adds these to their pods.
 _NODE = "node.kubernetes.io"
 _ADDED = tuple(
@@ -67,7 +71,7 @@ def overhead(daemon_set: DaemonSet) -> NodeOverhead | None:
     """
     spec = daemon_set.spec.template.spec
     try:
-        where = placement(spec)
+        where = node_requirements(spec)
     except Unsupported:
         return None
     try:
@@ -82,8 +86,8 @@ def overhead(daemon_set: DaemonSet) -> NodeOverhead | None:
     )
 
 
-def _requirements(term: Sequence[Condition]) -> Term:
-    return requirements_of(msgspec.convert(list(term), list[Expression]))
+def _requirements(term: Sequence[RequirementBody]) -> Term:
+    return requirements_of(msgspec.convert(list(term), list[SelectorRequirement]))
 
 
 def _tolerated(spec: PodSpec) -> Sequence[PodToleration]:
@@ -121,10 +125,10 @@ class DaemonSets:
         """What they take, as a roll-up has it."""
         return overheads_to_wire(self._summed)
 
-    async def known(self) -> None:
+    async def wait_listed(self) -> None:
         """Wait until they are listed, but not for long."""
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_LIST_TIMEOUT_SECONDS):
                 await self._listed.wait()
         except TimeoutError:
             why = self._watch.stats.last_error or "no answer yet"

@@ -18,24 +18,24 @@ from typing import Any
 import msgspec
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import FORBIDDEN, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
-from bigfleet.api.kube.watch import Listed, Watch
 from bigfleet.api.v1alpha1.shard_pb2 import DisruptionInquiry, DisruptionReport, MachineDisruption
-from bigfleet.controllers.disruption_cost import node_mark
-from bigfleet.controllers.operator.machines import Node, node_path
-from bigfleet.controllers.operator.pods import Budget, PodOnNode, keeping
+from bigfleet.controllers.disruption_cost import node_blocking_annotation
+from bigfleet.controllers.operator.node_types import Node, node_path
+from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods
+from bigfleet.kube.client import CONNECTION_ERRORS, FORBIDDEN, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.watch import Listed, Watch
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _REVIEWS = f"{GROUP_VERSION}/disruptionreviews"
 _REVIEW_SECONDS = 5.0
 # Some of those that have room elsewhere turn out to be forbidden by a budget.
-SPARE = 8
-_MOST = 100
+SPARE_CANDIDATES = 8
+_MAX_NODES = 100
 _LISTS_AT_ONCE = 8
 _STALE_SECONDS, _SWEEP_SECONDS = 300.0, 60.0
-UNKNOWN_ROOM = "nobody knows whether its pods find room"
-_STALE_ROOM = "more pods run there than the pod controller had seen when it looked for room"
+FIT_UNKNOWN = "nobody knows whether its pods find room"
+_FIT_STALE = "more pods run there than the pod controller had seen when it looked for room"
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -43,26 +43,26 @@ class _Metadata(msgspec.Struct, rename="camel"):
     creation_timestamp: datetime
 
 
-class _Verdict(msgspec.Struct):
+class _NodeDisruption(msgspec.Struct):
     name: str
     pods: int
     fits: bool
     message: str = ""
 
-    def objection(self, pods: int) -> str:
+    def rejection_reason(self, pods: int) -> str:
         """Why a Node on which so many pods run now must not be emptied; "" when it may be."""
         if not self.fits:
             return self.message
-        return _STALE_ROOM if pods > self.pods else ""
+        return _FIT_STALE if pods > self.pods else ""
 
 
 # What nobody has looked at.
-_UNKNOWN = _Verdict("", 0, fits=False, message=UNKNOWN_ROOM)
+_UNKNOWN = _NodeDisruption("", 0, fits=False, message=FIT_UNKNOWN)
 
 
 class _Status(msgspec.Struct, rename="camel"):
     observed_at: str = ""
-    nodes: list[_Verdict] = []
+    nodes: list[_NodeDisruption] = []
 
 
 class _Review(msgspec.Struct):
@@ -83,11 +83,11 @@ class _Budgets(msgspec.Struct):
 
 
 @dataclass
-class _Round:
+class _Batch:
     """Nodes that are looked at in one review, and what it says once it is answered."""
 
     names: dict[str, None] = field(default_factory=dict)
-    verdicts: dict[str, _Verdict] | None = None
+    verdicts: dict[str, _NodeDisruption] | None = None
 
 
 class Disruptions:
@@ -96,30 +96,32 @@ class Disruptions:
     def __init__(self, client: KubeClient, now: Callable[[], float]) -> None:
         self._client, self._now = client, now
         self._lists = asyncio.Semaphore(_LISTS_AT_ONCE)
-        self._reviewing, self._next = asyncio.Lock(), _Round()
+        self._reviewing, self._next = asyncio.Lock(), _Batch()
 
     async def run(self) -> None:
         """Remove reviews that were left behind, until cancelled."""
         while True:
-            with suppress(ApiError, *NO_ANSWER):
+            with suppress(ApiError, *CONNECTION_ERRORS):
                 await self._sweep()
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def report(self, inquiry: DisruptionInquiry) -> DisruptionReport:
         """The machines that are best given back; ApiError or no answer when it cannot be known."""
-        most = min(max(1, inquiry.most), _MOST)
+        most = min(max(1, inquiry.max_machines), _MAX_NODES)
         asked = list(dict.fromkeys(inquiry.machine_ids))
-        spec = {"most": most + SPARE, "preferred": asked[:_MOST]}
+        spec = {"maxNodes": most + SPARE_CANDIDATES, "preferred": asked[:_MAX_NODES]}
         verdicts = await self._review(spec)
         source = "pod-controller" if verdicts is not None else "nobody"
         metrics.operator_disruption_reports.labels(source).inc()
-        found = await self._judged(dict.fromkeys(asked, _UNKNOWN) if verdicts is None else verdicts)
+        found = await self._assess_all(
+            dict.fromkeys(asked, _UNKNOWN) if verdicts is None else verdicts
+        )
         if verdicts is None:
             found.sort(key=lambda each: (each.batch_pods > 0, each.cost))
-        machines = chosen(found, set(asked), most)
+        machines = select_machines(found, set(asked), most)
         return DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
 
-    async def of(self, nodes: Sequence[str]) -> Sequence[MachineDisruption]:
+    async def assess_nodes(self, nodes: Sequence[str]) -> Sequence[MachineDisruption]:
         """What giving back these Nodes would disturb; those that are not there disturb nothing.
 
         Whoever asks while a review is under way shares the next one, so that what is given back
@@ -127,20 +129,20 @@ class Disruptions:
         """
         if not nodes:
             return []  # without names, a review is about all Nodes
-        if len(self._next.names) + len(nodes) > _MOST:
-            self._next = _Round()
+        if len(self._next.names) + len(nodes) > _MAX_NODES:
+            self._next = _Batch()
         shared = self._next
         shared.names.update(dict.fromkeys(nodes))
         async with self._reviewing:
             if shared.verdicts is None:
                 if self._next is shared:
-                    self._next = _Round()
+                    self._next = _Batch()
                 names = list(shared.names)
-                shared.verdicts = await self._review({"most": len(names), "nodes": names}) or {}
+                shared.verdicts = await self._review({"maxNodes": len(names), "nodes": names}) or {}
         known = shared.verdicts
-        return await self._judged({name: known.get(name, _UNKNOWN) for name in nodes})
+        return await self._assess_all({name: known.get(name, _UNKNOWN) for name in nodes})
 
-    async def _review(self, spec: Mapping[str, Any]) -> dict[str, _Verdict] | None:
+    async def _review(self, spec: Mapping[str, Any]) -> dict[str, _NodeDisruption] | None:
         """What the pod controller says of each Node, in order; None without an answer."""
         body = {
             "apiVersion": "bigfleet.lucy.sh/v1alpha1",
@@ -178,7 +180,7 @@ class Disruptions:
     async def _remove(self, name: str) -> None:
         try:
             await self._client.delete(f"{_REVIEWS}/{name}")
-        except (ApiError, *NO_ANSWER) as error:
+        except (ApiError, *CONNECTION_ERRORS) as error:
             _LOG.info("the disruption review %s is left for later: %s", name, error)
 
     async def _sweep(self) -> None:
@@ -188,20 +190,20 @@ class Disruptions:
             if self._now() - made > _STALE_SECONDS:
                 await self._remove(review.metadata.name)
 
-    async def _judged(self, rooms: Mapping[str, _Verdict]) -> list[MachineDisruption]:
+    async def _assess_all(self, verdicts: Mapping[str, _NodeDisruption]) -> list[MachineDisruption]:
         """In the given order; what is not a Node of ours is left out."""
-        if not rooms:
+        if not verdicts:
             return []
         budgets = await self._budgets()
-        judged = (self._judge(name, room, budgets) for name, room in rooms.items())
+        judged = (self._assess(name, verdict, budgets) for name, verdict in verdicts.items())
         return [each for each in await asyncio.gather(*judged) if each is not None]
 
     async def _budgets(self) -> Sequence[Budget]:
         raw = await self._client.get("/apis/policy/v1/poddisruptionbudgets")
         return msgspec.json.decode(raw, type=_Budgets).items
 
-    async def _judge(
-        self, name: str, room: _Verdict, budgets: Iterable[Budget]
+    async def _assess(
+        self, name: str, verdict: _NodeDisruption, budgets: Iterable[Budget]
     ) -> MachineDisruption | None:
         async with self._lists:
             try:
@@ -210,29 +212,30 @@ class Disruptions:
                 if error.status != NOT_FOUND:
                     raise
                 return None
-            if node.foreign:
+            if node.not_owned_reason:
                 return None
             query = {"fieldSelector": f"spec.nodeName={name}"}
             listed = msgspec.json.decode(await self._client.get("/api/v1/pods", query), type=_Pods)
-        pods = [pod for pod in keeping(listed.items) if not pod.leaving]
+        pods = [pod for pod in blocking_pods(listed.items) if not pod.terminating]
         return MachineDisruption(
             machine_id=name,
             pods=len(pods),
             batch_pods=sum(pod.batch for pod in pods),
             cost=sum(pod.cost for pod in pods),
-            blocked=_blocked(node, pods, budgets) or (room.objection(len(pods)) if pods else ""),
+            blocked=_blocked(node, pods, budgets)
+            or (verdict.rejection_reason(len(pods)) if pods else ""),
         )
 
 
 def _blocked(node: Node, pods: Sequence[PodOnNode], budgets: Iterable[Budget]) -> str:
-    if mark := node_mark(node.metadata.annotations or {}):
+    if mark := node_blocking_annotation(node.metadata.annotations or {}):
         return f"node {node.metadata.name} is marked {mark}"
-    immovable = (pod.immovable for pod in pods if pod.immovable)
+    not_evictable_reason = (pod.not_evictable_reason for pod in pods if pod.not_evictable_reason)
     forbidden = (why for budget in budgets if (why := budget.forbids(pods)))
-    return next(immovable, "") or next(forbidden, "")
+    return next(not_evictable_reason, "") or next(forbidden, "")
 
 
-def chosen(
+def select_machines(
     found: Sequence[MachineDisruption], asked: Set[str], most: int
 ) -> list[MachineDisruption]:
     """Those that may go, in their order, half of the places kept for those that were `asked` about;
@@ -241,6 +244,6 @@ def chosen(
     free = [each for each in found if not each.blocked]
     named = [each.machine_id for each in free if each.machine_id in asked][: (most + 1) // 2]
     others = [each.machine_id for each in free if each.machine_id not in named]
-    chosen = {*named, *others[: most - len(named)]}
+    kept = {*named, *others[: most - len(named)]}
     blocked = [each for each in found if each.blocked]
-    return [*(each for each in free if each.machine_id in chosen), *blocked][:most]
+    return [*(each for each in free if each.machine_id in kept), *blocked][:most]

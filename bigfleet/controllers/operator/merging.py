@@ -21,9 +21,9 @@ Amounts = tuple[tuple[str, int], ...]
 _Floats = NDArray[np.float64]
 
 # Merging takes time with the square of the number of sizes; 500 take some 15 ms.
-_MOST_MERGED = 512
+_MAX_SIZES_TO_MERGE = 512
 # Far larger is by more than half.
-_FAR = 1.5
+_FAR_RATIO = 1.5
 # More than any merge costs: a share of the total, many times over.
 _LAST_RESORT = 1e9
 _BINARY_DIGITS = 8
@@ -49,7 +49,7 @@ def merges_of(sizes: Sequence[Amounts], pods: Sequence[int], left: int) -> list[
     return [clusters.merge() for _ in range(len(sizes) - left)]
 
 
-def joint(sizes: Iterable[Amounts]) -> Amounts:
+def elementwise_max(sizes: Iterable[Amounts]) -> Amounts:
     """As large as the largest of them in each resource."""
     found: dict[str, int] = {}
     for size in sizes:
@@ -58,18 +58,18 @@ def joint(sizes: Iterable[Amounts]) -> Amounts:
     return tuple(sorted(found.items()))
 
 
-def cells_of(sizes: Sequence[Amounts]) -> Mapping[Amounts, Sequence[Amounts]]:
+def quantize(sizes: Sequence[Amounts]) -> Mapping[Amounts, Sequence[Amounts]]:
     """Few enough sizes to be merged, with those that each stands for: of too many, those that
     differ least are taken together, by ever coarser steps.
     """
     found: dict[Amounts, Sequence[Amounts]] = {size: [size] for size in sizes}
     for digits in range(_BINARY_DIGITS, 0, -1):
-        if len(found) <= _MOST_MERGED:
+        if len(found) <= _MAX_SIZES_TO_MERGE:
             break
         cells: dict[Amounts, list[Amounts]] = {}
         for size in sizes:
             cells.setdefault(tuple((n, _leading(a, digits)) for n, a in size), []).append(size)
-        found = {joint(members): members for members in cells.values()}
+        found = {elementwise_max(members): members for members in cells.values()}
     return found
 
 
@@ -94,8 +94,8 @@ def weights_of(amounts: _Floats, pods: _Floats) -> _Floats:
 class _Clusters:
     """Clusters of sizes, and what each pair would cost.
 
-    Rows of `_costs` stay where they are; those of clusters that are no more hold infinity. `_near`
-    is for each cluster the other with which it costs least, `_least` that cost.
+    Rows of `_costs` stay where they are; those of clusters that are no more hold infinity. `_nearest`
+    is for each cluster the other with which it costs least, `_nearest_cost` that cost.
     """
 
     def __init__(self, sizes: Sequence[Amounts], pods: Sequence[int]) -> None:
@@ -103,73 +103,77 @@ class _Clusters:
         amounts = matrix(sizes, names)
         self._pods = np.array(pods, float)
         weighed = amounts * weights_of(amounts, self._pods)
-        self._kinds = (amounts > 0) @ (1 << np.arange(len(names)))
+        self._resource_masks = (amounts > 0) @ (1 << np.arange(len(names)))
         # What all have alike costs nothing.
         self._columns = [column.copy() for column in weighed.T if np.ptp(column)]
-        self._alike = float(weighed[0].sum() - sum(column[0] for column in self._columns))
-        self._worth = self._pods * weighed.sum(axis=1)
+        self._constant_cost = float(weighed[0].sum() - sum(column[0] for column in self._columns))
+        self._demand_cost = self._pods * weighed.sum(axis=1)
         # Infinity for those that are no more.
-        self._gone = np.zeros(len(sizes))
+        self._merged_away = np.zeros(len(sizes))
         self._costs = self._all_costs()
-        self._near = self._costs.argmin(axis=1)
-        self._least = self._costs[np.arange(len(sizes)), self._near]
+        self._nearest = self._costs.argmin(axis=1)
+        self._nearest_cost = self._costs[np.arange(len(sizes)), self._nearest]
 
     def _all_costs(self) -> _Floats:
         count = len(self._pods)
-        costs = np.full((count, count), self._alike)
+        costs = np.full((count, count), self._constant_cost)
         larger = np.zeros((count, count), bool)
         for column in self._columns:
             costs += np.maximum.outer(column, column)
-            larger |= np.greater.outer(column, _FAR * column)
+            larger |= np.greater.outer(column, _FAR_RATIO * column)
         costs *= np.add.outer(self._pods, self._pods)
-        costs -= self._worth
-        costs -= self._worth[:, None]
-        costs[(larger & larger.T) | (self._kinds != self._kinds[:, None])] += _LAST_RESORT
+        costs -= self._demand_cost
+        costs -= self._demand_cost[:, None]
+        costs[(larger & larger.T) | (self._resource_masks != self._resource_masks[:, None])] += (
+            _LAST_RESORT
+        )
         np.fill_diagonal(costs, np.inf)
         return costs
 
     def merge(self) -> Merge:
         """Join the two that cost least."""
-        kept = int(self._least.argmin())
-        joined = int(self._near[kept])
-        cost = float(self._least[kept])
+        kept = int(self._nearest_cost.argmin())
+        joined = int(self._nearest[kept])
+        cost = float(self._nearest_cost[kept])
         last_resort = cost >= _LAST_RESORT
-        self._gone[joined] = np.inf
-        self._least[joined] = np.inf
+        self._merged_away[joined] = np.inf
+        self._nearest_cost[joined] = np.inf
         self._costs[joined] = self._costs[:, joined] = np.inf
         self._pods[kept] += self._pods[joined]
-        row = self._join(kept, joined)
+        row = self._merge_into(kept, joined)
         self._costs[kept] = self._costs[:, kept] = row
-        self._look_around(kept, joined, row)
+        self._update_nearest(kept, joined, row)
         return Merge(kept, joined, cost - _LAST_RESORT if last_resort else cost, last_resort)
 
-    def _join(self, kept: int, joined: int) -> _Floats:
+    def _merge_into(self, kept: int, joined: int) -> _Floats:
         """Make `kept` as large as both; what it costs with each other."""
-        row = np.full(len(self._pods), self._alike)
-        total = self._alike
+        row = np.full(len(self._pods), self._constant_cost)
+        total = self._constant_cost
         larger, smaller = np.zeros(len(row), bool), np.zeros(len(row), bool)
         for column in self._columns:
             size = column[kept] = max(column[kept], column[joined])
             total += size
             row += np.maximum(column, size)
-            larger |= column > _FAR * size
-            smaller |= column < size / _FAR
-        self._worth[kept] = self._pods[kept] * total
-        self._kinds[kept] |= self._kinds[joined]
+            larger |= column > _FAR_RATIO * size
+            smaller |= column < size / _FAR_RATIO
+        self._demand_cost[kept] = self._pods[kept] * total
+        self._resource_masks[kept] |= self._resource_masks[joined]
         row *= self._pods + self._pods[kept]
-        row -= self._worth
-        row -= self._worth[kept]
-        row[(larger & smaller) | (self._kinds != self._kinds[kept])] += _LAST_RESORT
-        row += self._gone
+        row -= self._demand_cost
+        row -= self._demand_cost[kept]
+        row[(larger & smaller) | (self._resource_masks != self._resource_masks[kept])] += (
+            _LAST_RESORT
+        )
+        row += self._merged_away
         row[kept] = np.inf
         return row
 
-    def _look_around(self, kept: int, joined: int, row: _Floats) -> None:
+    def _update_nearest(self, kept: int, joined: int, row: _Floats) -> None:
         """Who is nearest to whom, now that `kept` is what it and `joined` were."""
-        orphans = ((self._near == kept) | (self._near == joined)).nonzero()[0]
-        nearer = (row < self._least).nonzero()[0]
-        self._least[nearer], self._near[nearer] = row[nearer], kept
+        orphans = ((self._nearest == kept) | (self._nearest == joined)).nonzero()[0]
+        nearer = (row < self._nearest_cost).nonzero()[0]
+        self._nearest_cost[nearer], self._nearest[nearer] = row[nearer], kept
         for each in (*orphans.tolist(), kept):
-            if not self._gone[each]:
-                self._near[each] = nearest = self._costs[each].argmin()
-                self._least[each] = self._costs[each, nearest]
+            if not self._merged_away[each]:
+                self._nearest[each] = nearest = self._costs[each].argmin()
+                self._nearest_cost[each] = self._costs[each, nearest]

@@ -18,35 +18,35 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from bigfleet.api.limit_codec import LimitReason
-from bigfleet.controllers.operator.machines import Node, NodeTaint
+from bigfleet.controllers.operator.node_types import Node, NodeTaint
 
 # Those of the node controller come and go by themselves; what they mean for a Node that stays
 # unfit, its condition says.
-_PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-_KEEPS_PODS_OFF = ("NoSchedule", "NoExecute")
+_TRANSIENT_TAINT_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
 # A cluster of which more is away at once is cut off rather than broken.
-_FEWEST_AWAY, _AWAY_SHARE = 3, 0.2
+_MIN_AWAY, _AWAY_SHARE = 3, 0.2
 
 # The machines that the shard says serve this cluster, with their own taints where these are known.
 Machines = Mapping[str, Collection[NodeTaint] | None]
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """A machine that serves no new pods. `holds` when what runs there still counts."""
+class UnfitMachine:
+    """A machine that serves no new pods. `counts_pods` when what runs there still counts."""
 
     machine_id: str
     reason: LimitReason
     message: str
-    holds: bool = True
+    counts_pods: bool = True
     broken: bool = False
 
 
 class NodeHealth:
     """The Nodes of our machines, and since when each is not as it should be."""
 
-    def __init__(self, hold_seconds: float) -> None:
-        self._hold_seconds = hold_seconds
+    def __init__(self, ready_timeout_seconds: float) -> None:
+        self._ready_timeout_seconds = ready_timeout_seconds
         self._nodes: dict[str, Node] = {}
         self._deleted: set[str] = set()
         self._not_ready_since: dict[str, float] = {}
@@ -57,7 +57,7 @@ class NodeHealth:
         before = self._nodes.get(node.metadata.name)
         self._nodes[node.metadata.name] = node
         self._deleted.discard(node.machine)
-        return before is None or _digest(before) != _digest(node)
+        return before is None or _fingerprint(before) != _fingerprint(node)
 
     def remove(self, name: str, machines: Machines) -> None:
         """A Node is gone; by our own doing if its machine is not in service or was reclaimed."""
@@ -69,9 +69,9 @@ class NodeHealth:
         """All Nodes there are."""
         return set(self._nodes)
 
-    def strays(self) -> list[Node]:
+    def orphaned_nodes(self) -> list[Node]:
         """Nodes of our label under another name than their machine's have."""
-        return [node for node in self._nodes.values() if node.foreign]
+        return [node for node in self._nodes.values() if node.not_owned_reason]
 
     def forget(self, machine_id: str) -> None:
         """The machine joins anew: what was the matter before says nothing of it."""
@@ -80,9 +80,9 @@ class NodeHealth:
 
     def ours(self) -> Iterator[Node]:
         """The Nodes whose name is their machine's."""
-        return (node for node in self._nodes.values() if not node.foreign)
+        return (node for node in self._nodes.values() if not node.not_owned_reason)
 
-    def verdicts(self, machines: Machines, now: float, unix_now: float) -> list[Verdict]:
+    def unfit_machines(self, machines: Machines, now: float, unix_now: float) -> list[UnfitMachine]:
         """The machines among `machines` that serve no new pods; `now` never goes back."""
         self._note_not_ready(now)
         self._note_missing(machines, now)
@@ -90,12 +90,12 @@ class NodeHealth:
         found = list(self._missing(now))
         for name, own in machines.items():
             node = self._nodes.get(name)
-            if node is None or node.foreign or node.reclaim_deadline is not None:
+            if node is None or node.not_owned_reason or node.reclaim_deadline is not None:
                 continue
-            verdict = self._not_ready(name, now, cut_off=cut_off)
-            if verdict is None and node.spec.unschedulable and not node.under_review:
-                verdict = Verdict(name, LimitReason.CORDONED, "spec.unschedulable is set")
-            found += [each for each in (verdict or self._tainted(node, own, unix_now),) if each]
+            unfit = self._not_ready(name, now, cut_off=cut_off)
+            if unfit is None and node.spec.unschedulable and not node.under_review:
+                unfit = UnfitMachine(name, LimitReason.CORDONED, "spec.unschedulable is set")
+            found += [each for each in (unfit or self._tainted(node, own, unix_now),) if each]
         return found
 
     def _note_not_ready(self, now: float) -> None:
@@ -109,50 +109,52 @@ class NodeHealth:
 
     def _is_cut_off(self) -> bool:
         away = len(self._not_ready_since)
-        return away >= _FEWEST_AWAY and away > _AWAY_SHARE * len(self._nodes)
+        return away >= _MIN_AWAY and away > _AWAY_SHARE * len(self._nodes)
 
-    def _missing(self, now: float) -> Iterator[Verdict]:
+    def _missing(self, now: float) -> Iterator[UnfitMachine]:
         for name, since in self._missing_since.items():
             if name in self._deleted:
                 why = "its Node was deleted"
-            elif now - since >= self._hold_seconds:
-                why = f"no Node of it was seen for {self._hold_seconds:g} s"
+            elif now - since >= self._ready_timeout_seconds:
+                why = f"no Node of it was seen for {self._ready_timeout_seconds:g} s"
             else:
                 continue
-            yield Verdict(name, LimitReason.MISSING, why, holds=False, broken=True)
+            yield UnfitMachine(name, LimitReason.MISSING, why, counts_pods=False, broken=True)
 
-    def _not_ready(self, name: str, now: float, *, cut_off: bool) -> Verdict | None:
+    def _not_ready(self, name: str, now: float, *, cut_off: bool) -> UnfitMachine | None:
         since = self._not_ready_since.get(name, now)
-        if name not in self._not_ready_since or now - since < self._hold_seconds:
+        if name not in self._not_ready_since or now - since < self._ready_timeout_seconds:
             return None
-        why = f"for more than {self._hold_seconds:g} s"
+        why = f"for more than {self._ready_timeout_seconds:g} s"
         if cut_off:
             away, total = len(self._not_ready_since), len(self._nodes)
             why = f"{why}, as are {away} of {total} Nodes, too many to be broken"
-        return Verdict(name, LimitReason.NOT_READY, why, holds=cut_off, broken=not cut_off)
+        return UnfitMachine(
+            name, LimitReason.NOT_READY, why, counts_pods=cut_off, broken=not cut_off
+        )
 
     def _tainted(
         self, node: Node, own: Collection[NodeTaint] | None, unix_now: float
-    ) -> Verdict | None:
+    ) -> UnfitMachine | None:
         created = node.metadata.created
-        is_new = created is None or unix_now - created.timestamp() < self._hold_seconds
+        is_new = created is None or unix_now - created.timestamp() < self._ready_timeout_seconds
         if own is None or is_new:
             return None
-        foreign = [
+        unexpected = [
             taint
             for taint in node.spec.taints or ()
-            if taint.effect in _KEEPS_PODS_OFF
-            and not taint.key.startswith(_PASSING)
+            if taint.effect in _REPELLING_EFFECTS
+            and not taint.key.startswith(_TRANSIENT_TAINT_PREFIXES)
             and taint not in own
         ]
-        if not foreign:
+        if not unexpected:
             return None
-        why = ", ".join(str(taint) for taint in sorted(foreign))
-        return Verdict(node.metadata.name, LimitReason.TAINTED, why)
+        why = ", ".join(str(taint) for taint in sorted(unexpected))
+        return UnfitMachine(node.metadata.name, LimitReason.TAINTED, why)
 
 
-def _digest(node: Node) -> object:
+def _fingerprint(node: Node) -> object:
     """What verdicts are made of."""
     taints = tuple(sorted(node.spec.taints or ()))
-    marks = node.reclaim_deadline, node.under_review, node.foreign
+    marks = node.reclaim_deadline, node.under_review, node.not_owned_reason
     return node.metadata.uid, node.ready, node.spec.unschedulable, taints, marks

@@ -18,27 +18,27 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.kube.client import NO_ANSWER, NOT_FOUND, ApiError, KubeClient
-from bigfleet.api.kube.watch import Listed, Watch
 from bigfleet.api.limit_codec import LimitReason, NodeLimit, limits_to_wire
-from bigfleet.api.marks import MACHINE_LABEL
 from bigfleet.api.v1alpha1 import capacity_pb2
-from bigfleet.controllers.operator.machines import Node, node_path
-from bigfleet.controllers.operator.node_health import NodeHealth, Verdict
-from bigfleet.controllers.operator.nodes import NodeStates
-from bigfleet.controllers.operator.pods import PodMetadata, comes_with_node, has_ended
+from bigfleet.api.wellknown import MACHINE_LABEL
+from bigfleet.controllers.operator.node_health import NodeHealth, UnfitMachine
+from bigfleet.controllers.operator.node_types import Node, node_path
+from bigfleet.controllers.operator.pods import PodMetadata, has_terminated, is_per_node
+from bigfleet.controllers.operator.upcoming_nodes import UpcomingNodeController
 from bigfleet.controllers.podspec.amounts import effective_requests
-from bigfleet.controllers.podspec.objects import PodSpec, PodStatus
 from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.pod_types import PodSpec, PodStatus
+from bigfleet.kube.watch import Listed, Watch
 from bigfleet.model import resources
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _LISTS_AT_ONCE = 16
-_MOST_LISTS = 200
-_LIST_SECONDS = 5.0
+_MAX_LISTS = 200
+_LIST_DEADLINE_SECONDS = 5.0
 # A cluster that keeps its Nodes from us is served all the same.
-_PATIENCE_SECONDS = 10.0
+_LIST_TIMEOUT_SECONDS = 10.0
 _COMPONENT = "bigfleet-operator"
 
 Amounts = Mapping[str, int]
@@ -54,13 +54,13 @@ class _Pods(msgspec.Struct):
     items: list[_Pod]
 
 
-def held_by(pods: Sequence[_Pod]) -> Amounts:
+def amounts_of(pods: Sequence[_Pod]) -> Amounts:
     """What pods hold of their Node, also those that are still ending: but for what every Node has,
     which is no demand of anybody's.
     """
     amounts = []
     for pod in pods:
-        if has_ended(pod.status.phase) or comes_with_node(pod.metadata):
+        if has_terminated(pod.status.phase) or is_per_node(pod.metadata):
             continue
         with suppress(Unsupported):
             amounts.append(effective_requests(pod.spec, pod.status))
@@ -76,28 +76,32 @@ class NodeLimits:
     def __init__(
         self,
         client: KubeClient,
-        machines: NodeStates,
-        hold_seconds: float,
+        machines: UpcomingNodeController,
+        ready_timeout_seconds: float,
         changed: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
         unix_now: Callable[[], float] = time.time,
     ) -> None:
         self._client, self._machines, self._changed = client, machines, changed
-        self._hold_seconds, self._now, self._unix_now = hold_seconds, now, unix_now
+        self._ready_timeout_seconds, self._now, self._unix_now = (
+            ready_timeout_seconds,
+            now,
+            unix_now,
+        )
         self._watch = Watch(client, "/api/v1/nodes", Node, {"labelSelector": MACHINE_LABEL})
-        self._health = NodeHealth(hold_seconds)
+        self._health = NodeHealth(ready_timeout_seconds)
         self._listed = asyncio.Event()
         self._lists = asyncio.Semaphore(_LISTS_AT_ONCE)
-        self._held: dict[str, Amounts] = {}
+        self._held_amounts: dict[str, Amounts] = {}
         self._limits: dict[str, NodeLimit] = {}
         self._unlabelled: dict[str, Node] = {}
-        self._strange_since: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._orphaned_since: dict[str, float] = {}
+        self._reported: set[str] = set()
 
-    async def known(self) -> None:
+    async def wait_listed(self) -> None:
         """Wait until the Nodes are listed, but not for long."""
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_LIST_TIMEOUT_SECONDS):
                 await self._listed.wait()
         except TimeoutError:
             why = self._watch.stats.last_error or "no answer yet"
@@ -130,17 +134,17 @@ class NodeLimits:
             return []
         self._unlabelled = {}
         machines = self._machines.in_service()
-        judged = self._health.verdicts(machines, self._now(), self._unix_now())
-        verdicts = await self._confirmed(judged)
-        await self._look(verdicts)
+        judged = self._health.unfit_machines(machines, self._now(), self._unix_now())
+        unfit_machines = await self._confirmed(judged)
+        await self._refresh_held_amounts(unfit_machines)
         limits = {}
-        for verdict in verdicts:
-            amounts = self._held.get(verdict.machine_id) if verdict.holds else {}
+        for unfit in unfit_machines:
+            amounts = self._held_amounts.get(unfit.machine_id) if unfit.counts_pods else {}
             if amounts is not None:
-                limits[verdict.machine_id] = _limit(verdict, amounts)
-        self._tell_news(limits)
+                limits[unfit.machine_id] = _limit(unfit, amounts)
+        self._report_changes(limits)
         self._limits = limits
-        await self._tell_strays()
+        await self._report_orphaned_nodes()
         return list(limits_to_wire([limits[name] for name in sorted(limits)]))
 
     def _replace(self, nodes: Sequence[Node]) -> None:
@@ -151,32 +155,34 @@ class NodeLimits:
             self._health.put(node)
         self._listed.set()
 
-    async def _confirmed(self, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+    async def _confirmed(self, unfit_machines: Sequence[UnfitMachine]) -> Sequence[UnfitMachine]:
         """Without those of Nodes that have only lost their label, or cannot be asked for."""
-        missing = [v.machine_id for v in verdicts if v.reason is LimitReason.MISSING]
+        missing = [v.machine_id for v in unfit_machines if v.reason is LimitReason.MISSING]
         gone = await asyncio.gather(*(self._is_gone(name) for name in missing))
         there = {name for name, is_gone in zip(missing, gone, strict=True) if not is_gone}
-        return [verdict for verdict in verdicts if verdict.machine_id not in there]
+        return [unfit for unfit in unfit_machines if unfit.machine_id not in there]
 
     async def _is_gone(self, name: str) -> bool:
         try:
-            async with self._lists, asyncio.timeout(_LIST_SECONDS):
+            async with self._lists, asyncio.timeout(_LIST_DEADLINE_SECONDS):
                 found = await self._client.get(node_path(name))
         except ApiError as error:
             return error.status == NOT_FOUND
-        except NO_ANSWER:
+        except CONNECTION_ERRORS:
             return False
         self._unlabelled[name] = msgspec.json.decode(found, type=Node)
         return False
 
-    async def _look(self, verdicts: Sequence[Verdict]) -> None:
-        """List what is needed for `verdicts`; what has failed keeps what was known of it."""
-        names = {verdict.machine_id for verdict in verdicts if verdict.holds}
-        self._held = {name: held for name, held in self._held.items() if name in names}
-        due = [*sorted(names - self._held.keys()), *self._held][:_MOST_LISTS]
+    async def _refresh_held_amounts(self, unfit_machines: Sequence[UnfitMachine]) -> None:
+        """List what is needed for `unfit_machines`; what has failed keeps what was known of it."""
+        names = {unfit.machine_id for unfit in unfit_machines if unfit.counts_pods}
+        self._held_amounts = {
+            name: held for name, held in self._held_amounts.items() if name in names
+        }
+        due = [*sorted(names - self._held_amounts.keys()), *self._held_amounts][:_MAX_LISTS]
         looks = [asyncio.create_task(self._list(name)) for name in due]
         if looks:
-            _, late = await asyncio.wait(looks, timeout=_LIST_SECONDS)
+            _, late = await asyncio.wait(looks, timeout=_LIST_DEADLINE_SECONDS)
             for look in late:
                 look.cancel()
             if late:
@@ -187,13 +193,13 @@ class NodeLimits:
         try:
             async with self._lists:
                 raw = await self._client.get("/api/v1/pods", query)
-            held = held_by(msgspec.json.decode(raw, type=_Pods).items)
-            self._held.pop(name, None)  # to the end: the order is that of the looks
-            self._held[name] = held
-        except (ApiError, msgspec.MsgspecError, *NO_ANSWER) as error:
+            held = amounts_of(msgspec.json.decode(raw, type=_Pods).items)
+            self._held_amounts.pop(name, None)  # to the end: the order is that of the looks
+            self._held_amounts[name] = held
+        except (ApiError, msgspec.MsgspecError, *CONNECTION_ERRORS) as error:
             _LOG.warning("cannot list what node %s holds: %s", name, str(error) or repr(error))
 
-    def _tell_news(self, limits: Mapping[str, NodeLimit]) -> None:
+    def _report_changes(self, limits: Mapping[str, NodeLimit]) -> None:
         counts = Counter(limit.reason for limit in limits.values())
         for reason in LimitReason:
             metrics.operator_limited_nodes.labels(reason.value).set(counts[reason])
@@ -204,26 +210,30 @@ class NodeLimits:
                 what = "is broken" if limit.broken else "takes no new pods"
                 _LOG.warning("machine %s %s: %s, %s", name, what, limit.reason.value, limit.message)
 
-    async def _tell_strays(self) -> None:
+    async def _report_orphaned_nodes(self) -> None:
         """Of Nodes that say they are machines which the shard does not know, or which have another
         name: whoever runs them pays for machines that nobody counts.
         """
-        unlabelled = [node for node in self._unlabelled.values() if node.foreign]
-        strays = [*self._health.strays(), *unlabelled]
-        strange = {node.metadata.name: (node, node.foreign) for node in strays}
+        unlabelled = [node for node in self._unlabelled.values() if node.not_owned_reason]
+        orphaned_nodes = [*self._health.orphaned_nodes(), *unlabelled]
+        orphaned = {node.metadata.name: (node, node.not_owned_reason) for node in orphaned_nodes}
         for node in self._health.ours():
             if not self._machines.knows(node.machine):
                 why = f"the shard knows no machine {node.machine} of this cluster"
-                strange[node.metadata.name] = node, why
+                orphaned[node.metadata.name] = node, why
         now = self._now()
-        self._strange_since = {name: self._strange_since.get(name, now) for name in strange}
-        held = [n for n, since in self._strange_since.items() if now - since >= self._hold_seconds]
+        self._orphaned_since = {name: self._orphaned_since.get(name, now) for name in orphaned}
+        held = [
+            n
+            for n, since in self._orphaned_since.items()
+            if now - since >= self._ready_timeout_seconds
+        ]
         metrics.operator_orphaned_nodes.set(len(held))
-        self._told &= set(held)
+        self._reported &= set(held)
         for name in held:
-            if name not in self._told:
-                self._told.add(name)
-                await self._warn(*strange[name])
+            if name not in self._reported:
+                self._reported.add(name)
+                await self._warn(*orphaned[name])
 
     async def _warn(self, node: Node, why: str) -> None:
         _LOG.warning("node %s is not counted: %s", node.metadata.name, why)
@@ -231,17 +241,17 @@ class NodeLimits:
             await self._client.create(
                 "/api/v1/namespaces/default/events", _event(node, why, self._unix_now())
             )
-        except (ApiError, *NO_ANSWER) as error:
+        except (ApiError, *CONNECTION_ERRORS) as error:
             _LOG.info("no event for node %s: %s", node.metadata.name, str(error) or repr(error))
 
 
-def _limit(verdict: Verdict, amounts: Amounts) -> NodeLimit:
+def _limit(unfit: UnfitMachine, amounts: Amounts) -> NodeLimit:
     return NodeLimit(
-        verdict.machine_id,
-        verdict.reason,
-        verdict.message,
+        unfit.machine_id,
+        unfit.reason,
+        unfit.message,
         tuple(sorted((name, amount) for name, amount in amounts.items() if amount)),
-        verdict.broken,
+        unfit.broken,
     )
 
 

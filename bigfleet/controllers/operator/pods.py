@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from bigfleet.controllers.disruption_cost import eviction_cost, pod_mark
-from bigfleet.controllers.selectors import selector_of
+from bigfleet.controllers.disruption_cost import eviction_cost, pod_blocking_annotation
+from bigfleet.kube.selectors import compile_selector
 
 _MIRROR = "kubernetes.io/config.mirror"
 
@@ -58,7 +58,7 @@ class PodOnNode(msgspec.Struct):
         return controller is not None and controller.kind == "Job"
 
     @property
-    def leaving(self) -> bool:
+    def terminating(self) -> bool:
         """Whether it has been deleted, and is only still ending."""
         return self.metadata.deletion_timestamp is not None
 
@@ -68,12 +68,12 @@ class PodOnNode(msgspec.Struct):
         return eviction_cost(self.spec.priority or 0, self.metadata.annotations or {})
 
     @property
-    def immovable(self) -> str:
+    def not_evictable_reason(self) -> str:
         """Why it must not be evicted to save money; "" when it may be."""
         where = f"pod {self.metadata.namespace}/{self.metadata.name}"
         if self._controller is None:
             return f"{where} has no controller that would make it anew"
-        mark = pod_mark(self.metadata.annotations or {})
+        mark = pod_blocking_annotation(self.metadata.annotations or {})
         return f"{where} is marked {mark}" if mark else ""
 
     @property
@@ -115,7 +115,7 @@ class Budget(msgspec.Struct):
 
     def forbids(self, pods: Sequence[PodOnNode]) -> str:
         """Why not all of `pods` can be evicted at once; "" as far as this budget is concerned."""
-        selector = selector_of(self.spec.selector)
+        selector = compile_selector(self.spec.selector)
         if selector is None:
             return ""
         own = [pod for pod in pods if pod.metadata.namespace == self.metadata.namespace]
@@ -128,19 +128,21 @@ class Budget(msgspec.Struct):
         )
 
 
-def keeping(pods: Iterable[PodOnNode]) -> list[PodOnNode]:
+def blocking_pods(pods: Iterable[PodOnNode]) -> list[PodOnNode]:
     """Those for whose sake a Node is not empty: not what runs on every Node, nor what has ended."""
     return [
-        pod for pod in pods if not comes_with_node(pod.metadata) and not has_ended(pod.status.phase)
+        pod
+        for pod in pods
+        if not is_per_node(pod.metadata) and not has_terminated(pod.status.phase)
     ]
 
 
-def comes_with_node(pod: PodMetadata) -> bool:
+def is_per_node(pod: PodMetadata) -> bool:
     """Whether each Node has such a pod: a DaemonSet's, or one of its kubelet's own."""
     daemon = any(o.controller and o.kind == "DaemonSet" for o in pod.owner_references or ())
     return daemon or _MIRROR in (pod.annotations or {})
 
 
-def has_ended(phase: str) -> bool:
+def has_terminated(phase: str) -> bool:
     """Whether a pod in that phase holds nothing of its Node any more."""
     return phase in ("Succeeded", "Failed")

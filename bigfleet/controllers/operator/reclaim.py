@@ -9,18 +9,18 @@ from contextlib import suppress
 
 import msgspec
 
-from bigfleet.api.kube.client import CONFLICT, NO_ANSWER, NOT_FOUND, ApiError, KubeClient
-from bigfleet.api.marks import RECLAIM_DEADLINE, RECLAIM_REVIEW
 from bigfleet.api.v1alpha1.shard_pb2 import MachineDisruption, ReclaimAck, ReclaimInstruction
-from bigfleet.controllers.operator.evicting import Evictor
-from bigfleet.controllers.operator.machines import Node, Nodes, node_path
-from bigfleet.controllers.operator.nodes import delete_node
-from bigfleet.controllers.operator.pods import PodOnNode, keeping
+from bigfleet.api.wellknown import RECLAIM_DEADLINE, RECLAIM_REVIEW
+from bigfleet.controllers.operator.eviction import Evictor
+from bigfleet.controllers.operator.node_types import Node, Nodes, node_path
+from bigfleet.controllers.operator.pods import PodOnNode, blocking_pods
+from bigfleet.controllers.operator.upcoming_nodes import delete_node
+from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
-_FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 0.25, 2.0
-_UNCORDON_AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)
+_MIN_POLL_INTERVAL_SECONDS, _MAX_POLL_INTERVAL_SECONDS = 0.25, 2.0
+_UNCORDON_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 _ROUNDING = 1e-6
 
 
@@ -32,7 +32,7 @@ class _Pods(msgspec.Struct):
 Assess = Callable[[Sequence[str]], Awaitable[Sequence[MachineDisruption]]]
 
 
-class Reclaims:
+class Reclaimer:
     """Reclaims under way, one task a Node: one that joins anew under its name is another Node.
 
     `now` is the time in seconds since 1970. `is_broken` says of a Node whether pods cannot run
@@ -55,7 +55,7 @@ class Reclaims:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._evictor = Evictor(client)
 
-    async def begin(self, instruction: ReclaimInstruction) -> ReclaimAck | None:
+    async def start(self, instruction: ReclaimInstruction) -> ReclaimAck | None:
         """Cordon the nodes and start to empty them, or say why not; None when it is not known
         whether any was cordoned.
 
@@ -65,19 +65,21 @@ class Reclaims:
         names, identity = list(instruction.nodes), instruction.instruction_id
         try:
             nodes = [node for name in names if (node := await self._find(name)) is not None]
-            if foreign := next((node.foreign for node in nodes if node.foreign), ""):
-                return _refused(identity, "foreign", foreign)
-            if instruction.HasField("most_cost"):
-                waiting = [node for node in nodes if not self._goes_anyway(node)]
-                if why := await self._too_dear(waiting, instruction.most_cost):
+            if not_owned_reason := next(
+                (node.not_owned_reason for node in nodes if node.not_owned_reason), ""
+            ):
+                return _refused(identity, "foreign", not_owned_reason)
+            if instruction.HasField("max_cost"):
+                waiting = [node for node in nodes if not self._disrupts_nothing(node)]
+                if why := await self._too_costly(waiting, instruction.max_cost):
                     return _refused(identity, "disruption", why)
-        except (ApiError, *NO_ANSWER) as error:
+        except (ApiError, *CONNECTION_ERRORS) as error:
             _LOG.error("cannot look at nodes %s: %s", ", ".join(names), str(error) or repr(error))
             return None
         deadline = self._now() + instruction.grace_period_seconds
         started = len(names) - len(nodes)
         for node in nodes:
-            started += await self._begin_one(node, deadline)
+            started += await self._start_one(node, deadline)
         if names and not started:
             return None
         return ReclaimAck(instruction_id=identity, nodes_started=started)
@@ -88,8 +90,8 @@ class Reclaims:
         """
         nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=Nodes)
         for node in nodes.items:
-            deadline = node.emptied_until
-            if deadline is not None and deadline > self._now() and not node.foreign:
+            deadline = node.drain_deadline
+            if deadline is not None and deadline > self._now() and not node.not_owned_reason:
                 self._start(node, deadline)
             elif deadline is None and node.under_review:
                 await self._uncordon(node)
@@ -110,11 +112,11 @@ class Reclaims:
         _LOG.warning("node %s is to be reclaimed but is not there: nothing to evict", name)
         return None
 
-    def _goes_anyway(self, node: Node) -> bool:
+    def _disrupts_nothing(self, node: Node) -> bool:
         """Whether it disturbs nobody any more: it is being emptied, or its pods cannot run."""
         return node.reclaim_deadline is not None or self._is_broken(node.metadata.name)
 
-    async def _too_dear(self, nodes: Sequence[Node], most_cost: float) -> str:
+    async def _too_costly(self, nodes: Sequence[Node], max_cost: float) -> str:
         """Why the nodes are not to be reclaimed, and then they are as before; "" if they are.
 
         They are cordoned before they are looked at: what comes later would not be counted.
@@ -125,7 +127,7 @@ class Reclaims:
             for node in ours:
                 await self._patch(node, {RECLAIM_REVIEW: "true"}, cordoned=True)
             found = await self._assess([node.metadata.name for node in nodes])
-            why = objection(found, most_cost)
+            why = rejection_reason(found, max_cost)
         finally:
             if why:
                 for node in ours:
@@ -135,38 +137,40 @@ class Reclaims:
     async def _uncordon(self, node: Node) -> None:
         """Take our cordon back, unless the node is being emptied by now."""
         name, uid = node.metadata.name, node.metadata.uid
-        for wait in (*_UNCORDON_AGAIN_SECONDS, None):
+        for wait in (*_UNCORDON_RETRY_SECONDS, None):
             if uid in self._tasks:
                 return
             try:
                 await self._patch(node, {RECLAIM_REVIEW: None}, cordoned=False)
                 return
-            except (ApiError, *NO_ANSWER) as error:
+            except (ApiError, *CONNECTION_ERRORS) as error:
                 if isinstance(error, ApiError) and error.status in (NOT_FOUND, CONFLICT):
                     return
                 _LOG.warning("node %s is still cordoned: %s", name, str(error) or repr(error))
             if wait is not None:
                 await asyncio.sleep(wait)
 
-    async def _begin_one(self, node: Node, deadline: float) -> bool:
+    async def _start_one(self, node: Node, deadline: float) -> bool:
         name = node.metadata.name
-        marks = {RECLAIM_DEADLINE: f"{deadline:.3f}", RECLAIM_REVIEW: None}
+        annotations = {RECLAIM_DEADLINE: f"{deadline:.3f}", RECLAIM_REVIEW: None}
         try:
-            await self._patch(node, marks, cordoned=True)
+            await self._patch(node, annotations, cordoned=True)
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return True
             _LOG.error("cannot cordon node %s: %s", name, error)
             return False
-        except NO_ANSWER as error:
+        except CONNECTION_ERRORS as error:
             _LOG.error("cannot cordon node %s: %r", name, error)
             return False
         self._start(node, deadline)
         return True
 
-    async def _patch(self, node: Node, marks: Mapping[str, str | None], *, cordoned: bool) -> None:
+    async def _patch(
+        self, node: Node, annotations: Mapping[str, str | None], *, cordoned: bool
+    ) -> None:
         """This very Node: for one that joined since under its name it is a conflict."""
-        metadata = {"uid": node.metadata.uid, "annotations": marks}
+        metadata = {"uid": node.metadata.uid, "annotations": annotations}
         patch = {"metadata": metadata, "spec": {"unschedulable": cordoned}}
         await self._client.patch(node_path(node.metadata.name), patch)
 
@@ -174,19 +178,19 @@ class Reclaims:
         uid = node.metadata.uid
         self._deadlines[uid] = deadline
         if uid not in self._tasks:
-            task = self._tasks[uid] = asyncio.create_task(self._empty(node))
+            task = self._tasks[uid] = asyncio.create_task(self._drain(node))
             task.add_done_callback(lambda _: self._end(uid))
 
     def _end(self, uid: str) -> None:
         del self._tasks[uid], self._deadlines[uid]
         if not self._tasks:
-            self._evictor.rest()
+            self._evictor.reset()
 
-    async def _empty(self, node: Node) -> None:
-        name, wait = node.metadata.name, _FIRST_LOOK_SECONDS
+    async def _drain(self, node: Node) -> None:
+        name, wait = node.metadata.name, _MIN_POLL_INTERVAL_SECONDS
         while True:
             try:
-                left = await self._left_on(name)
+                left = await self._pods_on(name)
                 # In this order: what was listed before the Node was seen to be still the same one
                 # is not on a Node that joined since under its name.
                 if not await self._still_there(node):
@@ -195,15 +199,15 @@ class Reclaims:
                     await delete_node(self._client, node)
                     return
                 await self._evict(left, self._deadlines[node.metadata.uid])
-            except (ApiError, *NO_ANSWER) as error:
+            except (ApiError, *CONNECTION_ERRORS) as error:
                 _LOG.warning("emptying node %s goes on: %s", name, str(error) or repr(error))
-                wait = _LAST_LOOK_SECONDS
+                wait = _MAX_POLL_INTERVAL_SECONDS
             if self._now() >= self._deadlines[node.metadata.uid]:
                 metrics.operator_evictions.labels("grace-over").inc()
                 _LOG.warning("node %s was not empty when its grace was over", name)
                 return
             await asyncio.sleep(wait)
-            wait = min(wait * 2, _LAST_LOOK_SECONDS)
+            wait = min(wait * 2, _MAX_POLL_INTERVAL_SECONDS)
 
     async def _evict(self, pods: Iterable[PodOnNode], deadline: float) -> None:
         """Ask for evictions as long as the grace lasts: after that they are not ours to ask for."""
@@ -221,21 +225,21 @@ class Reclaims:
             raise
         return msgspec.json.decode(found, type=Node).metadata.uid == node.metadata.uid
 
-    async def _left_on(self, node: str) -> list[PodOnNode]:
+    async def _pods_on(self, node: str) -> list[PodOnNode]:
         """The Pods for whose sake the Node is not empty."""
         query = {"fieldSelector": f"spec.nodeName={node}"}
         pods = msgspec.json.decode(await self._client.get("/api/v1/pods", query), type=_Pods)
-        return keeping(pods.items)
+        return blocking_pods(pods.items)
 
 
-def objection(found: Sequence[MachineDisruption], most_cost: float) -> str:
+def rejection_reason(found: Sequence[MachineDisruption], max_cost: float) -> str:
     """Why these are not to be given back at that price; "" when they may be."""
     blocked = next((f"{each.machine_id}: {each.blocked}" for each in found if each.blocked), "")
     cost = sum(each.cost for each in found)
-    if blocked or cost <= most_cost + _ROUNDING:
+    if blocked or cost <= max_cost + _ROUNDING:
         return blocked
     pods = sum(each.pods for each in found)
-    return f"it would cost {cost:g} to evict {pods} pods, which is more than {most_cost:g}"
+    return f"it would cost {cost:g} to evict {pods} pods, which is more than {max_cost:g}"
 
 
 def _refused(instruction_id: str, reason: str, why: str) -> ReclaimAck:

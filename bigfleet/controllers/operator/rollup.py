@@ -8,12 +8,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Protocol
 
-from bigfleet.api.marks import ROLLUP_REJECTED, ROLLUP_TOO_LARGE
-from bigfleet.api.transport import MOST_ROLLUP_BYTES
+from bigfleet.api.transport import MAX_ROLLUP_BYTES
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds, NodeLimit, NodeOverhead
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
-from bigfleet.controllers.operator.aggregate import RowKey, Told
-from bigfleet.controllers.operator.ledger import Ledger
+from bigfleet.api.wellknown import ROLLUP_REJECTED, ROLLUP_TOO_LARGE
+from bigfleet.controllers.operator.aggregate import NeedKey, RollUpContent
+from bigfleet.controllers.operator.request_cache import RequestCache
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -24,10 +24,10 @@ class Shard(Protocol):
 
     async def deliver(self, rollup: ClusterCapacityNeeds) -> Acknowledgement: ...
 
-    def regret(self, told: RollUpTooLarge) -> None: ...
+    def report_too_large(self, too_large: RollUpTooLarge) -> None: ...
 
 
-class Rollups:
+class RollUpSender:
     """One roll-up under way at a time: what changes meanwhile goes into the next.
 
     `accepted` is called with the version of the ledger's aggregate that the shard has taken over,
@@ -40,54 +40,56 @@ class Rollups:
     def __init__(
         self,
         cluster_id: str,
-        ledger: Ledger,
+        request_cache: RequestCache,
         rollup_seconds: float,
         debounce_seconds: float,
-        accepted: Callable[[int, Set[RowKey]], None],
+        accepted: Callable[[int, Set[NeedKey]], None],
         now: Callable[[], float],
         overheads: Callable[[], Sequence[NodeOverhead]] = tuple,
-        refused: Callable[[Mapping[RowKey, str]], None] = lambda _: None,
+        refused: Callable[[Mapping[NeedKey, str]], None] = lambda _: None,
         limits: Callable[[], Awaitable[Sequence[NodeLimit]]] | None = None,
         withheld: Callable[[str, str, int], None] = lambda *_: None,
     ) -> None:
         self._withheld, self._in_force = withheld, -1
         self._overheads, self._refused, self._limits = overheads, refused, limits
         self._limits_now: Sequence[NodeLimit] = ()
-        self._cluster_id, self._ledger, self._accepted = cluster_id, ledger, accepted
+        self._cluster_id, self._request_cache, self._accepted = cluster_id, request_cache, accepted
         self._now = now
         self._rollup_seconds, self._debounce_seconds = rollup_seconds, debounce_seconds
         self._last_nanos = 0
-        self._said: Set[str] = frozenset()
+        self._logged_reasons: Set[str] = frozenset()
 
     async def send_over(self, shard: Shard) -> None:
         """Send until cancelled; the first at once, because a new session knows nothing of us."""
-        await self._ledger.listed.wait()  # "nothing listed yet" must not pass for "no demand"
+        await (
+            self._request_cache.listed.wait()
+        )  # "nothing listed yet" must not pass for "no demand"
         while True:
-            self._ledger.changed.clear()
+            self._request_cache.changed.clear()
             if self._limits is not None:
                 self._limits_now = await self._limits()
             await self._send(shard)
-            await self._next_occasion()
+            await self._wait_for_change()
 
-    async def _next_occasion(self) -> None:
+    async def _wait_for_change(self) -> None:
         try:
             async with asyncio.timeout(self._rollup_seconds):
-                await self._ledger.changed.wait()
+                await self._request_cache.changed.wait()
                 await asyncio.sleep(self._debounce_seconds)
         except TimeoutError:
             return
 
     async def _send(self, shard: Shard) -> None:
-        version = self._ledger.aggregate.version
+        version = self._request_cache.aggregate.version
         started = time.perf_counter()
-        rollup, told = self._build()
+        rollup, content = self._build()
         built = time.perf_counter()
         metrics.operator_rollup_seconds.labels("build").observe(built - started)
         size = rollup.ByteSize()
         metrics.operator_rollup_bytes.set(size)
         metrics.operator_rollup_needs.set(len(rollup.needs))
-        if size > MOST_ROLLUP_BYTES:
-            self._keep_back(shard, rollup.timestamp_unix_nanos, size)
+        if size > MAX_ROLLUP_BYTES:
+            self._report_oversized(shard, rollup.timestamp_unix_nanos, size)
             return
         answer = await shard.deliver(rollup)
         metrics.operator_rollup_seconds.labels("send").observe(time.perf_counter() - built)
@@ -98,53 +100,55 @@ class Rollups:
         else:
             self._in_force = version
             self._withheld("", "", version)
-            if answer.doubted:
-                _LOG.warning("what the roll-up takes back is in doubt: %s", answer.doubted)
-            refused = self._note_left_out(answer, told.rows)
-            self._accepted(version, told.gathering | refused)
+            if answer.unconfirmed_reductions:
+                _LOG.warning(
+                    "what the roll-up takes back is in doubt: %s", answer.unconfirmed_reductions
+                )
+            refused = self._note_left_out(answer, content.rows)
+            self._accepted(version, content.incomplete | refused)
 
-    def _note_left_out(self, answer: Acknowledgement, rows: Sequence[RowKey]) -> Set[RowKey]:
+    def _note_left_out(self, answer: Acknowledgement, rows: Sequence[NeedKey]) -> Set[NeedKey]:
         """The rows that the shard cannot take; why is said where people look, once."""
-        said = {each.why for each in answer.left_out}
-        for why in sorted(said - self._said):
+        reasons = {each.why for each in answer.rejected_items}
+        for why in sorted(reasons - self._logged_reasons):
             _LOG.error("the shard cannot take a part of the roll-up: %s", why)
-        self._said = said
-        known = [each for each in answer.left_out if not each.is_overhead]
+        self._logged_reasons = reasons
+        known = [each for each in answer.rejected_items if not each.is_overhead]
         refused = {rows[each.index]: each.why for each in known if 0 <= each.index < len(rows)}
         metrics.operator_needs_rejected.set(len(refused))
         self._refused(refused)
         return refused.keys()
 
-    def _keep_back(self, shard: Shard, timestamp_unix_nanos: int, size: int) -> None:
+    def _report_oversized(self, shard: Shard, timestamp_unix_nanos: int, size: int) -> None:
         """Sent, it would end the session, and each new one again."""
         metrics.operator_rollups_rejected.inc()
         why = (
             f"the roll-up of this cluster is not sent: it takes {size} bytes, and a message holds "
-            f"{MOST_ROLLUP_BYTES}; aggregate requests: fewer co-location groups, fewer distinct "
+            f"{MAX_ROLLUP_BYTES}; aggregate requests: fewer co-location groups, fewer distinct "
             "profiles"
         )
         _LOG.error("roll-up not sent, the last good one stays in force: %s", why)
         self._withheld(ROLLUP_TOO_LARGE, why, self._in_force)
-        told = RollUpTooLarge(
-            timestamp_unix_nanos=timestamp_unix_nanos, bytes=size, most_bytes=MOST_ROLLUP_BYTES
+        too_large = RollUpTooLarge(
+            timestamp_unix_nanos=timestamp_unix_nanos, bytes=size, max_bytes=MAX_ROLLUP_BYTES
         )
-        shard.regret(told)
+        shard.report_too_large(too_large)
 
-    def build(self) -> tuple[ClusterCapacityNeeds, Set[RowKey]]:
+    def build(self) -> tuple[ClusterCapacityNeeds, Set[NeedKey]]:
         """The demand as it is now, under a timestamp later than every one before, and the rows of
         gangs that are not whole yet, which it does not contain.
         """
-        rollup, told = self._build()
-        return rollup, told.gathering
+        rollup, content = self._build()
+        return rollup, content.incomplete
 
-    def _build(self) -> tuple[ClusterCapacityNeeds, Told]:
+    def _build(self) -> tuple[ClusterCapacityNeeds, RollUpContent]:
         self._last_nanos = max(self._last_nanos + 1, time.time_ns())
-        told = self._ledger.aggregate.told(self._now())
+        content = self._request_cache.aggregate.content(self._now())
         rollup = ClusterCapacityNeeds(
             cluster_id=self._cluster_id,
             timestamp_unix_nanos=self._last_nanos,
-            needs=told.needs,
+            needs=content.needs,
             node_overheads=self._overheads(),
             node_limits=self._limits_now,
         )
-        return rollup, told
+        return rollup, content

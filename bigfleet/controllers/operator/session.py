@@ -10,8 +10,8 @@ from typing import Protocol
 import grpc.aio
 
 from bigfleet.api import transport
-from bigfleet.api.identity import Identity
-from bigfleet.api.refusals import explained
+from bigfleet.api.auth.identity import Identity
+from bigfleet.api.auth.tls_diagnosis import explain_failure
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import (
     Acknowledgement,
@@ -22,7 +22,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     ShardMessage,
 )
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
-from bigfleet.controllers.operator.route import Route
+from bigfleet.controllers.operator.shard_addresses import ShardAddressList
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
 from bigfleet.tasks import run_until_first_completes
@@ -50,14 +50,14 @@ class Session:
         echo = str(rollup.timestamp_unix_nanos)
         return await self._ask(OperatorMessage(rollup=rollup), echo)
 
-    async def greet(self, cluster_id: str) -> Acknowledgement:
+    async def send_hello(self, cluster_id: str) -> Acknowledgement:
         """Send the first message of all, and wait for its answer; Unavailable when none comes."""
         hello = Hello(cluster_id=cluster_id, protocol_version=PROTOCOL_VERSION)
         return await self._ask(OperatorMessage(hello=hello), cluster_id)
 
-    def regret(self, told: RollUpTooLarge) -> None:
+    def report_too_large(self, too_large: RollUpTooLarge) -> None:
         """Tell the shard of a roll-up that cannot be sent; its answer is not awaited."""
-        self.send(OperatorMessage(rollup_too_large=told))
+        self.send(OperatorMessage(rollup_too_large=too_large))
 
     def answer(self, acknowledgement: Acknowledgement) -> None:
         """Hand an acknowledgement to whoever waits for it."""
@@ -86,7 +86,7 @@ class Session:
             del self._answers[echo]
 
 
-class Duties(Protocol):
+class SessionHandler(Protocol):
     """What the operator does while a session is open."""
 
     def handle(self, message: ShardMessage, session: Session) -> None:
@@ -114,21 +114,22 @@ class Dialer:
         self,
         addresses: Sequence[str],
         cluster_id: str,
-        duties: Duties,
+        handler: SessionHandler,
         random: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         identity: Identity | None = None,
     ) -> None:
-        self._route = Route(addresses)
-        self._cluster_id, self._duties = cluster_id, duties
+        self._shard_addresses = ShardAddressList(addresses)
+        self._cluster_id, self._handler = cluster_id, handler
         self._identity = identity
         self._random, self._sleep = random, sleep
-        self._problem = "not dialled yet"
+        self._not_ready_reason = "not dialled yet"
 
     def not_ready(self) -> str:
         """Why there is no session; "" while there is one."""
         return (
-            self._problem and f"no session with the shard at {self._route.address}: {self._problem}"
+            self._not_ready_reason
+            and f"no session with the shard at {self._shard_addresses.address}: {self._not_ready_reason}"
         )
 
     async def run(self) -> None:
@@ -136,14 +137,16 @@ class Dialer:
         while True:
             try:
                 await self._follow()
-                self._problem = "the shard ended it"
+                self._not_ready_reason = "the shard ended it"
             except grpc.aio.AioRpcError as error:
-                address = self._route.address
-                self._problem = await explained(error, address, self._identity, _ROLE)
+                address = self._shard_addresses.address
+                self._not_ready_reason = await explain_failure(
+                    error, address, self._identity, _ROLE
+                )
             except (Unavailable, _Redirected) as error:
-                self._problem = str(error)
+                self._not_ready_reason = str(error)
             problem = self.not_ready()
-            delay = backoff_seconds(self._route.failed(), self._random())
+            delay = backoff_seconds(self._shard_addresses.failed(), self._random())
             _LOG.warning("%s; dialling again in %.1f s", problem, delay)
             await self._sleep(delay)
             metrics.operator_reconnects.inc()
@@ -158,25 +161,29 @@ class Dialer:
         except _Redirected as redirected:
             metrics.operator_redirects.inc()
             _LOG.info("%s", redirected)
-            self._route.redirected(redirected.address)
+            self._shard_addresses.redirected(redirected.address)
             await self._one_session()
 
     async def _one_session(self) -> None:
         # A channel each: an old one would add its own waiting to ours.
-        async with transport.channel(self._route.address, self._identity, _ROLE) as channel:
+        async with transport.channel(
+            self._shard_addresses.address, self._identity, _ROLE
+        ) as channel:
             session = Session()
             call = ShardStub(channel).Session(session.messages())
             try:
-                await run_until_first_completes(self._read(call, session), self._speak(session))
+                await run_until_first_completes(
+                    self._read(call, session), self._run_session(session)
+                )
             finally:
                 call.cancel()
 
-    async def _speak(self, session: Session) -> None:
-        await session.greet(self._cluster_id)
-        self._problem = ""
-        self._route.served()
-        _LOG.info("session with the shard at %s is open", self._route.address)
-        await self._duties.send_rollups(session)
+    async def _run_session(self, session: Session) -> None:
+        await session.send_hello(self._cluster_id)
+        self._not_ready_reason = ""
+        self._shard_addresses.served()
+        _LOG.info("session with the shard at %s is open", self._shard_addresses.address)
+        await self._handler.send_rollups(session)
 
     async def _read(
         self, call: grpc.aio.StreamStreamCall[OperatorMessage, ShardMessage], session: Session
@@ -187,7 +194,7 @@ class Dialer:
             elif message.HasField("redirect"):
                 raise _Redirected(message.redirect)
             else:
-                self._duties.handle(message, session)
+                self._handler.handle(message, session)
 
 
 def backoff_seconds(failures: int, random: float) -> float:

@@ -14,31 +14,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from bigfleet.api.codec import sizes_from_wire
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import APPLY_PATCH, NOT_FOUND, ApiError, KubeClient
-from bigfleet.api.marks import CAPACITY_SHORT, INVALID, NO_MATCHING_SUPPLY
+from bigfleet.api.need_codec import sizes_from_wire
 from bigfleet.api.v1alpha1.shard_pb2 import DemandStatus, NeedStatus
-from bigfleet.controllers.operator.acknowledge import rfc3339
-from bigfleet.controllers.operator.aggregate import RowKey
-from bigfleet.controllers.operator.ledger import Condition, Key, Ledger
-from bigfleet.controllers.work_queue import Pace, WorkQueue
+from bigfleet.api.wellknown import CAPACITY_SHORT, INVALID, NO_MATCHING_SUPPLY
+from bigfleet.controllers.operator.acknowledger import rfc3339
+from bigfleet.controllers.operator.aggregate import NeedKey
+from bigfleet.controllers.operator.request_cache import Condition, RequestCache, RequestKey
+from bigfleet.controllers.work_queue import RateLimiter, WorkQueue
+from bigfleet.kube.client import APPLY_PATCH, NOT_FOUND, ApiError, KubeClient
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import Size
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _CONCURRENCY = 8
-_LOOK_SECONDS = 1.0
+_POLL_INTERVAL_SECONDS = 1.0
 # The reason of a condition: its shard cannot take the need, and says why.
-NOT_TAKEN = "Rejected"
+REJECTED = "Rejected"
 # What changes in a message alone, such as a count, is not worth a write each time.
-_SAY_ANEW_SECONDS = 60.0
+_MESSAGE_REFRESH_SECONDS = 60.0
 # A person reads a few, and whoever asks for the same thing knows by any of them.
-_MOST_OF_A_NEED = 200
+_MAX_PER_NEED = 200
 # Of all requests that make no sense: more at once are one fault, repeated.
-_MOST_UNUSABLE = 1000
-_MOST_MESSAGE = 1024
+_MAX_INVALID = 1000
+_MAX_MESSAGE_LENGTH = 1024
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _APPLY = {"fieldManager": "bigfleet-operator", "force": "true"}
 
@@ -46,13 +46,13 @@ _APPLY = {"fieldManager": "bigfleet-operator", "force": "true"}
 class _Short(NamedTuple):
     """One need of which pods are short: how many of which size. No sizes means all pods."""
 
-    row: RowKey
+    row: NeedKey
     sizes: tuple[Size, ...]
     reason: str
     message: str
 
 
-class _Saying(NamedTuple):
+class _ConditionValue(NamedTuple):
     """What a request's condition is to say."""
 
     status: str
@@ -63,7 +63,7 @@ class _Saying(NamedTuple):
 class _Withheld(NamedTuple):
     """What requests are to say that the version `in_force` does not contain."""
 
-    saying: _Saying
+    value: _ConditionValue
     in_force: int
 
 
@@ -75,7 +75,7 @@ class _Written(NamedTuple):
     created: float
 
 
-_MET = _Saying("False", "Satisfied", "machines enough are there, or on their way")
+_SATISFIED = _ConditionValue("False", "Satisfied", "machines enough are there, or on their way")
 
 
 class ShortConditions:
@@ -88,41 +88,43 @@ class ShortConditions:
     def __init__(
         self,
         client: KubeClient,
-        ledger: Ledger,
+        request_cache: RequestCache,
         per_second: float,
         now: Callable[[], float],
     ) -> None:
-        self._client, self._ledger, self._now = client, ledger, now
+        self._client, self._request_cache, self._now = client, request_cache, now
         self._short: Sequence[_Short] | None = None
-        self._not_taken: Sequence[_Short] = []
+        self._rejected: Sequence[_Short] = []
         self._withheld: _Withheld | None = None
-        self._wanted: dict[Key, _Saying] = {}
+        self._wanted: dict[RequestKey, _ConditionValue] = {}
         # What we wrote: ahead of what the ledger's watch has shown.
-        self._written: dict[Key, _Written] = {}
-        self._news = asyncio.Event()
+        self._written: dict[RequestKey, _Written] = {}
+        self._changed = asyncio.Event()
         self._computed: tuple[int, float] = (-1, 0.0)
-        self._unusable_version = 0
-        self._pace = Pace(per_second)
-        self._queue: WorkQueue[Key] = WorkQueue(self._write, _CONCURRENCY, self._refused)
+        self._invalid_version = 0
+        self._rate_limiter = RateLimiter(per_second)
+        self._queue: WorkQueue[RequestKey] = WorkQueue(self._write, _CONCURRENCY, self._on_rejected)
 
-    def refuse(self, refused: Mapping[RowKey, str]) -> None:
+    def set_rejected(self, refused: Mapping[NeedKey, str]) -> None:
         """These rows are all that the shard cannot take of the last roll-up, and why."""
-        found = [_Short(row, (), NOT_TAKEN, why[:_MOST_MESSAGE]) for row, why in refused.items()]
-        if found != self._not_taken:
-            self._not_taken = found
-            self._news.set()
+        found = [
+            _Short(row, (), REJECTED, why[:_MAX_MESSAGE_LENGTH]) for row, why in refused.items()
+        ]
+        if found != self._rejected:
+            self._rejected = found
+            self._changed.set()
 
-    def withhold(self, reason: str, why: str, in_force: int) -> None:
+    def set_withheld(self, reason: str, why: str, in_force: int) -> None:
         """Nothing of the last roll-up is in force, for this reason; "" once one is. That of which
         the shard knows is the `in_force` version of the aggregate.
         """
-        said = _Saying("True", reason, why[:_MOST_MESSAGE])
-        found = _Withheld(said, in_force) if reason else None
+        current = _ConditionValue("True", reason, why[:_MAX_MESSAGE_LENGTH])
+        found = _Withheld(current, in_force) if reason else None
         if found != self._withheld:
             self._withheld = found
-            self._news.set()
+            self._changed.set()
 
-    def offer(self, status: DemandStatus) -> None:
+    def enqueue(self, status: DemandStatus) -> None:
         """This is all that is short now."""
         try:
             self._short = [_short(each) for each in status.short]
@@ -131,124 +133,133 @@ class ShortConditions:
                 "what the shard says of our demand makes no sense, and is ignored: %s", error
             )
             return
-        self._news.set()
+        self._changed.set()
 
     async def run(self) -> None:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run())
-            tasks.create_task(self._look())
+            tasks.create_task(self._recompute_loop())
 
-    async def _look(self) -> None:
+    async def _recompute_loop(self) -> None:
         """Again when requests have come or gone: the newest are others then."""
         while True:
-            news = self._news.is_set()
-            self._news.clear()
-            if news or self._is_stale():
+            changed = self._changed.is_set()
+            self._changed.clear()
+            if changed or self._is_stale():
                 self._compute()
             try:
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._news.wait()
+                async with asyncio.timeout(_POLL_INTERVAL_SECONDS):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 
     def _is_stale(self) -> bool:
         version, at = self._computed
-        if self._ledger.unusable_version != self._unusable_version:
+        if self._request_cache.invalid_version != self._invalid_version:
             return True
-        if not (self._short or self._not_taken or self._withheld or self._ledger.unusable):
+        if not (self._short or self._rejected or self._withheld or self._request_cache.invalid):
             return False
         elapsed = self._now() - at
-        return version != self._ledger.aggregate.version or elapsed >= _SAY_ANEW_SECONDS
+        return (
+            version != self._request_cache.aggregate.version or elapsed >= _MESSAGE_REFRESH_SECONDS
+        )
 
     def _compute(self) -> None:
-        self._computed = self._ledger.aggregate.version, self._now()
-        self._unusable_version = self._ledger.unusable_version
-        created = self._ledger.created
+        self._computed = self._request_cache.aggregate.version, self._now()
+        self._invalid_version = self._request_cache.invalid_version
+        created = self._request_cache.created
         self._written = {k: w for k, w in self._written.items() if created.get(k) == w.created}
-        wanted = self._sayings([*(self._short or ()), *self._not_taken])
-        wanted.update(self._never_asked())
-        for key in self._marked() if self._short is not None else ():
-            wanted.setdefault(key, _MET)
-        self._wanted = {key: saying for key, saying in wanted.items() if self._is_news(key, saying)}
+        wanted = self._condition_values([*(self._short or ()), *self._rejected])
+        wanted.update(self._unreported_requests())
+        for key in self._currently_short() if self._short is not None else ():
+            wanted.setdefault(key, _SATISFIED)
+        self._wanted = {
+            key: value for key, value in wanted.items() if self._needs_write(key, value)
+        }
         for key in self._wanted:
             self._queue.add(key)
 
-    def _sayings(self, short: Iterable[_Short]) -> dict[Key, _Saying]:
+    def _condition_values(self, short: Iterable[_Short]) -> dict[RequestKey, _ConditionValue]:
         """What every request of a short need is to say; nothing of the others."""
-        wanted: dict[Key, _Saying] = {}
+        wanted: dict[RequestKey, _ConditionValue] = {}
         for each in short:
-            saying = _Saying("True", each.reason, each.message)
-            for key in self._whom(each):
-                wanted[key] = saying
+            value = _ConditionValue("True", each.reason, each.message)
+            for key in self._affected_requests(each):
+                wanted[key] = value
         return wanted
 
-    def _never_asked(self) -> Iterator[tuple[Key, _Saying]]:
+    def _unreported_requests(self) -> Iterator[tuple[RequestKey, _ConditionValue]]:
         """What requests are to say of which the shard does not know."""
         if self._withheld is not None:
-            for key in self._ledger.newer_than(self._withheld.in_force)[:_MOST_OF_A_NEED]:
-                yield key, self._withheld.saying
-        for key, why in islice(self._ledger.unusable.items(), _MOST_UNUSABLE):
-            yield key, _Saying("True", INVALID, why[:_MOST_MESSAGE])
+            for key in self._request_cache.newer_than(self._withheld.in_force)[:_MAX_PER_NEED]:
+                yield key, self._withheld.value
+        for key, why in islice(self._request_cache.invalid.items(), _MAX_INVALID):
+            yield key, _ConditionValue("True", INVALID, why[:_MAX_MESSAGE_LENGTH])
 
-    def _whom(self, short: _Short) -> Iterable[Key]:
-        aggregate = self._ledger.aggregate
+    def _affected_requests(self, short: _Short) -> Iterable[RequestKey]:
+        aggregate = self._request_cache.aggregate
         if not short.sizes:
-            yield from (aggregate.requests_of(short.row, None) or ())[:_MOST_OF_A_NEED]
+            yield from (aggregate.requests_of(short.row, None) or ())[:_MAX_PER_NEED]
             return
-        most = max(1, _MOST_OF_A_NEED // len(short.sizes))
+        most = max(1, _MAX_PER_NEED // len(short.sizes))
         for amounts, pods in short.sizes:
             keys = aggregate.requests_of(short.row, amounts)
             if keys is None:
                 # It was withdrawn, or is counted with another size by now: the shard will say.
-                yield from (k for k in self._counted() if aggregate.row_of(k) == short.row)
+                yield from (k for k in self._counted() if aggregate.need_key_of(k) == short.row)
             else:
                 yield from keys[: most if short.reason == NO_MATCHING_SUPPLY else min(most, pods)]
 
-    def _marked(self) -> list[Key]:
+    def _currently_short(self) -> list[RequestKey]:
         """The requests that say that they are short."""
-        said = ((key, self._said(key)) for key in {*self._ledger.short, *self._written})
-        known = self._ledger.created
-        return [k for k, c in said if c is not None and c.status == "True" and k in known]
+        current = (
+            (key, self._current_condition(key))
+            for key in {*self._request_cache.short, *self._written}
+        )
+        known = self._request_cache.created
+        return [k for k, c in current if c is not None and c.status == "True" and k in known]
 
-    def _counted(self) -> Iterator[Key]:
+    def _counted(self) -> Iterator[RequestKey]:
         """Those of them that ask for something."""
-        return (key for key in self._marked() if key in self._ledger)
+        return (key for key in self._currently_short() if key in self._request_cache)
 
-    def _said(self, key: Key) -> Condition | None:
+    def _current_condition(self, key: RequestKey) -> Condition | None:
         written = self._written.get(key)
-        if written is not None and written.created == self._ledger.created.get(key):
+        if written is not None and written.created == self._request_cache.created.get(key):
             return written.condition
-        return self._ledger.short.get(key)
+        return self._request_cache.short.get(key)
 
-    def _is_news(self, key: Key, saying: _Saying) -> bool:
-        said = self._said(key)
-        if said is None or (said.status, said.reason) != (saying.status, saying.reason):
+    def _needs_write(self, key: RequestKey, value: _ConditionValue) -> bool:
+        current = self._current_condition(key)
+        if current is None or (current.status, current.reason) != (value.status, value.reason):
             return True
         written = self._written.get(key)
         silent = self._now() - (written.at if written else 0.0)
-        return said.message != saying.message and silent >= _SAY_ANEW_SECONDS
+        return current.message != value.message and silent >= _MESSAGE_REFRESH_SECONDS
 
-    async def _write(self, key: Key) -> None:
-        await self._pace.turn()
-        saying = self._wanted.get(key)
-        known = key in self._ledger.created
-        if saying is None or not known or not self._is_news(key, saying):
+    async def _write(self, key: RequestKey) -> None:
+        await self._rate_limiter.wait()
+        value = self._wanted.get(key)
+        known = key in self._request_cache.created
+        if value is None or not known or not self._needs_write(key, value):
             self._wanted.pop(key, None)
             return
-        said = self._said(key)
-        changed = said is None or said.status != saying.status
-        since = said.last_transition_time if said and not changed else rfc3339(self._now())
-        condition = {"type": CAPACITY_SHORT, **saying._asdict(), "lastTransitionTime": since}
+        current = self._current_condition(key)
+        changed = current is None or current.status != value.status
+        since = current.last_transition_time if current and not changed else rfc3339(self._now())
+        condition = {"type": CAPACITY_SHORT, **value._asdict(), "lastTransitionTime": since}
         head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "CapacityRequest"}
         body = {**head, "metadata": {"name": key.name}, "status": {"conditions": [condition]}}
         path = f"{GROUP_VERSION}/namespaces/{key.namespace}/capacityrequests/{key.name}/status"
         await self._client.patch(path, body, APPLY_PATCH, _APPLY)
-        written = Condition(CAPACITY_SHORT, *saying, last_transition_time=since)
-        self._written[key] = _Written(written, self._now(), self._ledger.created.get(key, 0.0))
-        metrics.operator_short_conditions.labels(saying.status).inc()
+        written = Condition(CAPACITY_SHORT, *value, last_transition_time=since)
+        self._written[key] = _Written(
+            written, self._now(), self._request_cache.created.get(key, 0.0)
+        )
+        metrics.operator_short_conditions.labels(value.status).inc()
 
-    def _refused(self, key: Key, error: ApiError) -> None:
+    def _on_rejected(self, key: RequestKey, error: ApiError) -> None:
         self._wanted.pop(key, None)
         if error.status != NOT_FOUND:
             _LOG.error("cannot say that %s/%s is short: %s", key.namespace, key.name, error)
@@ -256,7 +267,7 @@ class ShortConditions:
 
 def _short(status: NeedStatus) -> _Short:
     """InvalidInput when the shard's words make no sense."""
-    row = RowKey(status.profile_fingerprint, status.group)
+    row = NeedKey(status.profile_fingerprint, status.group)
     reason = status.reason if _REASON.fullmatch(status.reason) else "Short"
     sizes = sizes_from_wire(status.sizes, "sizes") if status.HasField("sizes") else ()
-    return _Short(row, sizes, reason[:_MOST_MESSAGE], status.message[:_MOST_MESSAGE])
+    return _Short(row, sizes, reason[:_MAX_MESSAGE_LENGTH], status.message[:_MAX_MESSAGE_LENGTH])

@@ -21,10 +21,10 @@ import numpy as np
 from bigfleet.controllers.operator.merging import (
     Amounts,
     Merge,
-    cells_of,
-    joint,
+    elementwise_max,
     matrix,
     merges_of,
+    quantize,
     weights_of,
 )
 
@@ -32,10 +32,10 @@ from bigfleet.controllers.operator.merging import (
 Classes = Mapping[Amounts, Sequence[Amounts]]
 K = TypeVar("K", bound=Hashable)
 
-MOST_CLASSES = 64
-FEWEST_CLASSES = 8
+MAX_CLASSES = 64
+MIN_CLASSES = 8
 # Of 16 classes, one is left for sizes that come later.
-_ROOM = 16
+_SPARE_DIVISOR = 16
 # The growth of cost that is borne, and how much of a need's total is in any case.
 _GROWTH, _GROWTH_SHARE = 1.5, 0.01
 # How far the number of sizes may change before the merges say nothing of it any more.
@@ -56,8 +56,8 @@ class SizeClasses:
         self._sizes: Sequence[Amounts] = ()
         self._pods: Sequence[int] = ()
         self._merges: Sequence[Merge] = ()
-        self._corners: dict[int, Sequence[Amounts]] = {}
-        self._beside = 0.0
+        self._class_size_cache: dict[int, Sequence[Amounts]] = {}
+        self._baseline_excess = 0.0
 
     def of(self, pods: Mapping[Amounts, int], most: int) -> Classes:
         """Classes for these sizes, given with their numbers of pods; at most `most`, which is at
@@ -65,35 +65,35 @@ class SizeClasses:
         """
         if len(pods) <= most:
             return {size: [size] for size in sorted(pods)}
-        level = most - max(1, most // _ROOM)
+        level = most - max(1, most // _SPARE_DIVISOR)
         if self._sizes:
-            found, share = self._sorted_in(pods, level)
-            bearable = (self._cost(level) + self._beside) * _GROWTH + _GROWTH_SHARE
+            found, share = self._assign(pods, level)
+            bearable = (self._cost(level) + self._baseline_excess) * _GROWTH + _GROWTH_SHARE
             if len(found) <= most and share <= bearable:
                 return found
-        self._begin(pods)
-        found, share = self._sorted_in(pods, level)
-        self._beside = share - self._cost(level)
+        self._rebuild(pods)
+        found, share = self._assign(pods, level)
+        self._baseline_excess = share - self._cost(level)
         return found
 
     def steps(self, pods: Mapping[Amounts, int]) -> Iterator[Step]:
         """What fewer and fewer classes cost, down to the fewest, or to a merge of last resort."""
         known, there = len(self._sizes), len(pods)
         if max(known, there) > _STALE * min(known, there):
-            self._begin(pods)
-        for number, merge in enumerate(self._first(FEWEST_CLASSES), start=1):
+            self._rebuild(pods)
+        for number, merge in enumerate(self._first(MIN_CLASSES), start=1):
             if merge.last_resort:
                 return
-            if (left := len(self._sizes) - number) < MOST_CLASSES:
+            if (left := len(self._sizes) - number) < MAX_CLASSES:
                 yield Step(left, merge.cost)
 
-    def _begin(self, pods: Mapping[Amounts, int]) -> None:
+    def _rebuild(self, pods: Mapping[Amounts, int]) -> None:
         """Anew with these sizes."""
-        cells = cells_of(sorted(pods))
+        cells = quantize(sorted(pods))
         self._sizes = sorted(cells)
-        self._pods = [sum(pods[size] for size in cells[corner]) for corner in self._sizes]
+        self._pods = [sum(pods[size] for size in cells[class_size]) for class_size in self._sizes]
         self._merges = ()
-        self._corners.clear()
+        self._class_size_cache.clear()
 
     def _first(self, level: int) -> Sequence[Merge]:
         """The merges that leave this many classes; no more are made than were ever asked for."""
@@ -106,13 +106,13 @@ class SizeClasses:
         """What this many classes cost when they were made, as a share of the total."""
         return sum(merge.cost for merge in self._first(level))
 
-    def _sorted_in(self, pods: Mapping[Amounts, int], level: int) -> tuple[Classes, float]:
+    def _assign(self, pods: Mapping[Amounts, int], level: int) -> tuple[Classes, float]:
         """Each size in the class that covers it at the least cost, and what that costs in all; a
         size that none covers by itself.
         """
-        sizes, corners = sorted(pods), self._corners_at(level)
-        names = sorted({name for each in (*sizes, *corners) for name, _ in each})
-        wanted, offered = matrix(sizes, names), matrix(corners, names)
+        sizes, class_sizes = sorted(pods), self._class_sizes(level)
+        names = sorted({name for each in (*sizes, *class_sizes) for name, _ in each})
+        wanted, offered = matrix(sizes, names), matrix(class_sizes, names)
         counts = np.array([pods[size] for size in sizes], float)
         weights = weights_of(wanted, counts)
         extra = (offered @ weights)[None, :] - (wanted @ weights)[:, None]
@@ -121,21 +121,23 @@ class SizeClasses:
         costs = extra[np.arange(len(sizes)), best]
         found: dict[Amounts, list[Amounts]] = {}
         for size, at, cost in zip(sizes, best.tolist(), costs.tolist(), strict=True):
-            found.setdefault(corners[at] if np.isfinite(cost) else size, []).append(size)
+            found.setdefault(class_sizes[at] if np.isfinite(cost) else size, []).append(size)
         covered = np.isfinite(costs)
         return found, float(costs[covered] @ counts[covered])
 
-    def _corners_at(self, level: int) -> Sequence[Amounts]:
+    def _class_sizes(self, level: int) -> Sequence[Amounts]:
         """The sizes of this many classes, sorted."""
-        if level not in self._corners:
+        if level not in self._class_size_cache:
             clusters = dict(enumerate(self._sizes))
             for merge in self._first(level):
-                clusters[merge.kept] = joint([clusters[merge.kept], clusters.pop(merge.joined)])
-            self._corners[level] = sorted(set(clusters.values()))
-        return self._corners[level]
+                clusters[merge.kept] = elementwise_max(
+                    [clusters[merge.kept], clusters.pop(merge.joined)]
+                )
+            self._class_size_cache[level] = sorted(set(clusters.values()))
+        return self._class_size_cache[level]
 
 
-class Pressed(NamedTuple):
+class MergeCandidate(NamedTuple):
     """A need whose classes take room: how much each takes, what part of the cluster's demand it is,
     and what fewer would cost.
     """
@@ -146,8 +148,8 @@ class Pressed(NamedTuple):
     steps: Iterator[Step]
 
 
-def fitting(needs: Mapping[K, Pressed], most_bytes: float) -> dict[K, int]:
-    """How many classes each need may have, so that all take at most `most_bytes`, if they can.
+def allocate_classes(needs: Mapping[K, MergeCandidate], max_bytes: float) -> dict[K, int]:
+    """How many classes each need may have, so that all take at most `max_bytes`, if they can.
 
     One class is given up after the other, each time where that adds least to the cluster's demand.
     """
@@ -162,7 +164,7 @@ def fitting(needs: Mapping[K, Pressed], most_bytes: float) -> dict[K, int]:
 
     for key in needs:
         push(key)
-    while taken > most_bytes and heap:
+    while taken > max_bytes and heap:
         _, _, classes, key = heapq.heappop(heap)
         if classes < allowed[key]:
             taken -= (allowed[key] - classes) * needs[key].bytes_each

@@ -10,13 +10,15 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.kube.watch import Changed, Listed, Watch
 from bigfleet.controllers.pod_controller import requests
-from bigfleet.controllers.pod_controller.additional import AdditionalRequests
-from bigfleet.controllers.pod_controller.existing import ExistingRequests, Key, Spec
+from bigfleet.controllers.pod_controller.additional_requests import AdditionalRequests
+from bigfleet.controllers.pod_controller.existing_requests import (
+    ExistingRequests,
+    InternedSpec,
+    RequestKey,
+)
 from bigfleet.controllers.pod_controller.nodes import RawNode, RawUpcomingNode
-from bigfleet.controllers.pod_controller.occupancy import Occupancy, Place, Situation
+from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot, Occupancy, PodLocation
 from bigfleet.controllers.pod_controller.pods import (
     POD_UID_LABEL,
     ExistingRequest,
@@ -26,13 +28,15 @@ from bigfleet.controllers.pod_controller.pods import (
 from bigfleet.controllers.pod_controller.request_writer import RequestWriter
 from bigfleet.controllers.pod_controller.reviews import Reviews
 from bigfleet.controllers.pod_controller.shapes import Shape, Shapes
-from bigfleet.controllers.pod_controller.unschedulable import HOLD_SECONDS
+from bigfleet.controllers.pod_controller.unschedulable import UNSCHEDULABLE_DELAY_SECONDS
 from bigfleet.controllers.pod_controller.volumes import Volumes
 from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.kube.client import KubeClient
+from bigfleet.kube.watch import Changed, Listed, Watch
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
-_TOLD_LIMIT = 10_000
+_REPORTED_LIMIT = 10_000
 
 T = TypeVar("T")
 
@@ -41,7 +45,7 @@ class PodController:
     """Keeps the requests of all Pods right, but for those of `ignored_namespaces`.
 
     `now` is in seconds and never goes back; `wall` is the time in seconds since 1970. A Pod that
-    cannot be scheduled for `hold_seconds`, though its need lacks no machine, asks for another one.
+    cannot be scheduled for `delay_seconds`, though its need lacks no machine, asks for another one.
     """
 
     def __init__(
@@ -51,7 +55,7 @@ class PodController:
         now: Callable[[], float],
         wall: Callable[[], float],
         ignored_namespaces: Sequence[str] = (),
-        hold_seconds: float = HOLD_SECONDS,
+        delay_seconds: float = UNSCHEDULABLE_DELAY_SECONDS,
     ) -> None:
         self._ignored = frozenset(ignored_namespaces)
         self._pods = Watch(client, "/api/v1/pods", Pod)
@@ -62,12 +66,12 @@ class PodController:
         self._existing, self._occupancy, self._shapes = ExistingRequests(), Occupancy(), Shapes()
         self._writer = RequestWriter(client, self._existing, write_concurrency, wall)
         self._additional = AdditionalRequests(
-            client, self._writer, self._existing, self._occupancy, now, wall, hold_seconds
+            client, self._writer, self._existing, self._occupancy, now, wall, delay_seconds
         )
-        self._volumes = Volumes(client, self._see)
-        self._reviews = Reviews(client, self._situation, wall)
-        self._places: dict[Key, Place] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._volumes = Volumes(client, self._observe)
+        self._reviews = Reviews(client, self._snapshot, wall)
+        self._locations: dict[RequestKey, PodLocation] = {}
+        self._reported: set[tuple[str, str]] = set()
         self._requests_listed, self._pods_listed = asyncio.Event(), asyncio.Event()
         self._nodes_listed = asyncio.Event()
 
@@ -111,7 +115,7 @@ class PodController:
                     self._volumes.forget(change.item.metadata.uid)
                     self._forget(_key_for(change.item.metadata))
                 else:
-                    self._see(change.item)
+                    self._observe(change.item)
 
     async def _follow_nodes(self) -> None:
         async with _changes(self._nodes) as changes:
@@ -128,86 +132,90 @@ class PodController:
         async with _changes(self._upcoming) as changes:
             async for change in changes:
                 if isinstance(change, Listed):
-                    self._occupancy.coming.clear()
+                    self._occupancy.upcoming.clear()
                     for each in change.items:
-                        self._occupancy.expect(each.metadata.name, each.read())
+                        self._occupancy.set_upcoming(each.metadata.name, each.read())
                 else:
                     machine = None if change.deleted else change.item.read()
-                    self._occupancy.expect(change.item.metadata.name, machine)
+                    self._occupancy.set_upcoming(change.item.metadata.name, machine)
 
-    async def _situation(self) -> Situation:
+    async def _snapshot(self) -> ClusterSnapshot:
         """The cluster as it is, once all of it is known."""
         await self._pods_listed.wait()
         await self._nodes_listed.wait()
-        return self._occupancy.situation()
+        return self._occupancy.snapshot()
 
     def _replace(self, pods: Sequence[Pod]) -> None:
         """These are all Pods there are."""
         there = {_key_for(pod.metadata) for pod in pods}
-        for gone in {*self._places, *self._writer.first_keys()} - there:
+        for gone in {*self._locations, *self._writer.first_keys()} - there:
             self._forget(gone)
         self._volumes.forget_all()
         for pod in pods:
-            self._see(pod)
+            self._observe(pod)
 
-    def _see(self, pod: Pod) -> None:
+    def _observe(self, pod: Pod) -> None:
         key, shape = _key_for(pod.metadata), self._shapes.of(pod)
         self._place(key, pod, shape)
         if pod.metadata.namespace in self._ignored:
             return
-        wants = requests.wants_request(pod)
-        if not self._volumes.see(pod, wants):
+        wants = requests.needs_request(pod)
+        if not self._volumes.observe(pod, wants):
             return  # we are called again with it once its claims are known
         spec = self._spec(key, pod) if wants else None
         known = pod.metadata.slim(owners=spec is not None and "coLocation" in spec.body)
-        self._writer.want(key, known, spec)
+        self._writer.set_desired(key, known, spec)
         if spec is None or pod.spec.node_name or pod.metadata.deletion_timestamp:
-            self._additional.settle(key, known, pod.spec.node_name)
-        elif pod.refusal is not None:
-            self._additional.see(key, pod, shape)
+            self._additional.on_bound(key, known, pod.spec.node_name)
+        elif pod.unschedulable_message is not None:
+            self._additional.observe(key, pod, shape)
 
-    def _place(self, key: Key, pod: Pod, shape: Shape) -> None:
+    def _place(self, key: RequestKey, pod: Pod, shape: Shape) -> None:
         place = None
         if not pod.terminal:
-            going = pod.metadata.deletion_timestamp is not None
-            place = Place(shape, sys.intern(pod.spec.node_name), going)
-        before = self._places.get(key)
+            terminating = pod.metadata.deletion_timestamp is not None
+            place = PodLocation(shape, sys.intern(pod.spec.node_name), terminating)
+        before = self._locations.get(key)
         if place == before:
             return
         if before is not None:
-            self._occupancy.remove(self._places.pop(key))
+            self._occupancy.remove(self._locations.pop(key))
         if place is not None:
             self._occupancy.add(place)
-            self._places[key] = place
+            self._locations[key] = place
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: RequestKey) -> None:
         self._writer.forget(key)
         self._additional.forget(key)
-        if (place := self._places.pop(key, None)) is not None:
+        if (place := self._locations.pop(key, None)) is not None:
             self._occupancy.remove(place)
 
-    def _spec(self, key: Key, pod: Pod) -> Spec | None:
+    def _spec(self, key: RequestKey, pod: Pod) -> InternedSpec | None:
         try:
             if (volumes := self._volumes.choices_of(pod)) is None:
                 return None  # kube-scheduler waits for its claims, too
             body = requests.request_for(pod, volumes)
         except Unsupported as error:
-            self._tell(key, pod, error.field, f"gets no CapacityRequest: {error}", error.kind)
+            self._report(
+                key, pod, error.field, f"gets no CapacityRequest: {error}", error.metric_label
+            )
             return None
-        for field in requests.not_carried(pod):
-            self._tell(
+        for field in requests.unsupported_fields(pod):
+            self._report(
                 key, pod, field, f"has {field}, which its CapacityRequest does not carry", field
             )
-        return self._writer.shared(body)
+        return self._writer.interned(body)
 
-    def _tell(self, key: Key, pod: Pod, field: str, sentence: str, kind: str) -> None:
+    def _report(
+        self, key: RequestKey, pod: Pod, field: str, sentence: str, metric_label: str
+    ) -> None:
         """Count each Pod that is seen anew; say it once for its workload."""
         if key not in self._writer:
-            metrics.pod_controller_unsupported_constraints.labels(kind).inc()
-        if len(self._told) >= _TOLD_LIMIT:
-            self._told.clear()
-        if (pod.workload, field) not in self._told:
-            self._told.add((pod.workload, field))
+            metrics.pod_controller_unsupported_constraints.labels(metric_label).inc()
+        if len(self._reported) >= _REPORTED_LIMIT:
+            self._reported.clear()
+        if (pod.workload, field) not in self._reported:
+            self._reported.add((pod.workload, field))
             _LOG.warning("%s: pod %s %s", pod.workload, pod.metadata.name, sentence)
 
 
@@ -215,5 +223,5 @@ def _changes(watch: Watch[T]) -> aclosing[AsyncGenerator[Listed[T] | Changed[T],
     return aclosing(watch.follow())
 
 
-def _key_for(pod: Metadata) -> Key:
-    return Key(pod.namespace, requests.request_name(pod.name, pod.uid))
+def _key_for(pod: Metadata) -> RequestKey:
+    return RequestKey(pod.namespace, requests.request_name(pod.name, pod.uid))

@@ -14,16 +14,16 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from bigfleet.controllers.pod_controller.occupancy import Situation
-from bigfleet.controllers.pod_controller.room import NOWHERE, Count, Room
+from bigfleet.controllers.pod_controller.free_capacity import NOWHERE, Count, FreeCapacity
+from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot
 from bigfleet.controllers.pod_controller.shapes import Shape
 
 # More than this is not worth the time: what is cheap to give back has come by then.
-_MOST_TRIED = 500
-_MOST_PLACED, _NODES_LOOKED_AT = 1_000, 1_000_000
+_MAX_TRIED = 500
+_MAX_PLACED, _NODES_LOOKED_AT = 1_000, 1_000_000
 
 
-class Verdict(NamedTuple):
+class NodeDisruption(NamedTuple):
     """What giving back a Node means: for how many pods, at what cost, and whether all of them find
     room; if not, why.
     """
@@ -36,17 +36,17 @@ class Verdict(NamedTuple):
 
 
 def review(
-    situation: Situation,
+    snapshot: ClusterSnapshot,
     most: int,
     only: Collection[str] = (),
     preferred: Collection[str] = (),
-) -> list[Verdict]:
+) -> list[NodeDisruption]:
     """At most `most` Nodes that can go together, the best first.
 
     With `only`, of those Nodes alone, and with a verdict for each of them that cannot. Else half of
     the places, rounded up, are kept for `preferred` Nodes.
     """
-    return _Review(situation, only).verdicts(most, set(preferred))
+    return _Review(snapshot, only).verdicts(most, set(preferred))
 
 
 class _Candidate(NamedTuple):
@@ -62,30 +62,30 @@ class _Candidate(NamedTuple):
 
 
 class _Review:
-    def __init__(self, situation: Situation, only: Collection[str]) -> None:
-        self._nodes = situation.nodes
+    def __init__(self, snapshot: ClusterSnapshot, only: Collection[str]) -> None:
+        self._nodes = snapshot.nodes
         self._only = frozenset(only)
         numbers = {node.name: number for number, node in enumerate(self._nodes)}
         self._on: list[Counter[Shape]] = [Counter() for _ in self._nodes]
         pods = []
-        for shape, name, count in situation.placed:
+        for shape, name, count in snapshot.placed:
             if (number := numbers.get(name)) is not None:
                 self._on[number][shape] = count
                 pods.append(Count(shape, number, count))
-        for shape, name, count in situation.going:
+        for shape, name, count in snapshot.terminating:
             if (number := numbers.get(name)) is not None:
                 pods.append(Count(shape, number, count))
-        self._candidates = sorted(self._all_candidates(), key=lambda c: c.order)[:_MOST_TRIED]
+        self._candidates = sorted(self._all_candidates(), key=lambda c: c.order)[:_MAX_TRIED]
         moving = [c.number for c in self._candidates]
-        moving += [n for n, node in enumerate(self._nodes) if node.leaving]
-        movable = [shape for n in moving for shape in self._on[n] if not shape.stays]
-        self._room = Room(self._nodes, pods, [*movable, *situation.waiting])
-        self._left = max(_MOST_PLACED, _NODES_LOOKED_AT // max(1, len(self._nodes)))
-        self._book(situation.waiting)
+        moving += [n for n, node in enumerate(self._nodes) if node.reclaiming]
+        movable = [shape for n in moving for shape in self._on[n] if not shape.is_per_node]
+        self._free_capacity = FreeCapacity(self._nodes, pods, [*movable, *snapshot.waiting])
+        self._left = max(_MAX_PLACED, _NODES_LOOKED_AT // max(1, len(self._nodes)))
+        self._reserve(snapshot.waiting)
 
-    def verdicts(self, most: int, preferred: set[str]) -> list[Verdict]:
+    def verdicts(self, most: int, preferred: set[str]) -> list[NodeDisruption]:
         kept = min(len(preferred), (most + 1) // 2)
-        others, found, refused = most - kept, list[Verdict](), list[Verdict]()
+        others, found, refused = most - kept, list[NodeDisruption](), list[NodeDisruption]()
         for candidate in self._candidates:
             name = self._nodes[candidate.number].name
             if len(found) >= most or self._left <= 0:
@@ -93,7 +93,7 @@ class _Review:
             if name not in preferred and others <= 0:
                 continue
             why = candidate.why_not or self._try(candidate.number)
-            verdict = Verdict(name, candidate.pods, candidate.cost, not why, why)
+            verdict = NodeDisruption(name, candidate.pods, candidate.cost, not why, why)
             if why:
                 refused.append(verdict)
                 continue
@@ -106,26 +106,28 @@ class _Review:
             if self._only:
                 if node.name in self._only:
                     yield self._candidate(number)
-            elif node.ours and node.ready and not node.leaving and not node.mark:
+            elif node.ours and node.ready and not node.reclaiming and not node.blocking_annotation:
                 candidate = self._candidate(number)
                 if not candidate.why_not:
                     yield candidate
 
     def _candidate(self, number: int) -> _Candidate:
-        moving = [(s, count) for s, count in self._on[number].items() if not s.stays]
-        immovable = (f"{s.namespace}: {s.immovable}" for s, _ in moving if s.immovable)
+        moving = [(s, count) for s, count in self._on[number].items() if not s.is_per_node]
+        not_evictable_reason = (
+            f"{s.namespace}: {s.not_evictable_reason}" for s, _ in moving if s.not_evictable_reason
+        )
         return _Candidate(
             number,
             sum(count for _, count in moving),
             sum(shape.cost * count for shape, count in moving),
             any(shape.batch for shape, _ in moving),
-            next(immovable, ""),
+            next(not_evictable_reason, ""),
         )
 
-    def _book(self, waiting: Mapping[Shape, int]) -> None:
+    def _reserve(self, waiting: Mapping[Shape, int]) -> None:
         """Give those room who will take it before anybody else is evicted."""
         for number, node in enumerate(self._nodes):
-            if node.leaving and node.name not in self._only:
+            if node.reclaiming and node.name not in self._only:
                 self._move_away(number, list(self._on[number].items()))
         for shape in sorted(waiting, key=lambda shape: -shape.priority):
             for _ in range(waiting[shape]):
@@ -134,31 +136,31 @@ class _Review:
 
     def _move_away(self, number: int, pods: Sequence[tuple[Shape, int]]) -> None:
         for shape, count in pods:
-            for _ in range(0 if shape.stays else count):
-                self._room.change(shape, number, -1)
+            for _ in range(0 if shape.is_per_node else count):
+                self._free_capacity.change(shape, number, -1)
                 self._put(shape, number)
 
     def _put(self, shape: Shape, comes_from: int) -> bool:
         """Place one pod, if there is time and room."""
         self._left -= 1
-        where = self._room.place(shape, comes_from) if self._left > 0 else NOWHERE
+        where = self._free_capacity.place(shape, comes_from) if self._left > 0 else NOWHERE
         if where == NOWHERE:
             return False
-        self._room.change(shape, where, 1)
+        self._free_capacity.change(shape, where, 1)
         self._on[where][shape] += 1
         return True
 
     def _try(self, number: int) -> str:
         """Empty the Node; why that is not possible, and then all is as before."""
-        moving = [(s, count) for s, count in self._on[number].items() if not s.stays]
+        moving = [(s, count) for s, count in self._on[number].items() if not s.is_per_node]
         for shape, _ in moving:
             self._left -= 1
-            if self._room.is_hopeless(shape, number):
+            if self._free_capacity.fits_nowhere(shape, number):
                 return _why(shape)
-        takes_pods = bool(self._room.open[number])
-        self._room.close(number)
+        takes_pods = bool(self._free_capacity.open[number])
+        self._free_capacity.close(number)
         for shape, count in moving:
-            self._room.change(shape, number, -count)
+            self._free_capacity.change(shape, number, -count)
         placed: list[tuple[Shape, int]] = []
         stuck = self._place_all(number, moving, placed)
         if stuck is None:
@@ -167,10 +169,10 @@ class _Review:
             self._on[number].clear()
             return ""
         for shape, where in placed:
-            self._room.change(shape, where, -1)
+            self._free_capacity.change(shape, where, -1)
         for shape, count in moving:
-            self._room.change(shape, number, count)
-        self._room.reopen(number, takes_pods=takes_pods)
+            self._free_capacity.change(shape, number, count)
+        self._free_capacity.reopen(number, takes_pods=takes_pods)
         return _why(stuck)
 
     def _place_all(
@@ -180,10 +182,10 @@ class _Review:
         for shape, count in sorted(moving, key=lambda each: -each[0].priority):
             for _ in range(count):
                 self._left -= 1
-                where = self._room.place(shape, number)
+                where = self._free_capacity.place(shape, number)
                 if where == NOWHERE:
                     return shape
-                self._room.change(shape, where, 1)
+                self._free_capacity.change(shape, where, 1)
                 placed.append((shape, where))
         return None
 

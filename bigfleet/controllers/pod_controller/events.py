@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from bigfleet.api.kube.client import APPLY_PATCH, NOT_FOUND, ApiError, KubeClient
-from bigfleet.controllers.work_queue import Pace, WorkQueue
+from bigfleet.controllers.work_queue import RateLimiter, WorkQueue
+from bigfleet.kube.client import APPLY_PATCH, NOT_FOUND, ApiError, KubeClient
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _PER_SECOND = 20.0
 _CONCURRENCY = 4
-_AGAIN_SECONDS = 600.0
-_REMEMBERED = 100_000
+_REPEAT_INTERVAL_SECONDS = 600.0
+_CACHE_SIZE = 100_000
 _COMPONENT = "bigfleet-pod-controller"
 _APPLY = {"fieldManager": _COMPONENT, "force": "true"}
-_MOST_MESSAGE, _MOST_NAME = 1024, 200
+_MAX_MESSAGE_LENGTH, _MAX_NAME_LENGTH = 1024, 200
 
 
 class PodName(NamedTuple):
@@ -38,7 +38,7 @@ class _Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Story:
+class _EventState:
     type: str
     message: str
     first: float
@@ -56,74 +56,74 @@ class PodEvents:
 
     def __init__(self, client: KubeClient, now: Callable[[], float]) -> None:
         self._client, self._now = client, now
-        self._stories: OrderedDict[_Key, _Story] = OrderedDict()
-        self._pace = Pace(_PER_SECOND)
-        self._queue: WorkQueue[_Key] = WorkQueue(self._write, _CONCURRENCY, self._refused)
+        self._event_states: OrderedDict[_Key, _EventState] = OrderedDict()
+        self._rate_limiter = RateLimiter(_PER_SECOND)
+        self._queue: WorkQueue[_Key] = WorkQueue(self._write, _CONCURRENCY, self._on_rejected)
         self.run = self._queue.run
 
-    def offer(self, pod: PodName, kind: str, reason: str, message: str) -> None:
-        """This is true of `pod` now; `kind` is Normal or Warning."""
-        key, message = _Key(pod, reason), message[:_MOST_MESSAGE]
-        story = self._stories.get(key)
-        if story is None:
-            story = self._stories[key] = _Story(kind, message, self._now())
+    def enqueue(self, pod: PodName, event_type: str, reason: str, message: str) -> None:
+        """This is true of `pod` now; `event_type` is Normal or Warning."""
+        key, message = _Key(pod, reason), message[:_MAX_MESSAGE_LENGTH]
+        state = self._event_states.get(key)
+        if state is None:
+            state = self._event_states[key] = _EventState(event_type, message, self._now())
             self._queue.add(key)
-            self._shorten()
-        elif not story.waiting and self._is_news(story, message):
-            story.waiting = True
+            self._evict_oldest()
+        elif not state.waiting and self._needs_write(state, message):
+            state.waiting = True
             self._queue.add(key)
-        story.message = message if story.waiting else story.message
+        state.message = message if state.waiting else state.message
 
     def forget(self, pod: PodName, reason: str) -> None:
         """It is not true any more: it need not be written if it has not been."""
-        story = self._stories.get(_Key(pod, reason))
-        if story is not None and story.written_at is None:
-            del self._stories[_Key(pod, reason)]
+        state = self._event_states.get(_Key(pod, reason))
+        if state is not None and state.written_at is None:
+            del self._event_states[_Key(pod, reason)]
 
-    def _is_news(self, story: _Story, message: str) -> bool:
-        silent = self._now() - (story.written_at or 0.0)
-        return silent >= _AGAIN_SECONDS or (message != story.message and silent >= 60.0)
+    def _needs_write(self, state: _EventState, message: str) -> bool:
+        silent = self._now() - (state.written_at or 0.0)
+        return silent >= _REPEAT_INTERVAL_SECONDS or (message != state.message and silent >= 60.0)
 
-    def _shorten(self) -> None:
-        if len(self._stories) > _REMEMBERED:
-            self._stories.popitem(last=False)
+    def _evict_oldest(self) -> None:
+        if len(self._event_states) > _CACHE_SIZE:
+            self._event_states.popitem(last=False)
 
     async def _write(self, key: _Key) -> None:
-        await self._pace.turn()
-        story = self._stories.get(key)
-        if story is None:
+        await self._rate_limiter.wait()
+        state = self._event_states.get(key)
+        if state is None:
             return
         now = self._now()
-        body = _event(key, story, story.count + 1, now)
+        body = _event(key, state, state.count + 1, now)
         path = f"/api/v1/namespaces/{key.pod.namespace}/events/{body['metadata']['name']}"
         await self._client.patch(path, body, APPLY_PATCH, _APPLY)
-        story.count, story.written_at, story.waiting = story.count + 1, now, False
+        state.count, state.written_at, state.waiting = state.count + 1, now, False
         metrics.pod_controller_events.labels(key.reason).inc()
 
-    def _refused(self, key: _Key, error: ApiError) -> None:
-        story = self._stories.get(key)
-        if story is not None:
-            story.written_at, story.waiting = self._now(), False
+    def _on_rejected(self, key: _Key, error: ApiError) -> None:
+        state = self._event_states.get(key)
+        if state is not None:
+            state.written_at, state.waiting = self._now(), False
         if error.status != NOT_FOUND:
             _LOG.warning("no event for pod %s/%s: %s", key.pod.namespace, key.pod.name, error)
 
 
-def _event(key: _Key, story: _Story, count: int, now: float) -> dict[str, Any]:
+def _event(key: _Key, state: _EventState, count: int, now: float) -> dict[str, Any]:
     pod = key.pod
     unique = blake2b(f"{pod.uid}/{key.reason}".encode(), digest_size=8).hexdigest()
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{pod.name[:_MOST_NAME].rstrip('.-')}.{unique}",
+            "name": f"{pod.name[:_MAX_NAME_LENGTH].rstrip('.-')}.{unique}",
             "namespace": pod.namespace,
         },
         "involvedObject": {"apiVersion": "v1", "kind": "Pod", **pod._asdict()},
-        "type": story.type,
+        "type": state.type,
         "reason": key.reason,
-        "message": story.message,
+        "message": state.message,
         "count": count,
-        "firstTimestamp": _moment(story.first),
+        "firstTimestamp": _moment(state.first),
         "lastTimestamp": _moment(now),
         "source": {"component": _COMPONENT},
         "reportingComponent": _COMPONENT,

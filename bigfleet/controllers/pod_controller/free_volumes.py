@@ -16,10 +16,10 @@ from bigfleet.controllers.pod_controller.storage import (
     Volume,
     volume_choices,
 )
-from bigfleet.controllers.podspec.objects import Quantities
-from bigfleet.controllers.podspec.placement import Condition, Term
+from bigfleet.controllers.podspec.node_requirements import RequirementBody, TermBody
 from bigfleet.controllers.podspec.selectors import selects
 from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.kube.pod_types import Quantities
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
 
@@ -27,10 +27,10 @@ _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _STORAGE = "storage"
 _FILESYSTEM = "Filesystem"
 # More than any volume has, and less than where numbers end.
-_MOST_KIBIBYTES = 2**62
+_MAX_KIBIBYTES = 2**62
 
 
-def makes_none(storage_class: StorageClass) -> bool:
+def has_no_provisioner(storage_class: StorageClass) -> bool:
     """Whether claims of the class get volumes that are there already only."""
     return storage_class.provisioner == _NO_PROVISIONER
 
@@ -42,7 +42,7 @@ def free_choices(claim: Claim, volumes: Iterable[Volume]) -> Choices | None:
     those will make some on a new Node, too.
     """
     of_class = [each for each in volumes if each.spec.storage_class_name == claim.storage_class]
-    terms: list[Term] = []
+    terms: list[TermBody] = []
     for volume in of_class:
         try:
             reachable = _terms(volume)
@@ -78,12 +78,12 @@ def _is_free(volume: Volume, claim: Claim) -> bool:
 def _kibibytes(quantities: Quantities | None) -> int:
     amount = str((quantities or {}).get(_STORAGE, 0))
     try:
-        return resources.parse(_STORAGE, amount, round_up=True, limit=_MOST_KIBIBYTES)
+        return resources.parse(_STORAGE, amount, round_up=True, limit=_MAX_KIBIBYTES)
     except InvalidInput:
-        return _MOST_KIBIBYTES
+        return _MAX_KIBIBYTES
 
 
-def _terms(volume: Volume) -> list[Term]:
+def _terms(volume: Volume) -> list[TermBody]:
     """What of a machine lets it reach the volume, of which one is enough."""
     return [
         [condition for term in terms for condition in term]
@@ -91,23 +91,23 @@ def _terms(volume: Volume) -> list[Term]:
     ]
 
 
-def _merged(terms: list[Term]) -> list[Term]:
+def _merged(terms: list[TermBody]) -> list[TermBody]:
     """The same with fewer terms: the many volumes of a few zones are one list of zones."""
-    others: list[Term] = []
+    others: list[TermBody] = []
     values: dict[str, set[str]] = {}
     for term in terms:
         if (alone := _only_in(term)) is not None:
             values.setdefault(alone["key"], set()).update(alone["values"])
         elif term not in others:
             others.append(term)
-    lists: list[Term] = [
+    lists: list[TermBody] = [
         [{"key": key, "operator": "In", "values": sorted(found)}]
         for key, found in sorted(values.items())
     ]
     return [*lists, *others]
 
 
-def _only_in(term: Term) -> Condition | None:
+def _only_in(term: TermBody) -> RequirementBody | None:
     if len(term) == 1 and term[0]["operator"] == "In":
         return term[0]
     return None

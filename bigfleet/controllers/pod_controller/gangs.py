@@ -8,8 +8,8 @@ from collections import OrderedDict
 import msgspec
 
 from bigfleet.api.install import gang_members
-from bigfleet.api.kube.client import FORBIDDEN, NOT_FOUND, ApiError, KubeClient
 from bigfleet.controllers.pod_controller.pods import Metadata, Owner
+from bigfleet.kube.client import FORBIDDEN, NOT_FOUND, ApiError, KubeClient
 
 _LOG = logging.getLogger(__name__)
 _COLLECTIONS = {
@@ -17,7 +17,7 @@ _COLLECTIONS = {
     "ReplicaSet": "/apis/apps/v1/namespaces/{namespace}/replicasets",
     "StatefulSet": "/apis/apps/v1/namespaces/{namespace}/statefulsets",
 }
-_REMEMBERED = 10_000
+_CACHE_SIZE = 10_000
 
 
 class OwnerSpec(msgspec.Struct, rename="camel"):
@@ -52,12 +52,12 @@ class GangSizes:
         if owner is None or owner.kind not in _COLLECTIONS:
             return 0
         if owner.uid not in self._known:
-            self._known[owner.uid] = await self._asked(pod.namespace, owner)
-            if len(self._known) > _REMEMBERED:
+            self._known[owner.uid] = await self._lookup(pod.namespace, owner)
+            if len(self._known) > _CACHE_SIZE:
                 self._known.popitem(last=False)
         return self._known[owner.uid]
 
-    async def _asked(self, namespace: str, owner: Owner) -> int:
+    async def _lookup(self, namespace: str, owner: Owner) -> int:
         path = f"{_COLLECTIONS[owner.kind].format(namespace=namespace)}/{owner.name}"
         try:
             raw = await self._client.get(path)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigfleet.controllers.pod_controller.nodes import Node
-from bigfleet.controllers.pod_controller.shapes import HardSpread, NodeDemands
+from bigfleet.controllers.pod_controller.shapes import HardSpread, NodeFilter
 from bigfleet.model.need import Taint
 
 Flags = NDArray[np.bool_]
@@ -54,25 +54,25 @@ class NodeColumns:
         self._own_keys = {"metadata.name", *own}
         self._classes = _classes(nodes)
         self._by_key: dict[str, Domains] = {}
-        self._admitting: dict[NodeDemands, tuple[Flags, Flags]] = {}
+        self._admitting: dict[NodeFilter, tuple[Flags, Flags]] = {}
 
-    def admit(self, demands: NodeDemands) -> tuple[Flags, Flags]:
+    def admit(self, node_filter: NodeFilter) -> tuple[Flags, Flags]:
         """Which Nodes node affinity lets pods onto, and whose taints they tolerate."""
-        if demands not in self._admitting:
-            one_by_one = bool(demands.keys & self._own_keys)
+        if node_filter not in self._admitting:
+            one_by_one = bool(node_filter.keys & self._own_keys)
             admitted = np.zeros(len(self._nodes), bool)
             tolerated = np.zeros(len(self._nodes), bool)
             for members in self._classes:
                 first = self._nodes[members[0]]
-                tolerated[members] = demands.tolerate(first.taints)
+                tolerated[members] = node_filter.tolerate(first.taints)
                 if one_by_one:
                     for number in members:
                         node = self._nodes[number]
-                        admitted[number] = demands.admit(node.name, node.labels)
+                        admitted[number] = node_filter.admit(node.name, node.labels)
                 else:
-                    admitted[members] = demands.admit(first.name, first.labels)
-            self._admitting[demands] = admitted, tolerated
-        return self._admitting[demands]
+                    admitted[members] = node_filter.admit(first.name, first.labels)
+            self._admitting[node_filter] = admitted, tolerated
+        return self._admitting[node_filter]
 
     def domains(self, key: str) -> Domains:
         """The Nodes' domains of one topology key."""
@@ -84,9 +84,9 @@ class NodeColumns:
             self._by_key[key] = Domains(np.array(numbers, np.int64), len(known))
         return self._by_key[key]
 
-    def eligible(self, demands: NodeDemands, spread: HardSpread) -> Flags:
+    def eligible(self, node_filter: NodeFilter, spread: HardSpread) -> Flags:
         """Which Nodes' domains count for a spread of pods with these demands."""
-        admitted, tolerated = self.admit(demands)
+        admitted, tolerated = self.admit(node_filter)
         flags = np.ones(len(self._nodes), bool)
         if spread.honors_node_affinity:
             flags &= admitted

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bigfleet.api.marks import MACHINE_LABEL, RECLAIM_DEADLINE
-from bigfleet.controllers.disruption_cost import node_mark
+from bigfleet.api.wellknown import MACHINE_LABEL, RECLAIM_DEADLINE
+from bigfleet.controllers.disruption_cost import node_blocking_annotation
 from bigfleet.controllers.pod_controller.shapes import Shape
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import Taint
 
-_COMING = ("Provisioning", "Launched", "Registered")
+_UPCOMING_PHASES = ("Provisioning", "Launched", "Registered")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A Node as kube-scheduler sees it. `ours` if a machine of the fleet is behind it, `leaving`
-    while that machine is being taken back, `mark` is an annotation that forbids this, `created` is
+    """A Node as kube-scheduler sees it. `ours` if a machine of the fleet is behind it, `reclaiming`
+    while that machine is being taken back, `blocking_annotation` is an annotation that forbids this, `created` is
     as of RFC 3339.
     """
 
@@ -31,8 +31,8 @@ class Node:
     ready: bool = True
     cordoned: bool = False
     ours: bool = True
-    leaving: bool = False
-    mark: str = ""
+    reclaiming: bool = False
+    blocking_annotation: str = ""
     created: str = ""
 
 
@@ -44,13 +44,13 @@ class Machine:
     allocatable: Mapping[str, int]
     taints: tuple[Taint, ...]
 
-    def could_hold(self, shape: Shape) -> bool:
+    def could_fit(self, shape: Shape) -> bool:
         """Whether a pod of that shape could run on it, were it empty."""
         have = self.allocatable
         return (
             all(have.get(name, 0) >= amount for name, amount in shape.requests.items())
-            and shape.demands.admit("", self.labels)
-            and shape.demands.tolerate(self.taints)
+            and shape.node_filter.admit("", self.labels)
+            and shape.node_filter.tolerate(self.taints)
         )
 
 
@@ -101,8 +101,8 @@ class RawNode(msgspec.Struct):
             ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
             cordoned=self.spec.unschedulable,
             ours=MACHINE_LABEL in labels,
-            leaving=RECLAIM_DEADLINE in annotations,
-            mark=node_mark(annotations),
+            reclaiming=RECLAIM_DEADLINE in annotations,
+            blocking_annotation=node_blocking_annotation(annotations),
             created=self.metadata.creation_timestamp,
         )
 
@@ -126,7 +126,7 @@ class RawUpcomingNode(msgspec.Struct):
 
     def read(self) -> Machine | None:
         """The machine while it is on its way; None once it has joined, or has gone."""
-        if self.status.phase not in _COMING:
+        if self.status.phase not in _UPCOMING_PHASES:
             return None
         amounts = _capacity({name: str(each) for name, each in self.spec.resources.items()})
         return Machine(self.spec.labels or {}, amounts, _taints(self.spec.taints))

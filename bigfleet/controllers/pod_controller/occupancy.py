@@ -12,37 +12,37 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any, TypeVar
 
-from bigfleet.controllers.pod_controller.coming import left_waiting
 from bigfleet.controllers.pod_controller.nodes import Machine, Node
 from bigfleet.controllers.pod_controller.shapes import Peers, Shape
+from bigfleet.controllers.pod_controller.upcoming import unplaced_pods
 from bigfleet.model.need import HOSTNAME_LABEL
 
-_MOST_VALUES = 1000
+_MAX_VALUES = 1000
 _NEWEST = 5
 
 K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a pod is: on `node`, or waiting if that is ""; a `going` one has been deleted."""
+class PodLocation:
+    """Where a pod is: on `node`, or waiting if that is ""; a `terminating` one has been deleted."""
 
     shape: Shape
     node: str
-    going: bool = False
+    terminating: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class ClusterSnapshot:
     """What an Occupancy was at one moment: pods by shape, Node and number."""
 
     nodes: Sequence[Node]
     placed: Sequence[tuple[Shape, str, int]]
-    going: Sequence[tuple[Shape, str, int]]
+    terminating: Sequence[tuple[Shape, str, int]]
     waiting: Mapping[Shape, int]
 
 
-class ByLabel:
+class LabelIndex:
     """Finds the shapes that a selector may be about without looking at all of them."""
 
     def __init__(self) -> None:
@@ -85,34 +85,34 @@ def _discard(index: dict[K, set[Shape]], key: K, shape: Shape) -> None:
 
 @dataclass
 class Occupancy:
-    """The cluster's Nodes and pods. `placed` and `going` count pods by shape and Node, `waiting`
+    """The cluster's Nodes and pods. `placed` and `terminating` count pods by shape and Node, `waiting`
     those without a Node by shape.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
-    coming: dict[str, Machine] = field(default_factory=dict)
+    upcoming: dict[str, Machine] = field(default_factory=dict)
     placed: dict[Shape, Counter[str]] = field(default_factory=dict)
-    going: dict[Shape, Counter[str]] = field(default_factory=dict)
+    terminating: dict[Shape, Counter[str]] = field(default_factory=dict)
     waiting: Counter[Shape] = field(default_factory=Counter)
-    _by_label: ByLabel = field(default_factory=ByLabel)
+    _by_label: LabelIndex = field(default_factory=LabelIndex)
 
-    def add(self, place: Place) -> None:
+    def add(self, place: PodLocation) -> None:
         """A pod is there."""
         shape = place.shape
         if not place.node:
             self.waiting[shape] += 1
             return
-        where = self.going if place.going else self.placed
+        where = self.terminating if place.terminating else self.placed
         if shape not in where:
             where[shape] = Counter()
-            if not place.going:
+            if not place.terminating:
                 self._by_label.add(shape)
         where[shape][place.node] += 1
 
-    def remove(self, place: Place) -> None:
+    def remove(self, place: PodLocation) -> None:
         """A pod that was there has gone."""
         shape = place.shape
-        where = self.going if place.going else self.placed
+        where = self.terminating if place.terminating else self.placed
         counts: Counter[Any] = where[shape] if place.node else self.waiting
         counted = place.node or shape
         counts[counted] -= 1
@@ -121,25 +121,27 @@ class Occupancy:
         del counts[counted]
         if place.node and not counts:
             del where[shape]
-            if not place.going:
+            if not place.terminating:
                 self._by_label.remove(shape)
 
-    def situation(self) -> Situation:
+    def snapshot(self) -> ClusterSnapshot:
         """As it is now, for whoever works on it while this changes."""
         placed = [(s, node, n) for s, nodes in self.placed.items() for node, n in nodes.items()]
-        going = [(s, node, n) for s, nodes in self.going.items() for node, n in nodes.items()]
-        return Situation(list(self.nodes.values()), placed, going, dict(self.waiting))
+        terminating = [
+            (s, node, n) for s, nodes in self.terminating.items() for node, n in nodes.items()
+        ]
+        return ClusterSnapshot(list(self.nodes.values()), placed, terminating, dict(self.waiting))
 
-    def expect(self, name: str, machine: Machine | None) -> None:
+    def set_upcoming(self, name: str, machine: Machine | None) -> None:
         """The machine of that name is on its way; None: it is not, or not any more."""
         if machine is None:
-            self.coming.pop(name, None)
+            self.upcoming.pop(name, None)
         else:
-            self.coming[name] = machine
+            self.upcoming[name] = machine
 
-    def left_waiting(self) -> dict[Shape, int]:
+    def unplaced_pods(self) -> dict[Shape, int]:
         """How many of the pods that wait find no place on the machines on their way, by shape."""
-        return left_waiting(self.coming.values(), self.waiting, self.where)
+        return unplaced_pods(self.upcoming.values(), self.waiting, self.where)
 
     def where(self, shape: Shape) -> Sequence[Mapping[str, Any]]:
         """Requirements of an additional machine for a pod of `shape`.
@@ -149,29 +151,31 @@ class Occupancy:
         not help it: so a machine that has come for an earlier request is not taken for this one's.
         """
         found: dict[tuple[str, str], set[str]] = {}
-        for peers in shape.near:
+        for peers in shape.affinity_terms:
             if domains := self._domains(peers):
                 _narrow(found, peers.topology_key, set(domains))
         for spread in shape.spread:
             if allowed := self._least(shape, spread.peers, spread.max_skew):
                 _narrow(found, spread.peers.topology_key, allowed)
-        for peers in shape.apart:
+        for peers in shape.anti_affinity_terms:
             if peers.topology_key != HOSTNAME_LABEL and (taken := self._domains(peers)):
                 found.setdefault((peers.topology_key, "NotIn"), set()).update(taken)
         if newest := self._newest():
             found[HOSTNAME_LABEL, "NotIn"] = newest
         return [
-            {"key": key, "operator": operator, "values": sorted(values)[:_MOST_VALUES]}
+            {"key": key, "operator": operator, "values": sorted(values)[:_MAX_VALUES]}
             for (key, operator), values in sorted(found.items())
         ]
 
-    def held_to_a_full_node(self, shape: Shape) -> bool:
+    def pinned_to_full_node(self, shape: Shape) -> bool:
         """Whether a pod must run on the very Node where others do: no other machine helps it."""
-        return any(p.topology_key == HOSTNAME_LABEL and self._domains(p) for p in shape.near)
+        return any(
+            p.topology_key == HOSTNAME_LABEL and self._domains(p) for p in shape.affinity_terms
+        )
 
     def is_unplaced_gang(self, shape: Shape) -> bool:
         """Whether the pod belongs beside pods like itself, of which none runs."""
-        return any(p.include(shape) and not self._domains(p) for p in shape.near)
+        return any(p.include(shape) and not self._domains(p) for p in shape.affinity_terms)
 
     def _newest(self) -> set[str]:
         nodes = nlargest(_NEWEST, self.nodes.values(), key=lambda node: (node.created, node.name))
@@ -197,7 +201,7 @@ class Occupancy:
         there = {
             node.labels[key]
             for node in self.nodes.values()
-            if key in node.labels and shape.demands.admit(node.name, node.labels)
+            if key in node.labels and shape.node_filter.admit(node.name, node.labels)
         }
         counts = self._domains(peers)
         least = min((counts[domain] for domain in there), default=0)

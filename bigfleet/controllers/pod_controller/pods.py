@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from bigfleet.api.install import GANG_MEMBERS
-from bigfleet.controllers.podspec.objects import Condition, PodSpec, PodStatus
+from bigfleet.kube.pod_types import Condition, PodSpec, PodStatus
 
 POD_UID_LABEL = "bigfleet.lucy.sh/pod-uid"
 INTERRUPTION_PENALTY = "bigfleet.lucy.sh/interruption-penalty"
@@ -64,7 +64,7 @@ class Pod(_Struct):
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
-    def refusal(self) -> str | None:
+    def unschedulable_message(self) -> str | None:
         """Why kube-scheduler has found no place for it; None unless it has tried in vain."""
         if self.spec.node_name or self.status.phase != "Pending":
             return None

@@ -9,7 +9,18 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-from bigfleet.api.kube.client import (
+from bigfleet.api.wellknown import ADDITIONAL_CAPACITY
+from bigfleet.controllers.pod_controller import requests
+from bigfleet.controllers.pod_controller.existing_requests import (
+    ExistingRequests,
+    InternedSpec,
+    RequestKey,
+    digest_of,
+)
+from bigfleet.controllers.pod_controller.gangs import GangSizes
+from bigfleet.controllers.pod_controller.pods import ExistingRequest, Metadata
+from bigfleet.controllers.work_queue import WorkQueue
+from bigfleet.kube.client import (
     APPLY_PATCH,
     CONFLICT,
     JSON_PATCH,
@@ -17,28 +28,22 @@ from bigfleet.api.kube.client import (
     ApiError,
     KubeClient,
 )
-from bigfleet.api.marks import ADDITIONAL_CAPACITY
-from bigfleet.controllers.pod_controller import requests
-from bigfleet.controllers.pod_controller.existing import ExistingRequests, Key, Spec, digest_of
-from bigfleet.controllers.pod_controller.gangs import GangSizes
-from bigfleet.controllers.pod_controller.pods import ExistingRequest, Metadata
-from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _APPLY = {"fieldManager": "bigfleet-pod-controller", "force": "true"}
-_MOST_MESSAGE = 4096
+_MAX_MESSAGE_LENGTH = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Desired:
     """The Pod a request is for; `spec` is None when there must be none."""
 
     pod: Metadata
-    spec: Spec | None
+    spec: InternedSpec | None
 
 
-class Saying(NamedTuple):
+class ConditionValue(NamedTuple):
     """What a request's condition says of the additional machines that its Pod asked for."""
 
     status: str
@@ -61,81 +66,83 @@ class RequestWriter:
     ) -> None:
         self._client, self._existing, self._wall = client, existing, wall
         self._sizes = GangSizes(client)
-        self._wanted: dict[Key, _Wanted] = {}
-        self._sayings: dict[Key, Saying] = {}
-        self._specs: WeakValueDictionary[bytes, Spec] = WeakValueDictionary()
-        self._queue: WorkQueue[Key] = WorkQueue(self._reconcile, write_concurrency, self._refused)
+        self._desired: dict[RequestKey, _Desired] = {}
+        self._condition_values: dict[RequestKey, ConditionValue] = {}
+        self._specs: WeakValueDictionary[bytes, InternedSpec] = WeakValueDictionary()
+        self._queue: WorkQueue[RequestKey] = WorkQueue(
+            self._reconcile, write_concurrency, self._on_rejected
+        )
         self.run = self._queue.run
 
     def __contains__(self, key: object) -> bool:
-        return key in self._wanted
+        return key in self._desired
 
-    def first_keys(self) -> Iterator[Key]:
+    def first_keys(self) -> Iterator[RequestKey]:
         """The first request of every Pod that is known."""
-        for key, wanted in self._wanted.items():
-            if wanted.spec is None or not wanted.spec.body.get("additional"):
+        for key, desired in self._desired.items():
+            if desired.spec is None or not desired.spec.body.get("additional"):
                 yield key
 
-    def spec(self, key: Key) -> Spec | None:
+    def spec(self, key: RequestKey) -> InternedSpec | None:
         """What the request is to say; None when there is to be none."""
-        wanted = self._wanted.get(key)
-        return wanted.spec if wanted else None
+        desired = self._desired.get(key)
+        return desired.spec if desired else None
 
-    def shared(self, body: Mapping[str, Any]) -> Spec:
+    def interned(self, body: Mapping[str, Any]) -> InternedSpec:
         """The one Spec of this text."""
         digest = digest_of(body)
         spec = self._specs.get(digest)
         if spec is None:
-            spec = self._specs[digest] = Spec(body, digest)
+            spec = self._specs[digest] = InternedSpec(body, digest)
         return spec
 
-    def want(self, key: Key, pod: Metadata, spec: Spec | None) -> None:
+    def set_desired(self, key: RequestKey, pod: Metadata, spec: InternedSpec | None) -> None:
         """There is to be such a request for `pod`, or with None: none."""
-        before = self._wanted.get(key)
-        self._wanted[key] = _Wanted(pod, spec)
+        before = self._desired.get(key)
+        self._desired[key] = _Desired(pod, spec)
         if before is None or before.spec is not spec:
             self._queue.add(key)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: RequestKey) -> None:
         """Its Pod is gone, and the garbage collector takes the request along."""
-        self._wanted.pop(key, None)
-        self._sayings.pop(key, None)
+        self._desired.pop(key, None)
+        self._condition_values.pop(key, None)
 
-    def say(self, key: Key, saying: Saying) -> None:
+    def set_condition(self, key: RequestKey, value: ConditionValue) -> None:
         """Have the request `key` say so in its condition."""
-        self._sayings[key] = saying
+        self._condition_values[key] = value
         self._queue.add(key)
 
     def listed(self, found: Iterable[ExistingRequest]) -> None:
         """These requests there are."""
         self._existing.replace(found)
-        for key in self._wanted:
+        for key in self._desired:
             self._queue.add(key)
 
     def changed(self, request: ExistingRequest, *, deleted: bool) -> None:
         """One of them is new, changed or gone."""
-        key = Key(request.metadata.namespace, request.metadata.name)
+        key = RequestKey(request.metadata.namespace, request.metadata.name)
         if deleted:
             self._existing.remove(key)
         else:
             self._existing.put(request)
         self._queue.add(key)
 
-    async def _reconcile(self, key: Key) -> None:
-        wanted, digest = self._wanted.get(key), self._existing.digest(key)
-        if wanted is None:
+    async def _reconcile(self, key: RequestKey) -> None:
+        desired, digest = self._desired.get(key), self._existing.digest(key)
+        if desired is None:
             return
-        if wanted.spec is None:
+        if desired.spec is None:
             if digest is not None:
                 await self._delete(key)
         elif digest is None:
-            await self._create(key, wanted.pod, wanted.spec)
-        elif digest != wanted.spec.digest:
-            await self._correct(key, wanted.spec)
-        if wanted.spec is not None and key in self._sayings:
-            await self._say(key, self._sayings[key])
+            await self._create(key, desired.pod, desired.spec)
+        elif digest != desired.spec.digest:
+            await self._correct(key, desired.spec)
+        if desired.spec is not None and key in self._condition_values:
+            await self._write_condition(key, self._condition_values[key])
 
-    async def _create(self, key: Key, pod: Metadata, spec: Spec) -> None:
+    async def _create(self, key: RequestKey, pod: Metadata, spec: InternedSpec) -> None:
         members = await self._sizes.members(pod) if "coLocation" in spec.body else 0
         try:
             body = requests.manifest_for(pod, key.name, spec.body, members)
@@ -148,13 +155,13 @@ class RequestWriter:
         self._existing.wrote(key, spec)
         _count("create", "ok")
 
-    async def _correct(self, key: Key, spec: Spec) -> None:
+    async def _correct(self, key: RequestKey, spec: InternedSpec) -> None:
         patch = [{"op": "replace", "path": "/spec", "value": spec.body}]
         await self._client.patch(key.path, patch, JSON_PATCH)
         self._existing.wrote(key, spec)
         _count("update", "ok")
 
-    async def _delete(self, key: Key) -> None:
+    async def _delete(self, key: RequestKey) -> None:
         try:
             await self._client.delete(key.path)
         except ApiError as error:
@@ -163,23 +170,23 @@ class RequestWriter:
         self._existing.remove(key)
         _count("delete", "ok")
 
-    async def _say(self, key: Key, saying: Saying) -> None:
+    async def _write_condition(self, key: RequestKey, value: ConditionValue) -> None:
         moment = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         condition = {
             "type": ADDITIONAL_CAPACITY,
-            "status": saying.status,
-            "reason": saying.reason,
-            "message": saying.message[:_MOST_MESSAGE],
+            "status": value.status,
+            "reason": value.reason,
+            "message": value.message[:_MAX_MESSAGE_LENGTH],
             "lastTransitionTime": moment,
         }
         head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "CapacityRequest"}
         body = {**head, "metadata": {"name": key.name}, "status": {"conditions": [condition]}}
         await self._client.patch(f"{key.path}/status", body, APPLY_PATCH, _APPLY)
-        if self._sayings.get(key) is saying:
-            del self._sayings[key]
+        if self._condition_values.get(key) is value:
+            del self._condition_values[key]
 
-    def _refused(self, key: Key, error: ApiError) -> None:
-        self._sayings.pop(key, None)
+    def _on_rejected(self, key: RequestKey, error: ApiError) -> None:
+        self._condition_values.pop(key, None)
         _count("write", f"refused-{error.status}")
         _LOG.warning("capacity request %s/%s was refused: %s", key.namespace, key.name, error)
 

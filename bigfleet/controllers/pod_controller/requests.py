@@ -7,10 +7,10 @@ from typing import Any
 
 from bigfleet.api.install import GANG_MEMBERS
 from bigfleet.controllers.disruption_cost import RECLAMATION_PENALTY
-from bigfleet.controllers.pod_controller.neighbours import (
-    needed_labels,
-    neighbour_fields,
-    not_carried_of_neighbours,
+from bigfleet.controllers.pod_controller.pod_terms import (
+    pod_term_fields,
+    topology_key_requirements,
+    unsupported_pod_terms,
 )
 from bigfleet.controllers.pod_controller.pods import (
     INTERRUPTION_PENALTY,
@@ -19,11 +19,11 @@ from bigfleet.controllers.pod_controller.pods import (
     Pod,
 )
 from bigfleet.controllers.podspec.amounts import effective_requests
-from bigfleet.controllers.podspec.placement import (
-    Placement,
-    Term,
+from bigfleet.controllers.podspec.node_requirements import (
+    NodeRequirements,
+    TermBody,
     narrow,
-    placement,
+    node_requirements,
     tolerations,
 )
 from bigfleet.controllers.podspec.unsupported import Unsupported
@@ -38,7 +38,7 @@ _UID_CHARACTERS = 8
 BETWEEN_PODS = ("coLocation", "topologySpread", "antiAffinity")
 
 
-def wants_request(pod: Pod) -> bool:
+def needs_request(pod: Pod) -> bool:
     """Whether the Pod asks for machines: not once it has ended, nor while gates keep kube-scheduler
     from it, and never one that each Node brings along, or else an empty Node's own Pods would keep
     the Node.
@@ -48,17 +48,17 @@ def wants_request(pod: Pod) -> bool:
     return not (pod.terminal or pod.spec.scheduling_gates or brought_along)
 
 
-def request_for(pod: Pod, volumes: Iterable[Sequence[Term]] = ()) -> dict[str, Any]:
+def request_for(pod: Pod, volumes: Iterable[Sequence[TermBody]] = ()) -> dict[str, Any]:
     """The spec of the Pod's CapacityRequest. Unsupported names the field that forbids one.
 
     Of each of `volumes`, which are lists of terms, a machine must meet one term.
     """
-    where = _placement(pod, volumes)
+    where = _node_requirements(pod, volumes)
     amounts = effective_requests(pod.spec, pod.status)
     spec: dict[str, Any] = {
         "resources": resources.texts({name: amount for name, amount in amounts.items() if amount}),
         "priority": pod.spec.priority or 0,
-        "requirements": [*where.requirements, *needed_labels(pod)],
+        "requirements": [*where.requirements, *topology_key_requirements(pod)],
     }
     if where.alternatives:
         terms = [{"matchExpressions": list(term)} for term in where.alternatives]
@@ -71,11 +71,11 @@ def request_for(pod: Pod, volumes: Iterable[Sequence[Term]] = ()) -> dict[str, A
         spec["tolerations"] = tolerated
     if ports := _host_ports(pod):
         spec["hostPorts"] = ports
-    return {**spec, **neighbour_fields(pod), **_penalties(pod)}
+    return {**spec, **pod_term_fields(pod), **_penalties(pod)}
 
 
-def _placement(pod: Pod, volumes: Iterable[Sequence[Term]]) -> Placement:
-    found = placement(pod.spec)
+def _node_requirements(pod: Pod, volumes: Iterable[Sequence[TermBody]]) -> NodeRequirements:
+    found = node_requirements(pod.spec)
     for terms in volumes:
         narrowed = narrow(found, terms)
         if narrowed is not None:
@@ -113,7 +113,7 @@ def _penalties(pod: Pod) -> dict[str, str]:
     }
 
 
-def not_carried(pod: Pod) -> Iterator[str]:
+def unsupported_fields(pod: Pod) -> Iterator[str]:
     """Fields of the Pod that its request does not carry; kube-scheduler still honours them."""
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     if affinity and affinity.preferred:
@@ -122,7 +122,7 @@ def not_carried(pod: Pod) -> Iterator[str]:
         yield "tolerations"
     if pod.spec.resource_claims:
         yield "resourceClaims"
-    yield from not_carried_of_neighbours(pod)
+    yield from unsupported_pod_terms(pod)
 
 
 def additional_request(

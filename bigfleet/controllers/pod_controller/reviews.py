@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from bigfleet.api.install import GROUP_VERSION
-from bigfleet.api.kube.client import NOT_FOUND, ApiError, KubeClient
-from bigfleet.api.kube.watch import Listed, Watch
-from bigfleet.controllers.pod_controller.disruption import Verdict, review
-from bigfleet.controllers.pod_controller.occupancy import Situation
+from bigfleet.controllers.pod_controller.disruption import NodeDisruption, review
+from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot
 from bigfleet.controllers.work_queue import WorkQueue
+from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.watch import Listed, Watch
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -28,8 +28,8 @@ class _Metadata(msgspec.Struct):
     name: str
 
 
-class _Spec(msgspec.Struct):
-    most: int
+class _Spec(msgspec.Struct, rename="camel"):
+    max_nodes: int
     nodes: list[str] = []
     preferred: list[str] = []
 
@@ -47,19 +47,19 @@ class _Review(msgspec.Struct):
 class Reviews:
     """One at a time, each in a thread beside everything else.
 
-    `situation` waits until all Nodes and Pods are known. `wall` is the time in seconds since 1970.
+    `snapshot` waits until all Nodes and Pods are known. `wall` is the time in seconds since 1970.
     """
 
     def __init__(
         self,
         client: KubeClient,
-        situation: Callable[[], Awaitable[Situation]],
+        snapshot: Callable[[], Awaitable[ClusterSnapshot]],
         wall: Callable[[], float],
     ) -> None:
-        self._client, self._situation, self._wall = client, situation, wall
+        self._client, self._snapshot, self._wall = client, snapshot, wall
         self._watch = Watch(client, _REVIEWS, _Review)
         self._open: dict[str, _Spec] = {}
-        self._queue: WorkQueue[str] = WorkQueue(self._answer, 1, self._refused)
+        self._queue: WorkQueue[str] = WorkQueue(self._answer, 1, self._on_rejected)
 
     async def run(self) -> None:
         """Answer until cancelled."""
@@ -73,36 +73,38 @@ class Reviews:
                 if isinstance(change, Listed):
                     self._open.clear()
                     for each in change.items:
-                        self._see(each)
+                        self._observe(each)
                 elif change.deleted:
                     self._open.pop(change.item.metadata.name, None)
                 else:
-                    self._see(change.item)
+                    self._observe(change.item)
 
-    def _see(self, asked: _Review) -> None:
+    def _observe(self, asked: _Review) -> None:
         if not asked.status.observed_at:
             self._open[asked.metadata.name] = asked.spec
             self._queue.add(asked.metadata.name)
 
     async def _answer(self, name: str) -> None:
-        situation = await self._situation()
+        snapshot = await self._snapshot()
         spec = self._open.get(name)
         if spec is None:
             return
         observed, started = self._wall(), time.perf_counter()
-        verdicts = await asyncio.to_thread(review, situation, spec.most, spec.nodes, spec.preferred)
+        verdicts = await asyncio.to_thread(
+            review, snapshot, spec.max_nodes, spec.nodes, spec.preferred
+        )
         metrics.pod_controller_review_seconds.observe(time.perf_counter() - started)
         status = _status(verdicts, observed)
         await self._client.patch(f"{_REVIEWS}/{name}/status", {"status": status})
         self._open.pop(name, None)
 
-    def _refused(self, name: str, error: ApiError) -> None:
+    def _on_rejected(self, name: str, error: ApiError) -> None:
         self._open.pop(name, None)
         if error.status != NOT_FOUND:
             _LOG.error("cannot answer the disruption review %s: %s", name, error)
 
 
-def _status(verdicts: Sequence[Verdict], observed: float) -> Mapping[str, Any]:
+def _status(verdicts: Sequence[NodeDisruption], observed: float) -> Mapping[str, Any]:
     return {
         "observedAt": datetime.fromtimestamp(observed, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "nodes": [

@@ -10,18 +10,32 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from bigfleet.controllers.disruption_cost import POD_ANNOTATIONS, eviction_cost, pod_mark
+from bigfleet.controllers.disruption_cost import (
+    POD_ANNOTATIONS,
+    eviction_cost,
+    pod_blocking_annotation,
+)
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.podspec.amounts import effective_requests
-from bigfleet.controllers.podspec.objects import NodeTerm, PodSpec, PodTerm, SpreadConstraint
 from bigfleet.controllers.podspec.unsupported import Unsupported
-from bigfleet.controllers.selectors import Condition, Selector, conditions_of, selector_of
+from bigfleet.kube.pod_types import (
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    PodSpec,
+    TopologySpreadConstraint,
+)
+from bigfleet.kube.selectors import (
+    LabelRequirement,
+    Selector,
+    compile_requirements,
+    compile_selector,
+)
 from bigfleet.model import resources
 from bigfleet.model.need import Taint, Toleration
 
 _MIRROR = "kubernetes.io/config.mirror"
 # Different for each pod or Job, so that no two would be alike; no selector in use asks for them.
-_ONE_PODS_OWN = frozenset(
+_PER_POD_LABELS = frozenset(
     {
         "controller-uid",
         "batch.kubernetes.io/controller-uid",
@@ -30,7 +44,7 @@ _ONE_PODS_OWN = frozenset(
         "statefulset.kubernetes.io/pod-name",
     }
 )
-_KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
+_REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
 _ONE_POD = {resources.PODS: resources.parse(resources.PODS, "1", round_up=True)}
 
 
@@ -61,8 +75,8 @@ class HardSpread(NamedTuple):
 class NodeRule(NamedTuple):
     """One term of required node affinity: conditions on labels, and on the Node's name."""
 
-    labels: tuple[Condition, ...]
-    fields: tuple[Condition, ...]
+    labels: tuple[LabelRequirement, ...]
+    fields: tuple[LabelRequirement, ...]
 
     def admits(self, name: str, labels: Mapping[str, str]) -> bool:
         """Whether the Node qualifies; a term without any condition admits none."""
@@ -74,7 +88,7 @@ class NodeRule(NamedTuple):
         )
 
 
-class NodeDemands(NamedTuple):
+class NodeFilter(NamedTuple):
     """What a pod demands of a Node whatever runs there; hashable, as many shapes share it."""
 
     selector: Selector
@@ -94,7 +108,7 @@ class NodeDemands(NamedTuple):
         return frozenset(k for k, _ in self.selector.pairs) | {c.key for c in terms}
 
     @property
-    def name_nodes(self) -> bool:
+    def pins_nodes(self) -> bool:
         """Whether the pod may run on Nodes of certain names only."""
         return bool(self.rules) and all(rule.fields for rule in self.rules or ())
 
@@ -103,7 +117,7 @@ class NodeDemands(NamedTuple):
         return all(
             any(toleration.tolerates(taint) for toleration in self.tolerations)
             for taint in taints
-            if taint.effect in _KEEPS_PODS_AWAY
+            if taint.effect in _REPELLING_EFFECTS
         )
 
 
@@ -111,8 +125,8 @@ class NodeDemands(NamedTuple):
 class Shape:
     """Equal for all pods that kube-scheduler would treat alike; made by `Shapes` only.
 
-    `requests` are effective requests in units of `model.resources`. `stays` marks pods that go with
-    their Node, such as a DaemonSet's; `batch` a Job's. `immovable` says why a pod must not be
+    `requests` are effective requests in units of `model.resources`. `is_per_node` marks pods that go with
+    their Node, such as a DaemonSet's; `batch` a Job's. `not_evictable_reason` says why a pod must not be
     evicted, "" when it may be. `has_claims`: it has volumes, and must stay where those are.
     """
 
@@ -120,15 +134,15 @@ class Shape:
     labels: Mapping[str, str]
     requests: Mapping[str, int]
     priority: int
-    demands: NodeDemands
+    node_filter: NodeFilter
     host_ports: frozenset[tuple[str, int]]
-    near: tuple[Peers, ...]
-    apart: tuple[Peers, ...]
+    affinity_terms: tuple[Peers, ...]
+    anti_affinity_terms: tuple[Peers, ...]
     spread: tuple[HardSpread, ...]
     has_claims: bool
-    stays: bool
+    is_per_node: bool
     batch: bool
-    immovable: str
+    not_evictable_reason: str
     cost: float
 
 
@@ -167,8 +181,10 @@ def _identity(pod: Pod, amounts: Mapping[str, int]) -> bytes:
 def shape_of(pod: Pod, amounts: Mapping[str, int] | None = None) -> Shape:
     """A shape of its own for one pod, which asks for these `amounts`, if they are known."""
     spec, metadata, affinity = pod.spec, pod.metadata, pod.spec.affinity
-    near = affinity.pod_affinity.required if affinity and affinity.pod_affinity else None
-    apart = affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
+    affinity_terms = affinity.pod_affinity.required if affinity and affinity.pod_affinity else None
+    anti_affinity_terms = (
+        affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
+    )
     labels, kind = _labels(pod), _owner_kind(pod)
     annotations = metadata.annotations or {}
     return Shape(
@@ -176,21 +192,23 @@ def shape_of(pod: Pod, amounts: Mapping[str, int] | None = None) -> Shape:
         labels=labels,
         requests=_requests(pod) if amounts is None else amounts,
         priority=spec.priority or 0,
-        demands=_demands(spec),
+        node_filter=_node_filter(spec),
         host_ports=frozenset(_host_ports(spec)),
-        near=tuple(_peers(term, metadata.namespace) for term in near or ()),
-        apart=tuple(_peers(term, metadata.namespace) for term in apart or ()),
+        affinity_terms=tuple(_peers(term, metadata.namespace) for term in affinity_terms or ()),
+        anti_affinity_terms=tuple(
+            _peers(term, metadata.namespace) for term in anti_affinity_terms or ()
+        ),
         spread=tuple(_hard_spread(spec.topology_spread_constraints, metadata.namespace, labels)),
         has_claims=_has_claims(spec),
-        stays=kind in ("DaemonSet", "Node") or _MIRROR in annotations,
+        is_per_node=kind in ("DaemonSet", "Node") or _MIRROR in annotations,
         batch=kind == "Job",
-        immovable=_immovable(kind, annotations),
+        not_evictable_reason=_not_evictable_reason(kind, annotations),
         cost=eviction_cost(spec.priority or 0, annotations),
     )
 
 
 def _labels(pod: Pod) -> dict[str, str]:
-    return {k: v for k, v in (pod.metadata.labels or {}).items() if k not in _ONE_PODS_OWN}
+    return {k: v for k, v in (pod.metadata.labels or {}).items() if k not in _PER_POD_LABELS}
 
 
 def _annotations(pod: Pod) -> dict[str, str]:
@@ -205,10 +223,10 @@ def _owner_kind(pod: Pod) -> str:
     return next((owner.kind for owner in owners if owner.controller), "")
 
 
-def _immovable(kind: str, annotations: Mapping[str, str]) -> str:
+def _not_evictable_reason(kind: str, annotations: Mapping[str, str]) -> str:
     if not kind:
         return "it has no controller that would make it anew"
-    mark = pod_mark(annotations)
+    mark = pod_blocking_annotation(annotations)
     return f"it is marked {mark}" if mark else ""
 
 
@@ -220,22 +238,24 @@ def _requests(pod: Pod) -> dict[str, int]:
         return dict(_ONE_POD)
 
 
-def _demands(spec: PodSpec) -> NodeDemands:
+def _node_filter(spec: PodSpec) -> NodeFilter:
     affinity = spec.affinity and spec.affinity.node_affinity
     required = affinity.required if affinity else None
     terms = required.node_selector_terms if required else None
     tolerations = (
         Toleration(t.key, t.operator == "Exists", t.value, t.effect) for t in spec.tolerations or ()
     )
-    return NodeDemands(
+    return NodeFilter(
         Selector(frozenset((spec.node_selector or {}).items())),
         None if required is None else tuple(_rule(term) for term in terms or ()),
         tuple(tolerations),
     )
 
 
-def _rule(term: NodeTerm) -> NodeRule:
-    return NodeRule(conditions_of(term.match_expressions), conditions_of(term.match_fields))
+def _rule(term: NodeSelectorTerm) -> NodeRule:
+    return NodeRule(
+        compile_requirements(term.match_expressions), compile_requirements(term.match_fields)
+    )
 
 
 def _host_ports(spec: PodSpec) -> Iterator[tuple[str, int]]:
@@ -246,25 +266,29 @@ def _host_ports(spec: PodSpec) -> Iterator[tuple[str, int]]:
                 yield port.protocol, port.host_port
 
 
-def _peers(term: PodTerm, own_namespace: str) -> Peers:
+def _peers(term: PodAffinityTerm, own_namespace: str) -> Peers:
     """A selector of namespaces is taken for all of them: their labels are not known here."""
     if term.namespace_selector is not None:
-        return Peers(term.topology_key, None, selector_of(term.label_selector))
+        return Peers(term.topology_key, None, compile_selector(term.label_selector))
     namespaces = frozenset(term.namespaces or (own_namespace,))
-    return Peers(term.topology_key, namespaces, selector_of(term.label_selector))
+    return Peers(term.topology_key, namespaces, compile_selector(term.label_selector))
 
 
 def _hard_spread(
-    constraints: Iterable[SpreadConstraint] | None, namespace: str, labels: Mapping[str, str]
+    constraints: Iterable[TopologySpreadConstraint] | None,
+    namespace: str,
+    labels: Mapping[str, str],
 ) -> Iterator[HardSpread]:
     for each in constraints or ():
         if each.when_unsatisfiable != "DoNotSchedule":
             continue
-        selector = selector_of(each.label_selector)
+        selector = compile_selector(each.label_selector)
         if selector is not None:
             keys = each.match_label_keys or ()
-            same = tuple(Condition(k, "In", frozenset({labels[k]})) for k in keys if k in labels)
-            selector = Selector(selector.pairs, (*selector.conditions, *same))
+            same = tuple(
+                LabelRequirement(k, "In", frozenset({labels[k]})) for k in keys if k in labels
+            )
+            selector = Selector(selector.pairs, (*selector.requirements, *same))
         yield HardSpread(
             Peers(each.topology_key, frozenset((namespace,)), selector),
             each.max_skew,

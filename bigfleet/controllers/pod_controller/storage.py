@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from bigfleet.controllers.pod_controller.pods import Pod
-from bigfleet.controllers.podspec.objects import LabelSelector, NodeTerms, Quantities, Resources
-from bigfleet.controllers.podspec.placement import Condition, Term, conditions_of
+from bigfleet.controllers.podspec.node_requirements import RequirementBody, TermBody, term_body
 from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.kube.pod_types import LabelSelector, NodeSelector, Quantities, ResourceRequirements
 
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 # Under which names else storage drivers speak of zones and regions: a machine that is still to come
 # has labels of the general names only.
-_GENERAL = {
+_TOPOLOGY_LABEL_ALIASES = {
     "failure-domain.beta.kubernetes.io/zone": _ZONE,
     "failure-domain.beta.kubernetes.io/region": _REGION,
     "topology.ebs.csi.aws.com/zone": _ZONE,
@@ -44,7 +44,7 @@ class _ClaimSpec(_Struct):
     volume_mode: str = ""
     access_modes: list[str] | None = None
     selector: LabelSelector | None = None
-    resources: Resources = msgspec.field(default_factory=Resources)
+    resources: ResourceRequirements = msgspec.field(default_factory=ResourceRequirements)
 
 
 class Claim(_Struct):
@@ -61,7 +61,7 @@ class Claim(_Struct):
 
 
 class _VolumeAffinity(_Struct):
-    required: NodeTerms | None = None
+    required: NodeSelector | None = None
 
 
 class _ClaimRef(_Struct):
@@ -109,7 +109,7 @@ class StorageClass(_Struct):
 
 
 # Of each of these, a machine must meet one term.
-Choices = list[Sequence[Term]]
+Choices = list[Sequence[TermBody]]
 ClaimKey = tuple[str, str]
 
 
@@ -126,16 +126,16 @@ def volume_choices(volume: Volume) -> Choices:
     """Where the volume can be reached. Unsupported when that is on a Node that it names."""
     found: Choices = []
     for key, value in sorted((volume.metadata.labels or {}).items()):
-        if _GENERAL.get(key, key) in (_ZONE, _REGION):
+        if _TOPOLOGY_LABEL_ALIASES.get(key, key) in (_ZONE, _REGION):
             found.append([[_one_of(key, value.split(_SEPARATOR))]])
     affinity = volume.spec.node_affinity
     if affinity is not None and affinity.required is not None:
         terms = affinity.required.node_selector_terms or ()
-        usable = [c for term in terms if (c := conditions_of(term)) is not None]
+        usable = [c for term in terms if (c := term_body(term)) is not None]
         if not usable:
             why = f"include {volume.metadata.name}, which is on a Node of its own"
             raise Unsupported("volumes", f"{why}: no machine that is still to come can reach it")
-        found.append([[_generally(condition) for condition in term] for term in usable])
+        found.append([[_canonical(condition) for condition in term] for term in usable])
     return found
 
 
@@ -148,9 +148,9 @@ def class_choices(storage_class: StorageClass) -> Choices:
     return [terms] if terms else []
 
 
-def _one_of(key: str, values: Sequence[str]) -> Condition:
-    return _generally({"key": key, "operator": "In", "values": list(values)})
+def _one_of(key: str, values: Sequence[str]) -> RequirementBody:
+    return _canonical({"key": key, "operator": "In", "values": list(values)})
 
 
-def _generally(condition: Condition) -> Condition:
-    return {**condition, "key": _GENERAL.get(condition["key"], condition["key"])}
+def _canonical(condition: RequirementBody) -> RequirementBody:
+    return {**condition, "key": _TOPOLOGY_LABEL_ALIASES.get(condition["key"], condition["key"])}

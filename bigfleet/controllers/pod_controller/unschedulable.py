@@ -41,26 +41,26 @@ from typing import Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-HOLD_SECONDS = 15.0
+UNSCHEDULABLE_DELAY_SECONDS = 15.0
 # For this time after its last pod a gang that is not whole is not reported to the shard.
-GATHERING_SECONDS = 30.0
-AGAIN_SECONDS = (60.0, 180.0)
-MOST_TIMES = 1 + len(AGAIN_SECONDS)
-MOST_OF_A_GROUP = 10
-MOST_IN_A_LOOK = 20
-ASIDE_SECONDS = 60.0
+GANG_TIMEOUT_SECONDS = 30.0
+RETRY_INTERVAL_SECONDS = (60.0, 180.0)
+MAX_ADDITIONAL_PER_POD = 1 + len(RETRY_INTERVAL_SECONDS)
+MAX_ASKING_PER_GROUP = 10
+MAX_REQUESTS_PER_PASS = 20
+DEFER_SECONDS = 60.0
 
 
 class Outlook(NamedTuple):
-    """What else is known of a waiting pod: whether it should be `patient`, because its need is
+    """What else is known of a waiting pod: whether it should be `should_wait`, because its need is
     short or a machine is coming; and whether it is of a gang that runs nowhere yet.
     """
 
-    patient: bool
+    should_wait: bool
     gang_unplaced: bool = False
 
 
-class Ask(NamedTuple, Generic[K]):
+class AdditionalRequest(NamedTuple, Generic[K]):
     """`pod` asks for its `number`th additional machine."""
 
     pod: K
@@ -80,17 +80,17 @@ class _Waiting(Generic[K]):
     asked: int = 0
     quiet: float = 0.0
     waited: float = 0.0
-    aside_until: float = 0.0
+    deferred_until: float = 0.0
 
-    def pass_time(self, now: float, *, patient: bool) -> None:
+    def pass_time(self, now: float, *, should_wait: bool) -> None:
         elapsed, self.looked_at = now - self.looked_at, now
-        self.quiet = 0.0 if patient else self.quiet + elapsed
-        self.waited += 0.0 if patient else elapsed
+        self.quiet = 0.0 if should_wait else self.quiet + elapsed
+        self.waited += 0.0 if should_wait else elapsed
 
-    def is_due(self, hold_seconds: float) -> bool:
-        if self.asked >= MOST_TIMES or self.quiet < hold_seconds:
+    def is_due(self, delay_seconds: float) -> bool:
+        if self.asked >= MAX_ADDITIONAL_PER_POD or self.quiet < delay_seconds:
             return False
-        return self.asked == 0 or self.waited >= AGAIN_SECONDS[self.asked - 1]
+        return self.asked == 0 or self.waited >= RETRY_INTERVAL_SECONDS[self.asked - 1]
 
 
 @dataclass(slots=True, eq=False)
@@ -101,14 +101,14 @@ class _Group(Generic[K]):
     others: dict[K, _Waiting[K]] = field(default_factory=dict)
     # Whose turn it is, so that their clocks run.
     next: list[_Waiting[K]] = field(default_factory=list)
-    at_a_time: int = MOST_OF_A_GROUP
+    at_a_time: int = MAX_ASKING_PER_GROUP
 
 
-class Unschedulable(Generic[K]):
+class UnschedulablePods(Generic[K]):
     """The pods that wait, by group. Moments are in seconds and never go back."""
 
-    def __init__(self, hold_seconds: float = HOLD_SECONDS) -> None:
-        self._hold_seconds = hold_seconds
+    def __init__(self, delay_seconds: float = UNSCHEDULABLE_DELAY_SECONDS) -> None:
+        self._delay_seconds = delay_seconds
         self._groups: dict[Hashable, _Group[K]] = {}
         self._waiting: dict[K, _Waiting[K]] = {}
 
@@ -121,7 +121,7 @@ class Unschedulable(Generic[K]):
     def __contains__(self, pod: object) -> bool:
         return pod in self._waiting
 
-    def see(self, pod: K, group: Hashable, created: str, now: float, asked: int = 0) -> None:
+    def observe(self, pod: K, group: Hashable, created: str, now: float, asked: int = 0) -> None:
         """kube-scheduler finds no place for `pod`, which was `created` then (RFC 3339) and has
         `asked` so often already. To be seen again changes nothing, unless its group is another.
         """
@@ -132,77 +132,83 @@ class Unschedulable(Generic[K]):
             asked = known.asked
             self.forget(pod)
         waiting = self._waiting[pod] = _Waiting(pod, group, created, now, asked)
-        its = self._groups.setdefault(group, _Group())
-        (its.asking if asked else its.others)[pod] = waiting
+        group_state = self._groups.setdefault(group, _Group())
+        (group_state.asking if asked else group_state.others)[pod] = waiting
 
     def forget(self, pod: K, *, bound: bool = False) -> int:
         """`pod` is bound, has ended or is gone; how often it had asked."""
         waiting = self._waiting.pop(pod, None)
         if waiting is None:
             return 0
-        its = self._groups[waiting.group]
-        its.at_a_time += bound and waiting.asked > 0
-        its.asking.pop(pod, None)
-        its.others.pop(pod, None)
-        its.next = [each for each in its.next if each is not waiting]
-        if not its.asking and not its.others:
+        group_state = self._groups[waiting.group]
+        group_state.at_a_time += bound and waiting.asked > 0
+        group_state.asking.pop(pod, None)
+        group_state.others.pop(pod, None)
+        group_state.next = [each for each in group_state.next if each is not waiting]
+        if not group_state.asking and not group_state.others:
             del self._groups[waiting.group]
         return waiting.asked
 
-    def put_aside(self, pod: K, now: float) -> None:
+    def defer(self, pod: K, now: float) -> None:
         """No machine helps `pod` as things are: what it was about to ask for does not count."""
         waiting = self._waiting.get(pod)
         if waiting is None:
             return
         waiting.asked, waiting.quiet = max(0, waiting.asked - 1), 0.0
-        waiting.aside_until = now + ASIDE_SECONDS
-        its = self._groups[waiting.group]
-        if not waiting.asked and pod in its.asking:
-            its.others[pod] = its.asking.pop(pod)
-        its.next = [each for each in its.next if each is not waiting]
+        waiting.deferred_until = now + DEFER_SECONDS
+        group_state = self._groups[waiting.group]
+        if not waiting.asked and pod in group_state.asking:
+            group_state.others[pod] = group_state.asking.pop(pod)
+        group_state.next = [each for each in group_state.next if each is not waiting]
 
     def asked(self, pod: K) -> int:
         """How often `pod` has asked."""
         waiting = self._waiting.get(pod)
         return waiting.asked if waiting else 0
 
-    def look(self, now: float, outlook: Callable[[K], Outlook]) -> list[Ask[K]]:
+    def due_requests(
+        self, now: float, outlook: Callable[[K], Outlook]
+    ) -> list[AdditionalRequest[K]]:
         """Who asks now. It is to be called every few seconds: time passes between two looks."""
-        due = [each for its in self._groups.values() for each in self._due(its, now, outlook)]
-        asks = heapq.nsmallest(MOST_IN_A_LOOK, due, key=lambda each: each.created)
+        due = [
+            each
+            for group_state in self._groups.values()
+            for each in self._due(group_state, now, outlook)
+        ]
+        asks = heapq.nsmallest(MAX_REQUESTS_PER_PASS, due, key=lambda each: each.created)
         for each in asks:
             each.asked += 1
             each.waited = 0.0
-            its = self._groups[each.group]
-            if each.pod in its.others:
-                its.asking[each.pod] = its.others.pop(each.pod)
-                its.next.remove(each)
-        return [Ask(each.pod, each.asked) for each in asks]
+            group_state = self._groups[each.group]
+            if each.pod in group_state.others:
+                group_state.asking[each.pod] = group_state.others.pop(each.pod)
+                group_state.next.remove(each)
+        return [AdditionalRequest(each.pod, each.asked) for each in asks]
 
     def _due(
-        self, its: _Group[K], now: float, outlook: Callable[[K], Outlook]
+        self, group_state: _Group[K], now: float, outlook: Callable[[K], Outlook]
     ) -> Iterator[_Waiting[K]]:
-        self._line_up(its, now)
-        for place, each in enumerate([*its.asking.values(), *its.next]):
+        self._fill_slots(group_state, now)
+        for place, each in enumerate([*group_state.asking.values(), *group_state.next]):
             seen = outlook(each.pod)
-            each.pass_time(now, patient=seen.patient or (seen.gang_unplaced and place > 0))
-            gathering_seconds = GATHERING_SECONDS if seen.gang_unplaced else 0.0
-            if each.is_due(self._hold_seconds + gathering_seconds):
+            each.pass_time(now, should_wait=seen.should_wait or (seen.gang_unplaced and place > 0))
+            gang_timeout_seconds = GANG_TIMEOUT_SECONDS if seen.gang_unplaced else 0.0
+            if each.is_due(self._delay_seconds + gang_timeout_seconds):
                 yield each
 
-    def _line_up(self, its: _Group[K], now: float) -> None:
+    def _fill_slots(self, group_state: _Group[K], now: float) -> None:
         """Fill the group's free places with its oldest pods; a clock begins when its pod's turn
         does. Those whose turn it was, but that are older than nobody any more, keep it.
         """
-        free = its.at_a_time - len(its.asking) - len(its.next)
-        if free <= 0 or len(its.others) == len(its.next):
+        free = group_state.at_a_time - len(group_state.asking) - len(group_state.next)
+        if free <= 0 or len(group_state.others) == len(group_state.next):
             return
-        taken = {id(each) for each in its.next}
+        taken = {id(each) for each in group_state.next}
         candidates = (
             each
-            for each in its.others.values()
-            if id(each) not in taken and each.aside_until <= now
+            for each in group_state.others.values()
+            if id(each) not in taken and each.deferred_until <= now
         )
         for each in heapq.nsmallest(free, candidates, key=lambda each: each.created):
             each.looked_at, each.quiet, each.waited = now, 0.0, 0.0
-            its.next.append(each)
+            group_state.next.append(each)

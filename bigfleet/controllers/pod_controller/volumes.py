@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
-from bigfleet.api.kube.client import KubeClient
-from bigfleet.api.kube.watch import Listed, Watch
-from bigfleet.controllers.pod_controller.free_volumes import free_choices, makes_none
+from bigfleet.controllers.pod_controller.free_volumes import free_choices, has_no_provisioner
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.storage import (
     Choices,
@@ -28,13 +26,15 @@ from bigfleet.controllers.pod_controller.storage import (
     volume_choices,
 )
 from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.kube.client import KubeClient
+from bigfleet.kube.watch import Listed, Watch
 
 _FIRST_CONSUMER = "WaitForFirstConsumer"
 
 K = TypeVar("K", Claim, Volume, StorageClass)
 
 
-class _Known(Generic[K]):
+class _Cache(Generic[K]):
     """All objects of one kind, by key, as a watch shows them."""
 
     def __init__(self, watch: Watch[K]) -> None:
@@ -80,9 +80,9 @@ class Volumes:
 
     def __init__(self, client: KubeClient, changed: Callable[[Pod], None]) -> None:
         core, storage = "/api/v1", "/apis/storage.k8s.io/v1"
-        self._claims: _Known[Claim] = _Known(Watch(client, f"{core}/persistentvolumeclaims", Claim))
-        self._volumes: _Known[Volume] = _Known(Watch(client, f"{core}/persistentvolumes", Volume))
-        self._classes: _Known[StorageClass] = _Known(
+        self._claims: _Cache[Claim] = _Cache(Watch(client, f"{core}/persistentvolumeclaims", Claim))
+        self._volumes: _Cache[Volume] = _Cache(Watch(client, f"{core}/persistentvolumes", Volume))
+        self._classes: _Cache[StorageClass] = _Cache(
             Watch(client, f"{storage}/storageclasses", StorageClass)
         )
         self._changed = changed
@@ -103,9 +103,9 @@ class Volumes:
         async with asyncio.TaskGroup() as watches:
             watches.create_task(self._claims.follow(self._claim_changed))
             watches.create_task(self._volumes.follow(self._volume_changed))
-            watches.create_task(self._classes.follow(lambda _: self._look_again(set(self._pods))))
+            watches.create_task(self._classes.follow(lambda _: self._recheck(set(self._pods))))
 
-    def see(self, pod: Pod, wants: bool) -> bool:
+    def observe(self, pod: Pod, wants: bool) -> bool:
         """Note which claims the Pod uses, if it `wants` a machine; False while nothing is known of
         them.
         """
@@ -161,24 +161,26 @@ class Volumes:
         storage_class = self._classes.get(claim.storage_class)
         if storage_class is None or storage_class.volume_binding_mode != _FIRST_CONSUMER:
             return None
-        free = free_choices(claim, self._volumes.all()) if makes_none(storage_class) else None
+        free = (
+            free_choices(claim, self._volumes.all()) if has_no_provisioner(storage_class) else None
+        )
         return class_choices(storage_class) if free is None else free
 
     def _claim_changed(self, claim: Claim | None) -> None:
-        self._look_again(set(self._pods) if claim is None else self._users.get(_key_of(claim), ()))
+        self._recheck(set(self._pods) if claim is None else self._users.get(_key_of(claim), ()))
 
     def _volume_changed(self, volume: Volume | None) -> None:
         if volume is None:
-            self._look_again(set(self._pods))
+            self._recheck(set(self._pods))
         else:
             owner = volume.spec.claim_ref
-            self._look_again(self._users.get((owner.namespace, owner.name), ()))
-            self._look_again(self._waiting_for(volume.spec.storage_class_name))
+            self._recheck(self._users.get((owner.namespace, owner.name), ()))
+            self._recheck(self._waiting_for(volume.spec.storage_class_name))
 
     def _waiting_for(self, class_name: str) -> list[str]:
         """Pods with claims that may take any volume of this class."""
         storage_class = self._classes.get(class_name)
-        if storage_class is None or not makes_none(storage_class):
+        if storage_class is None or not has_no_provisioner(storage_class):
             return []
         return [
             uid
@@ -189,7 +191,7 @@ class Volumes:
             for uid in users
         ]
 
-    def _look_again(self, uids: Iterable[str]) -> None:
+    def _recheck(self, uids: Iterable[str]) -> None:
         if self.not_ready():
             return
         for uid in list(uids):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from bigfleet.controllers.podspec.objects import (
+from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.kube.pod_types import (
     Container,
     ContainerStatus,
     PodSpec,
     PodStatus,
     Quantities,
-    Resources,
+    ResourceRequirements,
 )
-from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
 
@@ -38,9 +38,9 @@ def effective_requests(spec: PodSpec, status: PodStatus | None = None) -> Amount
     initial = spec.init_containers or []
     sidecars = [resizing.of(c) for c in initial if c.restart_policy == _ALWAYS]
     peak = resources.add([*sidecars, *(resizing.of(c) for c in spec.containers)])
-    for moment in _initial_moments(initial, resizing):
+    for moment in _init_container_peaks(initial, resizing):
         peak = _largest([peak, moment])
-    peak |= _own_requests(spec, status, resizing)
+    peak |= _pod_level_requests(spec, status, resizing)
     total = resources.add([peak, _units(spec.overhead)])
     total[resources.PODS] = resources.parse(resources.PODS, "1", round_up=True)
     return total
@@ -64,13 +64,15 @@ class _Resizing:
             return asked
         return self.larger(asked, status.resources, status.allocated_resources)
 
-    def larger(self, asked: Amounts, actual: Resources, allocated: Quantities | None) -> Amounts:
+    def larger(
+        self, asked: Amounts, actual: ResourceRequirements, allocated: Quantities | None
+    ) -> Amounts:
         """By resource, of all three, or of the latter two if the first will never be had."""
-        set_aside = [_requests(actual), _units(allocated)]
-        return _largest(set_aside if self._infeasible else [asked, *set_aside])
+        allocated_amounts = [_requests(actual), _units(allocated)]
+        return _largest(allocated_amounts if self._infeasible else [asked, *allocated_amounts])
 
 
-def _own_requests(spec: PodSpec, status: PodStatus, resizing: _Resizing) -> Amounts:
+def _pod_level_requests(spec: PodSpec, status: PodStatus, resizing: _Resizing) -> Amounts:
     """Of the Pod as a whole, by resource."""
     asked = _requests(spec.resources)
     counted = asked
@@ -79,7 +81,7 @@ def _own_requests(spec: PodSpec, status: PodStatus, resizing: _Resizing) -> Amou
     return {name: counted.get(name, 0) for name in asked if name.startswith(_POD_LEVEL)}
 
 
-def _initial_moments(initial: Sequence[Container], resizing: _Resizing) -> Iterator[Amounts]:
+def _init_container_peaks(initial: Sequence[Container], resizing: _Resizing) -> Iterator[Amounts]:
     """What runs while each init container does."""
     started: Amounts = {}
     for container in initial:
@@ -99,7 +101,7 @@ def _largest(several: Iterable[Mapping[str, int]]) -> Amounts:
     return found
 
 
-def _requests(wanted: Resources | None) -> Amounts:
+def _requests(wanted: ResourceRequirements | None) -> Amounts:
     return _units(wanted.requests) if wanted else {}
 
 
@@ -108,7 +110,7 @@ def _units(quantities: Quantities | None) -> Amounts:
         return {name: _parse(name, str(q)) for name, q in (quantities or {}).items()}
     except InvalidInput as error:
         field, why = f"request for {error.what}", f"{error.value} {error.hint}"
-        raise Unsupported(field, why, kind="request") from None
+        raise Unsupported(field, why, metric_label="request") from None
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bigfleet.adapters.coordination.etcd_member import EtcdMemberConfig, EtcdTiming
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.model.errors import InvalidInput
 from bigfleet.services.coordinator import validation
 

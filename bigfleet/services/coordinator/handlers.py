@@ -67,13 +67,13 @@ class LeaderHandlers:
         if shard_id not in leader_term.registry.shards:
             return 0
         if (
-            silent_seconds := leader_term.reports.seconds_since_alive(shard_id, now)
+            seconds_since_report := leader_term.reports.seconds_since_alive(shard_id, now)
         ) <= LIVENESS_TIMEOUT_SECONDS:
             where = leader_term.registry.shards[shard_id].address or "an address not known yet"
             raise NotLeader(
                 f"shard {shard_id} may be alive at {where}: stop it there; it must have been "
                 f"silent for {LIVENESS_TIMEOUT_SECONDS:.0f} s before another process is given an epoch, and "
-                f"that takes {LIVENESS_TIMEOUT_SECONDS - silent_seconds:.0f} s more at least"
+                f"that takes {LIVENESS_TIMEOUT_SECONDS - seconds_since_report:.0f} s more at least"
             )
         leader_term.reports.epoch_issued(shard_id, now)
         await leader_term.write(lambda: shards.issue_epoch(leader_term.registry, shard_id))

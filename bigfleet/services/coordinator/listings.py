@@ -24,7 +24,7 @@ def shards(leader_term: LeaderTerm) -> Iterator[wire.ShardRegistryEntry]:
                 received.snapshot.received_at_unix_ns if received else _NO_REPORT_YET
             ),
             leaving=row.leaving,
-            silent_seconds=now - received.at_seconds if received else 0.0,
+            seconds_since_report=now - received.at_seconds if received else 0.0,
         )
 
 
@@ -36,7 +36,7 @@ def domains(leader_term: LeaderTerm) -> Iterator[wire.DomainAssignment]:
             topology_value=name[1],
             shard_id=row.shard,
             state=row.state.value,
-            moves_to=row.to,
+            transfer_target=row.to,
         )
 
 

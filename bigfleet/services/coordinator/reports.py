@@ -39,7 +39,7 @@ class Reports:
             received_at_unix_ns=received_at_unix_ns,
             summary=report.summary,
             shortfalls=report.shortfalls,
-            shortfalls_left_out=report.shortfalls_left_out,
+            shortfalls_omitted=report.shortfalls_omitted,
             shard_epoch=report.shard_epoch,
             out_of_domain_machines=report.out_of_domain_machines,
             out_of_domain_omitted=report.out_of_domain_omitted,

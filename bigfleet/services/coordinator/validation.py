@@ -83,7 +83,7 @@ def report(message: wire.ShardReport) -> None:
 def _counts(who: str, message: wire.ShardReport) -> None:
     summary = message.summary
     _not_negative(f"{who}: owned_domains", [message.owned_domains])
-    _not_negative(f"{who}: shortfalls_left_out", [message.shortfalls_left_out])
+    _not_negative(f"{who}: shortfalls_left_out", [message.shortfalls_omitted])
     _not_negative(f"{who}: out_of_domain_machines_left_out", [message.out_of_domain_omitted])
     _not_negative(f"{who}: summary", [summary.total_machines, summary.free_machines])
     _not_negative(f"{who}: summary by type", summary.per_instance_type_counts.values())

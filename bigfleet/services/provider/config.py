@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import NormalDist
 
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import MachineEvent
 

@@ -27,11 +27,11 @@ def _view(thought: CycleResult, number: int, ceiling: Ceiling) -> wire.CeilingVi
     view = wire.CeilingView(cluster_id=thought.view.fleet.clusters[number])
     if ceiling.priority < HIGHEST_PRIORITY:
         view.priority_ceiling = ceiling.priority
-        view.lowered_needs = _lowered(thought, number)
+        view.capped_needs = _lowered(thought, number)
     if math.isfinite(ceiling.machines):
-        view.most_machines = int(ceiling.machines)
+        view.machine_ceiling = int(ceiling.machines)
     if math.isfinite(ceiling.dollars_per_hour):
-        view.most_dollars_per_hour = ceiling.dollars_per_hour
+        view.dollars_per_hour_ceiling = ceiling.dollars_per_hour
     if (held := thought.decision.held.get(number)) is not None:
         view.machines, view.dollars_per_hour = held.machines, held.micros / 1e6
     _tell_withheld(thought, number, view)

@@ -40,7 +40,7 @@ class ClusterRemoval:
         Unavailable when nobody can tell whose it is, BigFleetError when it cannot be kept.
         """
         plan = self._plan(cluster)
-        if plan.under_way:
+        if plan.already_requested:
             return plan
         if not (any(count for _, count in plan.ListFields()) or self._knows(cluster)):
             raise UnknownObject(
@@ -49,7 +49,7 @@ class ClusterRemoval:
             )
         if not force and (why := self._may_be_alive(cluster)):
             raise MayBeAlive(
-                f"cluster {cluster}: {why}. Its {plan.at_work} machines at work would be drained "
+                f"cluster {cluster}: {why}. Its {plan.configured_machines} machines at work would be drained "
                 "without evicting their pods. Stop its operator and wait, or order it by force"
             )
         if dry_run:
@@ -71,11 +71,11 @@ class ClusterRemoval:
         promised = np.isin(wants.numbers, keys) & np.isin(fleet.state, _PROMISED)
         at_work = states.pop(MachineState.CONFIGURED, 0)
         return wire.RemoveClusterResponse(
-            at_work=at_work,
-            on_the_way=states.total(),
-            promised=int(promised.sum()),
+            configured_machines=at_work,
+            transitioning_machines=states.total(),
+            reserved_machines=int(promised.sum()),
             needs=cycle.needs.count_of(cluster),
-            under_way=cluster in cycle.removals,
+            already_requested=cluster in cycle.removals,
         )
 
     def _knows(self, cluster: str) -> bool:

@@ -82,7 +82,7 @@ class Disruptions:
                 wire.DisruptionInquiry(
                     inquiry_id=f"disruption-{self._numbers}",
                     machine_ids=machine_ids,
-                    most=MOST_MACHINES,
+                    max_machines=MOST_MACHINES,
                 ),
             )
 

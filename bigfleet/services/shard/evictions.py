@@ -86,7 +86,7 @@ class Evictions:
         shard, or by a shard, whose disk is lost. What cannot be written down is tried again.
         """
         for session in sessions:
-            for machine_id, seconds_left in list(session.emptying.items()):
+            for machine_id, seconds_left in list(session.drains.items()):
                 view = inventory.view(machine_id)
                 if view is None:
                     continue  # not listed yet
@@ -105,7 +105,7 @@ class Evictions:
                     self._under_way[machine_id] = eviction
                     said = {"machine": machine_id, "cluster": session.cluster}
                     _log.warning("taking up an eviction that was forgotten", extra=said)
-                del session.emptying[machine_id]
+                del session.drains[machine_id]
 
     def _is_new(self, view: MachineView, cluster: str) -> bool:
         at_work = view.state is MachineState.CONFIGURED and view.cluster == cluster

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from bigfleet.api import codec
+from bigfleet.api import need_codec
 from bigfleet.engine.decision import ActionType
 from bigfleet.model.errors import (
     BigFleetError,
@@ -122,7 +122,7 @@ class Execution:
         assert order.need is not None
         known = self.inventory.view(order.machine_id)
         labels = known.kind.labels_of(known.id) if known else {}
-        requirements = codec.requirements_to_wire(as_met(order.need.profile, labels))
+        requirements = need_codec.requirements_to_wire(as_met(order.need.profile, labels))
         self._note(order, "bootstrap-requested")
         with metrics.shard_bootstrap_seconds.time():
             blob = await session.request_bootstrap(order.machine_id, requirements)
@@ -154,7 +154,7 @@ class Execution:
         self._note(order, "reclaim-sent")
         try:
             started = await session.instruct_reclaim(
-                order.machine_id, order.grace_seconds, order.preemptor_priority, order.most_cost
+                order.machine_id, order.grace_seconds, order.preemptor_priority, order.max_cost
             )
         except ReclaimRefused:
             self.evictions.cancel(order.machine_id)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
-from bigfleet.api import codec
+from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.fit.matching import Matcher
@@ -132,7 +132,7 @@ class _Supply:
 def _base(need: Need, confidence: _Hint.Confidence.ValueType) -> _Hint:
     return _Hint(
         supersedes_key=_key(need.profile.fingerprint),
-        requirements=codec.requirements_to_wire(need.profile.requirements),
+        requirements=need_codec.requirements_to_wire(need.profile.requirements),
         confidence=confidence,
     )
 

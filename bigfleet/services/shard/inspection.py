@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from bigfleet.api import codec
+from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.engine.decision import ActionType
@@ -43,12 +43,12 @@ def needs(thought: CycleResult, request: wire.InspectNeedsRequest) -> Iterator[w
 
 def _of_left_out(key: NeedKey, left_out: LeftOut) -> wire.NeedView:
     return wire.NeedView(
-        need=codec.need_to_wire(left_out.need),
+        need=need_codec.need_to_wire(left_out.need),
         cluster_id=key.cluster,
         profile_fingerprint=key.fingerprint,
         served_priority=left_out.need.priority,
         residual_deficit=_amounts(left_out.need.aggregate),
-        short_sizes=codec.sizes_to_wire(left_out.need.sizes),
+        short_sizes=need_codec.sizes_to_wire(left_out.need.sizes),
         unmet_reason_text=WHY_LEFT_OUT.format(error=left_out.error),
     )
 
@@ -86,7 +86,7 @@ def _view(thought: CycleResult, told: Explanation) -> wire.NeedView:
     need, key = thought.demand.needs[told.need], thought.keys[told.need]
     ordered = [counted.ordered for counted in told.counted]
     view = wire.NeedView(
-        need=codec.need_to_wire(need),
+        need=need_codec.need_to_wire(need),
         cluster_id=key.cluster,
         profile_fingerprint=key.fingerprint,
         served_priority=need.priority,
@@ -107,8 +107,8 @@ def _view(thought: CycleResult, told: Explanation) -> wire.NeedView:
         counted=[_counted(thought, counted) for counted in told.counted],
         preemption=_preemption(told),
     )
-    view.short_sizes.CopyFrom(codec.sizes_to_wire(told.short))
-    view.impossible_sizes.CopyFrom(codec.sizes_to_wire(told.impossible))
+    view.short_sizes.CopyFrom(need_codec.sizes_to_wire(told.short))
+    view.impossible_sizes.CopyFrom(need_codec.sizes_to_wire(told.impossible))
     _tell_domains(view, need.profile.same_key, thought, told)
     if told.reason is not None:
         view.unmet_reason = wire.NeedView.UnmetReason.Value(told.reason.name)

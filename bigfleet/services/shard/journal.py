@@ -31,11 +31,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Sizes:
-    """A journal is put aside as `.1` before it outgrows `most_bytes`; `.1` becomes `.2` then, and
+    """A journal is put aside as `.1` before it outgrows `max_bytes`; `.1` becomes `.2` then, and
     so on. So many files are `kept` beside the one that is written.
     """
 
-    most_bytes: int = 64 * 2**20
+    max_bytes: int = 64 * 2**20
     kept: int = 4
 
 
@@ -137,7 +137,7 @@ class _RotatedFile:
     def append(self, piece: bytes) -> None:
         """OSError when it cannot be written; nothing of it is then."""
         size = self._size()
-        if size and size + len(piece) > self._sizes.most_bytes and self._path.is_file():
+        if size and size + len(piece) > self._sizes.max_bytes and self._path.is_file():
             self._rotate()
             size = self._size()
         left = memoryview(piece)

@@ -52,7 +52,7 @@ class MachineInspection:
             evicting=eviction is not None,
             evicted_for=emptied_for and _reference(emptied_for, thought),
             story=[_line(told) for told in self.journal.story(machine_id)],
-            not_mine=self._not_mine(known),
+            not_owned_reason=self._not_mine(known),
         )
         limit = self.limits.of(machine_id, known.cluster)
         if limit is not None and known.state is MachineState.CONFIGURED:

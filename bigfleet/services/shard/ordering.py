@@ -86,7 +86,7 @@ def _order(action: Action, thought: CycleResult) -> Order:
         decided_seconds=thought.view.now_seconds,
         need_key=thought.keys[action.need] if is_wanted else None,
         preemptor_priority=demand.needs[action.need].priority if is_wanted else 0,
-        most_cost=_most_cost(action, thought),
+        max_cost=_most_cost(action, thought),
     )
 
 

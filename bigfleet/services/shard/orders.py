@@ -39,7 +39,7 @@ class Order:
 
     `need` is what a machine is acquired for. `need_key` says whom a machine is for in the end: that
     need, or the one for which it is taken from `cluster`. `sent` once the provider may have seen
-    it. `decided_seconds` is Unix time. A reclaim with `most_cost` is not begun where it would
+    it. `decided_seconds` is Unix time. A reclaim with `max_cost` is not begun where it would
     disturb more than that; one that is `unattended` asks nobody, since its cluster is gone.
     """
 
@@ -52,7 +52,7 @@ class Order:
     sent: bool = field(default=False)
     need_key: NeedKey | None = None
     preemptor_priority: int = 0
-    most_cost: float | None = None
+    max_cost: float | None = None
     unattended: bool = False
 
     def __post_init__(self) -> None:

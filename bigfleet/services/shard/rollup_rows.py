@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bigfleet.api import codec
+from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import Need
@@ -54,7 +54,7 @@ def read(
     if faults and not fresh:
         raise next(iter(faults.values()))
     for number in faults:
-        key = codec.key_from_wire(rollup.needs[number])
+        key = need_codec.key_from_wire(rollup.needs[number])
         if key is not None and key in rows:
             fresh.setdefault(key, (rows[key].wire_bytes, rows[key].need))
     return fresh, {number: str(error) for number, error in faults.items()}
@@ -64,7 +64,7 @@ def _parsed(raw: wire.CapacityNeed, size: int, where: str) -> Need:
     if size > MAX_NEED_BYTES:
         hint = f"bytes are more than {MAX_NEED_BYTES}, the most that one need may take"
         raise InvalidInput(where, size, hint)
-    return codec.need_from_wire(raw, where)
+    return need_codec.need_from_wire(raw, where)
 
 
 def pods_of(fresh: Said) -> int:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
-from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, LeftOut, RollUpTooLarge
+from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RejectedItem, RollUpTooLarge
 from bigfleet.model.errors import InvalidInput
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
@@ -45,20 +45,22 @@ class RollUps:
         except InvalidInput as error:
             self._tell("rejected", cluster, rollup, str(error))
             return Acknowledgement(rejected=str(error))
-        left_out = [*_left_out(taken)]
-        outcome = "held" if taken.held else "accepted-in-part" if left_out else "accepted"
-        why = [taken.held, *(each.why for each in left_out[:_TOLD_OF_A_ROLL_UP])]
+        rejected_items = [*_left_out(taken)]
+        outcome = "held" if taken.held else "accepted-in-part" if rejected_items else "accepted"
+        why = [taken.held, *(each.why for each in rejected_items[:_TOLD_OF_A_ROLL_UP])]
         self._tell(outcome, cluster, rollup, "; ".join(filter(None, why)))
-        metrics.shard_rollup_entries_rejected.inc(len(left_out))
+        metrics.shard_rollup_entries_rejected.inc(len(rejected_items))
         if self._needs.version != before:
             self._accepted()
-        return Acknowledgement(doubted=taken.held, left_out=left_out[:MOST_LEFT_OUT])
+        return Acknowledgement(
+            unconfirmed_reductions=taken.held, rejected_items=rejected_items[:MOST_LEFT_OUT]
+        )
 
     def miss(self, cluster: str, told: RollUpTooLarge) -> str:
         """Note a roll-up that its operator could not send; returns what that means."""
         why = (
             f"cluster {cluster}: its roll-up takes {told.bytes} bytes, more than the "
-            f"{told.most_bytes} that a message may hold; the last good one stays in force. "
+            f"{told.max_bytes} that a message may hold; the last good one stays in force. "
             "Aggregate its requests: fewer co-location groups, fewer distinct profiles"
         )
         unsent = wire.ClusterCapacityNeeds(timestamp_unix_nanos=told.timestamp_unix_nanos)
@@ -80,8 +82,8 @@ class RollUps:
         )
 
 
-def _left_out(taken: Taken) -> Iterator[LeftOut]:
+def _left_out(taken: Taken) -> Iterator[RejectedItem]:
     for index, why in taken.needs.items():
-        yield LeftOut(index=index, why=why[:_MOST_CHARACTERS])
+        yield RejectedItem(index=index, why=why[:_MOST_CHARACTERS])
     for index, why in taken.overheads.items():
-        yield LeftOut(index=index, why=why[:_MOST_CHARACTERS], is_overhead=True)
+        yield RejectedItem(index=index, why=why[:_MOST_CHARACTERS], is_overhead=True)

@@ -46,7 +46,7 @@ class Session:
         # Machines that the operator asks about and that nothing could be said of yet.
         self.asked: set[str] = set()
         # Machines whose Nodes are being emptied, and for how many seconds yet.
-        self.emptying: dict[str, int] = {}
+        self.drains: dict[str, int] = {}
         self._numbers = numbers
         self._blobs: dict[str, asyncio.Future[bytes]] = {}
         self._acks: dict[str, asyncio.Future[int]] = {}
@@ -85,11 +85,11 @@ class Session:
         node_name: str,
         grace_seconds: int,
         preemptor_priority: int,
-        most_cost: float | None = None,
+        max_cost: float | None = None,
     ) -> int:
         """Have a Node cordoned and emptied; returns how many the operator started on.
 
-        `preemptor_priority` is that of the pods which wait for it, 0 when none do. With `most_cost`
+        `preemptor_priority` is that of the pods which wait for it, 0 when none do. With `max_cost`
         it is done only if it disturbs no more than that: ReclaimRefused otherwise.
 
         Unavailable when the session ends first; TimeoutError after 30 s.
@@ -99,7 +99,7 @@ class Session:
             nodes=[node_name],
             grace_period_seconds=grace_seconds,
             preemptor_priority=preemptor_priority,
-            most_cost=most_cost,
+            max_cost=max_cost,
         )
         message = wire.ShardMessage(reclaim_instruction=instruction)
         return await self._ask(self._acks, instruction.instruction_id, message)

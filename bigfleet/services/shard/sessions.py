@@ -134,7 +134,7 @@ class Sessions:
             self._take_disruptions(session.cluster, message.disruption_report)
         elif kind == "inquiry":
             session.asked = _asked(message.inquiry)
-            session.emptying = _emptying(message.inquiry)
+            session.drains = _emptying(message.inquiry)
         elif kind == "hello":
             raise InvalidInput("Hello", message.hello.cluster_id, "comes once, as first message")
 
@@ -174,19 +174,19 @@ class Sessions:
         return shard_pb2.ShardMessage(ack=ack)
 
 
-def _asked(inquiry: shard_pb2.Inquiry) -> set[str]:
+def _asked(inquiry: shard_pb2.NodeStateInquiry) -> set[str]:
     if len(inquiry.machine_ids) > MAX_ASKED:
         hint = f"are more than the {MAX_ASKED} that a cluster can hold"
         raise InvalidInput("Inquiry: machine_ids", len(inquiry.machine_ids), hint)
     return {machine_id for machine_id in inquiry.machine_ids if acceptable(machine_id)}
 
 
-def _emptying(inquiry: shard_pb2.Inquiry) -> dict[str, int]:
-    if len(inquiry.emptying) > MAX_ASKED:
+def _emptying(inquiry: shard_pb2.NodeStateInquiry) -> dict[str, int]:
+    if len(inquiry.drains) > MAX_ASKED:
         hint = f"are more than the {MAX_ASKED} that a cluster can hold"
-        raise InvalidInput("Inquiry: emptying", len(inquiry.emptying), hint)
+        raise InvalidInput("Inquiry: emptying", len(inquiry.drains), hint)
     return {
         each.machine_id: min(max(0, each.seconds_left), MAX_GRACE_SECONDS)
-        for each in inquiry.emptying
+        for each in inquiry.drains
         if acceptable(each.machine_id)
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.domain import BY_RACK
 from bigfleet.model.errors import InvalidInput
@@ -62,7 +62,7 @@ class Settings:
             raise InvalidInput("cycle_seconds", self.cycle_seconds, "is not > 0")
         if not self.report_seconds > 0:
             raise InvalidInput("report_seconds", self.report_seconds, "is not > 0")
-        if self.journal_sizes.most_bytes < 1 or self.journal_sizes.kept < 0:
+        if self.journal_sizes.max_bytes < 1 or self.journal_sizes.kept < 0:
             raise InvalidInput("journal_sizes", self.journal_sizes, "are not >= 1 byte, >= 0 files")
         if not self.batch_wait_seconds >= 0:
             raise InvalidInput("batch_wait_seconds", self.batch_wait_seconds, "is not a time >= 0")

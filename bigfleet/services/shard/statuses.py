@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from bigfleet.api.codec import sizes_to_wire
+from bigfleet.api.need_codec import sizes_to_wire
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.engine.decision import Decision, Shortfall
 from bigfleet.engine.explain.explain import Explainer, Reason

@@ -132,7 +132,7 @@ class SimulatedCluster:
         bound = [pod for pod in self.pods.values() if pod.node]
         ahead = self._looks_ahead
         for pod in schedule(self.unbound(), self.nodes, bound, self._preempt, looks_ahead=ahead):
-            self.controller.see(pod)
+            self.controller.observe(pod)
         for pod in self.unbound():
             self.controller.see_unschedulable(pod)
 
@@ -166,7 +166,7 @@ class SimulatedCluster:
             self.nodes[machine.id] = node = self.node_of(machine)
             self._daemon_pods[machine.id] = self._daemons_of(node)
             for daemon in self._daemon_pods[machine.id]:
-                self.controller.see(daemon)
+                self.controller.observe(daemon)
         self._changed.set()
 
     def node_of(self, machine: Machine) -> SimulatedNode:
@@ -224,7 +224,7 @@ class SimulatedCluster:
         for _ in range(workload.replicas - have):
             pod = SimulatedPod(f"{workload.name}-{next(self._numbers)}", workload, self._now())
             self.pods[pod.name] = pod
-            self.controller.see(pod)
+            self.controller.observe(pod)
         self._changed.set()
 
     def _remove(self, pod: SimulatedPod) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.controllers.operator import reclaim
-from bigfleet.controllers.operator.disruptions import SPARE, UNKNOWN_ROOM, chosen
-from bigfleet.controllers.pod_controller.disruption import Verdict
+from bigfleet.controllers.operator.disruptions import FIT_UNKNOWN, SPARE_CANDIDATES, select_machines
+from bigfleet.controllers.pod_controller.disruption import NodeDisruption
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 
 
@@ -18,16 +18,16 @@ class Disruption:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
 
-    def objection(self, names: Sequence[str], most_cost: float) -> str:
+    def rejection_reason(self, names: Sequence[str], max_cost: float) -> str:
         """Why these Nodes must not be emptied at that price; then they are as before."""
         ours = [name for name in names if not self._cluster.nodes[name].cordoned]
         for name in ours:
             self._cluster.cordon(name)
         reviewed = self._cluster.controller.review(len(names), names) if names else ()
         known = {verdict.node: verdict for verdict in reviewed}
-        unknown = (Verdict(name, 0, 0.0, fits=False, why=UNKNOWN_ROOM) for name in names)
-        why = reclaim.objection(
-            [self._with_budgets(known.get(v.node, v)) for v in unknown], most_cost
+        unknown = (NodeDisruption(name, 0, 0.0, fits=False, why=FIT_UNKNOWN) for name in names)
+        why = reclaim.rejection_reason(
+            [self._with_budgets(known.get(v.node, v)) for v in unknown], max_cost
         )
         for name in ours if why else ():
             self._cluster.cordon(name, cordoned=False)
@@ -36,12 +36,14 @@ class Disruption:
     def report(self, inquiry: shard_pb2.DisruptionInquiry) -> shard_pb2.DisruptionReport:
         """The answer to an inquiry."""
         asked = list(dict.fromkeys(inquiry.machine_ids))
-        verdicts = self._cluster.controller.review(inquiry.most + SPARE, preferred=asked)
+        verdicts = self._cluster.controller.review(
+            inquiry.max_machines + SPARE_CANDIDATES, preferred=asked
+        )
         found = [self._with_budgets(verdict) for verdict in verdicts]
-        machines = chosen(found, set(asked), inquiry.most)
+        machines = select_machines(found, set(asked), inquiry.max_machines)
         return shard_pb2.DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
 
-    def _with_budgets(self, verdict: Verdict) -> shard_pb2.MachineDisruption:
+    def _with_budgets(self, verdict: NodeDisruption) -> shard_pb2.MachineDisruption:
         """What the pod controller says of a Node, and what only budgets know."""
         pods = self._cluster.pods_on(verdict.node)
         counts = Counter(pod.workload.name for pod in pods)

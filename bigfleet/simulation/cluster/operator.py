@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import msgspec
 
-from bigfleet.api.kube.client import KubeClient
 from bigfleet.api.overhead_codec import overheads_to_wire
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.controllers.operator.daemonsets import summed
-from bigfleet.controllers.operator.passage import Removal, passage
-from bigfleet.controllers.operator.rollup import Rollups
-from bigfleet.controllers.operator.route import Route
+from bigfleet.controllers.operator.phase_effects import Removal, phase_effects
+from bigfleet.controllers.operator.rollup import RollUpSender
+from bigfleet.controllers.operator.shard_addresses import ShardAddressList
 from bigfleet.controllers.operator.short_conditions import ShortConditions
 from bigfleet.controllers.pod_controller.nodes import RawUpcomingNode
+from bigfleet.kube.client import KubeClient
 from bigfleet.model.errors import Unavailable
 from bigfleet.model.machine import MachineState
 from bigfleet.ports.clock import Clock
@@ -58,12 +58,12 @@ class SimulatedOperator:
             clock,
             open_session,
         )
-        self._route = Route(addresses)
+        self._shard_addresses = ShardAddressList(addresses)
         self._disruption = Disruption(cluster)
         taken = summed(d.overhead for d in cluster.daemons if d.overhead is not None)
-        self._rollups = Rollups(
+        self._rollups = RollUpSender(
             cluster.name,
-            cluster.requests.ledger,
+            cluster.requests.request_cache,
             ROLLUP_SECONDS,
             DEBOUNCE_SECONDS,
             lambda *_: None,
@@ -71,8 +71,8 @@ class SimulatedOperator:
             lambda: overheads_to_wire(taken),
         )
         writer = cast(KubeClient, cluster.requests)  # as far as conditions are concerned
-        ledger, now = cluster.requests.ledger, clock.unix_seconds
-        self._short = ShortConditions(writer, ledger, CONDITIONS_PER_SECOND, now)
+        request_cache, now = cluster.requests.request_cache, clock.unix_seconds
+        self._short = ShortConditions(writer, request_cache, CONDITIONS_PER_SECOND, now)
         self._last_sent = capacity_pb2.ClusterCapacityNeeds()
         self._sessions: Sessions | None = None
         self._session: Session | None = None
@@ -91,7 +91,7 @@ class SimulatedOperator:
         while True:
             if self.online:
                 await self._follow()
-                self._route.failed()
+                self._shard_addresses.failed()
             await asyncio.sleep(RECONNECT_SECONDS)
 
     async def _follow(self) -> None:
@@ -99,14 +99,14 @@ class SimulatedOperator:
         second redirect in a row is a failure.
         """
         try:
-            answer = await self._open_session(self._route.address, self._cluster.name)
+            answer = await self._open_session(self._shard_addresses.address, self._cluster.name)
             if isinstance(answer, shard_pb2.Redirect):
-                self._route.redirected(answer.address)
+                self._shard_addresses.redirected(answer.address)
                 answer = await self._open_session(answer.address, self._cluster.name)
         except Unavailable:
             return
         if isinstance(answer, Sessions) and self.online:
-            self._route.served()
+            self._shard_addresses.served()
             await self._serve(answer)
 
     def disconnect(self) -> None:
@@ -128,9 +128,9 @@ class SimulatedOperator:
         self._send(rollup=rollup)
         return await answer
 
-    def regret(self, told: shard_pb2.RollUpTooLarge) -> None:
+    def report_too_large(self, too_large: shard_pb2.RollUpTooLarge) -> None:
         """As the real operator does."""
-        self._send(rollup_too_large=told)
+        self._send(rollup_too_large=too_large)
 
     async def _serve(self, sessions: Sessions) -> None:
         hello = shard_pb2.Hello(cluster_id=self._cluster.name)
@@ -138,11 +138,11 @@ class SimulatedOperator:
         self._session = session
         ours = sorted({*self._cluster.nodes, *self._phases})
         now = self._clock.unix_seconds()
-        emptying = [
-            shard_pb2.Emptying(machine_id=node.name, seconds_left=max(0, int(deadline - now)))
+        drains = [
+            shard_pb2.NodeDrain(machine_id=node.name, seconds_left=max(0, int(deadline - now)))
             for node, deadline in self._deadlines.items()
         ]
-        self._send(inquiry=shard_pb2.Inquiry(machine_ids=ours, emptying=emptying))
+        self._send(inquiry=shard_pb2.NodeStateInquiry(machine_ids=ours, drains=drains))
         try:
             await run_until_first_completes(self._receive(session), self._rollups.send_over(self))
         finally:
@@ -170,7 +170,7 @@ class SimulatedOperator:
         elif kind == "disruption_inquiry":
             self._send(disruption_report=self._disruption.report(message.disruption_inquiry))
         elif kind == "demand_status":
-            self._short.offer(message.demand_status)
+            self._short.enqueue(message.demand_status)
         elif kind == "node_state_update":
             self._on_node_state(message.node_state_update)
 
@@ -190,9 +190,9 @@ class SimulatedOperator:
         """Cordon and begin to empty, unless it costs too much; the answer may get lost."""
         nodes = [self._cluster.nodes[n] for n in instruction.nodes if n in self._cluster.nodes]
         ack = shard_pb2.ReclaimAck(instruction_id=instruction.instruction_id)
-        if instruction.HasField("most_cost"):
+        if instruction.HasField("max_cost"):
             names = [node.name for node in nodes if not node.leaving]
-            ack.refused = self._disruption.objection(names, instruction.most_cost)
+            ack.refused = self._disruption.rejection_reason(names, instruction.max_cost)
         if not ack.refused:
             ack.nodes_started = len(instruction.nodes)
             deadline = self._clock.unix_seconds() + instruction.grace_period_seconds
@@ -228,7 +228,7 @@ class SimulatedOperator:
         if state is not MachineState.IDLE:
             self._joining.discard(machine_id)
         joining = machine_id in self._joining
-        step = passage(self._phases.pop(machine_id, None), state, joining=joining)
+        step = phase_effects(self._phases.pop(machine_id, None), state, joining=joining)
         if step.phase is not None:
             self._phases[machine_id] = step.phase
         self._expect(update, step.phase)
@@ -253,7 +253,7 @@ class SimulatedOperator:
             "status": {"phase": phase or ""},
         }
         coming = msgspec.convert(upcoming, RawUpcomingNode).read()
-        self._cluster.controller.occupancy.expect(update.machine_id, coming)
+        self._cluster.controller.occupancy.set_upcoming(update.machine_id, coming)
 
     def _send(self, **message: Any) -> None:
         if self._session is not None and self._sessions is not None:

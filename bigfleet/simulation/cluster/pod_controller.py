@@ -7,12 +7,20 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from bigfleet.controllers.pod_controller import nodes
-from bigfleet.controllers.pod_controller.disruption import Verdict, review
-from bigfleet.controllers.pod_controller.existing import Key, Spec, digest_of
-from bigfleet.controllers.pod_controller.occupancy import Occupancy, Place
+from bigfleet.controllers.pod_controller.disruption import NodeDisruption, review
+from bigfleet.controllers.pod_controller.existing_requests import (
+    InternedSpec,
+    RequestKey,
+    digest_of,
+)
+from bigfleet.controllers.pod_controller.occupancy import Occupancy, PodLocation
 from bigfleet.controllers.pod_controller.requests import additional_name, additional_request
 from bigfleet.controllers.pod_controller.shapes import Shape, Shapes
-from bigfleet.controllers.pod_controller.unschedulable import Ask, Outlook, Unschedulable
+from bigfleet.controllers.pod_controller.unschedulable import (
+    AdditionalRequest,
+    Outlook,
+    UnschedulablePods,
+)
 from bigfleet.simulation.cluster.requests import Requests
 from bigfleet.simulation.cluster.scheduler import SimulatedNode, SimulatedPod
 from bigfleet.simulation.cluster.workload import NAMESPACE
@@ -29,17 +37,17 @@ class SimulatedPodController:
     ) -> None:
         self.occupancy = Occupancy()
         self._requests, self._cluster_nodes, self._now = requests, cluster_nodes, now
-        self._rules = Unschedulable[Key]()
+        self._rules = UnschedulablePods[RequestKey]()
         self._shapes = Shapes()
-        self._places: dict[str, Place] = {}
-        self._waiting: dict[Key, SimulatedPod] = {}
+        self._places: dict[str, PodLocation] = {}
+        self._waiting: dict[RequestKey, SimulatedPod] = {}
 
-    def see(self, pod: SimulatedPod) -> None:
+    def observe(self, pod: SimulatedPod) -> None:
         """A pod is there, or was bound."""
-        self._place(pod.name, Place(self._shapes.of(pod.workload.pod), pod.node))
+        self._place(pod.name, PodLocation(self._shapes.of(pod.workload.pod), pod.node))
         if pod.workload.kind == "DaemonSet":
             return
-        key, workload = Key(NAMESPACE, pod.name), pod.workload
+        key, workload = RequestKey(NAMESPACE, pod.name), pod.workload
         if key not in self._requests:
             self._requests.write(
                 key, workload.request, workload.wire_request, pod.created, workload.gang_members
@@ -49,37 +57,37 @@ class SimulatedPodController:
 
     def forget(self, pod: SimulatedPod) -> None:
         """A pod is gone."""
-        key = Key(NAMESPACE, pod.name)
+        key = RequestKey(NAMESPACE, pod.name)
         self._place(pod.name, None)
         self._settle(key)
         self._requests.remove(key)
 
     def see_unschedulable(self, pod: SimulatedPod) -> None:
         """kube-scheduler has found no place for a pod."""
-        key, workload = Key(NAMESPACE, pod.name), pod.workload
+        key, workload = RequestKey(NAMESPACE, pod.name), pod.workload
         self._waiting[key] = pod
         number = pod.name.rpartition("-")[2].zfill(12)
-        self._rules.see(key, (workload.name, workload.request.digest), number, self._now())
+        self._rules.observe(key, (workload.name, workload.request.digest), number, self._now())
 
     def request_additional(self) -> None:
         """Ask for additional machines if it is time."""
         if self._waiting:
             self._refresh_nodes()
-            for ask in self._rules.look(self._now(), self._outlook()):
+            for ask in self._rules.due_requests(self._now(), self._outlook()):
                 self._ask(ask)
 
     def is_short(self, pod: SimulatedPod) -> bool:
         """Whether machines are known to be missing for a waiting pod."""
-        return self._is_short(Key(NAMESPACE, pod.name))
+        return self._is_short(RequestKey(NAMESPACE, pod.name))
 
     def review(
         self, most: int, only: Collection[str] = (), preferred: Collection[str] = ()
-    ) -> list[Verdict]:
+    ) -> list[NodeDisruption]:
         """The answer to a DisruptionReview."""
         self._refresh_nodes()
-        return review(self.occupancy.situation(), most, only, preferred)
+        return review(self.occupancy.snapshot(), most, only, preferred)
 
-    def _place(self, name: str, place: Place | None) -> None:
+    def _place(self, name: str, place: PodLocation | None) -> None:
         before = self._places.pop(name, None)
         if before is not None:
             self.occupancy.remove(before)
@@ -87,7 +95,7 @@ class SimulatedPodController:
             self._places[name] = place
             self.occupancy.add(place)
 
-    def _settle(self, key: Key, *, bound: bool = False) -> None:
+    def _settle(self, key: RequestKey, *, bound: bool = False) -> None:
         if self._waiting.pop(key, None) is not None:
             self._rules.forget(key, bound=bound)
             for each in key.additional():
@@ -96,11 +104,11 @@ class SimulatedPodController:
     def _refresh_nodes(self) -> None:
         self.occupancy.nodes = {name: _seen(node) for name, node in self._cluster_nodes.items()}
 
-    def _outlook(self) -> Callable[[Key], Outlook]:
-        left = self.occupancy.left_waiting() if len(self._rules) else {}
+    def _outlook(self) -> Callable[[RequestKey], Outlook]:
+        left = self.occupancy.unplaced_pods() if len(self._rules) else {}
         unplaced: dict[Shape, bool] = {}
 
-        def outlook(key: Key) -> Outlook:
+        def outlook(key: RequestKey) -> Outlook:
             shape = self._places[key.name].shape
             if shape not in unplaced:
                 unplaced[shape] = self.occupancy.is_unplaced_gang(shape)
@@ -108,22 +116,22 @@ class SimulatedPodController:
 
         return outlook
 
-    def _is_short(self, key: Key) -> bool:
+    def _is_short(self, key: RequestKey) -> bool:
         for each in (key, *key.additional()):
             spec = self._requests.spec(each)
-            if spec is not None and self._requests.existing.shortage(each, spec) is not None:
+            if spec is not None and self._requests.existing.short_reason(each, spec) is not None:
                 return True
         return False
 
-    def _ask(self, ask: Ask[Key]) -> None:
+    def _ask(self, ask: AdditionalRequest[RequestKey]) -> None:
         pod, shape = self._waiting[ask.pod], self._places[ask.pod.name].shape
-        if self.occupancy.held_to_a_full_node(shape):
-            self._rules.put_aside(ask.pod, self._now())
+        if self.occupancy.pinned_to_full_node(shape):
+            self._rules.defer(ask.pod, self._now())
             return
         body = additional_request(pod.workload.request.body, self.occupancy.where(shape))
-        key = Key(NAMESPACE, additional_name(pod.name, ask.number))
+        key = RequestKey(NAMESPACE, additional_name(pod.name, ask.number))
         wire = msgspec.Raw(msgspec.json.encode(body))
-        self._requests.write(key, Spec(body, digest_of(body)), wire, self._now())
+        self._requests.write(key, InternedSpec(body, digest_of(body)), wire, self._now())
 
 
 def _seen(node: SimulatedNode) -> nodes.Node:
@@ -134,6 +142,6 @@ def _seen(node: SimulatedNode) -> nodes.Node:
         tuple(node.taints),
         ready=not node.dead,
         cordoned=node.cordoned,
-        leaving=node.leaving,
+        reclaiming=node.leaving,
         created=f"{node.created:020.3f}",
     )

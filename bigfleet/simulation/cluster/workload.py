@@ -12,8 +12,8 @@ import msgspec
 from bigfleet.api.install import GANG_MEMBERS
 from bigfleet.controllers.disruption_cost import RECLAMATION_PENALTY
 from bigfleet.controllers.operator.daemonsets import DaemonSet, overhead
-from bigfleet.controllers.operator.demand import Demand, RequestSpec, demand_of
-from bigfleet.controllers.pod_controller.existing import Spec, digest_of
+from bigfleet.controllers.operator.request_demand import RequestDemand, RequestSpec, demand_of
+from bigfleet.controllers.pod_controller.existing_requests import InternedSpec, digest_of
 from bigfleet.controllers.pod_controller.pods import INTERRUPTION_PENALTY, Pod
 from bigfleet.controllers.pod_controller.requests import request_for
 from bigfleet.model.need import NodeOverhead, Spread
@@ -94,10 +94,10 @@ class Workload:
         return msgspec.convert({"metadata": metadata, "spec": self._spec()}, Pod)
 
     @cached_property
-    def request(self) -> Spec:
+    def request(self) -> InternedSpec:
         """The spec of each pod's CapacityRequest."""
         body = request_for(self.pod)
-        return Spec(body, digest_of(body))
+        return InternedSpec(body, digest_of(body))
 
     @cached_property
     def wire_request(self) -> msgspec.Raw:
@@ -105,7 +105,7 @@ class Workload:
         return msgspec.Raw(msgspec.json.encode(self.request.body))
 
     @cached_property
-    def demand(self) -> Demand:
+    def demand(self) -> RequestDemand:
         """What one pod adds to its cluster's demand."""
         return demand_of(NAMESPACE, msgspec.json.decode(self.wire_request, type=RequestSpec))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import kind.cluster
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from kind.setup import Setup
 from loaddriver.substrates import audit, components, readiness
 from loaddriver.substrates.applying import apply

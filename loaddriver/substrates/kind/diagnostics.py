@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bigfleet.api.kube.client import NO_ANSWER, ApiError
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError
 from kind.errors import KindError
 from loaddriver.substrates.base import SubstrateError
 
@@ -38,6 +38,6 @@ async def _write_objects(file: Path, plural: str, get: Callable[[str], Awaitable
 async def _try(folder: Path, what: str, work: Awaitable[None]) -> None:
     try:
         await work
-    except (SubstrateError, KindError, ApiError, *NO_ANSWER) as error:
+    except (SubstrateError, KindError, ApiError, *CONNECTION_ERRORS) as error:
         with (folder / MISSING).open("a") as file:
             file.write(f"{what}: {str(error) or repr(error)}\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from bigfleet.api.kube.client import NO_ANSWER, ApiError
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError
 from loaddriver.substrates.kind.cluster import KindCluster
 from loaddriver.substrates.kind.containers import Container, Exit, exits
 
@@ -62,7 +62,7 @@ class HealthMonitor:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
             try:
                 seen = await cluster.containers()
-            except (ApiError, *NO_ANSWER):
+            except (ApiError, *CONNECTION_ERRORS):
                 await self._judge_silence(cluster, loop.time() - answered)
                 continue
             answered = loop.time()

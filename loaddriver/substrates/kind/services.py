@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.substrates.applying import Manifest, apply, path_of
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.kind.addresses import NodeAddress

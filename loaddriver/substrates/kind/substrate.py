@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 
 import kind.cluster
-from bigfleet.api.kube.client import NO_ANSWER, ApiError
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError
 from controlplane.errors import BinaryError
 from kind.errors import KindError
 from loaddriver.substrates import fleet_identities
@@ -51,7 +51,7 @@ from loaddriver.substrates.reaper.cleanup import RUN_VARIABLE, end_processes
 
 _POD_LOGS = "/var/log/pods"
 _END_SECONDS = 20.0
-_FAILURES = (KindError, BinaryError, ApiError, *NO_ANSWER)
+_FAILURES = (KindError, BinaryError, ApiError, *CONNECTION_ERRORS)
 
 
 class KindSubstrate:
@@ -222,7 +222,7 @@ class KindSubstrate:
             yield secret(ROLE_NAMESPACE, access_secret(role, name), texts)
         if role.peer_identity:
             own = fleet_identities.issue(self._data_directory, role.peer_identity)
-            yield secret(ROLE_NAMESPACE, access_secret(role, IDENTITY), own.texts())
+            yield secret(ROLE_NAMESPACE, access_secret(role, IDENTITY), own.file_contents())
 
     @asynccontextmanager
     async def _step(self, what: str, cluster: KindCluster) -> AsyncIterator[None]:

@@ -16,7 +16,7 @@ import pytest
 
 from bigfleet.adapters.host.kwok import KwokHost
 from bigfleet.api.install import NODE_NAMESPACE, install
-from bigfleet.api.kube.client import STRATEGIC_PATCH, KubeClient
+from bigfleet.kube.client import STRATEGIC_PATCH, KubeClient
 from bigfleet.model.machine import Machine
 from bigfleet.model.need import Taint
 from bigfleet.ports.host import Boot, HostFailure

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bigfleet.controllers.operator.demand import RequestSpec, demand_of
+from bigfleet.controllers.operator.request_demand import RequestSpec, demand_of
 from bigfleet.controllers.pod_controller import pods as pod_types
 from bigfleet.controllers.pod_controller.requests import request_for
 from loaddriver.plan.manifests import capacity_request_body, workload_body

@@ -77,7 +77,7 @@ def test_quantiles_become_sizes_of_equal_share_that_people_would_write() -> None
     """The middle size lies at the middle quantile; amounts are round; shares add up to 1."""
     quantiles = SizeQuantiles(
         count=101,
-        shares=(0, 0.5, 1),
+        levels=(0, 0.5, 1),
         cpu_millicores=(10, 100, 10000),
         gibibytes_per_core=(4, 4, 4),
     )
@@ -96,7 +96,7 @@ def test_memory_does_not_follow_from_cpu() -> None:
     """Of small and of large pods alike, some ask for little memory and some for much."""
     quantiles = SizeQuantiles(
         count=200,
-        shares=(0, 1),
+        levels=(0, 1),
         cpu_millicores=(1000, 64000),
         gibibytes_per_core=(1, 8),
     )

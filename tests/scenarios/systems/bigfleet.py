@@ -12,9 +12,9 @@ from types import MappingProxyType
 import msgspec
 
 from bigfleet.adapters.provider.grpc import GrpcProvider
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.api.install import GROUP_VERSION, install
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from bigfleet.model.machine import Machine, MachineState
 from loaddriver.profile.settings import ProfileSettings, load_profile
 from loaddriver.run.bigfleet_roles import LISTEN, PROVIDER, start_fleet
@@ -39,8 +39,8 @@ _SETTINGS = {
     "bigfleet.rollupSeconds": ROLLUP_SECONDS,
     "bigfleet.reclaimHoldSeconds": RECLAIM_HOLD_SECONDS,
     "bigfleet.idleHoldSeconds": IDLE_HOLD_SECONDS,
-    "bigfleet.unschedulableHoldSeconds": UNSCHEDULABLE_HOLD_SECONDS,
-    "bigfleet.nodeHoldSeconds": NODE_HOLD_SECONDS,
+    "bigfleet.unschedulableDelaySeconds": UNSCHEDULABLE_HOLD_SECONDS,
+    "bigfleet.nodeReadyTimeoutSeconds": NODE_HOLD_SECONDS,
     "bigfleet.reclaimCapFraction": 1.0,
     **{
         f"fleet.latency.{order}Seconds": timing.PROVIDER_SECONDS

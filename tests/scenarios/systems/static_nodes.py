@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.run.node_source import StaticNodeSource
 from loaddriver.run.paired_run import ServedNode
 from tests.scenarios import fleet

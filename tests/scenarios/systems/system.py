@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from bigfleet.api.kube.client import KubeClient
+from bigfleet.kube.client import KubeClient
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
 from tests.scenarios.history import History, ObservedPod

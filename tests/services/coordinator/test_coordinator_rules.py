@@ -142,7 +142,7 @@ def test_a_sound_report_passes_and_its_summary_is_small() -> None:
 def test_shortfalls_that_a_report_left_out_are_shown_as_a_number() -> None:
     report = FakeShard("s1").report()
     report.shortfalls.extend(many_shortfalls(1))
-    report.shortfalls_left_out = 30
+    report.shortfalls_omitted = 30
     received = Reports(0.0).record(report, 1.0, 1)
     assert (
         fleet_views.shortfalls([received.snapshot])[-1]

@@ -20,7 +20,7 @@ import grpc
 import pytest
 
 from bigfleet.api import transport
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
 from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub

@@ -41,10 +41,10 @@ def test_who_listens_everywhere_says_where_others_reach_it(
 @pytest.mark.parametrize(
     ("entry", "state"),
     [
-        ({"silent_seconds": 1.0}, "live"),
-        ({"silent_seconds": 1.0, "leaving": True}, "leaving"),
-        ({"silent_seconds": 60.0, "leaving": True}, "silent"),
-        ({"silent_seconds": 60.0}, "silent"),
+        ({"seconds_since_report": 1.0}, "live"),
+        ({"seconds_since_report": 1.0, "leaving": True}, "leaving"),
+        ({"seconds_since_report": 60.0, "leaving": True}, "silent"),
+        ({"seconds_since_report": 60.0}, "silent"),
     ],
 )
 def test_a_shard_is_silent_by_the_leaders_clock_alone(entry: dict[str, Any], state: str) -> None:
@@ -56,7 +56,7 @@ def test_a_shard_is_silent_by_the_leaders_clock_alone(entry: dict[str, Any], sta
 def test_a_shard_that_died_while_leaving_shows_how_to_end_it() -> None:
     """It releases nothing any more, and nobody but a person can say that it is dead."""
     entry = wire.ShardRegistryEntry(
-        shard_id="s", last_heartbeat_unix_ns=1, silent_seconds=60.0, leaving=True
+        shard_id="s", last_heartbeat_unix_ns=1, seconds_since_report=60.0, leaving=True
     )
     *_, silent, hint = views.status("a:1", 2, views.Lists([entry], [], [], []))
     assert silent.endswith("shard s has not reported for 60 s")

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from bigfleet.api import transport
-from bigfleet.api.identity import Identity
+from bigfleet.api.auth.identity import Identity
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import (
     CoordinatorServicer,

@@ -14,8 +14,8 @@ import pytest_asyncio
 from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.adapters.coordinator.client import LeaderConnection as LeaderReplicas
 from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
-from bigfleet.api.identity import Name
-from bigfleet.api.issuing import issue
+from bigfleet.api.auth.identity import Principal
+from bigfleet.api.auth.issuing import issue
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2 import ShardReport
 from bigfleet.model.errors import BigFleetError, Fenced, Unavailable
@@ -126,7 +126,7 @@ async def test_a_call_that_fails_ends_no_other_call(replicas: LeaderConnection) 
 
 async def test_who_may_not_call_is_told_so_at_once(tmp_path: Path) -> None:
     """No replica would answer differently, and none of them is short of a leader."""
-    leader, looking = Name("coordinator", "a"), Name("readonly")
+    leader, looking = Principal("coordinator", "a"), Principal("readonly")
     made = issue(tmp_path, [leader, looking], timedelta(days=1))
     async with (
         replica(servicer(FakeCoordinator()), made[leader]) as address,

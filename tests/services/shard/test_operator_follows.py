@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 NOBODY = "127.0.0.1:1"
 
 
-class Duties:
+class SessionHandler:
     """Serves for ever; `opened` counts sessions."""
 
     def __init__(self) -> None:
@@ -34,17 +34,17 @@ class Duties:
 
 
 @asynccontextmanager
-async def dialling(*addresses: str) -> AsyncIterator[tuple[Dialer, Duties]]:
+async def dialling(*addresses: str) -> AsyncIterator[tuple[Dialer, SessionHandler]]:
     """A dialer of cluster east that does not wait long between two attempts."""
 
     async def briefly(_: float) -> None:
         await asyncio.sleep(0.01)
 
-    duties = Duties()
-    dialer = Dialer(addresses, "east", duties, lambda: 0.0, briefly)
+    handler = SessionHandler()
+    dialer = Dialer(addresses, "east", handler, lambda: 0.0, briefly)
     task = asyncio.create_task(dialer.run())
     try:
-        yield dialer, duties
+        yield dialer, handler
     finally:
         task.cancel()
         await asyncio.wait([task])
@@ -59,8 +59,8 @@ async def test_it_goes_where_it_is_sent(tmp_path: Path) -> None:
     async with first as one, second as two:
         await eventually(lambda: len(coordinator.addresses) == 2)
         coordinator.clusters["east"] = "s-1"
-        async with dialling(one.address) as (dialer, duties):
-            await eventually(lambda: duties.opened == 1)
+        async with dialling(one.address) as (dialer, handler):
+            await eventually(lambda: handler.opened == 1)
             assert dialer.not_ready() == ""
             assert two.shard.sessions.of("east") is not None
             assert one.shard.sessions.of("east") is None
@@ -71,9 +71,9 @@ async def test_one_living_shard_in_its_list_is_enough(tmp_path: Path) -> None:
     """Dead addresses are passed over."""
     async with (
         shard(MemoryProvider(), tmp_path, None, FakeCoordinator()) as only,
-        dialling(NOBODY, NOBODY, only.address) as (_, duties),
+        dialling(NOBODY, NOBODY, only.address) as (_, handler),
     ):
-        await eventually(lambda: duties.opened == 1)
+        await eventually(lambda: handler.opened == 1)
 
 
 async def test_shards_that_name_each_other_are_not_dialled_in_a_loop(tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ async def test_shards_that_name_each_other_are_not_dialled_in_a_loop(tmp_path: P
     second = shard(MemoryProvider(), tmp_path / "1", None, two_says, shard_id="s-1")
     async with first as one, second as two:
         one_says.addresses["s-1"], two_says.addresses["s-0"] = two.address, one.address
-        async with dialling(one.address) as (dialer, duties):
+        async with dialling(one.address) as (dialer, handler):
             await eventually(lambda: "serves this cluster" in dialer.not_ready())
             two_says.clusters["east"] = "s-1"
-            await eventually(lambda: duties.opened == 1)
+            await eventually(lambda: handler.opened == 1)
 
 
 async def test_without_a_coordinator_it_comes_back_to_where_it_was_served(tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ async def test_without_a_coordinator_it_comes_back_to_where_it_was_served(tmp_pa
         return shard(provider, tmp_path / "1", None, coordinator, shard_id="s-1", listen_port=port)
 
     first = shard(provider, tmp_path / "0", None, coordinator, shard_id="s-0")
-    async with first as one, dialling(one.address) as (_, duties):
+    async with first as one, dialling(one.address) as (_, handler):
         coordinator.clusters["east"] = "s-1"
         async with second() as two:
-            await eventually(lambda: duties.opened == 1)
+            await eventually(lambda: handler.opened == 1)
             coordinator.reachable = False
             port = int(two.address.rpartition(":")[2])
         async with second(port):
-            await eventually(lambda: duties.opened == 2)
+            await eventually(lambda: handler.opened == 2)

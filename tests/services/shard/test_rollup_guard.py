@@ -52,14 +52,16 @@ async def test_one_need_of_many_pods_that_vanishes_is_doubted(tmp_path: Path) ->
         east, west = await rig.operator(), await rig.operator("west")
         await east.roll_up(pods(_PODS))
         ack = await east.roll_up()
-        assert f"it asks for 0 pods where {_PODS} were asked for before" in ack.doubted
+        assert (
+            f"it asks for 0 pods where {_PODS} were asked for before" in ack.unconfirmed_reductions
+        )
         assert not ack.rejected
         await west.roll_up(need(2))
         await eventually(lambda: provider.orders != [])
         await cycles(rig, 5)
         assert given_back(provider) == []
-        assert (await east.roll_up()).doubted
-        assert not (await east.roll_up()).doubted
+        assert (await east.roll_up()).unconfirmed_reductions
+        assert not (await east.roll_up()).unconfirmed_reductions
         await eventually(lambda: given_back(provider) == ["m-00"])
 
 
@@ -68,7 +70,7 @@ async def test_what_is_added_is_served_while_the_rest_is_in_doubt(tmp_path: Path
     async with shard(provider, tmp_path) as rig:
         east = await rig.operator()
         await east.roll_up(pods(40))
-        assert (await east.roll_up(need(1, group="new"), pods(2))).doubted
+        assert (await east.roll_up(need(1, group="new"), pods(2))).unconfirmed_reductions
         await east.hears_state("spare", _S.CONFIGURED)
         await cycles(rig, 5)
         assert given_back(provider) == []
@@ -79,7 +81,7 @@ async def test_a_demand_that_changes_its_kind_is_no_collapse(tmp_path: Path) -> 
     async with shard(at_work(), tmp_path) as rig:
         east = await rig.operator()
         await east.roll_up(pods(_PODS, "old"))
-        assert not (await east.roll_up(pods(_PODS, "new"))).doubted
+        assert not (await east.roll_up(pods(_PODS, "new"))).unconfirmed_reductions
 
 
 async def test_a_collapse_right_after_a_restart_is_doubted(tmp_path: Path) -> None:
@@ -92,9 +94,11 @@ async def test_a_collapse_right_after_a_restart_is_doubted(tmp_path: Path) -> No
         await cycles(rig, 2)
     async with shard(provider, tmp_path) as rig:
         east = await rig.operator()
-        assert f"where {_PODS} were asked for before" in (await east.roll_up()).doubted
+        assert (
+            f"where {_PODS} were asked for before" in (await east.roll_up()).unconfirmed_reductions
+        )
         await cycles(rig, 5)
-        assert not (await east.roll_up(pods(_PODS))).doubted
+        assert not (await east.roll_up(pods(_PODS))).unconfirmed_reductions
         await cycles(rig, 5)
     assert provider.orders == []
 
@@ -109,12 +113,15 @@ async def test_without_its_memory_a_shard_counts_machines(tmp_path: Path, left: 
         await cycles(rig, 1)
         east = await rig.operator()
         ack = await east.roll_up(need(1, zone="b"))
-        assert "it asks for 1 pods where 20 machines are in its cluster's service" in ack.doubted
-        assert (await east.roll_up(need(1, group="new", zone="b"))).doubted
+        assert (
+            "it asks for 1 pods where 20 machines are in its cluster's service"
+            in ack.unconfirmed_reductions
+        )
+        assert (await east.roll_up(need(1, group="new", zone="b"))).unconfirmed_reductions
         assert rig.shard.needs.count_of("east") == 2
         await cycles(rig, 5)
         assert provider.orders == []
-        assert not (await east.roll_up(need(1, zone="b"))).doubted
+        assert not (await east.roll_up(need(1, zone="b"))).unconfirmed_reductions
         await eventually(lambda: len(given_back(provider)) == 20)
 
 
@@ -124,13 +131,15 @@ async def test_a_cluster_that_scales_to_zero_is_believed_after_the_hold(tmp_path
     async with shard(provider, tmp_path, clock) as rig:
         east = await rig.operator()
         await east.roll_up(pods(_PODS))
-        assert (await east.roll_up()).doubted
+        assert (await east.roll_up()).unconfirmed_reductions
         await cycles(rig, 3)
         assert given_back(provider) == []
         clock.advance(30.5)
         await eventually(lambda: given_back(provider) == ["m-00"])
     async with shard(provider, tmp_path, clock) as rig:
-        assert not (await (await rig.operator()).roll_up()).doubted, "it was believed before"
+        assert not (await (await rig.operator()).roll_up()).unconfirmed_reductions, (
+            "it was believed before"
+        )
 
 
 def _provider(folder: Path) -> ProviderConfig:
@@ -181,7 +190,10 @@ async def test_a_killed_shard_remembers_what_a_full_disk_once_refused(tmp_path: 
                 await eventually((state / "demand.json").exists)
             await alive.kill()
         async with shard_process(address, state) as alive, operator_of(alive) as east:
-            assert f"where {_PODS} were asked for before" in (await east.roll_up()).doubted
+            assert (
+                f"where {_PODS} were asked for before"
+                in (await east.roll_up()).unconfirmed_reductions
+            )
 
 
 async def test_a_quiet_fleet_does_not_write_its_demand(tmp_path: Path) -> None:

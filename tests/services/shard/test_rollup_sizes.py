@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 from bigfleet.adapters.provider.memory import MemoryProvider
-from bigfleet.api import codec
-from bigfleet.api.transport import MESSAGE_CEILING_BYTES
+from bigfleet.api import need_codec
+from bigfleet.api.transport import MAX_MESSAGE_BYTES
 from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
-from bigfleet.controllers.operator.aggregate import Told
-from bigfleet.controllers.operator.ledger import CapacityRequest, Ledger
-from bigfleet.controllers.operator.rollup import Rollups
+from bigfleet.controllers.operator.aggregate import RollUpContent
+from bigfleet.controllers.operator.request_cache import CapacityRequest, RequestCache
+from bigfleet.controllers.operator.rollup import RollUpSender
 from bigfleet.controllers.operator.session import Dialer, Session
 from bigfleet.observe import metrics
 from bigfleet.services.shard.rollup_rows import MAX_NEED_BYTES
@@ -51,32 +51,36 @@ def request(number: int) -> CapacityRequest:
 
 def test_fifty_thousand_requests_without_groups_are_some_two_kilobytes() -> None:
     """A roll-up grows with the kinds of pods, not with their number."""
-    ledger = Ledger()
-    ledger.replace([request(number) for number in range(REQUESTS)])
-    rollup, _ = Rollups("c", ledger, 10, 1, lambda *_: None, time.monotonic).build()
+    request_cache = RequestCache()
+    request_cache.replace([request(number) for number in range(REQUESTS)])
+    rollup, _ = RollUpSender("c", request_cache, 10, 1, lambda *_: None, time.monotonic).build()
     assert len(rollup.needs) == KINDS
     assert 500 < rollup.ByteSize() < 3000
 
 
 def large_need(number: int, size: int) -> capacity_pb2.CapacityNeed:
     """One that takes about `size` bytes on the wire."""
-    made = codec.need_to_wire(need(1, group=f"g{number}"))
+    made = need_codec.need_to_wire(need(1, group=f"g{number}"))
     made.requirements[0].values.append("v" * size)
     return made
 
 
-class Duties:
+class SessionHandler:
     """An operator whose demand is whatever `needs` holds, sent whenever `due` is set."""
 
     def __init__(self) -> None:
         self.needs: list[capacity_pb2.CapacityNeed] = []
         self.sessions = 0
         self.accepted = 0
-        aggregate = SimpleNamespace(version=0, told=lambda _: Told(self.needs, frozenset()))
+        aggregate = SimpleNamespace(
+            version=0, content=lambda _: RollUpContent(self.needs, frozenset())
+        )
         self._changed, listed = asyncio.Event(), asyncio.Event()
         listed.set()
-        ledger: Any = SimpleNamespace(aggregate=aggregate, changed=self._changed, listed=listed)
-        self.rollups = Rollups("east", ledger, 60, 0.01, self._count, time.monotonic)
+        request_cache: Any = SimpleNamespace(
+            aggregate=aggregate, changed=self._changed, listed=listed
+        )
+        self.rollups = RollUpSender("east", request_cache, 60, 0.01, self._count, time.monotonic)
 
     def _count(self, *_: object) -> None:
         self.accepted += 1
@@ -95,10 +99,10 @@ class Duties:
         self._changed.set()
 
 
-async def operating(rig: Rig, duties: Duties) -> asyncio.Task[None]:
+async def operating(rig: Rig, handler: SessionHandler) -> asyncio.Task[None]:
     """The duties' operator, with its first roll-up accepted."""
-    task = asyncio.create_task(Dialer([rig.address], "east", duties, lambda: 0.0).run())
-    await eventually(lambda: duties.accepted == 1)
+    task = asyncio.create_task(Dialer([rig.address], "east", handler, lambda: 0.0).run())
+    await eventually(lambda: handler.accepted == 1)
     return task
 
 
@@ -106,16 +110,16 @@ async def operating(rig: Rig, duties: Duties) -> asyncio.Task[None]:
 async def test_two_hundred_mebibytes_pass(tmp_path: Path) -> None:
     """As many needs as that takes, each as large as one may be."""
     async with shard(MemoryProvider(), tmp_path) as rig:
-        duties = Duties()
-        task = await operating(rig, duties)
+        handler = SessionHandler()
+        task = await operating(rig, handler)
         count = 200 * MIB // MAX_NEED_BYTES + 1
-        duties.demand(*(large_need(number, MAX_NEED_BYTES - 400) for number in range(count)))
-        assert duties.rollups.build()[0].ByteSize() > 199 * MIB
+        handler.demand(*(large_need(number, MAX_NEED_BYTES - 400) for number in range(count)))
+        assert handler.rollups.build()[0].ByteSize() > 199 * MIB
         async with asyncio.timeout(240):
-            while duties.accepted < 2:  # noqa: ASYNC110 - there is no event for it
+            while handler.accepted < 2:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.1)
         assert len(rig.shard.needs) == count
-        assert duties.sessions == 1
+        assert handler.sessions == 1
         task.cancel()
         await asyncio.wait([task])
 
@@ -129,18 +133,20 @@ async def test_what_no_message_can_hold_is_named_on_both_sides(
     provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     caplog.set_level(logging.INFO)
     async with shard(provider, tmp_path) as rig:
-        duties = Duties()
-        duties.needs = [codec.need_to_wire(need(1))]
-        task = await operating(rig, duties)
+        handler = SessionHandler()
+        handler.needs = [need_codec.need_to_wire(need(1))]
+        task = await operating(rig, handler)
         rejected = metrics.operator_rollups_rejected._value.get()
-        duties.demand(large_need(0, MESSAGE_CEILING_BYTES))
+        handler.demand(large_need(0, MAX_MESSAGE_BYTES))
         await eventually(lambda: too_large._value.get() == before + 1)
         assert metrics.operator_rollups_rejected._value.get() == rejected + 1
         assert len(rig.shard.needs) == 1
-        duties.demand(codec.need_to_wire(need(1)), codec.need_to_wire(need(1, priority=5)))
-        await eventually(lambda: duties.accepted == 2)
+        handler.demand(
+            need_codec.need_to_wire(need(1)), need_codec.need_to_wire(need(1, priority=5))
+        )
+        await eventually(lambda: handler.accepted == 2)
         assert len(rig.shard.needs) == 2
-        assert duties.sessions == 1
+        assert handler.sessions == 1
         task.cancel()
         await asyncio.wait([task])
     said = [r.getMessage() + str(getattr(r, "why", "")) for r in caplog.records]

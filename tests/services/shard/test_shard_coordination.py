@@ -105,10 +105,10 @@ async def test_machines_of_others_can_be_looked_at(tmp_path: Path) -> None:
     async with shards(provider, coordinator, tmp_path, "s-0") as (rig,):
         await eventually(lambda: rig.shard.inventory.state("a-0") is S.IDLE)
         view = rig.shard.machines.view("a-0", rig.shard.cycle.latest)
-        assert "topology.bigfleet/rack=a" in view.not_mine
+        assert "topology.bigfleet/rack=a" in view.not_owned_reason
         coordinator.give(rack("a"), "s-0")
         await eventually(lambda: rig.shard.inventory.is_mine("a-0"))
-        assert rig.shard.machines.view("a-0", rig.shard.cycle.latest).not_mine == ""
+        assert rig.shard.machines.view("a-0", rig.shard.cycle.latest).not_owned_reason == ""
 
 
 async def test_a_bound_machine_counts_where_its_cluster_is_served(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ _S = MachineState
 
 async def ask(operator: SessionClient, *machine_ids: str) -> None:
     """Inquire after machines."""
-    await operator.say(inquiry=shard_pb2.Inquiry(machine_ids=machine_ids))
+    await operator.say(inquiry=shard_pb2.NodeStateInquiry(machine_ids=machine_ids))
 
 
 def told(operator: SessionClient) -> list[tuple[str, int]]:
@@ -113,11 +113,11 @@ async def test_an_eviction_that_the_shard_forgot_is_carried_through(tmp_path: Pa
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need(2))
-        emptying = [
-            shard_pb2.Emptying(machine_id=name, seconds_left=30)
+        drains = [
+            shard_pb2.NodeDrain(machine_id=name, seconds_left=30)
             for name in ("m-emptied", "m-elsewhere", "m-unknown")
         ]
-        await operator.say(inquiry=shard_pb2.Inquiry(emptying=emptying))
+        await operator.say(inquiry=shard_pb2.NodeStateInquiry(drains=drains))
         await operator.hears_state("m-emptied", _S.DRAINING)
         await cycles(rig, 3)
         assert (tmp_path / "evictions.jsonl").read_bytes().count(b"m-emptied") == 1

@@ -17,7 +17,7 @@ import pytest
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.adapters.provider.memory import MemoryProvider
-from bigfleet.api import codec, machine_codec, transport
+from bigfleet.api import machine_codec, need_codec, transport
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.model.errors import InvalidInput
@@ -39,7 +39,7 @@ def failures() -> float:
     return value or 0.0
 
 
-def doubted() -> float:
+def unconfirmed_reductions() -> float:
     """Full listings that were not believed so far."""
     return REGISTRY.get_sample_value("bigfleet_shard_listings_suspect_total") or 0.0
 
@@ -51,12 +51,12 @@ async def tell(operator: SessionClient, *needs: capacity_pb2.CapacityNeed) -> st
     await operator.say(rollup=message)
     echo = str(message.timestamp_unix_nanos)
     said = (await operator.hears(lambda m: m.ack.echo == echo)).ack
-    return said.rejected or "; ".join(each.why for each in said.left_out)
+    return said.rejected or "; ".join(each.why for each in said.rejected_items)
 
 
 async def still_works(rig: Rig, operator: SessionClient, free: str) -> None:
     """A sound roll-up brings a machine."""
-    assert await tell(operator, codec.need_to_wire(need())) == ""
+    assert await tell(operator, need_codec.need_to_wire(need())) == ""
     await operator.hears_state(free, _S.CONFIGURED)
     assert rig.shard.cycle.not_ready() == ""
 
@@ -85,7 +85,7 @@ async def test_no_accepted_need_harms_the_decision(tmp_path: Path, seed: int) ->
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         for _ in range(40):
-            wanted = {codec.need_from_wire(n, "").key: n for n in
+            wanted = {need_codec.need_from_wire(n, "").key: n for n in
                       (malformed.plausible_need(draw) for _ in range(6))}  # fmt: skip
             assert await tell(operator, *wanted.values()) == ""
             done = rig.shard.cycle.latest
@@ -102,10 +102,10 @@ async def test_a_roll_up_is_bounded(tmp_path: Path) -> None:
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await still_works(rig, operator, "m-1")
-        small = codec.need_to_wire(need())
+        small = need_codec.need_to_wire(need())
         said = await tell(operator, *[small] * (MAX_NEEDS_OF_A_CLUSTER + 1))
         assert f"{MAX_NEEDS_OF_A_CLUSTER + 1} needs are more than" in said
-        large = codec.need_to_wire(need(group="x" * MAX_NEED_BYTES))
+        large = need_codec.need_to_wire(need(group="x" * MAX_NEED_BYTES))
         assert "cluster east, need 0" in await tell(operator, large)
         assert len(rig.shard.needs) == 1
 
@@ -179,7 +179,7 @@ async def test_no_machine_record_harms_the_shard(tmp_path: Path, seed: int) -> N
         shard(GrpcProvider(address), tmp_path, cycle_seconds=0.01) as rig,
     ):
         operator = await rig.operator()
-        await tell(operator, *(codec.need_to_wire(need(9, group=g)) for g in ("", "a")))
+        await tell(operator, *(need_codec.need_to_wire(need(9, group=g)) for g in ("", "a")))
         await eventually(lambda: provider.listings > 40)
         assert rig.shard.inventory.state("sound") is _S.IDLE
     assert failures() == before
@@ -226,7 +226,7 @@ async def test_a_machine_that_cannot_be_is_refused_by_name(
 
 
 def _bad_need(**fields: Any) -> capacity_pb2.CapacityNeed:
-    message = codec.need_to_wire(need())
+    message = need_codec.need_to_wire(need())
     for name, value in fields.items():
         message.ClearField(name)  # type: ignore[arg-type]
         message.MergeFrom(capacity_pb2.CapacityNeed(**{name: value}))
@@ -248,7 +248,7 @@ def _bad_need(**fields: Any) -> capacity_pb2.CapacityNeed:
         (_bad_need(min_unit={"memory": "-1Gi"}), "min_unit"),
         (_bad_need(interruption_penalty_bucket=28), "interruption_penalty_bucket"),
         (_bad_need(requirements=[{"key": "zone", "operator": 999}]), "operator of zone"),
-        (codec.need_to_wire(need()), "repeats the profile and group"),
+        (need_codec.need_to_wire(need()), "repeats the profile and group"),
     ],
     ids=lambda case: case.replace(" ", "-") if isinstance(case, str) else "",
 )
@@ -260,7 +260,7 @@ async def test_a_need_that_cannot_be_is_left_out_by_name(
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await still_works(rig, operator, "m-1")
-        said = await tell(operator, codec.need_to_wire(need()), faulty)
+        said = await tell(operator, need_codec.need_to_wire(need()), faulty)
         assert "cluster east, need 1" in said
         assert words in said
         assert len(rig.shard.needs) == 1
@@ -283,7 +283,7 @@ async def test_a_hundred_thousand_profiles_end_at_most_their_session(tmp_path: P
     provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         flood = rollup("east")
-        flood.needs.extend(codec.need_to_wire(need(priority=n)) for n in range(100_000))
+        flood.needs.extend(need_codec.need_to_wire(need(priority=n)) for n in range(100_000))
         operator = await rig.operator()
         await operator.say(rollup=flood)
         echo = str(flood.timestamp_unix_nanos)
@@ -363,7 +363,11 @@ async def test_a_listing_that_lacks_most_machines_is_not_believed_at_once(tmp_pa
     """The machines count as they were while it is in doubt, and when they are back nothing has
     happened; those that stay away are gone.
     """
-    clock, before, fleet = ManualClock(), doubted(), [machine(f"m-{n:02}") for n in range(12)]
+    clock, before, fleet = (
+        ManualClock(),
+        unconfirmed_reductions(),
+        [machine(f"m-{n:02}") for n in range(12)],
+    )
     provider = MemoryProvider(fleet, auto_finish=True)
     async with shard(provider, tmp_path, clock) as rig:
         operator = await rig.operator()
@@ -373,7 +377,7 @@ async def test_a_listing_that_lacks_most_machines_is_not_believed_at_once(tmp_pa
         for lost in fleet[1:]:
             provider.forget(lost.id)
         clock.advance(301)
-        await eventually(lambda: doubted() > before)
+        await eventually(lambda: unconfirmed_reductions() > before)
         clock.advance(29)
         assert len(rig.shard.inventory) == 12
         for back in at_work[1:-1]:
@@ -384,8 +388,8 @@ async def test_a_listing_that_lacks_most_machines_is_not_believed_at_once(tmp_pa
                                     m.node_state_update.machine_id != "m-11"])  # fmt: skip
         for lost in fleet[1:-1]:
             provider.forget(lost.id)
-        before = doubted()
+        before = unconfirmed_reductions()
         clock.advance(301)
-        await eventually(lambda: doubted() > before)
+        await eventually(lambda: unconfirmed_reductions() > before)
         clock.advance(31)
         await operator.hears_state("m-05", _S.FAILED)

@@ -109,8 +109,8 @@ async def test_a_broken_machine_is_replaced_and_given_back_after_a_short_grace(
         await operator.hears_state("m-2", _S.CONFIGURED)
         await operator.hears_state("m-1", _S.IDLE)
         gone = next(m.reclaim_instruction for m in operator.heard if m.reclaim_instruction.nodes)
-        assert gone.HasField("most_cost")
-        assert gone.most_cost == 0  # one that works again by now is kept
+        assert gone.HasField("max_cost")
+        assert gone.max_cost == 0  # one that works again by now is kept
 
 
 async def test_a_limit_of_a_machine_that_is_not_the_clusters_changes_nothing(

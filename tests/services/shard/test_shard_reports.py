@@ -73,7 +73,7 @@ async def test_a_report_carries_a_hundred_shortfalls_and_counts_the_others(tmp_p
     async with shard(MemoryProvider(), tmp_path, None, coordinator, shard_id="s-0") as one:
         east = await one.operator("east")
         await east.roll_up(*(need(1, priority=number) for number in range(130)))
-        await eventually(lambda: coordinator.reports["s-0"].shortfalls_left_out == 30)
+        await eventually(lambda: coordinator.reports["s-0"].shortfalls_omitted == 30)
     told = coordinator.reports["s-0"]
     assert sorted(each.priority for each in told.shortfalls) == list(range(30, 130))
 

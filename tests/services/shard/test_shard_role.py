@@ -160,7 +160,9 @@ async def test_clusters_that_have_not_reported_lose_nothing(tmp_path: Path) -> N
 async def test_a_bad_need_does_not_keep_the_others_from_machines(tmp_path: Path) -> None:
     """It is left out by itself, and the answer says which it is and what is wrong with it."""
     provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
-    left_out = REGISTRY.get_sample_value("bigfleet_shard_rollup_entries_rejected_total") or 0.0
+    rejected_items = (
+        REGISTRY.get_sample_value("bigfleet_shard_rollup_entries_rejected_total") or 0.0
+    )
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         bad = rollup("east", need(group="bad"), need(2))
@@ -169,13 +171,13 @@ async def test_a_bad_need_does_not_keep_the_others_from_machines(tmp_path: Path)
         await operator.hears_state("m-2", _S.CONFIGURED)
         ack = (await operator.hears(lambda m: m.ack.echo == str(bad.timestamp_unix_nanos))).ack
         assert ack.rejected == ""
-        [told] = ack.left_out
+        [told] = ack.rejected_items
         assert told.index == 0
         assert told.why.startswith("cluster east, need 0: 26")
         assert "bytes are more" in told.why
     assert (
         REGISTRY.get_sample_value("bigfleet_shard_rollup_entries_rejected_total") or 0.0
-    ) == left_out + 1
+    ) == rejected_items + 1
     journal = (tmp_path / "journal.jsonl").read_text()
     assert "rollup-accepted-in-part" in journal
 

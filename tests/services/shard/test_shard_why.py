@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from bigfleet.adapters.provider.memory import MemoryProvider
-from bigfleet.api.kube.client import KubeClient
 from bigfleet.commands import shard_queries, shard_text
 from bigfleet.commands.pod import PodFacts, read_pod
+from bigfleet.kube.client import KubeClient
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of_aggregate

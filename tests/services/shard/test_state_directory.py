@@ -123,7 +123,7 @@ async def test_a_journal_that_can_never_be_written_is_no_reason_to_stop(tmp_path
 async def test_a_journal_keeps_to_its_sizes(tmp_path: Path) -> None:
     """It is put aside before it outgrows its size, and only so many are kept; no line is cut."""
     provider = MemoryProvider([machine("m-1")])
-    sizes = Sizes(most_bytes=2_000, kept=2)
+    sizes = Sizes(max_bytes=2_000, kept=2)
     async with shard(provider, tmp_path, journal_sizes=sizes) as rig:
         for number in range(200):
             rig.shard.cycle.journal.note("test", machine="m-2", number=number)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from bigfleet.api import codec
+from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1.capacity_pb2 import PenaltyBucket
@@ -46,11 +46,11 @@ def shortfalls(thought: CycleResult) -> tuple[list[wire.Shortfall], int]:
     return [_shortfall(row) for row in found.rows], found.unreported
 
 
-def out_of_domain_machines(inventory: Inventory) -> tuple[list[wire.GuestMachine], int]:
+def out_of_domain_machines(inventory: Inventory) -> tuple[list[wire.OutOfDomainMachine], int]:
     """Machines that serve this shard's clusters in others' domains, and how many are left out."""
     found, left_out = inventory.out_of_domain_machines(MAX_OUT_OF_DOMAIN)
     told = [
-        wire.GuestMachine(
+        wire.OutOfDomainMachine(
             machine_id=machine_id,
             cluster_id=cluster,
             topology_key=domain.key,
@@ -91,7 +91,7 @@ def _commonest(
 
 def _shortfall(row: ShortfallGroup) -> wire.Shortfall:
     return wire.Shortfall(
-        requirements=codec.requirements_to_wire(row.profile.requirements),
+        requirements=need_codec.requirements_to_wire(row.profile.requirements),
         deficit=provider_pb2.Resources(resources=resources.texts(dict(row.deficit))),
         priority=row.priority,
         age_cycles=row.age_cycles,

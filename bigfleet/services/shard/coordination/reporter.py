@@ -76,7 +76,7 @@ class Reporter:
             metrics.shard_foreign_machines.set(there - len(thought.view.fleet))
             made.summary.CopyFrom(report.summary(thought.view.fleet))
             made.splits.extend(report.splits(thought, self.inventory, self.settings.domain_keys))
-            rows, made.shortfalls_left_out = await self._shortfalls(thought)
+            rows, made.shortfalls_omitted = await self._shortfalls(thought)
             made.shortfalls.extend(rows)
         return made
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from bigfleet.api.v1alpha1.coordinator_pb2 import SeenDomain
+from bigfleet.api.v1alpha1.coordinator_pb2 import DiscoveredDomain
 from bigfleet.model.domain import Domain
 
 MOST = 1000
@@ -28,7 +28,7 @@ class Sightings:
         seen: Mapping[Domain, Counter[str]],
         owned: Collection[Domain],
         now_seconds: float,
-    ) -> list[SeenDomain]:
+    ) -> list[DiscoveredDomain]:
         """At most 1,000, those that were never told first. `seen` counts machines by type."""
         foreign = {domain: counts for domain, counts in seen.items() if domain not in owned}
         self._told_at = {d: at for d, at in self._told_at.items() if d in foreign}
@@ -37,7 +37,7 @@ class Sightings:
         due.sort(key=lambda domain: self._told_at.get(domain, 0.0))
         return [_sighting(domain, foreign[domain]) for domain in due[:MOST]]
 
-    def told(self, domains: Iterable[SeenDomain], term: int, now_seconds: float) -> None:
+    def told(self, domains: Iterable[DiscoveredDomain], term: int, now_seconds: float) -> None:
         """The leader of `term` has heard of `domains`; a new leader must hear of all again."""
         if term != self._term:
             self._term, self._told_at = term, {}
@@ -45,9 +45,9 @@ class Sightings:
             self._told_at[Domain(each.topology_key, each.topology_value)] = now_seconds
 
 
-def _sighting(domain: Domain, counts: Counter[str]) -> SeenDomain:
+def _sighting(domain: Domain, counts: Counter[str]) -> DiscoveredDomain:
     """Among equally common types the first by name is told, so that all shards tell the same."""
-    return SeenDomain(
+    return DiscoveredDomain(
         topology_key=domain.key,
         topology_value=domain.value,
         machines=counts.total(),

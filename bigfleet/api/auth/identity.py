@@ -1,0 +1,178 @@
+"""Who a process is to its peers: a certificate that names it in one URI, its key, and the
+authorities that it trusts. Three files of one directory, read again whenever they change.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from bigfleet.api.auth import certificates
+from bigfleet.model.errors import BigFleetError, InvalidInput
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
+SCHEME = "bigfleet://"
+NAMED_ROLES = ("cluster", "shard", "coordinator", "provider")
+UNNAMED_ROLES = ("admin", "readonly")
+
+
+@dataclass(frozen=True)
+class Principal:
+    """What the URI bigfleet://ROLE[/ID] says; `id` is "" for the roles that are one for all."""
+
+    role: str
+    id: str = ""
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.role}" + (f"/{self.id}" if self.id else "")
+
+    @staticmethod
+    def parse(uri: str) -> Principal:
+        """InvalidInput for anything that is no name of ours."""
+        role, _, own = uri.removeprefix(SCHEME).partition("/")
+        with_name = role in NAMED_ROLES and own
+        if not uri.startswith(SCHEME) or not (with_name or (role in UNNAMED_ROLES and not own)):
+            hint = (
+                f"is none of {', '.join(f'{SCHEME}{r}/ID' for r in NAMED_ROLES)}, "
+                f"{', '.join(f'{SCHEME}{r}' for r in UNNAMED_ROLES)}"
+            )
+            raise InvalidInput("certificate: URI", uri, hint)
+        return Principal(role, own)
+
+
+@dataclass(frozen=True)
+class IdentityFiles:
+    """The contents of the three files, which fit together, and what they say."""
+
+    certificate: bytes
+    key: bytes
+    authority: bytes
+    name: Principal
+    serves_as: tuple[str, ...]
+    expires: datetime
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`directory` holds tls.crt, tls.key and ca.crt, all PEM."""
+
+    directory: Path
+
+    def load(self) -> IdentityFiles:
+        """The files as they are now; InvalidInput says which of them is wrong, and how."""
+        leaf_path = self.directory / CERTIFICATE
+        content = {name: self._read(name) for name in (CERTIFICATE, KEY, AUTHORITY)}
+        leaf = self._certificates(CERTIFICATE, content[CERTIFICATE])[0]
+        self._certificates(AUTHORITY, content[AUTHORITY])
+        if not certificates.same_key(leaf, self._key(content[KEY])):
+            hint = f"is not the key of {leaf_path}; replace both together"
+            raise InvalidInput("identity: key", str(self.directory / KEY), hint)
+        uris = certificates.uris(leaf)
+        if len(uris) != 1:
+            hint = f"names {len(uris)} URIs ({', '.join(uris) or 'none'}); it must name exactly one"
+            raise InvalidInput("identity: certificate", str(leaf_path), hint)
+        return IdentityFiles(
+            content[CERTIFICATE],
+            content[KEY],
+            content[AUTHORITY],
+            Principal.parse(uris[0]),
+            tuple(certificates.dns_names(leaf)),
+            leaf.not_valid_after_utc,
+        )
+
+    def file_contents(self) -> dict[str, str]:
+        """The files by name, for whoever hands them to another machine; InvalidInput as `load`."""
+        pem = self.load()
+        parts = (pem.certificate, pem.key, pem.authority)
+        return {
+            n: part.decode() for n, part in zip((CERTIFICATE, KEY, AUTHORITY), parts, strict=True)
+        }
+
+    def load_as(self, role: str, own: str) -> IdentityFiles:
+        """As `load`; InvalidInput also unless this is the `role` called `own`, and still valid."""
+        pem, wanted = self.load(), Principal(role, own)
+        if pem.name != wanted:
+            hint = f"is the identity of {pem.name}, but this process is {wanted}"
+            raise InvalidInput("--identity", str(self.directory), hint)
+        if pem.expires <= datetime.now(UTC):
+            hint = (
+                f"expired at {pem.expires.isoformat()}; renew it, for example by `bigfleet certs`"
+            )
+            raise InvalidInput("--identity", str(self.directory / CERTIFICATE), hint)
+        return pem
+
+    def version(self) -> tuple[tuple[int, int, int], ...]:
+        """Changes whenever a file does; OSError when one is not there."""
+        stats = [(self.directory / name).stat() for name in (CERTIFICATE, KEY, AUTHORITY)]
+        return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return (self.directory / name).read_bytes()
+        except OSError as error:
+            hint = (
+                f"cannot be read ({error.strerror}); an identity is a directory with "
+                f"{CERTIFICATE}, {KEY} and {AUTHORITY}, as `bigfleet certs` makes them"
+            )
+            raise InvalidInput("identity", str(self.directory / name), hint) from None
+
+    def _certificates(self, name: str, pem: bytes) -> list[x509.Certificate]:
+        try:
+            return x509.load_pem_x509_certificates(pem)
+        except ValueError:
+            hint = "holds no certificate in PEM"
+            raise InvalidInput("identity", str(self.directory / name), hint) from None
+
+    def _key(self, pem: bytes) -> object:
+        try:
+            return serialization.load_pem_private_key(pem, None)
+        except (ValueError, TypeError):
+            hint = "holds no private key in PEM without a password"
+            raise InvalidInput("identity: key", str(self.directory / KEY), hint) from None
+
+
+class IdentityReloader:
+    """An identity's newest good files. Files that do not fit together, as in the middle of their
+    replacement, are waited out with the last good ones; so are those of somebody else.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        """InvalidInput when there are no good files to begin with."""
+        self._identity = identity
+        self._version = self._current_version()
+        self._pem = identity.load()
+        self._note()
+
+    def current(self) -> IdentityFiles:
+        """What the next connection shall use."""
+        version = self._current_version()
+        if version is not None and version != self._version:
+            self._version = version
+            self._reload()
+        return self._pem
+
+    def _current_version(self) -> tuple[tuple[int, int, int], ...] | None:
+        try:
+            return self._identity.version()
+        except OSError:
+            return None
+
+    def _reload(self) -> None:
+        try:
+            name = self._pem.name
+            self._pem = self._identity.load_as(name.role, name.id)
+        except BigFleetError as error:
+            _LOG.error("the changed identity cannot be used, the last one stays: %s", error)
+        else:
+            self._note()
+            _LOG.info("identity read again: %s until %s", self._pem.name, self._pem.expires)
+
+    def _note(self) -> None:
+        metrics.identity_expires.labels(str(self._pem.name)).set(self._pem.expires.timestamp())

@@ -1,0 +1,113 @@
+"""Identities for test fleets: an authority of their own, and a directory for each process.
+
+    DIR/authority/       ca.crt, ca.key: whoever reads the key can be anybody
+    DIR/shard-a/         tls.crt, tls.key, ca.crt of bigfleet://shard/a
+    DIR/readonly/        for looking only
+
+A fleet that matters takes them from its own issuer (cert-manager, SPIFFE, Vault) in this form.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from bigfleet.api.auth import certificates
+from bigfleet.api.auth.certificates import Authority
+from bigfleet.api.auth.identity import AUTHORITY, CERTIFICATE, KEY, Identity, Principal
+from bigfleet.model.errors import InvalidInput
+
+AUTHORITY_VALID = timedelta(days=3650)
+_LOOPBACK = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
+_SERVERS = ("shard", "coordinator", "provider")
+_AUTHORITY_DIRECTORY, _AUTHORITY_KEY = "authority", "ca.key"
+
+
+def directory_of(out: Path, name: Principal) -> Path:
+    """Where below `out` the identity of `name` lies."""
+    return out / (f"{name.role}-{name.id}" if name.id else name.role)
+
+
+def issue(
+    out: Path, names: Sequence[Principal], validity: timedelta, new_authority: bool = False
+) -> dict[Principal, Identity]:
+    """Make or renew the identities of `names` below `out`, by its authority, which is made first
+    where there is none. `new_authority` replaces it: every identity there then trusts the new one
+    and the one before, so that a fleet can be renewed while it runs.
+
+    InvalidInput when an id cannot be a directory's name or the authority's files are not right.
+    """
+    for name in names:
+        _check(name)
+    authority, trusted = _authority(out / _AUTHORITY_DIRECTORY, new_authority)
+    for path in out.glob(f"*/{AUTHORITY}"):
+        if path.read_bytes() != trusted:
+            _write(path, trusted)
+    return {name: _issue(out, name, authority, trusted, validity) for name in names}
+
+
+def _check(name: Principal) -> None:
+    if name.id and (not name.id.isprintable() or set(name.id) & set('/\\ "') or name.id[0] == "."):
+        raise InvalidInput(f"{name.role} id", name.id, "cannot be part of a directory's name")
+
+
+def _authority(directory: Path, renewed: bool) -> tuple[Authority, bytes]:
+    """The authority, and what is trusted: it first, then the one that it has replaced."""
+    certificate, key = directory / AUTHORITY, directory / _AUTHORITY_KEY
+    exists = certificate.exists()
+    if exists and not renewed:
+        return _read_authority(certificate, key), certificate.read_bytes()
+    made = Authority.create("bigfleet test fleet", AUTHORITY_VALID)
+    trusted = certificates.certificate_pem(made.certificate)
+    if exists:
+        before = _read_authority(certificate, key).certificate
+        trusted += certificates.certificate_pem(before)
+    _write(key, certificates.key_pem(made.key))
+    _write(certificate, trusted)
+    return made, trusted
+
+
+def _read_authority(certificate: Path, key: Path) -> Authority:
+    try:
+        newest = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
+        private = serialization.load_pem_private_key(key.read_bytes(), None)
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidInput("authority", str(key), f"cannot be used: {error}") from None
+    if not certificates.same_key(newest, private):
+        raise InvalidInput("authority", str(key), f"is not the key of {certificate}")
+    assert isinstance(private, certificates.PrivateKey)
+    return Authority(newest, private)
+
+
+def _issue(
+    out: Path, name: Principal, authority: Authority, trusted: bytes, validity: timedelta
+) -> Identity:
+    alternatives: list[x509.GeneralName] = [x509.UniformResourceIdentifier(str(name))]
+    if name.role in _SERVERS:
+        alternatives.append(x509.DNSName(f"{name.role}.bigfleet.internal"))
+    if name.role == "coordinator":
+        # etcd members check each other's host; a test fleet's are on one machine.
+        alternatives += [x509.DNSName("localhost"), *(x509.IPAddress(each) for each in _LOOPBACK)]
+    leaf, key = authority.issue(f"bigfleet {name.role}", alternatives, validity)
+    identity = Identity(directory_of(out, name))
+    _write(identity.directory / AUTHORITY, trusted)
+    _write(identity.directory / KEY, certificates.key_pem(key))
+    _write(identity.directory / CERTIFICATE, certificates.certificate_pem(leaf))
+    return identity
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace the file in one step: a process that reads it now sees the old or the new."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    draft.rename(path)

@@ -1,0 +1,247 @@
+"""Asks for additional machines for Pods that cannot be scheduled, and tells people so.
+
+Who asks when is decided in `unschedulable`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bigfleet.controllers.pod_controller import requests
+from bigfleet.controllers.pod_controller.events import PodEvents, PodName
+from bigfleet.controllers.pod_controller.existing_requests import (
+    ExistingRequests,
+    RequestKey,
+    ShortReason,
+)
+from bigfleet.controllers.pod_controller.occupancy import Occupancy
+from bigfleet.controllers.pod_controller.pods import Metadata, Pod
+from bigfleet.controllers.pod_controller.request_writer import ConditionValue, RequestWriter
+from bigfleet.controllers.pod_controller.shapes import Shape
+from bigfleet.controllers.pod_controller.unschedulable import (
+    MAX_ADDITIONAL_PER_POD,
+    AdditionalRequest,
+    Outlook,
+    UnschedulablePods,
+)
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
+from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+_POLL_INTERVAL_SECONDS = 1.0
+_SHORT_EVENT_INTERVAL_SECONDS = 5.0
+_ASKED, _SHORT = "AdditionalCapacityRequested", "FailedProvisioning"
+_LOGGED_LIMIT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """What is kept of a Pod while it waits; `nominated`: others are being evicted for it."""
+
+    metadata: Metadata
+    shape: Shape
+    workload: str
+    nominated: bool
+
+    @property
+    def name(self) -> PodName:
+        return PodName(self.metadata.namespace, self.metadata.name, self.metadata.uid)
+
+
+class AdditionalRequests:
+    """Follows the Pods that kube-scheduler finds no place for.
+
+    `now` is in seconds and never goes back; `wall` is the time in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        writer: RequestWriter,
+        existing: ExistingRequests,
+        occupancy: Occupancy,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        delay_seconds: float,
+    ) -> None:
+        self._client, self._writer, self._existing = client, writer, existing
+        self._occupancy, self._now = occupancy, now
+        self._rules = UnschedulablePods[RequestKey](delay_seconds)
+        self._waiting: dict[RequestKey, _Waiting] = {}
+        self._events = PodEvents(client, wall)
+        self._logged: set[str] = set()
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self._events.run())
+            loops.create_task(self._poll())
+            loops.create_task(self._report_short_pods())
+
+    def observe(self, key: RequestKey, pod: Pod, shape: Shape) -> None:
+        """A Pod whose first request is `key` waits, and kube-scheduler finds no place for it."""
+        spec = self._writer.spec(key)
+        if spec is None:
+            return
+        nominated = bool(pod.status.nominated_node_name)
+        self._waiting[key] = _Waiting(pod.metadata.slim(), shape, pod.workload, nominated)
+        group = pod.workload if pod.metadata.owner_references else pod.metadata.namespace
+        created = pod.metadata.creation_timestamp
+        asked = 0 if key in self._rules else self._existing.asked(key)
+        self._rules.observe(key, (group, spec.digest), created, self._now(), asked)
+        metrics.pod_controller_unschedulable.set(len(self._rules))
+
+    def on_bound(self, key: RequestKey, pod: Metadata, node: str = "") -> None:
+        """The Pod is bound to `node`, or wants nothing any more: nor does it any additional."""
+        known = self._drop(key, bound=bool(node))
+        if not known and not self._existing.any_additional:
+            return  # so it is with nearly all Pods
+        asked = 0
+        for number, each in enumerate(key.additional(), 1):
+            if each in self._writer or each in self._existing:
+                self._writer.set_desired(each, pod, None)
+                asked = number
+        if asked and node:
+            self._writer.set_condition(
+                key, ConditionValue("False", "Scheduled", f"the pod is bound to node {node}")
+            )
+
+    def forget(self, key: RequestKey) -> None:
+        """The Pod is gone, and its requests go with it."""
+        self._drop(key)
+        for each in key.additional():
+            self._writer.forget(each)
+
+    def _drop(self, key: RequestKey, *, bound: bool = False) -> bool:
+        """Whether the Pod was one that waits."""
+        waiting = self._waiting.pop(key, None)
+        if waiting is None:
+            return False
+        self._rules.forget(key, bound=bound)
+        metrics.pod_controller_unschedulable.set(len(self._rules))
+        for reason in (_ASKED, _SHORT):
+            self._events.forget(waiting.name, reason)
+        return True
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+            for ask in self._rules.due_requests(self._now(), self._outlook()):
+                try:
+                    await self._ask(ask)
+                except Exception as error:  # noqa: BLE001 - no pod keeps others from asking
+                    self._rules.defer(ask.pod, self._now())
+                    self._failed(ask.pod, error)
+
+    @staticmethod
+    def _failed(key: RequestKey, error: Exception) -> None:
+        if isinstance(error, (ApiError, *CONNECTION_ERRORS)):
+            _LOG.warning("cannot look at the pod of %s: %s", key.path, str(error) or repr(error))
+            return
+        metrics.internal_errors.inc()
+        _LOG.error("a bug, met at %s: please report it with what follows", key, exc_info=error)
+
+    def _outlook(self) -> Callable[[RequestKey], Outlook]:
+        """What else is known of a Pod, asked once for all that are alike."""
+        left = self._occupancy.unplaced_pods() if len(self._rules) else {}
+        unplaced: dict[Shape, bool] = {}
+
+        def outlook(key: RequestKey) -> Outlook:
+            waiting = self._waiting[key]
+            shape = waiting.shape
+            if shape not in unplaced:
+                unplaced[shape] = self._occupancy.is_unplaced_gang(shape)
+            should_wait = not left.get(shape) or waiting.nominated or key not in self._existing
+            return Outlook(should_wait or self._short_reason(key) is not None, unplaced[shape])
+
+        return outlook
+
+    def _short_reason(self, key: RequestKey) -> ShortReason | None:
+        """Why the Pod, or an additional machine for it, waits for machines that nobody has."""
+        for each in (key, *key.additional()):
+            spec = self._writer.spec(each)
+            if spec is not None and (found := self._existing.short_reason(each, spec)) is not None:
+                return found
+        return None
+
+    async def _ask(self, ask: AdditionalRequest[RequestKey]) -> None:
+        key, waiting = ask.pod, self._waiting.get(ask.pod)
+        if waiting is None:
+            return  # it was bound, or has gone, while we asked for another
+        name = waiting.metadata
+        path = f"/api/v1/namespaces/{name.namespace}/pods/{name.name}"
+        pod = msgspec.json.decode(await self._client.get(path), type=Pod)
+        no_help_reason = self._no_help_reason(pod, waiting)
+        first = self._writer.spec(key)
+        if key not in self._waiting or first is None:
+            return
+        if no_help_reason:
+            self._rules.defer(key, self._now())
+            self._log(waiting.workload, f"asks for no additional machine: {no_help_reason}")
+            return
+        where = self._occupancy.where(waiting.shape)
+        spec = self._writer.interned(requests.additional_request(first.body, where))
+        *_, additional = list(key.additional())[: ask.number]
+        self._writer.set_desired(additional, waiting.metadata, spec)
+        self._report(key, waiting, ask.number, where, pod.unschedulable_message or "")
+
+    def _no_help_reason(self, pod: Pod, waiting: _Waiting) -> str:
+        """Why no machine would help the Pod; "" when one may."""
+        if pod.unschedulable_message is None or pod.metadata.uid != waiting.metadata.uid:
+            return "it has been placed, or has gone"
+        if waiting.shape.node_filter.pins_nodes:
+            return "its node affinity names the Nodes that it may run on"
+        if self._occupancy.pinned_to_full_node(waiting.shape):
+            return "its pod affinity holds it to the very Node on which others run"
+        return ""
+
+    def _report(
+        self,
+        key: RequestKey,
+        waiting: _Waiting,
+        number: int,
+        where: Sequence[Mapping[str, Any]],
+        unschedulable_message: str,
+    ) -> None:
+        domains = "; ".join(
+            f"{each['key']} {each['operator']} {', '.join(each['values'][:3])}"
+            for each in where
+            if each["key"] != HOSTNAME_LABEL
+        )
+        last = " It is the last one." if number == MAX_ADDITIONAL_PER_POD else ""
+        message = (
+            "kube-scheduler finds no place although the machines for all requests are there; asked "
+            f"for additional machine {number} of at most {MAX_ADDITIONAL_PER_POD}"
+            f"{f' ({domains})' if domains else ''}.{last}"
+        )
+        self._events.enqueue(waiting.name, "Normal", _ASKED, message)
+        whole = f"{message} kube-scheduler: {unschedulable_message}"
+        self._writer.set_condition(key, ConditionValue("True", "Unschedulable", whole))
+        metrics.pod_controller_additional.labels(str(number)).inc()
+        self._log(waiting.workload, f"has unschedulable pods: {whole}")
+
+    def _log(self, workload: str, sentence: str) -> None:
+        """Once for a workload."""
+        if len(self._logged) >= _LOGGED_LIMIT:
+            self._logged.clear()
+        if workload not in self._logged:
+            self._logged.add(workload)
+            _LOG.info("%s %s", workload, sentence)
+
+    async def _report_short_pods(self) -> None:
+        while True:
+            await asyncio.sleep(_SHORT_EVENT_INTERVAL_SECONDS)
+            for key, waiting in self._waiting.items():
+                short_reason = self._short_reason(key)
+                if short_reason is None:
+                    self._events.forget(waiting.name, _SHORT)
+                else:
+                    message = f"{short_reason.reason}: {short_reason.message}"
+                    self._events.enqueue(waiting.name, "Warning", _SHORT, message)

@@ -1,0 +1,176 @@
+"""CapacityRequests as they are in the cluster: what each asks for, and which are short. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.wellknown import (
+    CAPACITY_SHORT,
+    INVALID,
+    NO_MATCHING_SUPPLY,
+    ROLLUP_REJECTED,
+    ROLLUP_TOO_LARGE,
+)
+from bigfleet.controllers.pod_controller import requests
+from bigfleet.controllers.pod_controller.pods import ExistingRequest
+from bigfleet.controllers.pod_controller.unschedulable import MAX_ADDITIONAL_PER_POD
+
+# Reasons that are about the request itself, not about what its need is given.
+_REASONS_PER_SPEC = (NO_MATCHING_SUPPLY, INVALID, ROLLUP_TOO_LARGE, ROLLUP_REJECTED)
+
+
+class RequestKey(NamedTuple):
+    """Where a request lives."""
+
+    namespace: str
+    name: str
+
+    @property
+    def collection(self) -> str:
+        """The path of the requests of its namespace."""
+        return f"{GROUP_VERSION}/namespaces/{self.namespace}/capacityrequests"
+
+    @property
+    def path(self) -> str:
+        return f"{self.collection}/{self.name}"
+
+    def additional(self) -> Iterator[RequestKey]:
+        """The keys that this request's Pod may use to ask for additional machines."""
+        for number in range(1, MAX_ADDITIONAL_PER_POD + 1):
+            yield RequestKey(self.namespace, requests.additional_name(self.name, number))
+
+
+@dataclass(eq=False)
+class InternedSpec:
+    """A request's spec, shared by all Pods that ask for the same."""
+
+    body: Mapping[str, Any]
+    digest: bytes
+
+    @cached_property
+    def without_amounts(self) -> bytes:
+        """Equal for requests that differ in their amounts alone."""
+        return _without_amounts(self.body)
+
+
+class ShortReason(NamedTuple):
+    """Why there are too few machines, in a word and in a sentence."""
+
+    reason: str
+    message: str
+
+
+class ExistingRequests:
+    """Kept up to date by a watch, and ahead of it by our own writes."""
+
+    def __init__(self) -> None:
+        self._digests: dict[RequestKey, bytes] = {}
+        self._short: dict[RequestKey, tuple[bytes, ShortReason]] = {}
+        self._short_together: dict[bytes, dict[RequestKey, ShortReason]] = {}
+        self._additional: set[RequestKey] = set()
+
+    def replace(self, requests: Iterable[ExistingRequest]) -> None:
+        """These are all there are."""
+        for each in (self._digests, self._short, self._short_together, self._additional):
+            each.clear()
+        for request in requests:
+            self.put(request)
+
+    def put(self, request: ExistingRequest) -> RequestKey:
+        """One is there, in this state."""
+        key = RequestKey(request.metadata.namespace, request.metadata.name)
+        digest = digest_of(request.spec)
+        if self._digests.get(key) != digest:  # else the one that is there is shared by many
+            self._digests[key] = digest
+        if request.spec.get("additional"):
+            self._additional.add(key)
+        self._not_short(key)
+        for condition in request.status.conditions or ():
+            if condition.type == CAPACITY_SHORT and condition.status == "True":
+                short_reason = ShortReason(condition.reason, condition.message)
+                self._note_short(key, request.spec, short_reason)
+        return key
+
+    def wrote(self, key: RequestKey, spec: InternedSpec) -> None:
+        """We have just written it ourselves."""
+        self._digests[key] = spec.digest
+        if spec.body.get("additional"):
+            self._additional.add(key)
+
+    def remove(self, key: RequestKey) -> None:
+        """It is gone."""
+        self._digests.pop(key, None)
+        self._additional.discard(key)
+        self._not_short(key)
+
+    @property
+    def any_additional(self) -> bool:
+        """Whether any Pod has asked for an additional machine."""
+        return bool(self._additional)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._digests
+
+    def digest(self, key: RequestKey) -> bytes | None:
+        """The digest of its spec; None when there is no such request."""
+        return self._digests.get(key)
+
+    def asked(self, first: RequestKey) -> int:
+        """How many additional machines the Pod with this first request has asked for."""
+        there = (number for number, key in enumerate(first.additional(), 1) if key in self)
+        return max(there, default=0)
+
+    def short_reason(self, key: RequestKey, spec: InternedSpec) -> ShortReason | None:
+        """Why the request `key` with this spec waits for machines; None if it is not known to.
+
+        Not each request of a short need says so. One that nothing can hold, or that was never asked
+        for, speaks for its equals only; any other for all that differ from it in nothing but their
+        amounts.
+        """
+        own = self._short.get(key)
+        if own is not None:
+            return own[1]
+        for together in (spec.digest, _scoped(key.namespace, spec.body, spec.without_amounts)):
+            if others := self._short_together.get(together):
+                return next(iter(others.values()))
+        return None
+
+    def _note_short(
+        self, key: RequestKey, body: Mapping[str, Any], short_reason: ShortReason
+    ) -> None:
+        if short_reason.reason in _REASONS_PER_SPEC:
+            together = digest_of(body)
+        else:
+            together = _scoped(key.namespace, body, _without_amounts(body))
+        self._short[key] = together, short_reason
+        self._short_together.setdefault(together, {})[key] = short_reason
+
+    def _not_short(self, key: RequestKey) -> None:
+        if (known := self._short.pop(key, None)) is None:
+            return
+        others = self._short_together[known[0]]
+        del others[key]
+        if not others:
+            del self._short_together[known[0]]
+
+
+def digest_of(spec: Mapping[str, Any]) -> bytes:
+    """Equal for equal specs."""
+    return blake2b(msgspec.json.encode(spec, order="deterministic"), digest_size=16).digest()
+
+
+def _without_amounts(spec: Mapping[str, Any]) -> bytes:
+    return digest_of({field: value for field, value in spec.items() if field != "resources"})
+
+
+def _scoped(namespace: str, body: Mapping[str, Any], digest: bytes) -> bytes:
+    """Terms between pods are about those of one namespace; anything else about all."""
+    between = any(field in body for field in requests.BETWEEN_PODS)
+    return digest + namespace.encode() if between else digest

@@ -1,0 +1,226 @@
+"""What is free on each Node, and where kube-scheduler would put a pod next. Pure.
+
+Everything that pods of the `movable` shapes can ask for is kept as columns over the Nodes, so that
+a pod is placed in a few array operations, however many other pods there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigfleet.controllers.pod_controller.node_columns import Flags, NodeColumns, Numbers, Tally
+from bigfleet.controllers.pod_controller.nodes import Node
+from bigfleet.controllers.pod_controller.occupancy import LabelIndex
+from bigfleet.controllers.pod_controller.shapes import HardSpread, Peers, Shape
+from bigfleet.model import resources
+
+NOWHERE = -1
+_BALANCED = (resources.CPU, resources.MEMORY)
+_ZONE = "topology.kubernetes.io/zone"
+
+
+class Count(NamedTuple):
+    """So many pods of one shape on the Node of that number."""
+
+    shape: Shape
+    node: int
+    pods: int
+
+
+class _Spread(NamedTuple):
+    rule: HardSpread
+    tally: Tally
+    itself: int
+    eligible: Flags
+
+
+@dataclass
+class _Rules:
+    """What binds pods of one shape, and which tallies they count in."""
+
+    static: Flags
+    request: Numbers
+    ports: list[Numbers]
+    affinity_terms: list[tuple[Tally, bool]] = field(default_factory=list)
+    anti_affinity_terms: list[Tally] = field(default_factory=list)
+    existing_anti_affinity: list[Tally] = field(default_factory=list)
+    spread: list[_Spread] = field(default_factory=list)
+    counted: list[Tally] = field(default_factory=list)
+
+
+class FreeCapacity:
+    """The Nodes by number, in the given order, with `pods` on them. Nodes that are not ready, or
+    cordoned, or leaving take no pods.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], pods: Iterable[Count], movable: Iterable[Shape]
+    ) -> None:
+        self._nodes, self._pods = nodes, list(pods)
+        movable = list(dict.fromkeys(movable))
+        self._names = sorted({r for shape in movable for r in shape.requests})
+        self._capacity = self._matrix([node.allocatable for node in nodes])
+        self._free = self._capacity.copy()
+        self.open = np.array([n.ready and not n.cordoned and not n.reclaiming for n in nodes], bool)
+        self._there = np.ones(len(nodes), bool)
+        self._columns = NodeColumns(nodes)
+        self._ports: dict[tuple[str, int], Numbers] = {}
+        self._zones = self._columns.domains(_ZONE).of
+        self._balanced = [self._names.index(r) for r in _BALANCED if r in self._names]
+        self._take_what_is_used()
+        self._rules = {shape: self._basics(shape) for shape in movable}
+        self._link(movable)
+
+    def close(self, node: int) -> None:
+        """The Node goes: it takes no more pods, and is no domain any more."""
+        self.open[node] = self._there[node] = False
+
+    def reopen(self, node: int, *, takes_pods: bool) -> None:
+        """It stays after all."""
+        self.open[node], self._there[node] = takes_pods, True
+
+    def change(self, shape: Shape, node: int, by: int) -> None:
+        """So many pods of a movable shape more (or less) are on the Node."""
+        rules = self._rules[shape]
+        self._free[node] -= by * rules.request
+        for used in rules.ports:
+            used[node] += by
+        for tally in rules.counted:
+            tally.change(node, by)
+
+    def fits_nowhere(self, shape: Shape, comes_from: int) -> bool:
+        """Whether no other Node has what a pod asks for, whatever the others are that run there."""
+        rules = self._rules[shape]
+        fits = rules.static & self.open & (self._free >= rules.request).all(axis=1)
+        fits[comes_from] = False
+        return not fits.any()
+
+    def place(self, shape: Shape, comes_from: int = NOWHERE) -> int:
+        """The Node that kube-scheduler would choose for a pod of that shape now, or NOWHERE.
+
+        A pod with volumes must stay in the zone that it `comes_from`.
+        """
+        rules = self._rules[shape]
+        fits = rules.static & self.open & (self._free >= rules.request).all(axis=1)
+        if shape.has_claims and comes_from != NOWHERE:
+            fits &= self._zones == self._zones[comes_from]
+        for used in rules.ports:
+            fits &= used == 0
+        self._bind_by_others(rules, fits)
+        candidates = np.flatnonzero(fits)
+        if not candidates.size:
+            return NOWHERE
+        return int(candidates[self._scores(candidates, rules.request).argmax()])
+
+    def _bind_by_others(self, rules: _Rules, fits: Flags) -> None:
+        for tally, itself in rules.affinity_terms:
+            fits &= tally.somewhere
+            if not (itself and not tally.counts[:-1].any()):
+                fits &= tally.here() > 0
+        for tally in (*rules.anti_affinity_terms, *rules.existing_anti_affinity):
+            fits &= (tally.here() == 0) | ~tally.somewhere
+        for each in rules.spread:
+            fits &= self._within_skew(each)
+
+    def _within_skew(self, spread: _Spread) -> Flags:
+        rule, tally = spread.rule, spread.tally
+        domains = np.unique(tally.domains.of[spread.eligible & self._there & tally.somewhere])
+        least = int(tally.counts[domains].min()) if len(domains) >= rule.min_domains else 0
+        flags: Flags = (tally.here() + spread.itself - least <= rule.max_skew) & tally.somewhere
+        return flags
+
+    def _scores(self, nodes: Numbers, request: Numbers) -> NDArray[np.float64]:
+        """As kube-scheduler by default: the least allocated, and the most balanced."""
+        if not self._balanced:
+            return np.zeros(len(nodes))
+        columns = np.ix_(nodes, np.array(self._balanced, np.int64))
+        capacity = np.maximum(self._capacity[columns], 1)
+        left = (self._free[columns] - request[self._balanced]) / capacity
+        scores: NDArray[np.float64] = left.mean(axis=1) - left.std(axis=1)
+        return scores
+
+    def _matrix(self, amounts: Sequence[Mapping[str, int]]) -> Numbers:
+        rows = [[each.get(name, 0) for name in self._names] for each in amounts]
+        return np.array(rows, np.int64).reshape(len(amounts), len(self._names))
+
+    def _take_what_is_used(self) -> None:
+        requests = self._matrix([shape.requests for shape, _, _ in self._pods])
+        numbers = np.array([node for _, node, _ in self._pods], np.int64)
+        counts = np.array([count for _, _, count in self._pods], np.int64)
+        np.subtract.at(self._free, numbers, requests * counts[:, None])
+
+    def _basics(self, shape: Shape) -> _Rules:
+        admitted, tolerated = self._columns.admit(shape.node_filter)
+        ports = [self._port(port) for port in sorted(shape.host_ports)]
+        return _Rules(admitted & tolerated, self._matrix([shape.requests])[0], ports)
+
+    def _port(self, port: tuple[str, int]) -> Numbers:
+        if port not in self._ports:
+            used = self._ports[port] = np.zeros(len(self._nodes), np.int64)
+            for shape, node, count in self._pods:
+                if port in shape.host_ports:
+                    used[node] += count
+        return self._ports[port]
+
+    def _link(self, movable: Sequence[Shape]) -> None:
+        """Tally what binds the movable shapes: their own terms, and the others' against them."""
+        index, by_shape = LabelIndex(), dict[Shape, list[Count]]()
+        for shape in dict.fromkeys([*movable, *(shape for shape, _, _ in self._pods)]):
+            index.add(shape)
+            by_shape[shape] = []
+        for each in self._pods:
+            by_shape[each.shape].append(each)
+        self._link_own(movable, index, by_shape)
+        owners: dict[Peers, list[Shape]] = {}
+        for shape in by_shape:
+            for peers in shape.anti_affinity_terms:
+                owners.setdefault(peers, []).append(shape)
+        for peers, owning in owners.items():
+            avoiding = [rules for s in index.find(peers) if (rules := self._rules.get(s))]
+            if avoiding:
+                tally = self._tally(peers.topology_key, owning, by_shape)
+                for rules in avoiding:
+                    rules.existing_anti_affinity.append(tally)
+
+    def _link_own(
+        self,
+        movable: Sequence[Shape],
+        index: LabelIndex,
+        by_shape: Mapping[Shape, Sequence[Count]],
+    ) -> None:
+        tallies: dict[Peers, Tally] = {}
+
+        def tally_of(peers: Peers) -> Tally:
+            if peers not in tallies:
+                tallies[peers] = self._tally(peers.topology_key, index.find(peers), by_shape)
+            return tallies[peers]
+
+        for shape in movable:
+            rules = self._rules[shape]
+            rules.affinity_terms = [
+                (tally_of(peers), peers.include(shape)) for peers in shape.affinity_terms
+            ]
+            rules.anti_affinity_terms = [tally_of(peers) for peers in shape.anti_affinity_terms]
+            rules.spread = [
+                _Spread(each, tally_of(each.peers), int(each.peers.include(shape)), eligible)
+                for each in shape.spread
+                for eligible in [self._columns.eligible(shape.node_filter, each)]
+            ]
+
+    def _tally(
+        self, key: str, whom: Iterable[Shape], by_shape: Mapping[Shape, Sequence[Count]]
+    ) -> Tally:
+        """How many pods of `whom` each domain of `key` has; kept up to date from now on."""
+        domains = self._columns.domains(key)
+        tally = Tally(domains, np.zeros(domains.none + 1, np.int64))
+        for shape in whom:
+            for _, node, count in by_shape[shape]:
+                tally.change(node, count)
+            if shape in self._rules:
+                self._rules[shape].counted.append(tally)
+        return tally

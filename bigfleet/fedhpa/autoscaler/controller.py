@@ -1,0 +1,231 @@
+"""One pass over one federated HPA: see, decide, write down what will be written, write, report."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from bigfleet.controllers.work_queue import WorkQueue
+from bigfleet.fedhpa.autoscaler import claims, finalizer, hpa_manifest, hpa_status, rejections
+from bigfleet.fedhpa.autoscaler.hpa_status import ReconcileResult
+from bigfleet.fedhpa.autoscaler.member_snapshot import ReconcileMemory, snapshot
+from bigfleet.fedhpa.autoscaler.member_writer import MemberWriter, ReconcileContext
+from bigfleet.fedhpa.debounce import DebouncedQueue
+from bigfleet.fedhpa.host_cluster import HostCluster, rfc3339
+from bigfleet.fedhpa.members.objects import MEMBER_KINDS, NamespacedName, WorkloadName
+from bigfleet.fedhpa.members.registry import MemberRegistry
+from bigfleet.fedhpa.objects import (
+    AUTOSCALED_BY,
+    AUTOSCALERS,
+    CLUSTERS,
+    FINALIZER,
+    Autoscaler,
+    ObjectKey,
+)
+from bigfleet.fedhpa.selection import bounds, preferences_of, selected
+from bigfleet.fedhpa.shares import ClusterBounds, DecisionPoint, Plan, Write, rebalance
+from bigfleet.kube.client import CONFLICT, NOT_FOUND, ApiError
+from bigfleet.model.errors import InvalidInput, Unavailable
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+_CONCURRENCY = 8
+_RETRY_INTERVAL_SECONDS = 5.0
+
+
+class AutoscalerController:
+    """Keeps the members' HPAs as the rules want them. `now` is in seconds since 1970."""
+
+    def __init__(
+        self,
+        host: HostCluster,
+        registry: MemberRegistry,
+        now: Callable[[], float],
+        debounce_seconds: float,
+    ) -> None:
+        self._host, self._registry, self._now = host, registry, now
+        self._queue: WorkQueue[ObjectKey] = WorkQueue(
+            self.reconcile, _CONCURRENCY, self._on_rejected
+        )
+        self._debouncer: DebouncedQueue[ObjectKey] = DebouncedQueue(
+            self._queue.add, debounce_seconds
+        )
+        self._memories: dict[ObjectKey, ReconcileMemory] = {}
+        self._member_writer = MemberWriter(host, registry, now)
+        self.add_debounced = self._debouncer.add_debounced
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            await self._queue.run()
+        finally:
+            self._debouncer.close()
+
+    def hpa_changed(self, name: NamespacedName) -> None:
+        """An HPA in a member is not what it was."""
+        self.add_debounced(ObjectKey(AUTOSCALERS, name.namespace, name.name))
+
+    def workload_changed(self, key: ObjectKey) -> None:
+        """A federated workload, or a part of it in a member, is not what it was."""
+        for autoscaler in self._host.autoscalers_of(key):
+            self.add_debounced(autoscaler)
+
+    def autoscaler_changed(self, key: ObjectKey) -> None:
+        """It is not what it was; those that are refused may have waited for that."""
+        self.add_debounced(key)
+        for other, each in self._host.autoscalers.items():
+            if other.namespace == key.namespace and claims.is_not_accepted(each):
+                self.add_debounced(other)
+
+    def reachability_changed(self) -> None:
+        """A member came, went, was lost or returned."""
+        for key in self._host.autoscalers:
+            self.add_debounced(key)
+
+    async def reconcile(self, key: ObjectKey) -> None:
+        """One pass."""
+        autoscaler = self._host.autoscalers.get(key)
+        if autoscaler is None:
+            self._memories.pop(key, None)
+            self._debouncer.add_after(key, None)
+            return
+        if not (self._host.listed and self._registry.reachability_known):
+            return  # whoever is still missing will be heard of
+        with metrics.federation_reconcile_seconds.time():
+            if autoscaler.metadata.deletion_timestamp is not None:
+                await self._hand_back(autoscaler)
+                return
+            if FINALIZER not in autoscaler.metadata.finalizers:
+                await self._host.add_finalizer(key, autoscaler.metadata)
+            # It may be gone after each answer that was waited for.
+            if (held := self._host.autoscalers.get(key)) is not None:
+                await self._reconcile(held)
+
+    async def _hand_back(self, autoscaler: Autoscaler) -> None:
+        try:
+            await finalizer.finalize(self._host, self._registry, autoscaler)
+        except Unavailable:
+            self._debouncer.add_after(autoscaler.key, _RETRY_INTERVAL_SECONDS)
+
+    async def _reconcile(self, autoscaler: Autoscaler) -> None:
+        result = ReconcileResult(no_target=self._no_target(autoscaler))
+        try:
+            bounds_of = self._bounds(autoscaler)
+            self._check_claim(autoscaler)
+        except InvalidInput as error:
+            result.not_accepted, bounds_of = str(error), {}
+        memory = self._memories.setdefault(autoscaler.key, ReconcileMemory())
+        if not result.not_accepted:
+            links, target = self._registry.links, _member_target(autoscaler)
+            await rejections.retry_rejected(links, autoscaler, target, memory, self._now())
+        ctx = self._context(autoscaler, bounds_of)
+        rejected_before = set(memory.rejections)
+        if not result.not_accepted:
+            result.plan = rebalance(autoscaler.spec.total, ctx.members, ctx.at)
+            await self._claim(ctx, result.plan)
+            await self._member_writer.carry_out(ctx, result)
+        result.rejections = [each.sentence for each in memory.rejections.values()]
+        # What was written is seen by now, and a status may tell it.
+        if (latest := self._host.autoscalers.get(autoscaler.key)) is not None:
+            await self._report(self._context(latest, bounds_of), result)
+        if set(memory.rejections) - rejected_before:
+            self.add_debounced(autoscaler.key)  # the others share without it
+        self._wake(autoscaler.key, result, memory)
+
+    def _wake(self, key: ObjectKey, result: ReconcileResult, memory: ReconcileMemory) -> None:
+        wakes = [each.until for each in memory.rejections.values()]
+        wakes += [result.plan.wake_at] if result.plan.wake_at is not None else []
+        wakes += [self._now() + _RETRY_INTERVAL_SECONDS] if result.failures else []
+        self._debouncer.add_after(key, min(wakes) - self._now() if wakes else None)
+
+    def _bounds(self, autoscaler: Autoscaler) -> dict[str, ClusterBounds]:
+        preferences = preferences_of(autoscaler)
+        return {name: bounds(preferences, name) for name in self._registry.links}
+
+    def _no_target(self, autoscaler: Autoscaler) -> str:
+        if autoscaler.target in self._host.workloads:
+            return ""
+        ref = autoscaler.spec.scale_target_ref
+        return f"there is no {ref.kind} {ref.name}; its HPAs wait for it"
+
+    def _check_claim(self, autoscaler: Autoscaler) -> None:
+        workload = self._host.workloads.get(autoscaler.target)
+        if by := claims.conflicting_autoscaler(
+            autoscaler, workload, self._host.autoscalers.values()
+        ):
+            what = f"{autoscaler.spec.scale_target_ref.kind}: scaleTargetRef.name"
+            hint = f"is scaled by FederatedHorizontalPodAutoscaler {by} already"
+            raise InvalidInput(what, autoscaler.target.name, hint)
+
+    def _context(
+        self, autoscaler: Autoscaler, bounds_of: Mapping[str, ClusterBounds]
+    ) -> ReconcileContext:
+        memory = self._memories.setdefault(autoscaler.key, ReconcileMemory())
+        target = _member_target(autoscaler)
+        members, now = self._registry.members, self._now()
+        chosen = selected(autoscaler.spec.clusters, self._registry.labels)
+        chosen = [name for name in chosen if name not in memory.rejections]
+        ranked = [*chosen, *sorted(set(members) - set(chosen))]
+        snapshots = [
+            snapshot(
+                autoscaler,
+                members[name],
+                bounds_of.get(name, ClusterBounds()),
+                name in chosen,
+                target,
+                memory,
+                now,
+            )
+            for name in ranked
+        ]
+        at = DecisionPoint(autoscaler.spec.rebalance.config(), now)
+        content = hpa_manifest.content_of(autoscaler, target)
+        return ReconcileContext(autoscaler, target, snapshots, at, content, memory)
+
+    async def _claim(self, ctx: ReconcileContext, plan: Plan) -> None:
+        """Write the clusters onto the workload, which from now on leaves replicas alone."""
+        memory = ctx.memory
+        if memory.claimed != ctx.autoscaler.target:
+            await finalizer.release_other_targets(self._host, self._registry, ctx.autoscaler)
+            memory.claimed = ctx.autoscaler.target
+        workload = self._host.workloads.get(ctx.autoscaler.target)
+        if workload is None or workload.metadata.deletion_timestamp is not None:
+            return
+        names = [m.name for m in ctx.members if m.held or m.name in plan.targets]
+        annotations: dict[str, str | None] = {
+            AUTOSCALED_BY: ctx.autoscaler.metadata.name,
+            CLUSTERS: ",".join(names),
+        }
+        if names and any(workload.metadata.annotations.get(k) != v for k, v in annotations.items()):
+            await self._host.annotate(ctx.autoscaler.target, annotations)
+
+    async def _report(self, ctx: ReconcileContext, result: ReconcileResult) -> None:
+        status = hpa_status.status_of(
+            ctx.autoscaler, ctx.snapshots, result, ctx.at, rfc3339(self._now())
+        )
+        key = ctx.autoscaler.key
+        if status != ctx.autoscaler.status:
+            await self._host.set_status(key, hpa_status.whole(status))
+            if status.conditions != ctx.autoscaler.status.conditions:
+                self._host.on_workload(ctx.autoscaler.target)  # it may have waited for a claim
+        for write in result.done:
+            sentence = f"cluster {write.cluster}: {hpa_status.change(write)}: {write.reason}"
+            _LOG.info("%s/%s: %s", key.namespace, key.name, sentence)
+            await self._host.record_event(key, ctx.autoscaler.metadata, _event(write), sentence)
+
+    def _on_rejected(self, key: ObjectKey, error: ApiError) -> None:
+        # Who lost a race is told by its watch what to look at again.
+        level = logging.INFO if error.status in (CONFLICT, NOT_FOUND) else logging.WARNING
+        _LOG.log(level, "%s/%s: %s", key.namespace, key.name, error)
+
+
+def _member_target(autoscaler: Autoscaler) -> WorkloadName:
+    """What it scales, as it is called in each member."""
+    target = autoscaler.target
+    return WorkloadName(MEMBER_KINDS[target.plural], target.namespace, target.name)
+
+
+def _event(write: Write) -> str:
+    if write.before is None:
+        return "ClusterAdded"
+    return "ClusterLeft" if write.after is None else "ShareMoved"

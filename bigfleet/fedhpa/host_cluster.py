@@ -1,0 +1,180 @@
+"""The federated objects, as their API server has them, and the writes that go back there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from bigfleet.api.install import GROUP_VERSION
+from bigfleet.fedhpa.objects import (
+    API_VERSION,
+    AUTOSCALERS,
+    FINALIZER,
+    WORKLOADS,
+    Autoscaler,
+    Metadata,
+    ObjectKey,
+    Workload,
+)
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
+from bigfleet.kube.watch import Listed, Watch
+
+_LOG = logging.getLogger(__name__)
+_KINDS = {plural: kind for kind, plural in WORKLOADS.items()} | {
+    AUTOSCALERS: "FederatedHorizontalPodAutoscaler"
+}
+
+Object = TypeVar("Object", Autoscaler, Workload)
+
+
+class HostCluster:
+    """What is known of the federated objects. `on_autoscaler`, `on_workload` hear of changes."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self.autoscalers: dict[ObjectKey, Autoscaler] = {}
+        self.workloads: dict[ObjectKey, Workload] = {}
+        self.on_autoscaler: Callable[[ObjectKey], None] = lambda _: None
+        self.on_workload: Callable[[ObjectKey], None] = lambda _: None
+        self._listed = {plural: asyncio.Event() for plural in (AUTOSCALERS, *WORKLOADS.values())}
+
+    @property
+    def listed(self) -> bool:
+        """Whether all objects are known."""
+        return all(each.is_set() for each in self._listed.values())
+
+    def autoscalers_of(self, workload: ObjectKey) -> list[ObjectKey]:
+        """The autoscalers that have this target; who has claimed it, where somebody has."""
+        known = self.workloads.get(workload)
+        if known is not None and known.autoscaled_by:
+            return [ObjectKey(AUTOSCALERS, workload.namespace, known.autoscaled_by)]
+        return [key for key, each in self.autoscalers.items() if each.target == workload]
+
+    async def follow(self) -> None:
+        """Keep up until cancelled."""
+        async with asyncio.TaskGroup() as watches:
+            watches.create_task(self._follow(AUTOSCALERS, Autoscaler, self.autoscalers))
+            for plural in WORKLOADS.values():
+                watches.create_task(self._follow(plural, Workload, self.workloads))
+
+    async def _follow(
+        self, plural: str, kind: type[Object], known: dict[ObjectKey, Object]
+    ) -> None:
+        notify = self._notify_autoscaler if plural == AUTOSCALERS else self._notify_workload
+        watch = Watch(self._client, f"{GROUP_VERSION}/{plural}", kind)
+        async with aclosing(watch.follow()) as changes:
+            async for change in changes:
+                if isinstance(change, Listed):
+                    there = {_key(plural, item.metadata): item for item in change.items}
+                    for gone in [k for k in known if k.plural == plural and k not in there]:
+                        del known[gone]
+                        notify(gone)
+                    known.update(there)
+                    self._listed[plural].set()
+                    for key in there:
+                        notify(key)
+                    continue
+                key = _key(plural, change.item.metadata)
+                if change.deleted:
+                    known.pop(key, None)
+                elif not _is_newer(known.get(key), change.item):
+                    continue
+                else:
+                    known[key] = change.item
+                notify(key)
+
+    def _notify_autoscaler(self, key: ObjectKey) -> None:
+        self.on_autoscaler(key)
+
+    def _notify_workload(self, key: ObjectKey) -> None:
+        self.on_workload(key)
+
+    async def set_status(self, key: ObjectKey, status: dict[str, Any]) -> None:
+        """Replace the object's status."""
+        path = f"{key.path}/status"
+        self._store(key, await self._client.patch(path, {"status": status}))
+
+    async def annotate(self, key: ObjectKey, annotations: dict[str, str | None]) -> None:
+        """Set a workload's annotations; None removes one."""
+        body = {"metadata": {"annotations": annotations}}
+        self._store(key, await self._client.patch(key.path, body))
+        self.on_workload(key)
+
+    async def scale(self, key: ObjectKey, replicas: int) -> None:
+        """Set a federated workload's own replicas."""
+        await self._client.patch(f"{key.path}/scale", {"spec": {"replicas": replicas}})
+
+    async def add_finalizer(self, key: ObjectKey, metadata: Metadata) -> None:
+        """Keep the object from vanishing before its parts in the members are gone."""
+        await self._finalizers(key, metadata, [*metadata.finalizers, FINALIZER])
+
+    async def remove_finalizer(self, key: ObjectKey, metadata: Metadata) -> None:
+        """Nothing of the object is left in the members."""
+        await self._finalizers(key, metadata, [f for f in metadata.finalizers if f != FINALIZER])
+
+    async def _finalizers(self, key: ObjectKey, metadata: Metadata, wanted: list[str]) -> None:
+        version = {"resourceVersion": metadata.resource_version, "finalizers": wanted}
+        self._store(key, await self._client.patch(key.path, {"metadata": version}))
+
+    def _store(self, key: ObjectKey, content: bytes) -> None:
+        """What a write made of an object is known at once."""
+        if key.plural == AUTOSCALERS:
+            made = msgspec.json.decode(content, type=Autoscaler)
+            if key in self.autoscalers and _is_newer(self.autoscalers[key], made):
+                self.autoscalers[key] = made
+        else:
+            changed = msgspec.json.decode(content, type=Workload)
+            if key in self.workloads and _is_newer(self.workloads[key], changed):
+                self.workloads[key] = changed
+
+    async def record_event(
+        self, key: ObjectKey, metadata: Metadata, reason: str, message: str
+    ) -> None:
+        """Write an Event about the object; one that cannot be written is only logged."""
+        moment = rfc3339(time.time())
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{key.name}.", "namespace": key.namespace},
+            "involvedObject": {
+                "apiVersion": API_VERSION,
+                "kind": _KINDS[key.plural],
+                "name": key.name,
+                "namespace": key.namespace,
+                "uid": metadata.uid,
+            },
+            "reason": reason,
+            "message": message,
+            "type": "Normal",
+            "source": {"component": "bigfleet-fedhpa"},
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+        }
+        try:
+            await self._client.create(f"/api/v1/namespaces/{key.namespace}/events", event)
+        except (ApiError, *CONNECTION_ERRORS) as error:
+            _LOG.warning("cannot write an event about %s: %s", key.name, error)
+
+
+def _key(plural: str, metadata: Metadata) -> ObjectKey:
+    return ObjectKey(plural, metadata.namespace, metadata.name)
+
+
+def _is_newer(known: Autoscaler | Workload | None, seen: Autoscaler | Workload) -> bool:
+    if known is None or known.metadata.uid != seen.metadata.uid:
+        return True
+    return int(seen.metadata.resource_version or 0) > int(known.metadata.resource_version or 0)
+
+
+def rfc3339(seconds: float) -> str:
+    """Seconds since 1970 as Kubernetes writes moments, down to the whole second."""
+    return datetime.fromtimestamp(math.floor(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,281 @@
+"""The connection to one member: its watches, whether it answers, and writes into it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import msgspec
+
+from bigfleet.fedhpa.members.objects import (
+    AUTOSCALER_LABEL,
+    HPAS,
+    MEMBER_PLURALS,
+    POD_LABEL,
+    SPEC_HASH,
+    WORKLOAD_LABEL,
+    Hpa,
+    MemberWorkload,
+    NamespacedName,
+    Pod,
+    WorkloadName,
+    hpa_path,
+)
+from bigfleet.fedhpa.members.state import MemberState
+from bigfleet.fedhpa.objects import FIELD_MANAGER, Metadata
+from bigfleet.kube.client import (
+    APPLY_PATCH,
+    CONFLICT,
+    CONNECTION_ERRORS,
+    NOT_FOUND,
+    ApiError,
+    InlineAccess,
+    KubeClient,
+)
+from bigfleet.kube.watch import Changed, Listed, Watch
+from bigfleet.model.errors import InvalidInput, Unavailable
+from bigfleet.observe import metrics
+from bigfleet.tasks import run_until_first_completes
+
+_LOG = logging.getLogger(__name__)
+_APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
+_PROBE_SECONDS, _PROBE_DEADLINE_SECONDS, _FAILURES_ALLOWED = 3.0, 3.0, 1
+_WRITE_DEADLINE_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+class NotManaged(ApiError):
+    """Something of that name is in the member that the federation did not make."""
+
+    def __init__(self, what: str, label: str) -> None:
+        hint = "was not made by the federation, which leaves it alone; remove it, or hand it over"
+        super().__init__(what, CONFLICT, "NotManaged", f"{hint} by the label {label}")
+
+
+class _LabelledObject(msgspec.Struct):
+    metadata: Metadata
+
+
+class MemberLink:
+    """One member of the federation; `state` follows it while `run` runs."""
+
+    def __init__(self, state: MemberState, access: InlineAccess | None, rejected: str = "") -> None:
+        """Without an `access` the member is never reached, because its kubeconfig is `rejected`."""
+        self.state, self.access, self.rejected = state, access, rejected
+        self._client: KubeClient | None = None
+        self._resync = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow the member until cancelled, through any outage of it and any content."""
+        try:
+            client = None if self.access is None else KubeClient.with_access(self.access)
+        except (OSError, ValueError) as error:  # an SSLError is an OSError
+            client, self.rejected = None, f"a certificate or key in it cannot be used: {error}"
+        if client is None:
+            self._mark_unreachable(f"its kubeconfig is rejected: {self.rejected}")
+            return
+        async with client:
+            while True:
+                self._mark_unreachable(await self._followed(client))
+                await asyncio.sleep(_PROBE_SECONDS)
+
+    async def _followed(self, client: KubeClient) -> str:
+        """Follow the member for as long as that goes well; returns why it ended."""
+        try:
+            await self._wait_for_answer(client)
+            self._client = client
+            return await self._follow(client)
+        except (ApiError, *CONNECTION_ERRORS) as error:
+            return f"does not answer: {str(error) or repr(error)}"
+        except InvalidInput as error:
+            return f"its objects are unusable: {error}"
+        except Exception as error:  # noqa: BLE001 - what nobody foresaw is told, too
+            metrics.internal_errors.inc()
+            name = self.state.name
+            _LOG.exception("a bug, met at member %s: please report it with what follows", name)
+            return f"its objects are unusable: {error!r}"
+        finally:
+            self._client = None
+
+    def _mark_unreachable(self, why: str) -> None:
+        self.state.mark_unreachable(why)
+        _LOG.warning("member %s: %s", self.state.name, why)
+
+    def resync(self) -> None:
+        """A write got no answer: connect and list again before anything else is decided."""
+        self._resync.set()
+
+    async def _wait_for_answer(self, client: KubeClient) -> None:
+        while why := await _probe(client):
+            self.state.mark_unreachable(why)
+            await asyncio.sleep(_PROBE_SECONDS)
+
+    async def _follow(self, client: KubeClient) -> str:
+        """Follow everything; returns why it ended."""
+        self._resync.clear()
+        ended: list[str] = []
+        listed = [asyncio.Event() for _ in range(4)]
+        state = self.state
+
+        async def announce() -> None:
+            for each in listed:
+                await each.wait()
+            state.mark_reachable()
+            await self._resync.wait()
+            ended.append("a write got no answer")
+
+        await run_until_first_completes(
+            announce(),
+            self._probe_on(client, ended),
+            self._follow_hpas(client, listed[0]),
+            self._follow_workloads(client, "Deployment", listed[1]),
+            self._follow_workloads(client, "ReplicaSet", listed[2]),
+            self._follow_pods(client, listed[3]),
+        )
+        return ended[0]
+
+    async def _probe_on(self, client: KubeClient, ended: list[str]) -> None:
+        failures = 0
+        while True:
+            await asyncio.sleep(_PROBE_SECONDS)
+            why = await _probe(client)
+            failures = failures + 1 if why else 0
+            if failures > _FAILURES_ALLOWED:
+                ended.append(why)
+                return
+
+    async def _follow_hpas(self, client: KubeClient, listed: asyncio.Event) -> None:
+        watch = Watch(client, HPAS, Hpa, {"labelSelector": AUTOSCALER_LABEL})
+        async for change in _changes(watch):
+            if isinstance(change, Listed):
+                self.state.replace_hpas(change.items)
+                listed.set()
+            elif change.deleted:
+                self.state.drop_hpa(change.item.name, change.item.metadata.uid)
+            else:
+                self.state.put_hpa(change.item)
+
+    async def _follow_workloads(self, client: KubeClient, kind: str, listed: asyncio.Event) -> None:
+        path = f"/apis/apps/v1/{MEMBER_PLURALS[kind]}"
+        watch = Watch(client, path, MemberWorkload, {"labelSelector": WORKLOAD_LABEL})
+        async for change in _changes(watch):
+            if isinstance(change, Listed):
+                self.state.replace_workloads(kind, change.items)
+                listed.set()
+            elif change.deleted:
+                metadata = change.item.metadata
+                name = WorkloadName(kind, metadata.namespace, metadata.name)
+                self.state.drop_workload(name, metadata.uid)
+            else:
+                self.state.put_workload(kind, change.item)
+
+    async def _follow_pods(self, client: KubeClient, listed: asyncio.Event) -> None:
+        query = {"labelSelector": POD_LABEL, "fieldSelector": "spec.nodeName="}
+        async for change in _changes(Watch(client, "/api/v1/pods", Pod, query)):
+            if isinstance(change, Listed):
+                self.state.replace_pods(change.items)
+                listed.set()
+            else:
+                self.state.observe_pod(change.item, scheduled=change.deleted)
+
+    async def check_managed(self, name: NamespacedName, target: WorkloadName) -> None:
+        """NotOurs when an HPA of that name, or what it would scale, is somebody else's."""
+        if name not in self.state.hpas:
+            what = f"HorizontalPodAutoscaler {name.namespace}/{name.name}"
+            await self._check_label(what, hpa_path(name), AUTOSCALER_LABEL, "true")
+        if target not in self.state.workloads:
+            await self._check_workload_managed(target)
+
+    async def _check_workload_managed(self, name: WorkloadName) -> None:
+        what = f"{name.kind} {name.namespace}/{name.name}"
+        await self._check_label(what, name.path, WORKLOAD_LABEL, name.label)
+
+    async def _check_label(self, what: str, path: str, label: str, value: str) -> None:
+        try:
+            content = await self._write(lambda c: c.get(path))
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return
+            raise
+        found = msgspec.json.decode(content, type=_LabelledObject).metadata
+        if label not in found.labels and SPEC_HASH not in found.annotations:
+            raise NotManaged(what, f"{label}={value}")
+
+    async def dry_run_hpa(
+        self, name: NamespacedName, target: WorkloadName, body: Mapping[str, Any]
+    ) -> None:
+        """Change nothing, and raise what making this HPA would."""
+        await self.check_managed(name, target)
+        query = {**_APPLY, "dryRun": "All"}
+        await self._write(lambda c: c.patch(hpa_path(name), body, APPLY_PATCH, query))
+
+    async def apply_hpa(self, name: NamespacedName, body: Mapping[str, Any]) -> None:
+        """Make the HPA what `body` says. Unavailable when nobody knows whether it was done."""
+        content = await self._write(lambda c: c.patch(hpa_path(name), body, APPLY_PATCH, _APPLY))
+        self.state.put_hpa(msgspec.json.decode(content, type=Hpa))
+
+    async def delete_hpa(self, name: NamespacedName) -> None:
+        """Remove the HPA; harmless if it is gone."""
+        await self._delete(hpa_path(name))
+        self.state.drop_hpa(name)
+
+    async def apply_workload(self, name: WorkloadName, body: Mapping[str, Any]) -> None:
+        """Make the workload what `body` says, which leaves replicas as they are.
+
+        NotOurs when one of that name is somebody else's.
+        """
+        if name not in self.state.workloads:
+            await self._check_workload_managed(name)
+        content = await self._write(lambda c: c.patch(name.path, body, APPLY_PATCH, _APPLY))
+        self.state.put_workload(name.kind, msgspec.json.decode(content, type=MemberWorkload))
+
+    async def scale(self, name: WorkloadName, replicas: int) -> None:
+        """Set the workload's replicas."""
+        body = {"spec": {"replicas": replicas}}
+        await self._write(lambda c: c.patch(f"{name.path}/scale", body))
+
+    async def delete_workload(self, name: WorkloadName) -> None:
+        """Remove the workload and its Pods; harmless if it is gone."""
+        await self._delete(name.path, {"propagationPolicy": "Background"})
+        self.state.drop_workload(name)
+
+    async def _delete(self, path: str, options: Any = None) -> None:
+        try:
+            await self._write(lambda c: c.delete(path, options))
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+
+    async def _write(self, request: Callable[[KubeClient], Any]) -> bytes:
+        client = self._client
+        if client is None or not self.state.reachable:
+            raise Unavailable(f"member {self.state.name}: {self.state.unreachable_reason}")
+        try:
+            async with asyncio.timeout(_WRITE_DEADLINE_SECONDS):
+                content: bytes = await request(client)
+                return content
+        except CONNECTION_ERRORS as error:
+            why = f"a write got no answer: {str(error) or repr(error)}"
+            self.state.mark_unreachable(why)
+            self.resync()
+            raise Unavailable(f"member {self.state.name}: {why}") from error
+
+
+async def _changes(watch: Watch[T]) -> AsyncGenerator[Listed[T] | Changed[T], None]:
+    async with aclosing(watch.follow()) as changes:
+        async for change in changes:
+            yield change
+
+
+async def _probe(client: KubeClient) -> str:
+    """Why the member's API server is of no use now; "" when it is."""
+    try:
+        async with asyncio.timeout(_PROBE_DEADLINE_SECONDS):
+            await client.get("/readyz")
+    except (ApiError, *CONNECTION_ERRORS) as error:
+        return f"does not answer: {str(error) or repr(error)}"
+    return ""

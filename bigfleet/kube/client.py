@@ -1,0 +1,262 @@
+"""Requests to one API server, with bodies kept as bytes.
+
+The official client's models decode some hundred pods a second; callers here decode with msgspec
+structs that hold only the fields they read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlencode
+from weakref import WeakSet
+
+import aiohttp
+import msgspec
+from aiohttp import AddrInfoType
+from kubernetes.aio import config
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY_REQUESTS = 403, 404, 409, 410, 429
+_DEADLINE_SECONDS = 30.0
+_CONNECT_SECONDS = 10.0
+_CLOSE_TIMEOUT_SECONDS, _CLOSE_POLL_INTERVAL_SECONDS = 2.0, 0.005
+
+
+class ApiError(Exception):
+    """The API server refused a request: `status` is HTTP's, `reason` Kubernetes', e.g. Conflict."""
+
+    def __init__(self, request: str, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{request}: {status} {reason}: {message}")
+        self.status, self.reason, self.message = status, reason, message
+
+
+# What a request raises when no answer came.
+CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the same request may succeed later: no answer came, or 429, or a fault of theirs."""
+    if isinstance(error, ApiError):
+        return error.status == TOO_MANY_REQUESTS or error.status >= 500
+    return isinstance(error, CONNECTION_ERRORS)
+
+
+class _Status(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+
+
+@dataclass(frozen=True)
+class InlineAccess:
+    """How to reach an API server, complete in itself: its URL, its CA, and a token or a client
+    certificate with its key. All but the URL and the token are PEM text. Without a CA the
+    machine's own count.
+    """
+
+    server: str
+    ca_pem: str = ""
+    token: str = field(default="", repr=False)
+    certificate_pem: str = ""
+    key_pem: str = field(default="", repr=False)
+
+
+class KubeClient:
+    """One API server under one identity. Use it as an async context manager, or `close` it.
+
+    It is made where an event loop runs, and used in that loop.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        # Callers know which of their requests may be repeated. (0 would repeat 5xx for ever.)
+        configuration.retries = None
+        self._configuration = configuration
+        self._client = ApiClient(configuration)
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._connector = aiohttp.TCPConnector(
+            limit=0,  # watches must not use up a pool of requests
+            ssl=self._client.rest_client.ssl_context,
+            socket_factory=self._open_socket,
+        )
+        # Looking for proxies and a .netrc in the environment would cost each request two threads.
+        session = {"connector": self._connector, "trust_env": False}
+        configuration.client_session_kwargs = session
+        self.server: str = configuration.host
+
+    @classmethod
+    async def from_kubeconfig(cls, path: Path) -> KubeClient:
+        """The current context of the kubeconfig file at `path`."""
+        configuration = Configuration()
+        await config.load_kube_config(config_file=str(path), client_configuration=configuration)
+        return cls(configuration)
+
+    @classmethod
+    def in_cluster(cls) -> KubeClient:
+        """The ServiceAccount of the pod that this process runs in."""
+        configuration = Configuration()
+        config.load_incluster_config(client_configuration=configuration)
+        return cls(configuration)
+
+    @classmethod
+    def with_access(cls, access: InlineAccess) -> KubeClient:
+        """An access that somebody else wrote: it leads to the server that it names, nowhere else.
+
+        ssl.SSLError when a certificate or key in it cannot be used.
+        """
+        configuration = Configuration(host=access.server)
+        configuration.ca_cert_data = access.ca_pem or None
+        if access.token:
+            configuration.api_key = {"BearerToken": f"Bearer {access.token}"}
+        stay = aiohttp.TraceConfig()
+        stay.on_request_redirect.append(_refuse_redirect)
+        configuration.trace_configs = [stay]
+        client = cls(configuration)
+        if access.certificate_pem:
+            _load_certificate(client._client.rest_client.ssl_context, access)
+        return client
+
+    @property
+    def ca_pem(self) -> str:
+        """The CA that this client trusts, as PEM text; "" for the machine's own CAs."""
+        if self._configuration.ca_cert_data:
+            return str(self._configuration.ca_cert_data)
+        path = self._configuration.ssl_ca_cert
+        return Path(path).read_text() if path else ""
+
+    async def __aenter__(self) -> KubeClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections, and wait for those that TLS is still saying good-bye on."""
+        await self._client.close()
+        await self._connector.close()
+        ends = time.monotonic() + _CLOSE_TIMEOUT_SECONDS
+        while True:
+            if all(s.fileno() == -1 for s in self._sockets) or time.monotonic() > ends:
+                return
+            await asyncio.sleep(_CLOSE_POLL_INTERVAL_SECONDS)
+
+    def _open_socket(self, address: AddrInfoType) -> socket.socket:
+        opened = socket.socket(*address[:3])
+        self._sockets.add(opened)
+        return opened
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        """The body of GET; ApiError unless 2xx."""
+        return await self._request("GET", path, query)
+
+    async def create(self, path: str, body: Any) -> bytes:
+        """POST `body` to the collection (or subresource) at `path`."""
+        return await self._request("POST", path, None, body)
+
+    async def replace(self, path: str, body: Any) -> bytes:
+        """PUT `body` at `path`."""
+        return await self._request("PUT", path, None, body)
+
+    async def patch(
+        self,
+        path: str,
+        body: Any,
+        kind: str = MERGE_PATCH,
+        query: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """PATCH `path`; `kind` is one of this module's patch types."""
+        return await self._request("PATCH", path, query, body, kind)
+
+    async def delete(self, path: str, body: Any = None) -> bytes:
+        """DELETE the object (or collection) at `path`; `body` is a DeleteOptions."""
+        return await self._request("DELETE", path, None, body)
+
+    async def open(
+        self, path: str, query: Mapping[str, str], deadline_seconds: float
+    ) -> aiohttp.ClientResponse:
+        """A streaming GET that ends at the deadline at the latest; the caller closes it."""
+        response = await self._send("GET", path, query, None, None, deadline_seconds)
+        if response.status >= 300:
+            async with response:
+                content = await response.read()
+            raise _api_error(f"GET {path}", response.status, content)
+        return response
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Any = None,
+        content_type: str | None = None,
+    ) -> bytes:
+        response = await self._send(method, path, query, body, content_type, _DEADLINE_SECONDS)
+        async with response:
+            content = await response.read()
+        if response.status >= 300:
+            raise _api_error(f"{method} {path}", response.status, content)
+        return content
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Any,
+        content_type: str | None,
+        deadline_seconds: float,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json"}
+        if content_type:
+            headers["Content-Type"] = content_type
+        await self._client.update_params_for_auth(
+            headers, None, ["BearerToken"], path, method, body
+        )
+        url = self.server + path + (f"?{urlencode(query)}" if query else "")
+        timeout = aiohttp.ClientTimeout(total=deadline_seconds, sock_connect=_CONNECT_SECONDS)
+        answer = await self._client.call_api(
+            method, url, header_params=headers, body=body, _request_timeout=timeout
+        )
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+
+def _load_certificate(context: ssl.SSLContext, access: InlineAccess) -> None:
+    """OpenSSL reads certificates from files only; a key with a passphrase must not ask for it."""
+    with tempfile.NamedTemporaryFile(mode="w", suffix=".pem") as file:
+        file.write(f"{access.certificate_pem}\n{access.key_pem}\n")
+        file.flush()
+        context.load_cert_chain(file.name, password=lambda: b"")
+
+
+async def _refuse_redirect(
+    _session: aiohttp.ClientSession, _: object, redirect: aiohttp.TraceRequestRedirectParams
+) -> None:
+    """No API server redirects its clients, and a client must not be led to other servers."""
+    raise aiohttp.ClientError(f"{redirect.url} redirects elsewhere, which no API server does")
+
+
+def _api_error(request: str, status: int, content: bytes) -> ApiError:
+    try:
+        error_status = msgspec.json.decode(content, type=_Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        error_status = _Status(message=content[:200].decode(errors="replace"))
+    return ApiError(request, status, error_status.reason, error_status.message)

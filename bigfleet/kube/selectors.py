@@ -1,0 +1,88 @@
+"""Selectors of labels, as Kubernetes matches them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from bigfleet.model.integers import is_integer
+
+
+class RequirementLike(Protocol):
+    """One of `matchExpressions`."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def values(self) -> Sequence[str] | None: ...
+
+
+class LabelSelectorLike(Protocol):
+    """A LabelSelector as the API server writes it."""
+
+    @property
+    def match_labels(self) -> Mapping[str, str] | None: ...
+    @property
+    def match_expressions(self) -> Sequence[RequirementLike] | None: ...
+
+
+class LabelRequirement(NamedTuple):
+    """One condition on labels; an operator that nobody knows matches nothing."""
+
+    key: str
+    operator: str
+    values: frozenset[str]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether it holds of `labels`."""
+        decide = _OPERATORS.get(self.operator)
+        return decide is not None and decide(labels.get(self.key), self.values)
+
+
+def _compare(value: str | None, bounds: frozenset[str], sign: int) -> bool:
+    if value is None or len(bounds) != 1:
+        return False
+    [bound] = bounds
+    if not (is_integer(value) and is_integer(bound)):
+        return False
+    return (int(value) - int(bound)) * sign > 0
+
+
+_OPERATORS: Mapping[str, Callable[[str | None, frozenset[str]], bool]] = {
+    "In": lambda value, values: value in values,
+    "NotIn": lambda value, values: value not in values,
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
+    "Gt": lambda value, values: _compare(value, values, 1),
+    "Lt": lambda value, values: _compare(value, values, -1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """All of `pairs` must be among the labels, and all `requirements` hold. Nothing at all matches
+    every object.
+    """
+
+    pairs: frozenset[tuple[str, str]]
+    requirements: tuple[LabelRequirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels is selected."""
+        return self.pairs <= labels.items() and all(c.matches(labels) for c in self.requirements)
+
+
+def compile_requirements(raw: Iterable[RequirementLike] | None) -> tuple[LabelRequirement, ...]:
+    """`matchExpressions`, ready to be matched."""
+    return tuple(LabelRequirement(c.key, c.operator, frozenset(c.values or ())) for c in raw or ())
+
+
+def compile_selector(raw: LabelSelectorLike | None) -> Selector | None:
+    """A LabelSelector, ready to be matched; None, which selects nothing, stays None."""
+    if raw is None:
+        return None
+    pairs = frozenset((raw.match_labels or {}).items())
+    return Selector(pairs, compile_requirements(raw.match_expressions))

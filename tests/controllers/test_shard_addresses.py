@@ -1,0 +1,44 @@
+"""Which shard an operator dials, as shards come, go and send it on."""
+
+from __future__ import annotations
+
+from bigfleet.controllers.operator.shard_addresses import ShardAddressList
+
+
+def test_after_a_failure_the_next_address_is_dialled_and_then_the_first_again() -> None:
+    """Those before count as failed rounds, so that waiting grows by rounds and not by addresses."""
+    route = ShardAddressList(["a", "b", "a"])
+    dialled, rounds = [], []
+    for _ in range(4):
+        dialled.append(route.address)
+        rounds.append(route.failed())
+    assert dialled == ["a", "b", "a", "b"]
+    assert rounds == [0, 0, 1, 1]
+
+
+def test_the_shard_that_served_last_is_among_those_that_are_dialled() -> None:
+    """It was named by another one, and is found again while nobody can name it."""
+    route = ShardAddressList(["a", "b"])
+    route.redirected("c")
+    route.served()
+    dialled = []
+    for _ in range(4):
+        route.failed()
+        dialled.append(route.address)
+    assert dialled == ["a", "b", "c", "a"]
+
+
+def test_a_shard_that_was_named_and_did_not_serve_is_not_dialled_again() -> None:
+    """Only the configured ones are known to be worth it."""
+    route = ShardAddressList(["a", "b"])
+    route.redirected("c")
+    route.failed()
+    assert route.address == "a"
+
+
+def test_a_session_ends_the_count_of_failures() -> None:
+    """Who was served for a while is not made to wait for what failed before."""
+    route = ShardAddressList(["a"])
+    assert [route.failed(), route.failed()] == [0, 1]
+    route.served()
+    assert route.failed() == 0

@@ -1,1 +1,0 @@
-"""The federated HPA, on played and on real clusters."""

@@ -1,0 +1,83 @@
+"""A cluster that does not take the HPA is done without, and named, until it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bigfleet.fedhpa.members.link import NotManaged
+from bigfleet.fedhpa.objects import AUTOSCALERS, ObjectKey
+from bigfleet.fedhpa.shares import Share
+from bigfleet.kube.client import NOT_FOUND, ApiError
+from tests.fedhpa.fake_fleet import Api, add, controller
+
+KEY = ObjectKey(AUTOSCALERS, "n", "web")
+WHOLE, HALF = Share(2, 10), Share(1, 5)
+_MISSING = ApiError("PATCH x", NOT_FOUND, "NotFound", 'namespaces "n" not found')
+
+
+def _told(api: Api) -> dict[str, Any]:
+    conditions: list[dict[str, Any]] = api.objects[KEY.path]["status"]["conditions"]
+    return next(each for each in conditions if each["type"] == "BoundsApplied")
+
+
+def _api(refusal: ApiError) -> Api:
+    """The cluster that comes first refuses."""
+    api = Api(["a", "b"])
+    add(api, "web", 2, 10)
+    api.rejections["a"] = refusal
+    return api
+
+
+async def test_the_others_get_all_when_the_first_cluster_refuses() -> None:
+    api = _api(_MISSING)
+    looker, _, _ = controller(api)
+    await looker.reconcile(KEY)
+    await looker.reconcile(KEY)
+    assert api.shares() == {"b": WHOLE}
+
+
+async def test_the_cluster_that_refuses_is_named_with_what_to_do() -> None:
+    api = _api(_MISSING)
+    looker, _, _ = controller(api)
+    for _ in range(2):
+        await looker.reconcile(KEY)
+        assert _told(api)["status"] == "False"
+        assert "cluster a: " in _told(api)["message"]
+        assert "create it there" in _told(api)["message"]
+
+
+async def test_a_strangers_object_is_left_alone_and_told() -> None:
+    api = _api(NotManaged("Deployment n/web", "x=y"))
+    looker, _, _ = controller(api)
+    await looker.reconcile(KEY)
+    await looker.reconcile(KEY)
+    assert "Deployment n/web: 409 NotOurs: was not made by" in _told(api)["message"]
+    assert api.shares() == {"b": WHOLE}
+
+
+async def test_it_is_asked_again_before_anything_is_taken_from_the_others() -> None:
+    api = _api(_MISSING)
+    looker, _, _ = controller(api)
+    await looker.reconcile(KEY)
+    await looker.reconcile(KEY)
+    api.now += 300.0
+    await looker.reconcile(KEY)
+    assert api.shares() == {"b": WHOLE}
+    del api.rejections["a"]
+    await looker.reconcile(KEY)
+    assert "a" not in api.shares(), "it is not asked all the time"
+    api.now += 61.0
+    await looker.reconcile(KEY)
+    assert api.shares() == {"a": HALF, "b": HALF}
+    assert _told(api)["status"] == "True"
+
+
+async def test_another_content_is_offered_at_once() -> None:
+    """The user mended what every cluster had refused."""
+    api = _api(_MISSING)
+    looker, host, _ = controller(api)
+    await looker.reconcile(KEY)
+    del api.rejections["a"]
+    host.autoscalers[KEY].spec.behavior = type(host.autoscalers[KEY].spec.behavior)(b'{"x": {}}')
+    await looker.reconcile(KEY)
+    assert "a" in api.shares()

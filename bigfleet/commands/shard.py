@@ -30,8 +30,8 @@ def add(roles: Any) -> None:
 
 def _shard(flags: argparse.Namespace) -> Role:
     from bigfleet.services.shard import role as shard
-    from bigfleet.services.shard.journal import Sizes
-    from bigfleet.services.shard.settings import Settings as ShardConfig
+    from bigfleet.services.shard.config import ShardConfig
+    from bigfleet.services.shard.records.journal import JournalLimits
 
     (listen_host, listen_port), (observe_host, observe_port) = flags.listen, flags.observe
     identity = identity_of(flags, "shard", flags.shard_id)
@@ -47,7 +47,7 @@ def _shard(flags: argparse.Namespace) -> Role:
         cycle_seconds=flags.cycle,
         execute_concurrency=flags.execute_concurrency,
         journal=flags.journal,
-        journal_sizes=Sizes(flags.journal_megabytes * 2**20, flags.journal_backups),
+        journal_limits=JournalLimits(flags.journal_megabytes * 2**20, flags.journal_backups),
         actuation_paused=flags.actuation_paused,
         batch_wait_seconds=flags.batch_wait,
         cluster_absence_seconds=flags.operator_absence_timeout,

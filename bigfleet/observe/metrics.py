@@ -59,7 +59,7 @@ shard_ceilings_rejected = _gauge(
 )
 shard_offerings_in_backoff = _gauge(
     "bigfleet_shard_offerings_in_backoff",
-    "Kinds of machines that failed and are not bought for now",
+    "Offerings in back-off after failures: not bought for now",
 )
 shard_needs_quarantined = _gauge(
     "bigfleet_shard_needs_quarantined", "Needs left out because no decision can be made about them"
@@ -138,8 +138,8 @@ shard_coordinator_reports = _counter(
 shard_coordinator_term = _gauge(
     "bigfleet_shard_coordinator_term", "Newest term of a coordinator that was heard of"
 )
-shard_foreign_machines = _gauge(
-    "bigfleet_shard_foreign_machines", "Machines seen here that other shards decide about"
+shard_machines_of_other_shards = _gauge(
+    "bigfleet_shard_machines_of_other_shards", "Machines seen here that other shards decide about"
 )
 shard_owned_domains = _gauge("bigfleet_shard_owned_domains", "Domains that this shard owns")
 shard_redirects = _counter(

@@ -58,6 +58,6 @@ class OwnershipStore(Protocol):
         """
         ...
 
-    def save(self, holdings: OwnershipRecord) -> None:
+    def save(self, record: OwnershipRecord) -> None:
         """Durable before it returns. BigFleetError when it cannot be made so."""
         ...

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from bigfleet.api.need_codec import need_from_wire
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.assembly import Shard
-from bigfleet.services.shard.kinds import kind_of
+from bigfleet.services.shard.records.machine_class import class_of
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.cluster.scheduler import is_schedulable
 from bigfleet.simulation.invariants.purchases import unneeded_machines
@@ -112,13 +112,13 @@ def unserved_workloads(world: World, cluster: SimulatedCluster) -> Iterator[tupl
         machine
         for state in _FREE
         for machine in world.in_state(state)
-        if world.spec.broken.leaves_usable(machine) and shard.inventory.is_mine(machine.id)
+        if world.spec.broken.leaves_usable(machine) and shard.inventory.owns(machine.id)
     ]
     waiting = {pod.workload.name: pod for pod in cluster.unbound()}
     for name, pod in sorted(waiting.items()):
         if pod.workload.same_key and cluster.controller.is_short(pod):
             continue
-        for machine in {kind_of(machine): machine for machine in free}.values():
+        for machine in {class_of(machine): machine for machine in free}.values():
             node = cluster.node_of(machine)
             if is_schedulable(pod, {**cluster.nodes, machine.id: node}, bound):
                 yield name, machine.id

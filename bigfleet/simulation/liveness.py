@@ -16,7 +16,7 @@ from bigfleet.simulation.world import World
 # A machine that is there for somebody is his by then, whatever others fail at.
 SERVED_WITHIN_SECONDS = 600.0
 _POLL_INTERVAL_SECONDS = 20.0
-# As `services.shard.failures` has it: how soon something that failed is tried again.
+# As `services.shard.fleet.backoff` has it: how soon something that failed is tried again.
 _MIN_BACKOFF_SECONDS = 30.0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from bigfleet.ports.clock import Clock
-from bigfleet.services.shard.journal import Journal
+from bigfleet.services.shard.records.journal import Journal
 from bigfleet.simulation.runtime.loop import START_UNIX_SECONDS
 
 # Not part of the story: fingerprints would change with any field of a profile.

@@ -19,8 +19,8 @@ from bigfleet.model.errors import Unavailable
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState
 from bigfleet.ports.provider import Fence
 from bigfleet.services.shard.assembly import Shard
-from bigfleet.services.shard.sessions import Sessions
-from bigfleet.services.shard.thinking import CycleResult
+from bigfleet.services.shard.decide.compute import CycleResult
+from bigfleet.services.shard.sessions.registry import Sessions
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.cluster.operator import SimulatedOperator
 from bigfleet.simulation.hosts.coordinators import CoordinatorLink, Coordinators
@@ -267,7 +267,7 @@ class World:
             self.safety.note(self.purchases.duplicate_purchases(result, truth, now_seconds))
         counts = Counter(action.type for action in result.decision.actions)
         shortfalls = len(result.decision.shortfalls)
-        self.cycles.append(CycleSummary(result.view.now_seconds, counts, shortfalls))
+        self.cycles.append(CycleSummary(result.inputs.now_seconds, counts, shortfalls))
 
 
 @asynccontextmanager

@@ -31,7 +31,7 @@ class Event(msgspec.Struct, frozen=True):
     event: str
     machine: str = ""
     state: str = ""
-    kind: str = ""
+    action: str = ""
     cluster: str = ""
     claimant: str = ""
     decided: float | None = None
@@ -47,18 +47,18 @@ class Event(msgspec.Struct, frozen=True):
         another need.
         """
         taken = self.takes and self.claimant == cluster
-        acquired = self.kind.casefold() in _ACQUIRING and self.cluster == cluster
+        acquired = self.action.casefold() in _ACQUIRING and self.cluster == cluster
         return self.event == "decided" and (taken or acquired)
 
     @property
     def takes(self) -> bool:
         """Whether it speaks of a machine that is taken away from whom it serves."""
-        return self.kind.casefold() in _TAKING
+        return self.action.casefold() in _TAKING
 
     @property
     def preempts(self) -> bool:
         """Whether it is the decision to take a machine from a need that still counts it."""
-        return self.event == "decided" and self.kind.casefold() == _PREEMPTING
+        return self.event == "decided" and self.action.casefold() == _PREEMPTING
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from bigfleet.api.v1alpha1 import (
 from bigfleet.services.provider.role import serving as provider_serving
 from tests.support import providers as provider_rig
 from tests.support import replicas as replicas_rig
-from tests.support import shards as shard_rig
+from tests.support import shard_rig as shard_rig
 
 DAY = timedelta(days=1)
 DENIED = grpc.StatusCode.PERMISSION_DENIED

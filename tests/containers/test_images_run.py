@@ -25,7 +25,7 @@ from kind.images.resolve import Images, resolve_images
 from kind.setup import Tools, find_tools
 from tests.containers.containers_rig import HARDENED, docker_api, open_to_all
 from tests.support.providers import write_inventory
-from tests.support.shards import SessionClient, need
+from tests.support.shard_rig import FakeOperator, need
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(600)]
 
@@ -139,12 +139,12 @@ async def test_an_operators_need_becomes_a_machine_across_containers(
     shard = containers.shard(folder)
     await_ready(shard)
     async with transport.channel(at(shard, GRPC)) as channel:
-        operator = SessionClient(ShardStub(channel).Session(None), "east", helpful=True)
+        operator = FakeOperator(ShardStub(channel).Session(None), "east", helpful=True)
         await operator.say(hello=shard_pb2.Hello(cluster_id="east"))
         assert not (await operator.roll_up(need())).rejected
-        asked = await operator.hears(lambda m: bool(m.bootstrap_request.request_id))
+        asked = await operator.receives(lambda m: bool(m.bootstrap_request.request_id))
         machine = asked.bootstrap_request.machine_id
-        await operator.hears_state(machine, MachineState.CONFIGURED)
+        await operator.receives_state(machine, MachineState.CONFIGURED)
         await operator.leave()
     story = (folder / "shard/machines.jsonl").read_text()
     assert machine in story
@@ -234,9 +234,9 @@ def await_ready(container: Any, port: int = OBSERVE, path: str = "/readyz") -> N
 
 async def epoch(shard: Any) -> int:
     async with transport.channel(at(shard, GRPC)) as channel:
-        operator = SessionClient(ShardStub(channel).Session(None), "east", helpful=False)
+        operator = FakeOperator(ShardStub(channel).Session(None), "east", helpful=False)
         await operator.say(hello=shard_pb2.Hello(cluster_id="east"))
-        ack = (await operator.hears(lambda m: m.ack.echo == "east")).ack
+        ack = (await operator.receives(lambda m: m.ack.echo == "east")).ack
         await operator.leave()
     return int(ack.shard_epoch)
 

@@ -20,8 +20,8 @@ from bigfleet.kube.client import ApiError, KubeClient
 from bigfleet.model.errors import InvalidInput
 from tests.support.clusters import admin
 from tests.support.clusters import request as request_of
-from tests.support.deciding import play
-from tests.support.shards import machine
+from tests.support.deciding_rig import play
+from tests.support.shard_rig import machine
 
 pytestmark = pytest.mark.cluster
 

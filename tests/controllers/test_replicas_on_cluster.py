@@ -15,9 +15,9 @@ import pytest
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.controllers import operator, pod_controller
 from loaddriver.substrates.base import Cluster
-from tests.support import shards as shard_rig
+from tests.support import shard_rig as shard_rig
 from tests.support.clusters import admin, get, namespace, pod, requests_path, role
-from tests.support.shards import Rig
+from tests.support.shard_rig import Rig
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster

@@ -192,7 +192,7 @@ def test_whatever_happens_no_pod_asks_too_soon_or_too_often(
                 before = {each: rules.asked(each) for each in rules}
                 for ask in rules.due_requests(
                     now, lambda _: Outlook(should_wait=move == "patient")
-                ):  # noqa: B023
+                ):
                     assert move == "wait"
                     assert ask.number == before[ask.pod] + 1 <= MAX_ADDITIONAL_PER_POD
                     assert now - seen_at[ask.pod] >= UNSCHEDULABLE_DELAY_SECONDS

@@ -93,8 +93,8 @@ def test_no_budget_protects_from_its_own_controller() -> None:
 def test_preemptions_are_counted_by_grace_and_by_machine() -> None:
     """A machine that is preempted twice counts as one machine, and as two decisions."""
 
-    def decided(machine: str, kind: str, grace: float) -> Event:
-        return Event(at=1.0, event="decided", machine=machine, kind=kind, grace=grace)
+    def decided(machine: str, action: str, grace: float) -> Event:
+        return Event(at=1.0, event="decided", machine=machine, action=action, grace=grace)
 
     stories = {
         "m1": [decided("m1", "Preempt", 10), decided("m1", "Preempt", 10)],

@@ -90,8 +90,8 @@ def test_the_rate_is_of_those_that_ran_before_demand_fell() -> None:
     assert section.disrupted_per_minute_percent == pytest.approx(100 * 2 / 3.5, abs=1e-3)
 
 
-def decided(name: str, seconds: float, kind: str) -> Event:
-    return Event(at=at(seconds) / 1e6, event="decided", machine=name, kind=kind, cluster="c0")
+def decided(name: str, seconds: float, action: str) -> Event:
+    return Event(at=at(seconds) / 1e6, event="decided", machine=name, action=action, cluster="c0")
 
 
 def test_machines_taken_while_demand_only_grows_are_counted_by_decisions() -> None:

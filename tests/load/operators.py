@@ -15,7 +15,7 @@ from bigfleet.api import transport
 from bigfleet.api.need_codec import need_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
-from bigfleet.services.shard.assignment import to_metadata
+from bigfleet.services.shard.fleet.assignment import to_metadata
 from tests.support.fake_provider import TYPES
 
 LEAST_NEEDS, MOST_NEEDS = 30, 300

@@ -14,8 +14,8 @@ import pytest
 
 from bigfleet.engine.decide import decide
 from bigfleet.engine.snapshot import EngineConfig
-from bigfleet.services.shard.thinking import think
-from tests.load.crowd import ManyClusters
+from bigfleet.services.shard.decide.compute import compute
+from tests.load.many_clusters import ManyClusters
 
 pytestmark = [pytest.mark.load, pytest.mark.timeout(3600)]
 
@@ -25,15 +25,15 @@ CLUSTERS = int(os.environ.get("LOAD_CLUSTERS", "200"))
 @pytest.mark.parametrize("served", [True, False], ids=["at rest", "first fill"])
 def test_each_need_has_one_machine_in_the_end(*, served: bool) -> None:
     """At rest nothing is ordered; at the first fill one machine for each need."""
-    view = ManyClusters(CLUSTERS, served=served).view()
+    inputs = ManyClusters(CLUSTERS, served=served).inputs()
     before = time.process_time()
-    thought = think(view, decide, EngineConfig())
+    result = compute(inputs, decide, EngineConfig())
     found = {
-        "needs": len(thought.demand.needs),
-        "machines": len(thought.fleet),
-        "flavours": len(thought.fleet.flavours),
+        "needs": len(result.demand.needs),
+        "machines": len(result.fleet),
+        "flavours": len(result.fleet.flavours),
         "cpu_seconds": round(time.process_time() - before, 2),
     }
     print(json.dumps(found))
-    assert thought.decision.shortfalls == []
-    assert len(thought.decision.actions) == (0 if served else found["needs"])
+    assert result.decision.shortfalls == []
+    assert len(result.decision.actions) == (0 if served else found["needs"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.neighbours.neighbours_rig import beside, bound_seconds, street
+from tests.support.neighbours_rig import beside, bound_seconds, neighbourhood
 
 pytestmark = pytest.mark.alone
 
@@ -21,13 +21,15 @@ _RATIO = 4.0
 _MOST_MORE_BYTES = 96 * 2**20
 
 
-@pytest.mark.parametrize("manner", ["silent", "slow", "flooding", "deaf", "oversized", "storming"])
+@pytest.mark.parametrize(
+    "manner", ["silent", "slow", "flooding", "never_reading", "oversized", "storming"]
+)
 async def test_a_healthy_cluster_hardly_notices(tmp_path: Path, manner: str) -> None:
     """From its roll-up until its machine is CONFIGURED, beside an operator that answers nothing,
     answers late, says roll-ups without end, never reads, says too much, or dials without end; and
     the shard's memory stays within bounds, its decisions go on, and no other machine moves.
     """
-    async with street(tmp_path) as here:
+    async with neighbourhood(tmp_path) as here:
         await here.healthy.typical_seconds(3)
         async with beside("burning", here.shard):
             usual_seconds = await here.healthy.typical_seconds(_TIMES)

@@ -17,12 +17,12 @@ from bigfleet.api import transport
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.api.v1alpha1 import shard_pb2 as wire
 from bigfleet.tasks import cancel_and_wait
-from tests.neighbours.neighbours_rig import Street, street
+from tests.support.neighbours_rig import Neighbourhood, neighbourhood
 from tests.support.shard_process import decides
-from tests.support.shards import SessionClient, rollup
+from tests.support.shard_rig import FakeOperator, rollup
 from tests.support.waiting import eventually
 
-_AGAIN_SECONDS = 0.05
+_INTERVAL_SECONDS = 0.05
 _CYCLES = 12
 
 
@@ -94,7 +94,9 @@ Lie = Callable[[list[str]], wire.OperatorMessage]
 
 
 @asynccontextmanager
-async def lying(here: Street, lies: list[Lie], about: list[str]) -> AsyncIterator[SessionClient]:
+async def lying(
+    here: Neighbourhood, lies: list[Lie], about: list[str]
+) -> AsyncIterator[FakeOperator]:
     """An operator that says so again and again."""
     liar = await here.operator("liar")
     told = itertools.count()
@@ -104,7 +106,7 @@ async def lying(here: Street, lies: list[Lie], about: list[str]) -> AsyncIterato
             message = each(about)
             await liar.say(**{message.WhichOneof("message") or "inquiry": _part(message)})
             next(told)
-            await asyncio.sleep(_AGAIN_SECONDS)
+            await asyncio.sleep(_INTERVAL_SECONDS)
 
     task = asyncio.create_task(lie())
     try:
@@ -122,7 +124,7 @@ def _part(message: wire.OperatorMessage) -> Any:
 
 async def test_no_lie_moves_a_machine_of_another_cluster(tmp_path: Path) -> None:
     """Neither drained nor deleted nor configured anew, and the next one still comes."""
-    async with street(tmp_path) as here:
+    async with neighbourhood(tmp_path) as here:
         for _ in range(3):
             await here.healthy.grows()
         theirs = sorted(here.at_work("healthy"))
@@ -139,7 +141,7 @@ async def test_no_lie_moves_a_machine_of_another_cluster(tmp_path: Path) -> None
 
 async def test_nobody_else_can_say_that_a_clusters_machines_are_empty(tmp_path: Path) -> None:
     """Its own operator says that pods run there which must not be disturbed: they stay."""
-    async with street(tmp_path) as here:
+    async with neighbourhood(tmp_path) as here:
         healthy = here.healthy
         for _ in range(3):
             await healthy.grows()
@@ -151,7 +153,7 @@ async def test_nobody_else_can_say_that_a_clusters_machines_are_empty(tmp_path: 
             while await _cycles(here) < first + _CYCLES:
                 blocked = disruptions(theirs, pods=1, cost=5.0, blocked="a budget allows none")
                 await healthy.operator.say(disruption_report=blocked.disruption_report)
-                await asyncio.sleep(3 * _AGAIN_SECONDS)
+                await asyncio.sleep(3 * _INTERVAL_SECONDS)
             assert sorted(here.at_work("healthy")) == theirs
 
 
@@ -161,7 +163,7 @@ async def test_nobody_else_can_say_that_a_clusters_machines_must_stay(tmp_path: 
     def blocked(machines: list[str]) -> wire.OperatorMessage:
         return disruptions(machines, pods=1, cost=1.0, blocked="because I say so")
 
-    async with street(tmp_path) as here:
+    async with neighbourhood(tmp_path) as here:
         healthy = here.healthy
         for _ in range(3):
             await healthy.grows()
@@ -176,7 +178,7 @@ async def test_bytes_that_are_no_message_end_their_own_session_only(
     tmp_path: Path, rubbish: bytes
 ) -> None:
     """What cannot be read ends the stream that it came on."""
-    async with street(tmp_path) as here:
+    async with neighbourhood(tmp_path) as here:
         async with transport.channel(here.shard.address) as channel:
             raw = channel.stream_stream("/bigfleet.v1alpha1.Shard/Session", bytes, bytes)
 
@@ -193,6 +195,6 @@ async def test_bytes_that_are_no_message_end_their_own_session_only(
         await here.healthy.grows()
 
 
-async def _cycles(here: Street) -> float:
+async def _cycles(here: Neighbourhood) -> float:
     """How many have ended."""
     return (await here.shard.metrics())["bigfleet_shard_cycle_duration_seconds_count"]

@@ -16,16 +16,16 @@ def entry(seconds: float, event: str, **more: str | float) -> dict[str, object]:
 
 
 TWO_LIVES = [
-    entry(1, "decided", kind="Provision"),
+    entry(1, "decided", action="Provision"),
     entry(1.5, "state", state="CREATING"),
     entry(2, "state", state="IDLE"),
-    entry(3, "decided", kind="Bootstrap"),
+    entry(3, "decided", action="Bootstrap"),
     entry(4, "state", state="CONFIGURING"),
     entry(6, "state", state="CONFIGURED"),
-    entry(50, "decided", kind="Reclaim"),
+    entry(50, "decided", action="Reclaim"),
     entry(51, "state", state="DRAINING"),
     entry(52, "state", state="IDLE"),
-    entry(60, "decided", kind="Bootstrap"),
+    entry(60, "decided", action="Bootstrap"),
     entry(61, "state", state="CONFIGURING"),
     entry(64, "state", state="CONFIGURED"),
 ]
@@ -59,26 +59,26 @@ def test_nothing_is_invented_for_a_machine_without_a_story(tmp_path: Path) -> No
 def test_what_another_cluster_chose_a_machine_for_is_not_this_ones(tmp_path: Path) -> None:
     """A machine that was created for c1 and then given to c2 was chosen for c2 only then."""
     events = [
-        entry(1, "decided", kind="Provision"),
+        entry(1, "decided", action="Provision"),
         entry(2, "state", state="IDLE"),
-        entry(3, "decided", kind="Bootstrap", cluster="c2"),
+        entry(3, "decided", action="Bootstrap", cluster="c2"),
         entry(4, "state", state="CONFIGURING", cluster="c2"),
     ]
     journal = read_journals([written(tmp_path, events)])
     assert journal.acquisition("m1", "c2", 0, at(5)) == Acquisition(at(3), at(4))
 
 
-@pytest.mark.parametrize("kind", ["Reclaim", "Preempt"])
+@pytest.mark.parametrize("action", ["Reclaim", "Preempt"])
 def test_a_machine_taken_from_another_was_chosen_when_that_was_decided(
-    tmp_path: Path, kind: str
+    tmp_path: Path, action: str
 ) -> None:
     """The drain of the one who had it is part of the wait of the one who gets it."""
     events = [
         *TWO_LIVES[:6],
-        entry(50, "decided", kind=kind, claimant="c2"),
+        entry(50, "decided", action=action, claimant="c2"),
         entry(51, "state", state="DRAINING"),
         entry(58, "state", state="IDLE", cluster=""),
-        entry(59, "decided", kind="Bootstrap", cluster="c2", claimant="c2"),
+        entry(59, "decided", action="Bootstrap", cluster="c2", claimant="c2"),
         entry(60, "state", state="CONFIGURING", cluster="c2"),
     ]
     journal = read_journals([written(tmp_path, events)])
@@ -89,9 +89,9 @@ def test_a_machine_taken_from_another_was_chosen_when_that_was_decided(
 def test_a_choice_that_failed_gives_way_to_one_that_stood(tmp_path: Path) -> None:
     """A machine may be chosen, refused, and chosen again much later for other pods."""
     events = [
-        entry(1, "decided", kind="Bootstrap", decided=at(0.9) / 1e6),
-        entry(2, "order-failed", kind="Bootstrap", decided=at(0.9) / 1e6),
-        entry(30, "decided", kind="Bootstrap", decided=at(29.9) / 1e6),
+        entry(1, "decided", action="Bootstrap", decided=at(0.9) / 1e6),
+        entry(2, "order-failed", action="Bootstrap", decided=at(0.9) / 1e6),
+        entry(30, "decided", action="Bootstrap", decided=at(29.9) / 1e6),
         entry(31, "state", state="CONFIGURING"),
     ]
     journal = read_journals([written(tmp_path, events)])
@@ -101,8 +101,8 @@ def test_a_choice_that_failed_gives_way_to_one_that_stood(tmp_path: Path) -> Non
 def test_an_order_that_took_effect_although_it_failed_is_the_choice(tmp_path: Path) -> None:
     """An answer may be lost while the provider does what it was told."""
     events = [
-        entry(1, "decided", kind="Bootstrap", decided=at(0.9) / 1e6),
-        entry(2, "order-failed", kind="Bootstrap", decided=at(0.9) / 1e6),
+        entry(1, "decided", action="Bootstrap", decided=at(0.9) / 1e6),
+        entry(2, "order-failed", action="Bootstrap", decided=at(0.9) / 1e6),
         entry(3, "state", state="CONFIGURING"),
     ]
     journal = read_journals([written(tmp_path, events)])
@@ -125,6 +125,6 @@ def test_machines_are_counted_by_changes_of_state(tmp_path: Path) -> None:
 
 def test_a_machine_of_which_nothing_but_an_order_is_known_has_not_changed(tmp_path: Path) -> None:
     """A run may be interrupted between the two."""
-    events = [entry(1, "decided", kind="Bootstrap", decided=at(0.9) / 1e6)]
+    events = [entry(1, "decided", action="Bootstrap", decided=at(0.9) / 1e6)]
     counts = count_machines(read_journals([written(tmp_path, events)]))
     assert (counts.configured, counts.created, counts.deleted) == (0, 0, 0)

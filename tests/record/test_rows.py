@@ -45,10 +45,10 @@ TERSE = [LOG[0], LOG[1], LOG[2], line("create nodes", "n1", 4), bound("uid-1-xxx
 
 
 STORY = [
-    Event(at=0, event="decided", kind="Provision", cluster="c0"),
-    Event(at=0, event="decided", kind="Bootstrap", cluster="c0"),
-    Event(at=0, event="decided", kind="Bootstrap", cluster="c9"),
-    Event(at=0, event="decided", kind="Reclaim", cluster="c9", claimant="c0"),
+    Event(at=0, event="decided", action="Provision", cluster="c0"),
+    Event(at=0, event="decided", action="Bootstrap", cluster="c0"),
+    Event(at=0, event="decided", action="Bootstrap", cluster="c9"),
+    Event(at=0, event="decided", action="Reclaim", cluster="c9", claimant="c0"),
     *(Event(at=0, event="state", state=s) for s in ("CONFIGURING", "DRAINING", "FAILED")),
 ]
 

@@ -82,7 +82,7 @@ class _Cluster:
         observation = NodeObservation(name, {RACK_KEY: rack}, joined + 4000, True, ready)
         self.watch.nodes[f"uid-{name}"] = observation
         self.stories[name] = [
-            Event(decided / 1e6, "decided", name, kind="Bootstrap", cluster=self.name),
+            Event(decided / 1e6, "decided", name, action="Bootstrap", cluster=self.name),
             Event(booting / 1e6, "state", name, "CONFIGURING"),
             Event((ready + 300_000) / 1e6, "state", name, "CONFIGURED"),
         ]

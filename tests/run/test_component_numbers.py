@@ -22,7 +22,7 @@ OPERATOR = "# TYPE bigfleet_operator_session_reconnects counter\n"
 
 def shard(**actions: float) -> str:
     """A shard's answer, with so many orders by kind."""
-    lines = [f'bigfleet_shard_actions_total{{kind="{kind}"}} {n}' for kind, n in actions.items()]
+    lines = [f'bigfleet_shard_actions_total{{type="{kind}"}} {n}' for kind, n in actions.items()]
     return "\n".join(["# TYPE bigfleet_shard_actions counter", *lines, ""])
 
 
@@ -99,7 +99,7 @@ async def test_incidents_of_every_side_add_up(scrape: Scrape) -> None:
     told = "# TYPE bigfleet_shard_incidents counter\n"
     fenced = "# TYPE bigfleet_provider_fenced counter\nbigfleet_provider_orders_fenced_total 2\n"
     assert (await scrape(told))["incidents"] == 0
-    seen = told + 'bigfleet_shard_incidents_total{kind="stale_instruction"} 1\n'
+    seen = told + 'bigfleet_shard_incidents_total{type="stale_instruction"} 1\n'
     assert (await scrape(seen, fenced))["incidents"] == 3
 
 

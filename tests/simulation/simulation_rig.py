@@ -22,7 +22,7 @@ GOLDEN = Path(__file__).parent / "golden"
 # Set it to write the stories anew; then read the difference.
 REWRITE = "REWRITE_GOLDEN"
 
-_GOLDEN_EVENTS = ("decided", "state", "order-failed", "rollup-held", "listing-doubted")
+_GOLDEN_EVENTS = ("decided", "state", "order-failed", "rollup-held", "listing-suspect")
 
 
 def machines(

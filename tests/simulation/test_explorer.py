@@ -52,7 +52,7 @@ def test_a_world_that_breaks_fails_the_command() -> None:
     """The explorer is no test that cannot fail: with a planted bug it says which seed, and why."""
     planted = (
         "import sys\n"
-        "from bigfleet.services.shard.evictions import Evictions\n"
+        "from bigfleet.services.shard.execute.evictions import Evictions\n"
         "Evictions.unattended = lambda *_: iter(())\n"
         "from bigfleet.simulation.__main__ import main\n"
         "sys.exit(main(['replay', '11']))\n"

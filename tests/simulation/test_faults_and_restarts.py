@@ -107,7 +107,7 @@ def test_a_provider_that_forgot_its_fleet_for_a_moment_costs_nothing() -> None:
         quiet_from = len(world.cycles)
         world.provider.shows = 1
         await asyncio.sleep(290)  # the next full listing is due 300 s after the first
-        assert "listing-doubted" in {entry.event for entry in world.story.events}
+        assert "listing-suspect" in {entry.event for entry in world.story.events}
         world.provider.shows = None
         await asyncio.sleep(320)
         assert world.ordered(ActionType.BOOTSTRAP, quiet_from) == 0

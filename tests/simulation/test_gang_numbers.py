@@ -13,9 +13,9 @@ from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.fit.normalise import normalise
 from bigfleet.model.machine import Machine, MachineState
-from bigfleet.services.shard.interning import Interned
-from bigfleet.services.shard.inventory import Inventory
-from bigfleet.services.shard.needs import NeedsTable
+from bigfleet.services.shard.demand.needs import NeedsTable
+from bigfleet.services.shard.fleet.inventory import Inventory
+from bigfleet.services.shard.records.interning import Interned
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.world import World
 from tests.simulation.simulation_rig import (

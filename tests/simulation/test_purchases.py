@@ -11,7 +11,7 @@ import pytest
 from bigfleet.engine import decide
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.services.provider.config import Latencies, Latency
-from bigfleet.services.shard import purpose
+from bigfleet.services.shard.fleet import purpose
 from bigfleet.simulation.convergence import convergence_problems, is_wasteful
 from bigfleet.simulation.runtime.loop import run
 from bigfleet.simulation.spec import WorldSpec

@@ -42,7 +42,7 @@ class OwnershipFile:
         self._files = files or Disk()
 
     def load(self) -> OwnershipRecord:
-        """See `ports.holdings.OwnershipStore`."""
+        """See `ports.record.OwnershipStore`."""
         try:
             raw = self._files.read(self._path)
         except FileNotFoundError:
@@ -50,17 +50,17 @@ class OwnershipFile:
         except OSError as error:
             raise self._unusable(error) from None
         try:
-            return _holdings(msgspec.json.decode(raw, type=_Content))
+            return _record(msgspec.json.decode(raw, type=_Content))
         except msgspec.DecodeError as error:
             raise BigFleetError(
                 f"{self._path}: does not hold what this shard owns ({error}); restore the file, or "
                 "remove the shard from the coordinator and start it anew with an empty directory"
             ) from None
 
-    def save(self, holdings: OwnershipRecord) -> None:
-        """See `ports.holdings.OwnershipStore`."""
+    def save(self, record: OwnershipRecord) -> None:
+        """See `ports.record.OwnershipStore`."""
         try:
-            self._files.replace(self._path, msgspec.json.encode(_content(holdings)))
+            self._files.replace(self._path, msgspec.json.encode(_content(record)))
         except OSError as error:
             raise self._unusable(error) from None
 
@@ -83,7 +83,7 @@ def _content(held: OwnershipRecord) -> _Content:
     )
 
 
-def _holdings(content: _Content) -> OwnershipRecord:
+def _record(content: _Content) -> OwnershipRecord:
     return OwnershipRecord(
         newest=InstructionVersion(content.term, content.sequence),
         domains=frozenset(Domain(*each) for each in content.domains),

@@ -13,7 +13,7 @@ from bigfleet.conformance.check import check
 from bigfleet.conformance.expectations import RuleViolation, describe_error, expect, rejection
 from bigfleet.conformance.subject import UNKNOWN_MACHINE, Subject, state_name
 from bigfleet.model.errors import InvalidInput
-from bigfleet.services.shard.identities import NEEDED, acceptable
+from bigfleet.services.shard.fleet.machine_ids import VALID_ID, is_valid_id
 
 _UNKNOWN_STATE = 99
 # CONFIGURED too early is another check's finding.
@@ -44,8 +44,8 @@ async def well_formed(subject: Subject) -> str:
 def _acceptable_to_a_shard(machine: wire.Machine) -> None:
     """Broken when a shard would pass over the machine."""
     expect(
-        acceptable(machine.id),
-        f"machine {machine.id!r}: its id is not {NEEDED}",
+        is_valid_id(machine.id),
+        f"machine {machine.id!r}: its id is not {VALID_ID}",
     )
     try:
         machine_codec.machine_from_wire(machine)

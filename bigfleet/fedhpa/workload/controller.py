@@ -27,7 +27,12 @@ from bigfleet.fedhpa.objects import (
 from bigfleet.fedhpa.selection import bounds, selected
 from bigfleet.fedhpa.shares import ClusterBounds
 from bigfleet.fedhpa.workload import manifests
-from bigfleet.fedhpa.workload.placement import ClusterPlacement, Placement, divide_replicas, placement_by_list
+from bigfleet.fedhpa.workload.placement import (
+    ClusterPlacement,
+    Placement,
+    divide_replicas,
+    placement_by_list,
+)
 from bigfleet.kube.client import CONFLICT, NOT_FOUND, ApiError
 from bigfleet.model.errors import Unavailable
 

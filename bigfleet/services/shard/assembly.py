@@ -12,40 +12,40 @@ from bigfleet.ports.clock import Clock
 from bigfleet.ports.ownership import QuotaKey
 from bigfleet.ports.provider import CapacityProvider
 from bigfleet.ports.store import DemandStore, EvictionStore, RemovalStore
-from bigfleet.services.shard import updates
-from bigfleet.services.shard.actuation import Actuation
-from bigfleet.services.shard.arrivals import Arrivals
-from bigfleet.services.shard.cluster_removal import ClusterRemoval
-from bigfleet.services.shard.coordination.estate import Estate
-from bigfleet.services.shard.coordination.parts import Coordination, Ties, coordinate
+from bigfleet.services.shard.admin import ClusterRemover
+from bigfleet.services.shard.config import ShardConfig
+from bigfleet.services.shard.coordination.assembly import Coordination, CoordinatorPorts, coordinate
 from bigfleet.services.shard.coordination.reporter import Reporter
-from bigfleet.services.shard.cycle import Cycle
-from bigfleet.services.shard.disruptions import Disruptions
-from bigfleet.services.shard.evictions import Evictions
-from bigfleet.services.shard.execution import Execution
-from bigfleet.services.shard.failures import Failures
-from bigfleet.services.shard.fences import Fences
-from bigfleet.services.shard.hints import Hints
-from bigfleet.services.shard.interning import Interned
-from bigfleet.services.shard.inventory import Inventory
-from bigfleet.services.shard.journal import Journal
-from bigfleet.services.shard.machine_inspection import MachineInspection
-from bigfleet.services.shard.needs import NeedsTable
-from bigfleet.services.shard.ordering import Ordering
-from bigfleet.services.shard.orders import Orders
-from bigfleet.services.shard.reconciler import Reconciler
-from bigfleet.services.shard.removals import Removals
-from bigfleet.services.shard.rollup_guard import RollUpGuard
-from bigfleet.services.shard.rollups import RollUps
-from bigfleet.services.shard.sessions import Sessions
-from bigfleet.services.shard.settings import Settings
-from bigfleet.services.shard.statuses import Statuses
-from bigfleet.services.shard.suspensions import Suspensions
-from bigfleet.services.shard.territory import Territory
+from bigfleet.services.shard.decide.cycle import Cycle
+from bigfleet.services.shard.decide.demand_status import DemandStatuses
+from bigfleet.services.shard.decide.hints import CapacityHints
+from bigfleet.services.shard.decide.incoming import IncomingMachines
+from bigfleet.services.shard.decide.order_issuer import OrderIssuer
+from bigfleet.services.shard.decide.suspensions import Suspensions
+from bigfleet.services.shard.demand.needs import NeedsTable
+from bigfleet.services.shard.demand.rollup_guard import RollUpGuard
+from bigfleet.services.shard.demand.rollup_receiver import RollUpReceiver
+from bigfleet.services.shard.execute.actuation import Actuation
+from bigfleet.services.shard.execute.evictions import Evictions
+from bigfleet.services.shard.execute.execution import Execution
+from bigfleet.services.shard.execute.fences import FenceSequence
+from bigfleet.services.shard.execute.reconciler import Reconciler
+from bigfleet.services.shard.execute.removals import PendingRemovals
+from bigfleet.services.shard.fleet.backoff import FailureBackOff
+from bigfleet.services.shard.fleet.inventory import Inventory
+from bigfleet.services.shard.fleet.ownership import Ownership
+from bigfleet.services.shard.fleet.shard_filter import ShardFilter
+from bigfleet.services.shard.inspect.machine_views import MachineInspection
+from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.journal import Journal
+from bigfleet.services.shard.records.orders import Orders
+from bigfleet.services.shard.sessions import updates
+from bigfleet.services.shard.sessions.disruption_costs import DisruptionCosts
+from bigfleet.services.shard.sessions.registry import Sessions
 
 
 @dataclass(frozen=True)
-class Kept:
+class ShardStores:
     """What a shard has on its disk, beside its epoch and what a coordinator told it. Without
     `demand` only the machines of a cluster say after a restart how much it asked for.
     """
@@ -68,12 +68,14 @@ class Shard:
     machines: MachineInspection
     coordination: Coordination | None = None
 
-    def removal(self) -> ClusterRemoval:
+    def remover(self) -> ClusterRemover:
         """What takes clusters out of the fleet."""
-        tied = self.coordination
-        if tied is None:
-            return ClusterRemoval(self.cycle, None, lambda _: False)
-        return ClusterRemoval(self.cycle, tied.reception, lambda name: name in tied.estate.clusters)
+        coordination = self.coordination
+        if coordination is None:
+            return ClusterRemover(self.cycle, None, lambda _: False)
+        return ClusterRemover(
+            self.cycle, coordination.router, lambda name: name in coordination.ownership.clusters
+        )
 
     async def run(self) -> None:
         """Decide and act until cancelled."""
@@ -85,83 +87,91 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class _Books:
+class _State:
     """What a shard knows: its machines, what is needed of it, and what it has begun."""
 
     inventory: Inventory
     needs: NeedsTable
-    hints: Hints
-    statuses: Statuses
-    arrivals: Arrivals
-    disruptions: Disruptions
+    hints: CapacityHints
+    statuses: DemandStatuses
+    incoming: IncomingMachines
+    disruptions: DisruptionCosts
     orders: Orders
     evictions: Evictions
-    failures: Failures
-    estate: Estate | None
+    failures: FailureBackOff
+    ownership: Ownership | None
 
     def slices(self) -> Mapping[QuotaKey, int]:
         """How much of each quota is this shard's; nothing where quotas are not shared."""
-        return self.estate.held.slices if self.estate else {}
+        return self.ownership.record.slices if self.ownership else {}
 
 
 def assemble(
-    settings: Settings,
+    config: ShardConfig,
     provider: CapacityProvider,
     clock: Clock,
     journal: Journal,
     epoch: int,
-    kept: Kept,
-    ties: Ties | None = None,
+    stores: ShardStores,
+    coordinator_ports: CoordinatorPorts | None = None,
 ) -> Shard:
-    """All parts of a shard that is in its `epoch`; without `ties` everything is its own."""
+    """All parts of a shard that is in its `epoch`; without `coordinator_ports` everything is its own."""
     woken = asyncio.Event()
-    books = _books(settings, kept, ties)
-    sessions = _sessions(epoch, books, RollUps(books.needs, journal, clock, woken.set), clock)
-    execution = _execution(settings, provider, clock, journal, epoch, books, sessions)
-    actuation = _actuation(settings, execution, books.failures, clock, woken)
+    state = _state(config, stores, coordinator_ports)
+    sessions = _sessions(
+        epoch, state, RollUpReceiver(state.needs, journal, clock, woken.set), clock
+    )
+    execution = _execution(config, provider, clock, journal, epoch, state, sessions)
+    actuation = _actuation(config, execution, state.failures, clock, woken)
     cycle = Cycle(
         decide=decide,
-        settings=settings,
+        config=config,
         clock=clock,
-        needs=books.needs,
-        inventory=books.inventory,
-        orders=books.orders,
+        needs=state.needs,
+        inventory=state.inventory,
+        orders=state.orders,
         reconciler=execution.reconciler,
         actuation=actuation,
-        ordering=_ordering(settings, books, sessions, actuation, journal),
+        order_issuer=_order_issuer(config, state, sessions, actuation, journal),
         sessions=sessions,
-        hints=books.hints,
+        hints=state.hints,
         journal=journal,
-        evictions=books.evictions,
-        disruptions=books.disruptions,
-        statuses=books.statuses,
-        arrivals=books.arrivals,
-        failures=books.failures,
-        suspensions=Suspensions(sessions, books.failures, settings.cluster_absence_seconds),
-        removals=Removals(kept.removals, is_reported=ties is not None),
+        evictions=state.evictions,
+        disruptions=state.disruptions,
+        statuses=state.statuses,
+        incoming=state.incoming,
+        failures=state.failures,
+        suspensions=Suspensions(sessions, state.failures, config.cluster_absence_seconds),
+        removals=PendingRemovals(stores.removals, is_reported=coordinator_ports is not None),
         woken=woken,
-        slices=books.slices,
+        slices=state.slices,
     )
-    return _shard(epoch, books, cycle, ties)
+    return _shard(epoch, state, cycle, coordinator_ports)
 
 
-def _shard(epoch: int, books: _Books, cycle: Cycle, ties: Ties | None) -> Shard:
-    machines = _inspection(books, cycle.journal)
-    inventory, needs, actuation = books.inventory, books.needs, cycle.actuation
+def _shard(
+    epoch: int, state: _State, cycle: Cycle, coordinator_ports: CoordinatorPorts | None
+) -> Shard:
+    machines = _inspection(state, cycle.journal)
+    inventory, needs, actuation = state.inventory, state.needs, cycle.actuation
     shard = Shard(epoch, cycle.sessions, inventory, needs, cycle, actuation, machines)
-    return _tied(shard, ties, books.estate) if ties and books.estate else shard
+    return (
+        _with_coordination(shard, coordinator_ports, state.ownership)
+        if coordinator_ports and state.ownership
+        else shard
+    )
 
 
 def _execution(
-    settings: Settings,
+    config: ShardConfig,
     provider: CapacityProvider,
     clock: Clock,
     journal: Journal,
     epoch: int,
-    books: _Books,
+    state: _State,
     sessions: Sessions,
 ) -> Execution:
-    inventory, orders, failures = books.inventory, books.orders, books.failures
+    inventory, orders, failures = state.inventory, state.orders, state.failures
     reconciler = Reconciler(provider, inventory, orders, sessions, journal, clock, failures)
     return Execution(
         provider=provider,
@@ -169,86 +179,92 @@ def _execution(
         inventory=inventory,
         orders=orders,
         reconciler=reconciler,
-        evictions=books.evictions,
-        disruptions=books.disruptions,
-        fences=Fences(settings.shard_id, epoch),
+        evictions=state.evictions,
+        disruptions=state.disruptions,
+        fences=FenceSequence(config.shard_id, epoch),
         journal=journal,
-        provider_slots=asyncio.Semaphore(settings.execute_concurrency),
+        provider_slots=asyncio.Semaphore(config.execute_concurrency),
     )
 
 
-def _ordering(
-    settings: Settings, books: _Books, sessions: Sessions, actuation: Actuation, journal: Journal
-) -> Ordering:
-    paused = settings.actuation_paused
-    return Ordering(books.inventory, sessions, actuation, journal, books.slices, paused=paused)
+def _order_issuer(
+    config: ShardConfig, state: _State, sessions: Sessions, actuation: Actuation, journal: Journal
+) -> OrderIssuer:
+    paused = config.actuation_paused
+    return OrderIssuer(state.inventory, sessions, actuation, journal, state.slices, paused=paused)
 
 
-def _inspection(books: _Books, journal: Journal) -> MachineInspection:
-    limits = books.needs.limits
-    return MachineInspection(books.inventory, books.orders, books.evictions, journal, limits)
+def _inspection(state: _State, journal: Journal) -> MachineInspection:
+    limits = state.needs.limits
+    return MachineInspection(state.inventory, state.orders, state.evictions, journal, limits)
 
 
-def _books(settings: Settings, kept: Kept, ties: Ties | None) -> _Books:
+def _state(
+    config: ShardConfig, stores: ShardStores, coordinator_ports: CoordinatorPorts | None
+) -> _State:
     clusters: Interned[str] = Interned()
-    evictions = Evictions(kept.evictions)
-    estate = Estate(ties.holdings) if ties else None
-    inventory = Inventory(clusters, evictions.need_of, Territory(estate, settings.domain_keys))
+    evictions = Evictions(stores.evictions)
+    ownership = Ownership(coordinator_ports.ownership_store) if coordinator_ports else None
+    inventory = Inventory(clusters, evictions.need_of, ShardFilter(ownership, config.domain_keys))
 
     def machines_of(cluster: str) -> int:
         return len(inventory.bound_to(cluster))
 
-    return _Books(
+    return _State(
         inventory=inventory,
-        needs=NeedsTable(clusters, RollUpGuard(kept.demand, machines_of)),
-        hints=Hints(),
-        statuses=Statuses(),
-        arrivals=Arrivals(),
-        disruptions=Disruptions(
-            settings.engine.reclaim_hold_seconds,
-            settings.batch_wait_seconds,
-            settings.cycle_seconds,
+        needs=NeedsTable(clusters, RollUpGuard(stores.demand, machines_of)),
+        hints=CapacityHints(),
+        statuses=DemandStatuses(),
+        incoming=IncomingMachines(),
+        disruptions=DisruptionCosts(
+            config.engine.reclaim_hold_seconds,
+            config.batch_wait_seconds,
+            config.cycle_seconds,
         ),
         orders=Orders(),
         evictions=evictions,
-        failures=Failures(),
-        estate=estate,
+        failures=FailureBackOff(),
+        ownership=ownership,
     )
 
 
-def _tied(shard: Shard, ties: Ties, estate: Estate) -> Shard:
+def _with_coordination(
+    shard: Shard, coordinator_ports: CoordinatorPorts, ownership: Ownership
+) -> Shard:
     cycle, sessions = shard.cycle, shard.sessions
-    reporter = Reporter(cycle.settings, shard.epoch, cycle.clock, estate, shard.inventory, cycle)
-    coordination = coordinate(ties, reporter, shard.actuation, sessions, cycle.orders)
+    reporter = Reporter(cycle.config, shard.epoch, cycle.clock, ownership, shard.inventory, cycle)
+    coordination = coordinate(coordinator_ports, reporter, shard.actuation, sessions, cycle.orders)
     sessions.term = lambda: coordination.link.term
     return replace(shard, coordination=coordination)
 
 
-def _sessions(epoch: int, books: _Books, rollups: RollUps, clock: Clock) -> Sessions:
-    def over(cluster: str) -> None:
-        books.needs.forget_held(cluster)
-        books.hints.forget(cluster)
-        books.statuses.forget(cluster)
-        books.arrivals.forget(cluster)
-        books.disruptions.forget(cluster)
+def _sessions(epoch: int, state: _State, receiver: RollUpReceiver, clock: Clock) -> Sessions:
+    def on_session_end(cluster: str) -> None:
+        state.needs.forget_held(cluster)
+        state.hints.forget(cluster)
+        state.statuses.forget(cluster)
+        state.incoming.forget(cluster)
+        state.disruptions.forget(cluster)
 
     def take_disruptions(cluster: str, report: DisruptionReport) -> None:
         def is_its(machine_id: str) -> bool:
-            known = books.inventory.view(machine_id)
+            known = state.inventory.view(machine_id)
             return known is not None and known.cluster == cluster
 
-        books.disruptions.take(cluster, report, clock.monotonic_seconds(), is_its)
+        state.disruptions.take(cluster, report, clock.monotonic_seconds(), is_its)
 
     def replay(cluster: str) -> Iterator[ShardMessage]:
-        return updates.of_cluster(books.inventory, cluster)
+        return updates.of_cluster(state.inventory, cluster)
 
-    return Sessions(epoch, rollups.take, rollups.miss, replay, over, take_disruptions)
+    return Sessions(
+        epoch, receiver.take, receiver.note_too_large, replay, on_session_end, take_disruptions
+    )
 
 
 def _actuation(
-    settings: Settings,
+    config: ShardConfig,
     execution: Execution,
-    failures: Failures,
+    failures: FailureBackOff,
     clock: Clock,
     woken: asyncio.Event,
 ) -> Actuation:
@@ -257,8 +273,8 @@ def _actuation(
         execution.orders,
         execution.journal,
         clock,
-        settings.execute_concurrency,
+        config.execute_concurrency,
         failures,
-        done=woken.set,
-        doubt=execution.reconciler.doubt,
+        on_done=woken.set,
+        on_unknown_machine=execution.reconciler.request_full_listing,
     )

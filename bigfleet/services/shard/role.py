@@ -33,13 +33,13 @@ from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.provider import CapacityProvider
 from bigfleet.services.shard.admin_servicer import ShardAdminServicer
-from bigfleet.services.shard.assembly import Kept, Shard, assemble
-from bigfleet.services.shard.beginning import begin
-from bigfleet.services.shard.coordination.parts import Ties
-from bigfleet.services.shard.journal import Journal
-from bigfleet.services.shard.read_servicer import ShardReadServicer
-from bigfleet.services.shard.servicer import SessionServicer
-from bigfleet.services.shard.settings import Settings
+from bigfleet.services.shard.assembly import Shard, ShardStores, assemble
+from bigfleet.services.shard.config import ShardConfig
+from bigfleet.services.shard.coordination.assembly import CoordinatorPorts
+from bigfleet.services.shard.execute.beginning import obtain_epoch
+from bigfleet.services.shard.inspect.servicer import ShardReadServicer
+from bigfleet.services.shard.records.journal import Journal
+from bigfleet.services.shard.sessions.servicer import SessionServicer
 from bigfleet.tasks import cancel_and_wait, run_until_stopped
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Serving:
     work: asyncio.Task[None]
 
 
-class _Beginning:
+class _Readiness:
     """What a shard says of itself, also before it has its parts."""
 
     def __init__(self) -> None:
@@ -69,11 +69,11 @@ class _Beginning:
     def not_ready(self) -> str:
         return self.not_ready_of() if self.not_ready_of else self._waiting_for
 
-    def waits(self, for_what: str) -> None:
-        self._waiting_for = for_what
+    def wait_for(self, what: str) -> None:
+        self._waiting_for = what
 
 
-async def run(settings: Settings, stop: asyncio.Event) -> None:
+async def run(config: ShardConfig, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, then close cleanly; the next start continues from the provider.
 
     Raises BigFleetError for state or a journal that cannot be used, Unavailable when an address is
@@ -81,10 +81,10 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     precompile()
-    provider = GrpcProvider(settings.provider_address, settings.identity)
+    provider = GrpcProvider(config.provider_address, config.identity)
 
     async def serve() -> None:
-        async with serving(settings, provider, SystemClock(), _coordinator(settings)) as serves:
+        async with serving(config, provider, SystemClock(), _coordinator(config)) as serves:
             await asyncio.shield(serves.work)
 
     with bounded_gc_pauses():
@@ -93,7 +93,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def serving(
-    settings: Settings,
+    config: ShardConfig,
     provider: CapacityProvider,
     clock: Clock,
     coordinator: Coordinator | None = None,
@@ -103,61 +103,65 @@ async def serving(
     Without a `coordinator` it owns all machines and serves all clusters. With an empty state
     directory it begins once the provider, and the coordinator, have given it an epoch.
     """
-    beginning = _Beginning()
+    readiness = _Readiness()
     async with AsyncExitStack() as closing:
         closing.push_async_callback(provider.close)
-        holder = f"shard {settings.shard_id}"
-        closing.callback(DirectoryLock("--state", settings.state_directory, holder).release)
-        ties = None
+        holder = f"shard {config.shard_id}"
+        closing.callback(DirectoryLock("--state", config.state_directory, holder).release)
+        coordinator_ports = None
         if coordinator is not None:
             closing.push_async_callback(coordinator.close)
-            ties = Ties(coordinator, OwnershipFile(settings.state_directory))
-        journal = Journal(settings.journal, clock, settings.journal_sizes)
+            coordinator_ports = CoordinatorPorts(coordinator, OwnershipFile(config.state_directory))
+        journal = Journal(config.journal, clock, config.journal_limits)
         closing.callback(journal.close)
-        host, observe_port = settings.observe_host, settings.observe_port
-        observed = await health.serve(host, observe_port, beginning.not_ready)
+        host, observe_port = config.observe_host, config.observe_port
+        observed = await health.serve(host, observe_port, readiness.not_ready)
         closing.push_async_callback(observed.cleanup)
-        ceilings = _ceilings(settings)
-        store = EpochFile(settings.state_directory)
-        epoch = await begin(store, settings.shard_id, provider, coordinator, beginning.waits)
-        journal.begin(settings.shard_id, epoch)
-        shard = assemble(settings, provider, clock, journal, epoch, _kept(settings), ties)
+        ceilings = _ceilings(config)
+        store = EpochFile(config.state_directory)
+        epoch = await obtain_epoch(
+            store, config.shard_id, provider, coordinator, readiness.wait_for
+        )
+        journal.begin(config.shard_id, epoch)
+        shard = assemble(
+            config, provider, clock, journal, epoch, _stores(config), coordinator_ports
+        )
         shard.cycle.ceilings = ceilings
-        beginning.not_ready_of = shard.cycle.not_ready
-        server, port = _server(settings, shard)
+        readiness.not_ready_of = shard.cycle.not_ready
+        server, port = _server(config, shard)
         work = asyncio.create_task(shard.run())
         closing.push_async_callback(cancel_and_wait, work)
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         closing.callback(shard.sessions.close_all)
-        _log.info("serving", extra={"shard": settings.shard_id, "epoch": epoch, "port": port})
+        _log.info("serving", extra={"shard": config.shard_id, "epoch": epoch, "port": port})
         yield Serving(port, shard, work)
 
 
-def _ceilings(settings: Settings) -> Callable[[], Ceilings]:
-    return CeilingsFile(settings.ceilings).current if settings.ceilings else Ceilings
+def _ceilings(config: ShardConfig) -> Callable[[], Ceilings]:
+    return CeilingsFile(config.ceilings).current if config.ceilings else Ceilings
 
 
-def _kept(settings: Settings) -> Kept:
-    directory = settings.state_directory
-    return Kept(EvictionFile(directory), RemovalFile(directory), DemandFile(directory))
+def _stores(config: ShardConfig) -> ShardStores:
+    directory = config.state_directory
+    return ShardStores(EvictionFile(directory), RemovalFile(directory), DemandFile(directory))
 
 
-def _server(settings: Settings, shard: Shard) -> tuple[grpc.aio.Server, int]:
-    server = transport.server(settings.identity)
-    reception = shard.coordination.reception if shard.coordination else None
-    sessions = SessionServicer(shard.sessions, reception, shard.cycle.removals)
+def _server(config: ShardConfig, shard: Shard) -> tuple[grpc.aio.Server, int]:
+    server = transport.server(config.identity)
+    router = shard.coordination.router if shard.coordination else None
+    sessions = SessionServicer(shard.sessions, router, shard.cycle.removals)
     add_ShardServicer_to_server(sessions, server)
-    add_ShardAdminServicer_to_server(ShardAdminServicer(shard.removal()), server)
+    add_ShardAdminServicer_to_server(ShardAdminServicer(shard.remover()), server)
     add_ShardReadServicer_to_server(ShardReadServicer(shard.cycle, shard.machines), server)
-    address = f"{settings.listen_host}:{settings.listen_port}"
-    port = transport.listen(server, address, settings.identity)
+    address = f"{config.listen_host}:{config.listen_port}"
+    port = transport.listen(server, address, config.identity)
     if shard.coordination:
-        reached_at = settings.advertised or f"{settings.listen_host}:{port}"
+        reached_at = config.advertised or f"{config.listen_host}:{port}"
         shard.coordination.reporter.address = reached_at
     return server, port
 
 
-def _coordinator(settings: Settings) -> Coordinator | None:
-    addresses = settings.coordinator_addresses
-    return GrpcCoordinator(addresses, settings.identity) if addresses else None
+def _coordinator(config: ShardConfig) -> Coordinator | None:
+    addresses = config.coordinator_addresses
+    return GrpcCoordinator(addresses, config.identity) if addresses else None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from bigfleet.model.machine import Machine
 from bigfleet.model.need import HOSTNAME_LABEL
-from bigfleet.services.shard.kinds import kind_of
+from bigfleet.services.shard.records.machine_class import class_of
 from bigfleet.simulation.cluster.pod_controller import SimulatedPodController
 from bigfleet.simulation.cluster.requests import Requests
 from bigfleet.simulation.cluster.scheduler import SimulatedNode, SimulatedPod, runs_on, schedule
@@ -171,7 +171,7 @@ class SimulatedCluster:
 
     def node_of(self, machine: Machine) -> SimulatedNode:
         """The Node that the machine would be here, with its DaemonSets' pods."""
-        labels = {**kind_of(machine).labels_of(machine.id), HOSTNAME_LABEL: machine.id}
+        labels = {**class_of(machine).labels_of(machine.id), HOSTNAME_LABEL: machine.id}
         has = machine.allocatable
         node = SimulatedNode(machine.id, labels, has, dict(has), machine.taints, self._now())
         for daemon in self._daemons_of(node):

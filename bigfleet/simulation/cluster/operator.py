@@ -20,8 +20,8 @@ from bigfleet.kube.client import KubeClient
 from bigfleet.model.errors import Unavailable
 from bigfleet.model.machine import MachineState
 from bigfleet.ports.clock import Clock
-from bigfleet.services.shard.session import Session
-from bigfleet.services.shard.sessions import Sessions
+from bigfleet.services.shard.sessions.registry import Sessions
+from bigfleet.services.shard.sessions.session import Session
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.cluster.disruption import Disruption
 from bigfleet.simulation.cluster.scheduler import SimulatedNode

@@ -18,13 +18,13 @@ from bigfleet.model.errors import BigFleetError, Fenced, Unavailable
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.ownership import OwnershipRecord
 from bigfleet.ports.provider import CapacityProvider
-from bigfleet.services.shard.assembly import Kept, Shard, assemble
-from bigfleet.services.shard.beginning import begin
-from bigfleet.services.shard.coordination.parts import Ties
-from bigfleet.services.shard.journal import Journal
-from bigfleet.services.shard.sessions import Sessions
-from bigfleet.services.shard.settings import Settings
-from bigfleet.services.shard.thinking import CycleResult
+from bigfleet.services.shard.assembly import Shard, ShardStores, assemble
+from bigfleet.services.shard.config import ShardConfig
+from bigfleet.services.shard.coordination.assembly import CoordinatorPorts
+from bigfleet.services.shard.decide.compute import CycleResult
+from bigfleet.services.shard.execute.beginning import obtain_epoch
+from bigfleet.services.shard.records.journal import Journal
+from bigfleet.services.shard.sessions.registry import Sessions
 from bigfleet.simulation.runtime.disk import Crash, SimulatedFiles
 from bigfleet.simulation.runtime.faults import FaultInjector
 from bigfleet.simulation.runtime.loop import VirtualClock
@@ -111,7 +111,7 @@ class ShardHost:
         if shard.coordination is None:
             return shard.sessions
         try:
-            redirect = await shard.coordination.reception.elsewhere(cluster)
+            redirect = await shard.coordination.router.redirect_for(cluster)
         except Crash:
             raise Unavailable(f"shard {self.name} died meanwhile") from None
         if self.shard is not shard:
@@ -122,12 +122,12 @@ class ShardHost:
     def held(self) -> OwnershipRecord:
         """What it owns as its disk has it, whether it is up or not."""
         if self.shard is not None and self.shard.coordination is not None:
-            return self.shard.coordination.estate.held
+            return self.shard.coordination.ownership.record
         return OwnershipFile(self._directory, self.files).load()
 
     async def _claim_epoch(self, epochs: EpochFile) -> None:
         environment, tell = self._environment, lambda _: None
-        epoch = await begin(epochs, self.name, environment.provider, self._coordinator, tell)
+        epoch = await obtain_epoch(epochs, self.name, environment.provider, self._coordinator, tell)
         await self._assembled(epoch).run()
 
     def _begin(self, epoch: int) -> None:
@@ -148,10 +148,10 @@ class ShardHost:
 
     def _assembled(self, epoch: int) -> Shard:
         environment, directory, files = self._environment, self._directory, self.files
-        ties = None
+        coordinator_ports = None
         if self._coordinator is not None:
-            ties = Ties(self._coordinator, OwnershipFile(directory, files))
-        settings = Settings(
+            coordinator_ports = CoordinatorPorts(self._coordinator, OwnershipFile(directory, files))
+        settings = ShardConfig(
             shard_id=self.name,
             listen_port=0,
             observe_port=0,
@@ -160,9 +160,11 @@ class ShardHost:
             cycle_seconds=environment.cycle_seconds,
             engine=environment.engine,
         )
-        kept = Kept(EvictionFile(directory, files), RemovalFile(directory, files))
+        stores = ShardStores(EvictionFile(directory, files), RemovalFile(directory, files))
         clock, journal = self.clock, self._journal
-        shard = assemble(settings, environment.provider, clock, journal, epoch, kept, ties)
+        shard = assemble(
+            settings, environment.provider, clock, journal, epoch, stores, coordinator_ports
+        )
         shard.cycle.offload = self._compute
         if shard.coordination is not None:
             shard.coordination.reporter.address = self.address

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from bigfleet.model.domain import Domain, domain_of
 from bigfleet.model.machine import Machine, MachineEvent
 from bigfleet.ports.provider import Fence
-from bigfleet.services.shard.kinds import kind_of
+from bigfleet.services.shard.records.machine_class import class_of
 from bigfleet.simulation.hosts.shard_host import ShardHost
 
 
@@ -36,7 +36,7 @@ class Ownership:
         `machine` is as it was before.
         """
         held = self._hosts[fence.shard_id].held
-        domain = domain_of(kind_of(machine).flavour.labels)
+        domain = domain_of(class_of(machine).flavour.labels)
         if machine.cluster:
             if machine.cluster not in held.clusters and self._serving(machine.cluster):
                 where = f"in {machine.cluster}, which {self._serving(machine.cluster)} serves"
@@ -54,7 +54,7 @@ class Ownership:
             if name not in removed and host.shard is not None
         ]
         for machine in machines.values():
-            owners = [name for name, shard in shards if shard.inventory.is_mine(machine.id)]
+            owners = [name for name, shard in shards if shard.inventory.owns(machine.id)]
             if len(owners) != 1:
                 who = " and ".join(owners) or "no shard"
                 where = f"{machine.state.name} in {machine.cluster or 'no cluster'}"

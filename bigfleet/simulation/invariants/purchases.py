@@ -10,8 +10,8 @@ from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import Machine, MachineEvent, MachineState
 from bigfleet.ports.provider import Fence
-from bigfleet.services.shard.assignment import from_metadata
-from bigfleet.services.shard.thinking import CycleResult
+from bigfleet.services.shard.decide.compute import CycleResult
+from bigfleet.services.shard.fleet.assignment import from_metadata
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.runtime.faults import FaultInjector
 
@@ -52,7 +52,7 @@ class Purchases:
         }
         if not buyers:
             return
-        rows = {raw.decode(): row for row, raw in enumerate(result.view.machine_ids)}
+        rows = {raw.decode(): row for row, raw in enumerate(result.inputs.machine_ids)}
         for name, since in self._since.items():
             machine = truth[name]
             made = from_metadata(machine.cluster, machine.shard_metadata)

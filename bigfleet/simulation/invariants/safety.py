@@ -17,7 +17,7 @@ from bigfleet.engine.decision import Decision
 from bigfleet.engine.snapshot import NONE, EngineConfig, Ints
 from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import Need
-from bigfleet.services.shard.thinking import CycleResult
+from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.invariants.steadiness import Steadiness
 from bigfleet.simulation.invariants.victims import Victims
@@ -126,7 +126,7 @@ def _effects_of_impossible_pods(result: CycleResult, settings: EngineConfig) -> 
     clusters = result.demand.cluster[place[:-1] != NONE]
     demand = replace(result.demand, needs=kept, cluster=clusters)
     fleet = replace(result.fleet, last_claimed_by=place[result.fleet.last_claimed_by])
-    without = decide(fleet, demand, result.view.cycle_memory, settings, result.view.now_seconds)
+    without = decide(fleet, demand, result.inputs.cycle_memory, settings, result.inputs.now_seconds)
     if _moves(result.decision, place) != _moves(without, np.arange(len(place), dtype=np.int32)):
         yield f"pods that nothing can hold change what is decided: {sorted(impossible)}"
 

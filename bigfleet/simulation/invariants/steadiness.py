@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from bigfleet.engine.decision import Action, ActionType
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState
-from bigfleet.services.shard.thinking import CycleResult
+from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 
 SOON_SECONDS = 600.0
@@ -46,13 +46,13 @@ class Steadiness:
                     bought.add(cluster)
                     # Needs that come together do not know what the later ones' machines leave.
                     if buyers[cluster] == 1:
-                        self._acquired[name] = result.view.now_seconds, cluster
+                        self._acquired[name] = result.inputs.now_seconds, cluster
             elif action.need != NONE:
                 self._note_taken(result, action)
             else:
                 yield from self._given_back(result, action)
         for cluster in sorted(bought):
-            yield from self._bought(cluster, result.view.now_seconds)
+            yield from self._bought(cluster, result.inputs.now_seconds)
 
     def _bought(self, cluster: str, now: float) -> Iterator[str]:
         released = self._released.pop(cluster, None)
@@ -77,7 +77,7 @@ class Steadiness:
     def _note_taken(self, result: CycleResult, action: Action) -> None:
         name, need = result.machine_id(action.row), result.demand.needs[action.need]
         cluster = result.fleet.clusters[int(result.fleet.cluster[action.row])]
-        self._lost[cluster] = result.view.now_seconds
+        self._lost[cluster] = result.inputs.now_seconds
         self._acquired.pop(name, None)
         equals = [
             pod.workload.name
@@ -89,7 +89,7 @@ class Steadiness:
             self._suspected[name] = cluster, why
 
     def _given_back(self, result: CycleResult, action: Action) -> Iterator[str]:
-        name, now = result.machine_id(action.row), result.view.now_seconds
+        name, now = result.machine_id(action.row), result.inputs.now_seconds
         since, cluster = self._acquired.pop(name, (-SOON_SECONDS, ""))
         if result.fleet.state[action.row] == MachineState.FAILED:
             return

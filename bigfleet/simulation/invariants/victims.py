@@ -10,7 +10,7 @@ from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
-from bigfleet.services.shard.thinking import CycleResult
+from bigfleet.services.shard.decide.compute import CycleResult
 
 _TAKING = (ActionType.PREEMPT, ActionType.RECLAIM)
 
@@ -49,7 +49,7 @@ class Victims:
         watched = set().union(*self._of.values()) if self._of else set()
         if not watched:
             return {}
-        names = (raw.decode() for raw in result.view.machine_ids)
+        names = (raw.decode() for raw in result.inputs.machine_ids)
         return {name: row for row, name in enumerate(names) if name in watched}
 
 

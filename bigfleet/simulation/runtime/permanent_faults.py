@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from bigfleet.model.machine import Machine, MachineState
-from bigfleet.services.shard.failures import Offering
+from bigfleet.services.shard.fleet.backoff import Offering
 
 
 @dataclass(frozen=True)

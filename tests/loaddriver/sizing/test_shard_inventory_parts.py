@@ -12,7 +12,7 @@ from bigfleet.model.domain import Domain
 from bigfleet.services.coordinator import domains
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Shard, put
-from bigfleet.services.shard.coordination.sightings import Sightings
+from bigfleet.services.shard.coordination.observations import DomainObservations
 from loaddriver.errors import ProfileError
 from loaddriver.plan.manifests import RACK_KEY
 from loaddriver.profile.settings import Profile
@@ -47,7 +47,7 @@ def given_to(
         domains.Observation(
             each.topology_key, each.topology_value, each.machines, each.instance_type
         )
-        for each in Sightings().due(types, (), 0.0)
+        for each in DomainObservations().due(types, (), 0.0)
     ]
     names, numbers, registry = [f"shard-{n}" for n in range(shards)], count(), Registry()
     registry.apply(put(*(Shard(name, "127.0.0.1:1", 1, 0) for name in names)))

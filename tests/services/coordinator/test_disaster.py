@@ -28,7 +28,7 @@ from bigfleet.model.machine import MachineState
 from bigfleet.ports.provider import EPOCHS_SKIPPED
 from controlplane.request import Binaries
 from tests.support.replicas import free_ports
-from tests.support.shards import DEADLINE_SECONDS, SessionClient, need
+from tests.support.shard_rig import DEADLINE_SECONDS, FakeOperator, need
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -116,7 +116,7 @@ class Fleet:
         return {name: cluster for name, (state, cluster) in found if state == _S.CONFIGURED}
 
     @asynccontextmanager
-    async def operator(self, cluster: str) -> AsyncIterator[SessionClient]:
+    async def operator(self, cluster: str) -> AsyncIterator[FakeOperator]:
         """A session with whichever shard serves the cluster."""
         address = self.address["s1"]
         async with AsyncExitStack() as channels:
@@ -131,18 +131,18 @@ class Fleet:
 
     async def _dial(
         self, cluster: str, address: str, channels: AsyncExitStack
-    ) -> SessionClient | str:
+    ) -> FakeOperator | str:
         """The session that was accepted, or where else to try; "" when nobody can tell."""
         channel = transport.channel(address, self.identity(f"cluster-{cluster}"), "shard")
         await channels.enter_async_context(channel)
-        session = SessionClient(ShardStub(channel).Session(None), cluster, helpful=True)
+        session = FakeOperator(ShardStub(channel).Session(None), cluster, helpful=True)
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await session.say(hello=shard_pb2.Hello(cluster_id=cluster))
-        while not session.heard and session.status is None:  # noqa: ASYNC110 - another process's
+        while not session.received and session.status is None:  # noqa: ASYNC110 - another process's
             await asyncio.sleep(0.02)
-        if session.heard and session.heard[0].HasField("ack"):
+        if session.received and session.received[0].HasField("ack"):
             return session
-        return session.heard[0].redirect.address if session.heard else ""
+        return session.received[0].redirect.address if session.received else ""
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from bigfleet.model.machine import MachineState
 from bigfleet.services.coordinator import role
 from bigfleet.services.coordinator.config import CoordinatorConfig
 from controlplane.request import Binaries
-from tests.support.shards import Rig, SessionClient, cycles, machine, need, shard, states
+from tests.support.shard_rig import FakeOperator, Rig, cycles, machine, need, shard, states
 from tests.support.waiting import eventually
 
 _S = MachineState
@@ -44,11 +44,11 @@ class Fleet:
     def __init__(self, coordinator: str, provider: MemoryProvider, shards: list[Rig]) -> None:
         self.coordinator, self.provider, self.shards = coordinator, provider, shards
 
-    async def operator(self, cluster: str) -> SessionClient:
+    async def operator(self, cluster: str) -> FakeOperator:
         """A session with the shard that serves `cluster`, found as an operator finds it."""
         client = self.shards[0].stranger(cluster)
         await client.say(hello=shard_pb2.Hello(cluster_id=cluster))
-        first = await client.hears(lambda m: m.HasField("redirect") or m.ack.echo == cluster)
+        first = await client.receives(lambda m: m.HasField("redirect") or m.ack.echo == cluster)
         if first.HasField("redirect"):
             client = await self.shards[1].operator(cluster)
         return client
@@ -100,7 +100,7 @@ async def fleet(binaries: Binaries, directory: Path) -> AsyncIterator[Fleet]:
             )
             for name in ("s1", "s2")
         ]
-        await eventually(lambda: all(s.shard.inventory.mine().any() for s in shards))
+        await eventually(lambda: all(s.shard.inventory.owned().any() for s in shards))
         yield Fleet(address, provider, shards)
 
 
@@ -120,7 +120,7 @@ async def test_a_removed_cluster_is_forgotten_by_shard_and_coordinator(fleet: Fl
         await fleet.remove("east")
     again = await fleet.operator("east")
     await again.roll_up(need(1))
-    await again.hears(lambda m: m.node_state_update.state == int(_S.CONFIGURED))
+    await again.receives(lambda m: m.node_state_update.state == int(_S.CONFIGURED))
     assert "east" in await fleet.clusters()
     assert len(fleet.drained()) == 2
 

@@ -18,10 +18,10 @@ from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import MachineState
 from bigfleet.services.provider import Latencies, ProviderConfig
 from bigfleet.services.provider.role import host_for, serving
-from bigfleet.services.shard.journal import Sizes
+from bigfleet.services.shard.records.journal import JournalLimits
 from tests.support.full_disk import full_disk
 from tests.support.shard_process import decides, shard_process
-from tests.support.shards import SessionClient, cycles, machine, need, shard
+from tests.support.shard_rig import FakeOperator, cycles, machine, need, shard
 from tests.support.waiting import eventually
 
 _S = MachineState
@@ -93,12 +93,12 @@ async def test_a_full_disk_under_the_journal_ends_nothing(tmp_path: Path) -> Non
         transport.channel(alive.address) as channel,
     ):
         await decides(alive)
-        operator = SessionClient(ShardStub(channel).Session(None), "east", helpful=True)
+        operator = FakeOperator(ShardStub(channel).Session(None), "east", helpful=True)
         await operator.say(hello=shard_pb2.Hello(cluster_id="east"))
         before = journal.read_bytes()
         with full_disk(alive.process.pid):
             await operator.roll_up(need(machines=0.5))
-            await operator.hears_state("m-1", _S.CONFIGURED)
+            await operator.receives_state("m-1", _S.CONFIGURED)
             assert journal.read_bytes() == before
         async with asyncio.timeout(30):
             while b"CONFIGURED" not in journal.read_bytes():
@@ -116,15 +116,15 @@ async def test_a_journal_that_can_never_be_written_is_no_reason_to_stop(tmp_path
     async with shard(provider, tmp_path, journal=Path("/dev/full")) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
-        await operator.hears_state("m-1", _S.CONFIGURED)
+        await operator.receives_state("m-1", _S.CONFIGURED)
         await cycles(rig, 3)
 
 
 async def test_a_journal_keeps_to_its_sizes(tmp_path: Path) -> None:
     """It is put aside before it outgrows its size, and only so many are kept; no line is cut."""
     provider = MemoryProvider([machine("m-1")])
-    sizes = Sizes(max_bytes=2_000, kept=2)
-    async with shard(provider, tmp_path, journal_sizes=sizes) as rig:
+    sizes = JournalLimits(max_bytes=2_000, kept=2)
+    async with shard(provider, tmp_path, journal_limits=sizes) as rig:
         for number in range(200):
             rig.shard.cycle.journal.note("test", machine="m-2", number=number)
             rig.shard.cycle.journal.flush()
@@ -145,22 +145,22 @@ async def test_an_eviction_whose_end_was_lost_leaves_the_next_service_alone(
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
-        await operator.hears_state("m-1", _S.CONFIGURED)
+        await operator.receives_state("m-1", _S.CONFIGURED)
         await operator.roll_up()
-        await operator.hears(lambda m: m.reclaim_instruction.instruction_id != "")
+        await operator.receives(lambda m: m.reclaim_instruction.instruction_id != "")
         begun = (tmp_path / "evictions.jsonl").read_bytes()
         assert b"m-1" in begun
-        await operator.hears_state("m-1", _S.IDLE)
+        await operator.receives_state("m-1", _S.IDLE)
         await eventually(lambda: not len(rig.shard.cycle.evictions))
-        operator.heard.clear()
+        operator.received.clear()
         await operator.roll_up(need())
-        await operator.hears_state("m-1", _S.CONFIGURED)
+        await operator.receives_state("m-1", _S.CONFIGURED)
     (tmp_path / "evictions.jsonl").write_bytes(begun)
     orders = len(provider.orders)
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
         await cycles(rig, 5)
-        assert not any(m.reclaim_instruction.instruction_id for m in operator.heard)
+        assert not any(m.reclaim_instruction.instruction_id for m in operator.received)
     assert provider.orders[orders:] == []
     assert EvictionFile(tmp_path).load() == []

@@ -19,24 +19,24 @@ from bigfleet.ports.ownership import (
     QuotaKey,
 )
 
-REMEMBERED = 10_000
+MAX_ANSWERS = 10_000
 _ACK = wire.InstructAck
 
 
 class Draft:
-    """Holdings being changed; `holdings` is the result."""
+    """Holdings being changed; `to_record` is the result."""
 
-    def __init__(self, held: OwnershipRecord) -> None:
-        self.newest = held.newest
-        self.domains = set(held.domains)
-        self.slices = dict(held.slices)
-        self.leaving = dict(held.leaving)
-        self.answered = dict(held.answered)
-        self._clusters = held.clusters
+    def __init__(self, record: OwnershipRecord) -> None:
+        self.newest = record.newest
+        self.domains = set(record.domains)
+        self.slices = dict(record.slices)
+        self.leaving = dict(record.leaving)
+        self.answered = dict(record.answered)
+        self._clusters = record.clusters
 
-    def holdings(self) -> OwnershipRecord:
+    def to_record(self) -> OwnershipRecord:
         """As they are now; of what was answered long ago nothing is kept."""
-        too_many = max(0, len(self.answered) - REMEMBERED)
+        too_many = max(0, len(self.answered) - MAX_ANSWERS)
         return OwnershipRecord(
             newest=self.newest,
             domains=frozenset(self.domains),
@@ -56,21 +56,21 @@ class Draft:
 def take(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
     """Carry out `instruction`; the answers that this makes due, none while it is under way."""
     number = instruction.instruction_id
-    mark = InstructionVersion(instruction.coordinator_term, instruction.sequence_number)
+    version = InstructionVersion(instruction.coordinator_term, instruction.sequence_number)
     known = draft.answered.get(number)
     if known is not None or number in draft.leaving:
-        draft.newest = max(draft.newest, mark)
-        return [] if known is None else [_again(number, known)]
-    if mark <= draft.newest:
-        return [_refused(number, _ACK.REJECTED_STALE, _stale(mark, draft.newest))]
-    kind = instruction.WhichOneof("instruction") or "nothing that this version knows"
-    if kind not in _CARRY_OUT:
-        why = f"{kind}: this shard cannot carry that out"
+        draft.newest = max(draft.newest, version)
+        return [] if known is None else [_repeated(number, known)]
+    if version <= draft.newest:
+        return [_refused(number, _ACK.REJECTED_STALE, _stale(version, draft.newest))]
+    instruction_type = instruction.WhichOneof("instruction") or "nothing that this version knows"
+    if instruction_type not in _CARRY_OUT:
+        why = f"{instruction_type}: this shard cannot carry that out"
         return [_refused(number, _ACK.REJECTED_INVALID, why)]
-    if wrong := _wrong(instruction):
-        return [_refused(number, _ACK.REJECTED_INVALID, wrong)]
-    draft.newest = mark
-    return _CARRY_OUT[kind](draft, instruction)
+    if invalid := _invalid_reason(instruction):
+        return [_refused(number, _ACK.REJECTED_INVALID, invalid)]
+    draft.newest = version
+    return _CARRY_OUT[instruction_type](draft, instruction)
 
 
 def give_up(draft: Draft, instruction_id: str) -> _ACK:
@@ -102,8 +102,8 @@ def _unassign(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_A
 
 
 def _slice(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
-    told = instruction.quota_slice
-    draft.slices[QuotaKey(told.provider, told.region)] = told.machines
+    quota = instruction.quota_slice
+    draft.slices[QuotaKey(quota.provider, quota.region)] = quota.machines
     return [draft.end(instruction.instruction_id, _ACK.ACCEPTED)]
 
 
@@ -114,7 +114,7 @@ _CARRY_OUT: Mapping[str, Callable[[Draft, wire.CoordinatorInstruction], list[_AC
 }
 
 
-def _wrong(instruction: wire.CoordinatorInstruction) -> str:
+def _invalid_reason(instruction: wire.CoordinatorInstruction) -> str:
     if not instruction.instruction_id:
         return "an instruction needs an id"
     if instruction.quota_slice.machines < 0:
@@ -126,13 +126,13 @@ def _refused(instruction_id: str, outcome: _ACK.Outcome.ValueType, reason: str) 
     return _ACK(instruction_id=instruction_id, outcome=outcome, reason=reason)
 
 
-def _again(instruction_id: str, known: InstructionResult) -> _ACK:
+def _repeated(instruction_id: str, known: InstructionResult) -> _ACK:
     outcome = _ACK.Outcome.ValueType(known.outcome)
     return _ACK(instruction_id=instruction_id, outcome=outcome, reason=known.reason)
 
 
-def _stale(mark: InstructionVersion, newest: InstructionVersion) -> str:
+def _stale(version: InstructionVersion, newest: InstructionVersion) -> str:
     return (
-        f"term {mark.term} sequence {mark.sequence} is not newer than term {newest.term} sequence "
+        f"term {version.term} sequence {version.sequence} is not newer than term {newest.term} sequence "
         f"{newest.sequence}, which this shard has taken already"
     )

@@ -13,34 +13,34 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import BigFleetError, Fenced
 from bigfleet.observe import metrics
 from bigfleet.ports.coordinator import Coordinator
-from bigfleet.services.shard.coordination.estate import Estate
-from bigfleet.services.shard.coordination.steward import Steward
+from bigfleet.services.shard.coordination.instruction_handler import InstructionHandler
+from bigfleet.services.shard.fleet.ownership import Ownership
 
 # While a domain waits for its last order to end, that is looked for so often.
-LOOK_SECONDS = 0.2
+POLL_INTERVAL_SECONDS = 0.2
 
 _log = logging.getLogger(__name__)
 
 
 class Link:
-    """`compose` makes the report without the answers to instructions; `heard` is told of a report
+    """`compose` makes the report without the answers to instructions; `acknowledged` is told of a report
     that arrived and of the leader's term; `fence` ends all ordering, with the reason.
     """
 
     def __init__(
         self,
         coordinator: Coordinator,
-        estate: Estate,
-        steward: Steward,
+        ownership: Ownership,
+        handler: InstructionHandler,
         compose: Callable[[], Awaitable[wire.ShardReport]],
-        heard: Callable[[wire.ShardReport, int], None],
+        acknowledged: Callable[[wire.ShardReport, int], None],
         fence: Callable[[str], None],
         report_seconds: float,
     ) -> None:
-        self._coordinator, self._estate, self._steward = coordinator, estate, steward
-        self._compose, self._heard, self._fence = compose, heard, fence
+        self._coordinator, self._ownership, self._handler = coordinator, ownership, handler
+        self._compose, self._acknowledged, self._fence = compose, acknowledged, fence
         self._report_seconds = report_seconds
-        self._term = estate.held.newest.term
+        self._term = ownership.record.newest.term
         self._problem = "no coordinator has answered yet"
 
     @property
@@ -64,10 +64,10 @@ class Link:
 
     async def once(self) -> None:
         """Report, and carry out what comes back."""
-        self._estate.save()
-        self._steward.settle()
+        self._ownership.save()
+        self._handler.settle()
         report = await self._compose()
-        answers = self._steward.due
+        answers = self._handler.due
         report.instruction_acks.extend(answers)
         try:
             ack = await self._coordinator.report(report)
@@ -85,17 +85,17 @@ class Link:
     ) -> None:
         if ack.coordinator_term < self._term:
             metrics.shard_incidents.labels("deposed-coordinator").inc()
-            said = {"term": ack.coordinator_term, "newest": self._term}
-            _log.critical("incident: a coordinator that was deposed still answers", extra=said)
+            fields = {"term": ack.coordinator_term, "newest": self._term}
+            _log.critical("incident: a coordinator that was deposed still answers", extra=fields)
             return
         if self._problem or ack.coordinator_term != self._term:
             _log.info("coordinator heard", extra={"term": ack.coordinator_term})
         self._term, self._problem = ack.coordinator_term, ""
         metrics.shard_coordinator_reports.labels("acknowledged").inc()
         metrics.shard_coordinator_term.set(ack.coordinator_term)
-        self._steward.delivered(answers)
-        self._heard(report, ack.coordinator_term)
-        self._steward.take(ack.instructions)
+        self._handler.delivered(answers)
+        self._acknowledged(report, ack.coordinator_term)
+        self._handler.take(ack.instructions)
 
     def _missed(self, why: str) -> None:
         metrics.shard_coordinator_reports.labels("missed").inc()
@@ -108,8 +108,8 @@ class Link:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._report_seconds
         while loop.time() < until:
-            await asyncio.sleep(min(LOOK_SECONDS, until - loop.time()))
-            self._estate.save()
-            self._steward.settle()
-            if self._steward.has_good_news and not self._problem:
+            await asyncio.sleep(min(POLL_INTERVAL_SECONDS, until - loop.time()))
+            self._ownership.save()
+            self._handler.settle()
+            if self._handler.has_accepted and not self._problem:
                 return

@@ -16,16 +16,16 @@ from bigfleet.engine.snapshot import Fleet
 from bigfleet.model import resources
 from bigfleet.model.domain import RACK_LABEL
 from bigfleet.model.machine import MachineState
-from bigfleet.services.shard.inventory import Inventory
-from bigfleet.services.shard.kinds import INSTANCE_TYPE_LABEL, ZONE_LABEL
-from bigfleet.services.shard.thinking import CycleResult
+from bigfleet.services.shard.decide.compute import CycleResult
+from bigfleet.services.shard.fleet.inventory import Inventory
+from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 
 # So that a summary stays near 240 bytes however many kinds of machines there are.
-MOST_TYPES, MOST_ZONES = 6, 3
+MAX_TYPES, MAX_ZONES = 6, 3
 OTHERS = "others"
 MAX_OUT_OF_DOMAIN = 100
 MAX_SPLITS = 20
-MOST_COUNT = 2**31 - 1
+MAX_COUNT = 2**31 - 1
 
 
 def summary(fleet: Fleet) -> wire.ShardSummary:
@@ -35,21 +35,21 @@ def summary(fleet: Fleet) -> wire.ShardSummary:
     return wire.ShardSummary(
         total_machines=len(fleet),
         free_machines=int((fleet.state == MachineState.IDLE).sum()),
-        per_instance_type_counts=_commonest(labels, counts, INSTANCE_TYPE_LABEL, MOST_TYPES),
-        per_zone_counts=_commonest(labels, counts, ZONE_LABEL, MOST_ZONES),
+        per_instance_type_counts=_commonest(labels, counts, INSTANCE_TYPE_LABEL, MAX_TYPES),
+        per_zone_counts=_commonest(labels, counts, ZONE_LABEL, MAX_ZONES),
     )
 
 
-def shortfalls(thought: CycleResult) -> tuple[list[wire.Shortfall], int]:
+def shortfalls(result: CycleResult) -> tuple[list[wire.Shortfall], int]:
     """The most urgent lacks of the last decision, and how many old ones are left out."""
-    found = report(thought.fleet, thought.demand, thought.decision)
+    found = report(result.fleet, result.demand, result.decision)
     return [_shortfall(row) for row in found.rows], found.unreported
 
 
 def out_of_domain_machines(inventory: Inventory) -> tuple[list[wire.OutOfDomainMachine], int]:
     """Machines that serve this shard's clusters in others' domains, and how many are left out."""
     found, left_out = inventory.out_of_domain_machines(MAX_OUT_OF_DOMAIN)
-    told = [
+    machines = [
         wire.OutOfDomainMachine(
             machine_id=machine_id,
             cluster_id=cluster,
@@ -58,21 +58,21 @@ def out_of_domain_machines(inventory: Inventory) -> tuple[list[wire.OutOfDomainM
         )
         for machine_id, cluster, domain in found
     ]
-    return told, left_out
+    return machines, left_out
 
 
 def splits(
-    thought: CycleResult, inventory: Inventory, domain_keys: Sequence[str]
+    result: CycleResult, inventory: Inventory, domain_keys: Sequence[str]
 ) -> list[wire.SplitTopology]:
     """Where needs want one domain, and other shards have machines of that domain, too. A rack is
     within its zone, and what is owned as a whole is nobody else's.
     """
     whole = {RACK_LABEL, domain_keys[0]}
-    asked = {need.profile.same_key for need in thought.demand.needs}
+    asked = {need.profile.same_key for need in result.demand.needs}
     found = [
         wire.SplitTopology(topology_key=key, topology_value=value)
         for key in sorted(key for key in asked if key and key not in whole)
-        for value in sorted(inventory.labels(key, mine=True) & inventory.labels(key, mine=False))
+        for value in sorted(inventory.labels(key, owned=True) & inventory.labels(key, owned=False))
     ]
     return found[:MAX_SPLITS]
 
@@ -83,10 +83,10 @@ def _commonest(
     found: Counter[str] = Counter()
     for each, count in zip(labels, counts, strict=True):
         found[each.get(key, "")] += count
-    told = {value: count for value, count in found.most_common(most) if count}
-    if rest := found.total() - sum(told.values()):
-        told[OTHERS] = told.get(OTHERS, 0) + rest
-    return told
+    commonest = {value: count for value, count in found.most_common(most) if count}
+    if rest := found.total() - sum(commonest.values()):
+        commonest[OTHERS] = commonest.get(OTHERS, 0) + rest
+    return commonest
 
 
 def _shortfall(row: ShortfallGroup) -> wire.Shortfall:
@@ -101,5 +101,5 @@ def _shortfall(row: ShortfallGroup) -> wire.Shortfall:
         needs=row.needs,
         reason=row.message,
         same_domain=row.profile.same_key is not None,
-        count=min(row.count, MOST_COUNT),
+        count=min(row.count, MAX_COUNT),
     )

@@ -1,0 +1,77 @@
+"""The parts of the coordinator's side of a shard, put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bigfleet.model.domain import Domain
+from bigfleet.ports.coordinator import Coordinator
+from bigfleet.ports.ownership import OwnershipStore
+from bigfleet.services.shard.coordination.instruction_handler import InstructionHandler
+from bigfleet.services.shard.coordination.link import Link
+from bigfleet.services.shard.coordination.reporter import Reporter
+from bigfleet.services.shard.execute.actuation import Actuation
+from bigfleet.services.shard.execute.execution import EXECUTE_SECONDS
+from bigfleet.services.shard.fleet.ownership import Ownership
+from bigfleet.services.shard.records.orders import Orders
+from bigfleet.services.shard.sessions.registry import Sessions
+from bigfleet.services.shard.sessions.router import SessionRouter
+
+
+@dataclass(frozen=True)
+class CoordinatorPorts:
+    """Whom a shard reports to, and where it keeps what it is told to own."""
+
+    coordinator: Coordinator
+    ownership_store: OwnershipStore
+
+
+@dataclass(frozen=True)
+class Coordination:
+    """Of a shard that has a coordinator."""
+
+    ownership: Ownership
+    router: SessionRouter
+    reporter: Reporter
+    link: Link
+
+
+def coordinate(
+    coordinator_ports: CoordinatorPorts,
+    reporter: Reporter,
+    actuation: Actuation,
+    sessions: Sessions,
+    orders: Orders,
+) -> Coordination:
+    """Nothing is reported until the link runs."""
+    inventory = reporter.inventory
+    ownership, config = reporter.ownership, reporter.config
+
+    def is_busy(domain: Domain) -> bool:
+        """Also while a machine there is still being created, or nobody knows whether one is, or
+        whether an order that was not answered is still on its way to the provider.
+        """
+        lost_since = reporter.clock.monotonic_seconds() - EXECUTE_SECONDS
+        ordered = {*(order.machine_id for order in orders), *orders.may_arrive(lost_since)}
+        there = any(inventory.domain(machine_id) == domain for machine_id in ordered)
+        return there or reporter.cycle.latest is None or inventory.has_reserved_machine_in(domain)
+
+    def fence(why: str) -> None:
+        """Operators that stayed with it would be served by nobody."""
+        actuation.stop_ordering(why)
+        sessions.close_all()
+
+    handler = InstructionHandler(ownership, is_busy)
+    link = Link(
+        coordinator_ports.coordinator,
+        ownership,
+        handler,
+        reporter.compose,
+        reporter.acknowledged,
+        fence,
+        config.report_seconds,
+    )
+    router = SessionRouter(
+        config.shard_id, ownership, coordinator_ports.coordinator, lambda: actuation.fenced
+    )
+    return Coordination(ownership, router, reporter, link)

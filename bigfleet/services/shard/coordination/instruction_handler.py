@@ -1,0 +1,83 @@
+"""Carries out what the coordinator says, and keeps the answers until they are delivered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.domain import Domain
+from bigfleet.model.errors import BigFleetError
+from bigfleet.observe import metrics
+from bigfleet.services.shard.coordination import instructions
+from bigfleet.services.shard.coordination.instructions import Draft
+from bigfleet.services.shard.fleet.ownership import Ownership
+
+_log = logging.getLogger(__name__)
+_Ack = wire.InstructAck
+
+
+class InstructionHandler:
+    """`is_busy` tells whether anything is under way in a domain.
+
+    What is answered is on the disk first, so that a restart can contradict nothing that was said.
+    """
+
+    def __init__(self, ownership: Ownership, is_busy: Callable[[Domain], bool]) -> None:
+        self._ownership, self._is_busy = ownership, is_busy
+        self._due: dict[str, _Ack] = {}
+
+    @property
+    def due(self) -> Sequence[_Ack]:
+        """Answers that the coordinator has not got yet."""
+        return list(self._due.values())
+
+    @property
+    def has_accepted(self) -> bool:
+        """Whether something carried out is among them. A refusal is repeated in its time only."""
+        return any(answer.outcome == _Ack.ACCEPTED for answer in self._due.values())
+
+    def take(self, received: Sequence[wire.CoordinatorInstruction]) -> None:
+        """Carry out instructions in their order."""
+        draft = Draft(self._ownership.record)
+        answers = [answer for each in received for answer in instructions.take(draft, each)]
+        self._conclude(draft, answers)
+        types = {each.instruction_id: each.WhichOneof("instruction") for each in received}
+        for answer in answers:
+            _report(answer, types.get(answer.instruction_id) or "unknown")
+
+    def settle(self) -> None:
+        """Give up the domains in which nothing is under way any more."""
+        leaving = self._ownership.record.leaving.items()
+        idle = [number for number, domain in leaving if not self._is_busy(domain)]
+        if idle:
+            draft = Draft(self._ownership.record)
+            self._conclude(draft, [instructions.give_up(draft, number) for number in idle])
+
+    def delivered(self, answers: Iterable[_Ack]) -> None:
+        """The coordinator has them."""
+        for answer in answers:
+            if self._due.get(answer.instruction_id) == answer:
+                del self._due[answer.instruction_id]
+
+    def _conclude(self, draft: Draft, answers: Iterable[_Ack]) -> None:
+        record = draft.to_record()
+        try:
+            if record != self._ownership.record:
+                self._ownership.change(record)
+        except BigFleetError as error:
+            # Nothing was done; the coordinator says it again.
+            _log.error("instructions not carried out", extra={"why": str(error)})
+            return
+        self._due |= {answer.instruction_id: answer for answer in answers}
+
+
+def _report(answer: _Ack, instruction_type: str) -> None:
+    outcome = _Ack.Outcome.Name(answer.outcome)
+    metrics.shard_instructions.labels(instruction_type, outcome).inc()
+    fields = {"instruction": answer.instruction_id, "type": instruction_type, "why": answer.reason}
+    if answer.outcome == _Ack.REJECTED_STALE:
+        metrics.shard_incidents.labels("stale-instruction").inc()
+        _log.critical("incident: a coordinator that was deposed gives instructions", extra=fields)
+    elif answer.outcome != _Ack.ACCEPTED:
+        _log.error("instruction refused", extra=fields)

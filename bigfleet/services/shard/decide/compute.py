@@ -1,0 +1,138 @@
+"""The step from what is known to what should be done: pure, so that it may run in any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from bigfleet.engine.cycle_memory import CycleMemory
+from bigfleet.engine.decision import Decision
+from bigfleet.engine.explain.explain import Explainer
+from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES, MAX_ROWS
+from bigfleet.engine.fit.normalise import fold
+from bigfleet.engine.snapshot import Demand, EngineConfig, Fleet
+from bigfleet.model import resources
+from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.decide.demand_status import (
+    StatusByCluster,
+    statuses_of,
+    with_quarantined_needs,
+)
+from bigfleet.services.shard.decide.hints import HintsByNeed, hints_of
+from bigfleet.services.shard.decide.quarantine import Quarantine, decide_without_failing_needs
+from bigfleet.services.shard.fleet.backoff import Failure, Offering
+from bigfleet.services.shard.records.wants import Wants
+
+Decide = Callable[[Fleet, Demand, CycleMemory, EngineConfig, float], Decision]
+
+
+@dataclass(frozen=True)
+class CycleInputs:
+    """What is known at one moment, safe from later changes. `asked` is the demand as reported,
+    `cycle_memory` what the last decision handed on, `machine_ids` names the rows, `hints_for` are the
+    clusters that are to be told what could be had, `report_shortfalls` says whether all are to be told
+    what is short, `quarantine` has the needs that the last decision left out, and `unavailable`
+    what is not bought now because it has failed.
+    """
+
+    fleet: Fleet
+    machine_ids: Sequence[bytes]
+    wants: Wants
+    asked: Demand
+    now_seconds: float
+    cycle_memory: CycleMemory
+    hints_for: Collection[str] = ()
+    report_shortfalls: bool = False
+    quarantine: Quarantine = field(default_factory=dict)
+    unavailable: Mapping[Offering, Failure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AgedShortfall:
+    """A need that stays short, of what, and why."""
+
+    need: NeedKey
+    deficit: Mapping[str, int]
+    why: str
+
+    def fields(self) -> dict[str, object]:
+        """As the journal tells it."""
+        return {
+            "cluster": self.need.cluster,
+            "need": self.need.fingerprint,
+            "group": self.need.group,
+            "lacks": resources.texts(dict(sorted(self.deficit.items()))),
+            "note": self.why,
+        }
+
+
+@dataclass(frozen=True)
+class CycleResult:
+    """A decision and what it was made from: `demand` is `inputs.asked` in the shape in which it is
+    served, `keys` name its needs, and `aged_shortfalls` tell of those that have come to stay short.
+    `hints` and `statuses` are None when nobody is to be told any. Nothing of this knows the needs
+    in `quarantine`, of which those in `newly_quarantined` were found to fail just now.
+    """
+
+    inputs: CycleInputs
+    fleet: Fleet
+    demand: Demand
+    keys: Sequence[NeedKey]
+    decision: Decision
+    aged_shortfalls: Sequence[AgedShortfall]
+    hints: HintsByNeed | None
+    statuses: StatusByCluster | None = None
+    quarantine: Quarantine = field(default_factory=dict)
+    newly_quarantined: Collection[NeedKey] = ()
+
+    def machine_id(self, row: int) -> str:
+        """The machine in `row` of the fleet."""
+        return bytes(self.inputs.machine_ids[row]).decode()
+
+
+def compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> CycleResult:
+    """Fold the demand, say which need each machine is meant for, decide, and work out hints."""
+
+    def compute_for(asked: Demand) -> CycleResult:
+        return _compute(replace(inputs, asked=asked), decide, settings)
+
+    clusters = inputs.fleet.clusters
+    outcome = decide_without_failing_needs(clusters, inputs.asked, inputs.quarantine, compute_for)
+    result = replace(
+        outcome.decided, quarantine=outcome.quarantine, newly_quarantined=outcome.found
+    )
+    if outcome.quarantine and result.statuses is not None:
+        return replace(result, statuses=with_quarantined_needs(result.statuses, outcome.quarantine))
+    return result
+
+
+def _compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> CycleResult:
+    folding = fold(inputs.fleet, inputs.asked)
+    demand = folding.demand
+    keys = [
+        NeedKey(inputs.fleet.clusters[cluster], *need.key)
+        for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True)
+    ]
+    fleet = inputs.wants.apply_to(inputs.fleet, {key: index for index, key in enumerate(keys)})
+    decision = decide(fleet, demand, inputs.cycle_memory, settings, inputs.now_seconds)
+    aged_shortfalls = list(_aged_shortfalls(fleet, demand, keys, decision))
+    hints = hints_of(inputs.fleet, inputs.asked, inputs.hints_for) if inputs.hints_for else None
+    statuses = (
+        statuses_of(fleet, inputs.asked, demand, folding.served_by, decision)
+        if inputs.report_shortfalls
+        else None
+    )
+    return CycleResult(inputs, fleet, demand, keys, decision, aged_shortfalls, hints, statuses)
+
+
+def _aged_shortfalls(
+    fleet: Fleet, demand: Demand, keys: Sequence[NeedKey], decision: Decision
+) -> Iterator[AgedShortfall]:
+    """Each lack that has just outlasted all patience: told once, with its reason."""
+    aged = [s for s in decision.shortfalls if s.age_cycles == ESCALATE_AFTER_CYCLES + 1][:MAX_ROWS]
+    if not aged:
+        return
+    explainer = Explainer(fleet, demand, decision)
+    for shortfall in aged:
+        _, why = explainer.reason_and_message(shortfall.need)
+        yield AgedShortfall(keys[shortfall.need], shortfall.deficit, why)

@@ -1,0 +1,295 @@
+"""The shard's heartbeat: look, decide, order, tell; again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
+from bigfleet.engine.cycle_memory import CycleMemory
+from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES
+from bigfleet.engine.snapshot import Demand, Flags, Fleet
+from bigfleet.model.ceiling import Ceilings
+from bigfleet.model.errors import Unavailable
+from bigfleet.observe import metrics
+from bigfleet.ports.clock import Clock
+from bigfleet.ports.ownership import QuotaKey
+from bigfleet.services.shard.config import ShardConfig
+from bigfleet.services.shard.decide.compute import CycleInputs, CycleResult, Decide, compute
+from bigfleet.services.shard.decide.demand_status import DemandStatuses
+from bigfleet.services.shard.decide.hints import CapacityHints
+from bigfleet.services.shard.decide.incoming import IncomingMachines
+from bigfleet.services.shard.decide.order_issuer import OrderIssuer
+from bigfleet.services.shard.decide.quotas import Quotas
+from bigfleet.services.shard.decide.suspensions import Suspensions
+from bigfleet.services.shard.demand.needs import NeedsTable
+from bigfleet.services.shard.execute.actuation import Actuation
+from bigfleet.services.shard.execute.evictions import Evictions
+from bigfleet.services.shard.execute.reconciler import Reconciler
+from bigfleet.services.shard.execute.removals import PendingRemovals
+from bigfleet.services.shard.fleet.backoff import FailureBackOff
+from bigfleet.services.shard.fleet.inventory import Inventory
+from bigfleet.services.shard.records.journal import Journal
+from bigfleet.services.shard.records.orders import Orders
+from bigfleet.services.shard.records.wants import Wants
+from bigfleet.services.shard.sessions.disruption_costs import DisruptionCosts
+from bigfleet.services.shard.sessions.registry import Sessions
+
+# Has work done elsewhere than on the event loop, where sessions wait for it.
+Offload = Callable[[Callable[[], CycleResult]], Awaitable[CycleResult]]
+
+# However many events wake the cycle, its starts are this far apart.
+MIN_INTERVAL_SECONDS = 0.1
+# One failure can be a peer's restart; this many in a row make the shard unready.
+FAILURES_UNTIL_UNREADY = 3
+# A provider may take that long over a listing now and then, but not over every one.
+STALLED_SECONDS = 60.0
+
+# As many as may be queued without keeping a session waiting.
+_ORDERS_AT_ONCE = 500
+
+
+_log = logging.getLogger(__name__)
+
+
+def pause_seconds(took_seconds: float, cycle_seconds: float) -> float:
+    """How long nothing is decided after a cycle that took so long, whatever happens meanwhile.
+
+    A shard thinks for half of its time at most: the rest is for its sessions, which share the
+    interpreter, and no number of needs makes it want more than a core.
+    """
+    return max(took_seconds, min(MIN_INTERVAL_SECONDS, cycle_seconds))
+
+
+@dataclass(kw_only=True, eq=False)
+class Cycle:
+    """Decides anew every `config.cycle_seconds`, and soon after `woken` is set. `slices` say how
+    much may be bought where, `ceilings` what clusters may claim.
+
+    `latest` is the last decision with what it was made from, None before the first; `count` is how
+    many there have been.
+    """
+
+    decide: Decide
+    config: ShardConfig
+    clock: Clock
+    needs: NeedsTable
+    inventory: Inventory
+    orders: Orders
+    reconciler: Reconciler
+    actuation: Actuation
+    order_issuer: OrderIssuer
+    sessions: Sessions
+    hints: CapacityHints
+    journal: Journal
+    evictions: Evictions
+    disruptions: DisruptionCosts
+    statuses: DemandStatuses
+    incoming: IncomingMachines
+    failures: FailureBackOff
+    suspensions: Suspensions
+    removals: PendingRemovals
+    woken: asyncio.Event
+    offload: Offload = asyncio.to_thread
+    slices: Callable[[], Mapping[QuotaKey, int]] = dict
+    ceilings: Callable[[], Ceilings] = Ceilings
+    latest: CycleResult | None = field(default=None, init=False)
+    count: int = field(default=0, init=False)
+    _started_seconds: float | None = field(default=None, init=False)
+    _failures: int = field(default=0, init=False)
+    _not_ready: str = field(default="the first cycle has not ended", init=False)
+
+    def not_ready(self) -> str:
+        """Why the shard does not do its work, "" while it does."""
+        return self.actuation.fenced or self._stalled() or self._not_ready
+
+    def _stalled(self) -> str:
+        if self._started_seconds is None:
+            return ""
+        elapsed_seconds = asyncio.get_running_loop().time() - self._started_seconds
+        if elapsed_seconds < STALLED_SECONDS:
+            return ""
+        return f"the present cycle has not ended for {elapsed_seconds:.0f} s"
+
+    async def run(self) -> None:
+        """Until cancelled. A cycle that fails is counted, and the next one begins afresh."""
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            self.woken.clear()
+            await self.once()
+            took_seconds = loop.time() - started
+            await asyncio.sleep(pause_seconds(took_seconds, self.config.cycle_seconds))
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(started + self.config.cycle_seconds):
+                    await self.woken.wait()
+
+    async def once(self) -> None:
+        """One cycle, from looking to telling; it never raises."""
+        self._started_seconds = asyncio.get_running_loop().time()
+        try:
+            with metrics.shard_cycle_seconds.time():
+                await self._cycle()
+        except Unavailable as error:
+            self._failed("unavailable", str(error))
+            _log.warning("nothing decided: the provider is away", extra={"error": str(error)})
+        except Exception as error:  # noqa: BLE001  the next cycle begins afresh
+            self._failed("error", str(error))
+            _log.exception("cycle failed")
+        else:
+            self._failures, self._not_ready = 0, ""
+        self._started_seconds = None
+        self.journal.flush()
+
+    def _failed(self, reason: str, error: str) -> None:
+        metrics.shard_cycle_failures.labels(reason).inc()
+        self._failures += 1
+        if self._failures >= FAILURES_UNTIL_UNREADY:
+            self._not_ready = f"the last {self._failures} cycles failed: {error}"
+
+    async def _cycle(self) -> None:
+        """Nothing is decided on a view that could not be refreshed."""
+        with _phase("reconcile"):
+            await self.reconciler.refresh()
+        now_seconds = self.clock.monotonic_seconds()
+        self._release_held(now_seconds)
+        self.needs.save()
+        with _phase("snapshot"):
+            inputs = self._gather_inputs(now_seconds)
+        with _phase("decide"):
+            work = partial(compute, inputs, self.decide, self.config.engine)
+            self.latest = result = await self.offload(work)
+            self.count += 1
+        decision = result.decision
+        claims = decision.claimed_by, decision.headroom, result.demand, result.keys
+        for _ in self.inventory.note_claims(*claims, now_seconds):
+            await asyncio.sleep(0)
+        with _phase("enqueue"):
+            for number, order in enumerate(self.order_issuer.orders(result), 1):
+                self.order_issuer.issue(order)
+                if number % _ORDERS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        with _phase("hints"):
+            self._publish(result)
+        self._inquire_disruptions(result, now_seconds)
+        self._measure(result)
+
+    def _gather_inputs(self, now_seconds: float) -> CycleInputs:
+        """Machines, what is being done to them, and what is asked for, at one moment."""
+        fleet, wants = self._machines(now_seconds)
+        last = self.latest
+        return CycleInputs(
+            fleet=fleet,
+            machine_ids=self.inventory.ids,
+            wants=wants,
+            asked=self._demand(fleet.clusters, now_seconds),
+            now_seconds=now_seconds,
+            cycle_memory=last.decision.cycle_memory if last else CycleMemory(),
+            hints_for=self.sessions.clusters() if self.hints.are_due(now_seconds) else (),
+            report_shortfalls=self.statuses.are_due(now_seconds),
+            quarantine=last.quarantine if last else {},
+            unavailable=self.failures.offerings(now_seconds),
+        )
+
+    def _machines(self, now_seconds: float) -> tuple[Fleet, Wants]:
+        self.evictions.drop(self.removals)
+        self.evictions.settle(self.inventory)
+        self.evictions.resume(self.sessions.open_sessions(), self.inventory)
+        unattended = [
+            *self.evictions.unattended(self.inventory, self.orders, now_seconds),
+            *self.removals.drains(self.inventory, self.orders, now_seconds),
+        ]
+        for order in unattended:
+            self.order_issuer.issue(order)
+        slices, provider = self.slices(), self.inventory.provider_name
+
+        def unaffordable(fleet: Fleet) -> Flags:
+            return Quotas(fleet, provider, slices).exhausted()
+
+        fleet, wants = self.inventory.snapshot(
+            [*unattended, *self.orders],
+            unaffordable if slices else None,
+            self.disruptions.known(now_seconds),
+        )
+        self.removals.count(fleet, wants)
+        fleet = self.needs.limits.apply_to(fleet, self.inventory)
+        backed_off = self.failures.backed_off(fleet, lambda: self.inventory.ids, now_seconds)
+        return replace(fleet, backed_off=backed_off), wants
+
+    def _demand(self, clusters: Sequence[str], now_seconds: float) -> Demand:
+        reachable = set(self.sessions.clusters()) - self.suspensions.silent()
+        suspended = self.suspensions.clusters(clusters, now_seconds)
+        metrics.shard_clusters_suspended.set(len(suspended))
+        self.needs.bound(self.ceilings())
+        return replace(
+            self.needs.demand(),
+            unreachable=_numbers(clusters, lambda name: name not in reachable),
+            suspended=_numbers(clusters, lambda name: name in suspended),
+        )
+
+    def _release_held(self, now_seconds: float) -> None:
+        for cluster in self.needs.release_held(now_seconds):
+            metrics.shard_rollups.labels("released").inc()
+            _log.info("held roll-up taken: nobody contradicted it", extra={"cluster": cluster})
+            self.journal.note("rollup-released", cluster=cluster)
+
+    def _publish(self, result: CycleResult) -> None:
+        connected = dict.fromkeys(self.sessions.clusters())  # in an order that is always the same
+        for cluster, message in self.hints.changes(result.hints, connected):
+            self.sessions.send(cluster, message, message.available_capacity.supersedes_key)
+        for cluster, message in self.statuses.changes(result.statuses, connected):
+            self.sessions.send(cluster, message, "demand-status")
+        for cluster, message in self.incoming.changes(result, self.inventory, connected):
+            self.sessions.send(cluster, message, message.node_state_update.supersedes_key)
+
+    def _inquire_disruptions(self, result: CycleResult, now_seconds: float) -> None:
+        """Ask operators of clusters that may have machines to spare what a reclaim disturbs."""
+        names = result.fleet.clusters
+        candidates = {
+            names[cluster]: [result.machine_id(row) for row in rows.tolist()]
+            for cluster, rows in result.decision.disruption_cost_queries.items()
+            if self.sessions.of(names[cluster]) is not None
+        }
+        spare = {
+            memory.cluster: memory.surplus_now for memory in result.decision.cycle_memory.clusters
+        }
+        fell = {names[cluster]: at for cluster, at in result.demand.fell_seconds.items()}
+        for cluster, inquiry in self.disruptions.inquiries(candidates, spare, fell, now_seconds):
+            message = ShardMessage(disruption_inquiry=inquiry)
+            self.sessions.send(cluster, message, "disruption-inquiry")
+
+    def _measure(self, result: CycleResult) -> None:
+        decision = result.decision
+        metrics.shard_demand_needs.set(len(self.needs))
+        metrics.shard_nodes_draining.set(len(self.evictions))
+        metrics.shard_shortfalls.set(len(decision.shortfalls))
+        metrics.shard_needs_at_ceiling.set(len(decision.at_ceiling))
+        bounded = sum(1 for need in result.demand.needs if need.priority < need.profile.priority)
+        metrics.shard_needs_capped_priority.set(bounded)
+        aged = sum(1 for short in decision.shortfalls if short.age_cycles > ESCALATE_AFTER_CYCLES)
+        metrics.shard_shortfalls_aged.set(aged)
+        for aged_shortfall in result.aged_shortfalls:
+            self.journal.note("need-short", **aged_shortfall.fields())
+        metrics.shard_needs_quarantined.set(len(result.quarantine))
+        for key in result.newly_quarantined:
+            error = result.quarantine[key].error if key in result.quarantine else ""
+            self.journal.note("need-quarantined", cluster=key.cluster, need=key.fingerprint)
+            fields = {"cluster": key.cluster, "need": key.fingerprint, "error": error}
+            _log.error("need left out: no decision can be made about it", extra=fields)
+        metrics.shard_reclaims_capped.inc(decision.reclaims_capped)
+        for state, count in self.inventory.count_by_state().items():
+            metrics.shard_inventory.labels(state.name).set(count)
+
+
+def _numbers(names: Sequence[str], wanted: Callable[[str], bool]) -> frozenset[int]:
+    return frozenset(number for number, name in enumerate(names) if wanted(name))
+
+
+@contextmanager
+def _phase(name: str) -> Iterator[None]:
+    with metrics.shard_cycle_phase_seconds.labels(name).time():
+        yield

@@ -1,0 +1,141 @@
+"""Hints for each cluster: how much capacity of the kinds it asks for could be had."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import numpy as np
+
+from bigfleet.api import need_codec
+from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
+from bigfleet.engine.columns import FlavourColumns
+from bigfleet.engine.fit.matching import Matcher
+from bigfleet.engine.snapshot import Demand, Flags, Fleet, Longs
+from bigfleet.model import resources
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need, Size
+
+MIN_INTERVAL_SECONDS = 5.0
+
+_Hint = shard_pb2.AvailableCapacityUpdate
+HintsByNeed = Mapping[tuple[str, str], _Hint]
+
+
+class CapacityHints:
+    """One hint per cluster and demanded profile, told when it changed, at most every 5 s."""
+
+    def __init__(self) -> None:
+        self._sent: dict[tuple[str, str], bytes] = {}
+        self._next_seconds = 0.0
+
+    def are_due(self, now_seconds: float) -> bool:
+        """Whether it is time to work them out again; if so, the next time is later."""
+        if now_seconds < self._next_seconds:
+            return False
+        self._next_seconds = now_seconds + MIN_INTERVAL_SECONDS
+        return True
+
+    def changes(
+        self, hints: HintsByNeed | None, connected: Collection[str]
+    ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
+        """Of `hints` what the `connected` clusters have not been told yet, and what they were told
+        but do not ask for any more; nothing when None.
+        """
+        if hints is None:
+            return
+        sent: dict[tuple[str, str], bytes] = {}
+        for key, hint in hints.items():
+            if key[0] in connected:
+                content = hint.SerializeToString(deterministic=True)
+                if self._sent.get(key) != content:
+                    yield key[0], shard_pb2.ShardMessage(available_capacity=hint)
+                sent[key] = content
+        for cluster, fingerprint in self._sent:
+            if (cluster, fingerprint) not in sent and cluster in connected:
+                withdrawn = _Hint(supersedes_key=_key(fingerprint), withdrawn=True)
+                yield cluster, shard_pb2.ShardMessage(available_capacity=withdrawn)
+        self._sent = sent
+
+    def forget(self, cluster: str) -> None:
+        """The cluster's next session is told everything again."""
+        self._sent = {key: sent for key, sent in self._sent.items() if key[0] != cluster}
+
+
+def hints_of(fleet: Fleet, demand: Demand, connected: Collection[str]) -> HintsByNeed:
+    """What each of the `connected` clusters could have, by cluster and profile."""
+    supply = _Supply(fleet)
+    is_connected = [name in connected for name in fleet.clusters]
+    hint_by_class: dict[tuple[str, tuple[Size, ...]], _Hint] = {}
+    hints: dict[tuple[str, str], _Hint] = {}
+    for need, number in zip(demand.needs, demand.cluster.tolist(), strict=True):
+        key = fleet.clusters[number], need.profile.fingerprint
+        if is_connected[number] and key not in hints:
+            # A thousand clusters ask for the same few kinds of machines.
+            class_key = key[1], need.sizes
+            hint = hint_by_class.get(class_key)
+            if hint is None:
+                hint = hint_by_class[class_key] = supply.hint(need)
+            hints[key] = hint
+    return hints
+
+
+class _Supply:
+    """What of a fleet is free, by flavour."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._columns = FlavourColumns(fleet.flavours)
+        self._matcher = Matcher(fleet.flavours, self._columns)
+        self._idle = self._count(MachineState.IDLE)
+        self._speculative = self._count(MachineState.SPECULATIVE)
+
+    def hint(self, need: Need) -> _Hint:
+        """What could be had for `need`: idle machines at once, speculative ones after a while."""
+        usable = self._usable(need)
+        for confidence, free in ((_Hint.HIGH, self._idle), (_Hint.MEDIUM, self._speculative)):
+            found = np.flatnonzero(usable & (free > 0))
+            if len(found):
+                count = int(free[found].sum())
+                return self._found(need, confidence, count, self._cheapest(found))
+        return _base(need, _Hint.NONE)
+
+    def _usable(self, need: Need) -> Flags:
+        """Machines that the need accepts and that hold its largest pod that any of these holds."""
+        accepted = self._matcher.accepting(need.profile)
+        place, allocatable = self._columns.column_of, self._columns.allocatable
+        for size in sorted(need.sizes, reverse=True, key=lambda size: size.amounts):
+            if all(name in place for name, _ in size.amounts):
+                holds = [allocatable[:, place[name]] >= amount for name, amount in size.amounts]
+                usable: Flags = accepted & np.logical_and.reduce(holds)
+                if usable.any():
+                    return usable
+        return np.zeros(len(self._columns), np.bool_)
+
+    def _found(
+        self, need: Need, confidence: _Hint.Confidence.ValueType, count: int, flavour: int
+    ) -> _Hint:
+        hint = _base(need, confidence)
+        hint.available_count = min(count, 2**31 - 1)
+        hint.cost_per_hour = self._fleet.flavours[flavour].price_per_hour
+        allocatable = self._fleet.flavours[flavour].allocatable
+        hint.resources.CopyFrom(provider_pb2.Resources(resources=resources.texts(allocatable)))
+        return hint
+
+    def _cheapest(self, flavours: Longs) -> int:
+        return int(flavours[np.argmin(self._columns.price[flavours])])
+
+    def _count(self, state: MachineState) -> Longs:
+        rows = self._fleet.state == state
+        return np.bincount(self._fleet.flavour[rows], minlength=len(self._fleet.flavours))
+
+
+def _base(need: Need, confidence: _Hint.Confidence.ValueType) -> _Hint:
+    return _Hint(
+        supersedes_key=_key(need.profile.fingerprint),
+        requirements=need_codec.requirements_to_wire(need.profile.requirements),
+        confidence=confidence,
+    )
+
+
+def _key(fingerprint: str) -> str:
+    return f"capacity:{fingerprint}"

@@ -1,0 +1,81 @@
+"""Tells each cluster of the machines that are being made for it.
+
+The provider's record of such a machine names no cluster yet. Who waits in a cluster for a machine
+must know all the same that it comes: else pods would ask for another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from bigfleet.api.v1alpha1 import shard_pb2
+from bigfleet.engine.snapshot import NONE
+from bigfleet.model.machine import MachineState
+from bigfleet.services.shard.decide.compute import CycleResult
+from bigfleet.services.shard.fleet.inventory import Inventory
+from bigfleet.services.shard.sessions.updates import of_machine
+
+_BEFORE_CONFIGURED = (MachineState.CREATING, MachineState.IDLE, MachineState.CONFIGURING)
+
+
+class IncomingMachines:
+    """Which cluster was told of which machine that is on its way to it."""
+
+    def __init__(self) -> None:
+        self._announced: dict[str, str] = {}
+        # Whose sessions have ended since.
+        self._unannounced: set[str] = set()
+
+    def forget(self, cluster: str) -> None:
+        """The cluster's next session is told everything again."""
+        self._unannounced.update(
+            name for name, announced in self._announced.items() if announced == cluster
+        )
+
+    def changes(
+        self, result: CycleResult, inventory: Inventory, connected: Collection[str]
+    ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
+        """What the `connected` clusters do not know yet: of machines that are being made for them,
+        and of those that do not come after all. Of one that has come they are told otherwise.
+        """
+        incoming = self._incoming(result)
+        for name, cluster in [*self._announced.items()]:
+            if incoming.get(name) != cluster:
+                del self._announced[name]
+                self._unannounced.discard(name)
+                if cluster in connected:
+                    yield from _update(inventory, name, cluster, MachineState.SPECULATIVE)
+        for name, cluster in incoming.items():
+            changes = name not in self._announced or name in self._unannounced
+            if changes and cluster in connected:
+                self._announced[name] = cluster
+                self._unannounced.discard(name)
+                yield from _update(inventory, name, cluster, MachineState.CREATING)
+
+    def _incoming(self, result: CycleResult) -> Mapping[str, str]:
+        """The machines that are being made, and those of which a cluster was told when they were,
+        each with the cluster that gets it.
+        """
+        fleet, claimed_by = result.fleet, result.decision.claimed_by
+        of_need = np.append(result.demand.cluster, np.int32(NONE))[claimed_by]
+        goes_to = np.where(fleet.state == MachineState.CONFIGURING, fleet.cluster, of_need)
+        rows = np.flatnonzero(np.isin(fleet.state, _BEFORE_CONFIGURED) & (goes_to != NONE))
+        incoming = {}
+        for row, cluster in zip(rows.tolist(), goes_to[rows].tolist(), strict=True):
+            name = result.machine_id(row)
+            if name in self._announced or fleet.state[row] == MachineState.CREATING:
+                incoming[name] = fleet.clusters[cluster]
+        return incoming
+
+
+def _update(
+    inventory: Inventory, name: str, cluster: str, state: MachineState
+) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
+    """That the machine is in that state, unless its record says more of this cluster by now."""
+    view = inventory.view(name)
+    if view is not None and view.cluster != cluster:
+        message = of_machine(replace(view, state=state), inventory.provider_name, cluster)
+        yield cluster, message

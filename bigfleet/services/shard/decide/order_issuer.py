@@ -1,0 +1,110 @@
+"""From what a decision wants to orders that are under way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from bigfleet.engine.decision import Action, ActionType
+from bigfleet.engine.snapshot import NONE
+from bigfleet.observe import metrics
+from bigfleet.ports.ownership import QuotaKey
+from bigfleet.services.shard.decide.compute import CycleResult
+from bigfleet.services.shard.decide.quotas import Quotas
+from bigfleet.services.shard.execute.actuation import Actuation
+from bigfleet.services.shard.execute.execution import OrderOutcome
+from bigfleet.services.shard.fleet.inventory import Inventory
+from bigfleet.services.shard.records.journal import Journal
+from bigfleet.services.shard.records.orders import Order
+from bigfleet.services.shard.sessions.registry import Sessions
+
+_USELESS_GRACE_SECONDS = 30
+_ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
+
+
+class OrderIssuer:
+    """Gives orders for what may be ordered now. `slices` say how much may be bought where; while
+    `paused` nothing is ordered.
+    """
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        sessions: Sessions,
+        actuation: Actuation,
+        journal: Journal,
+        slices: Callable[[], Mapping[QuotaKey, int]],
+        *,
+        paused: bool,
+    ) -> None:
+        self._inventory, self._sessions, self._actuation = inventory, sessions, actuation
+        self._journal, self._slices, self._paused = journal, slices, paused
+
+    def orders(self, result: CycleResult) -> Iterator[Order]:
+        """What the decision wants, as far as it can be paid for, the most urgent first."""
+        for action in self._affordable(result):
+            yield _order(action, result)
+
+    def _affordable(self, result: CycleResult) -> Iterable[Action]:
+        slices, actions = self._slices(), result.decision.actions
+        if not slices:
+            return actions
+        provider = self._inventory.provider_name
+        return Quotas(result.inputs.fleet, provider, slices).within(actions)
+
+    def issue(self, order: Order) -> None:
+        """Put an order under way, unless it would be in vain: the next cycle derives it again."""
+        if self._paused:
+            metrics.shard_actions_suppressed.labels(order.action_type.value).inc()
+        elif not self._inventory.owns(order.machine_id):
+            # It went to another shard while the decision was under way.
+            metrics.shard_actions_dropped.inc()
+        elif order.asks_operator:
+            self._ask_operator(order)
+        elif self._actuation.enqueue(order):
+            self._journal.note_order("decided", order)
+
+    def _ask_operator(self, order: Order) -> None:
+        session = self._sessions.of(order.cluster)
+        if session is None or session.is_silent:
+            outcome = OrderOutcome.NO_SESSION if session is None else OrderOutcome.OPERATOR_SILENT
+            metrics.shard_action_outcomes.labels(order.action_type.value, outcome.value).inc()
+        elif self._actuation.enqueue(order, on_probation=session.is_on_probation):
+            self._journal.note_order("decided", order)
+
+
+def _order(action: Action, result: CycleResult) -> Order:
+    fleet, demand, is_wanted = result.fleet, result.demand, action.need != NONE
+    acquires = action.type in _ACQUIRING
+    cluster = int(demand.cluster[action.need] if acquires else fleet.cluster[action.row])
+    return Order(
+        action_type=action.type,
+        machine_id=result.machine_id(action.row),
+        cluster="" if cluster == NONE else fleet.clusters[cluster],
+        need=demand.needs[action.need] if acquires else None,
+        grace_seconds=_grace_seconds(action, result),
+        decided_seconds=result.inputs.now_seconds,
+        need_key=result.keys[action.need] if is_wanted else None,
+        preemptor_priority=demand.needs[action.need].priority if is_wanted else 0,
+        max_cost=_most_cost(action, result),
+    )
+
+
+def _grace_seconds(action: Action, result: CycleResult) -> int:
+    """Where nothing can run any more, pods that are left cannot end in an orderly way either."""
+    fleet = result.fleet
+    flavour = fleet.flavours[fleet.flavour[action.row]]
+    useless = flavour.limited and not any(flavour.allocatable.values())
+    return min(action.grace_seconds, _USELESS_GRACE_SECONDS) if useless else action.grace_seconds
+
+
+def _most_cost(action: Action, result: CycleResult) -> float | None:
+    """A machine on which nothing is counted goes only if that disturbs no more than was said, and
+    for somebody who waits for it nothing at all where nothing was said.
+    """
+    if action.type is not ActionType.RECLAIM:
+        return None
+    cost = float(result.fleet.disruption_cost[action.row])
+    if math.isfinite(cost):
+        return cost
+    return None if action.need == NONE else 0.0

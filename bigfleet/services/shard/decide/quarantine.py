@@ -1,0 +1,144 @@
+"""Decides without the needs that cannot be decided about.
+
+What was accepted can be decided; should a defect of ours break that promise, only whoever triggers
+it may notice. The first need at which a decision fails is looked for, and left out until its
+cluster reports it otherwise. Meanwhile nothing is taken away from that cluster, since what its need
+counts on is not known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from bigfleet.engine.snapshot import Demand
+from bigfleet.model.need import Need, NeedKey
+
+_Result = TypeVar("_Result")
+
+# A cluster with more of them than this is left out as a whole: each is looked for with many
+# decisions.
+_MAX_PER_CLUSTER = 3
+
+QUARANTINE_MESSAGE = "no decision can be made about it, which is a defect of BigFleet: {error}"
+
+
+@dataclass(frozen=True)
+class QuarantinedNeed:
+    """A need that is left out for as long as it stays as it is, and the error that it raised."""
+
+    need: Need
+    error: str
+
+
+Quarantine = Mapping[NeedKey, QuarantinedNeed]
+
+
+@dataclass(frozen=True)
+class QuarantineResult(Generic[_Result]):
+    """What came of the demand but for the needs in `quarantine`, and those `found` just now."""
+
+    decided: _Result
+    quarantine: Quarantine
+    found: Collection[NeedKey]
+
+
+def decide_without_failing_needs(
+    clusters: Sequence[str],
+    asked: Demand,
+    known: Quarantine,
+    decide: Callable[[Demand], _Result],
+) -> QuarantineResult[_Result]:
+    """What `decide` makes of all of `asked` that it can decide about.
+
+    `known` are the needs left out so far; one that has changed since is tried again. Raises what
+    `decide` raises if no need is to blame.
+    """
+    excluded = _known_failing(clusters, asked, known) if known else {}
+    found: list[NeedKey] = []
+    while True:
+        try:
+            result = decide(without(asked, excluded))
+        except Exception as error:  # noqa: BLE001  whatever it is, all others must be served
+            index_of_failing = _first_failing(asked, excluded, decide)
+            found.append(_key(clusters, asked, index_of_failing))
+            excluded[index_of_failing] = _error_text(error)
+            _exclude_whole_clusters(clusters, asked, found, excluded)
+        else:
+            kept = {
+                _key(clusters, asked, index): QuarantinedNeed(asked.needs[index], why)
+                for index, why in excluded.items()
+            }
+            return QuarantineResult(result, kept, found)
+
+
+def _key(clusters: Sequence[str], asked: Demand, index: int) -> NeedKey:
+    return NeedKey(clusters[int(asked.cluster[index])], *asked.needs[index].key)
+
+
+def _known_failing(clusters: Sequence[str], asked: Demand, known: Quarantine) -> dict[int, str]:
+    """The needs that failed before and have not changed since, with their errors."""
+    keys = ((index, _key(clusters, asked, index)) for index in range(len(asked.needs)))
+    return {
+        index: known[key].error
+        for index, key in keys
+        if key in known and known[key].need == asked.needs[index]
+    }
+
+
+def without(asked: Demand, excluded: Collection[int]) -> Demand:
+    """`asked` but for the needs at the indices `excluded`, whose clusters keep what they have."""
+    if not excluded:
+        return asked
+    kept = np.ones(len(asked.needs), np.bool_)
+    kept[list(excluded)] = False
+    affected = frozenset(asked.cluster[~kept].tolist())
+    return replace(
+        asked,
+        needs=tuple(need for need, stays in zip(asked.needs, kept.tolist(), strict=True) if stays),
+        cluster=asked.cluster[kept],
+        reported=asked.reported - affected,
+    )
+
+
+def _first_failing(
+    asked: Demand, excluded: Collection[int], decide: Callable[[Demand], object]
+) -> int:
+    """The last need of some beginning of the demand that fails where the one before does not."""
+    number = len(asked.needs)
+
+    def fails(length: int) -> bool:
+        try:
+            decide(without(asked, {*excluded, *range(length, number)}))
+        except Exception:  # noqa: BLE001  this is what is being looked for
+            return True
+        return False
+
+    if fails(0):
+        decide(without(asked, range(number)))  # raises: no need is to blame
+    sound, failing = 0, number
+    while failing - sound > 1:
+        middle = (sound + failing) // 2
+        if fails(middle):
+            failing = middle
+        else:
+            sound = middle
+    return failing - 1
+
+
+def _exclude_whole_clusters(
+    clusters: Sequence[str], asked: Demand, found: list[NeedKey], excluded: dict[int, str]
+) -> None:
+    worst = {c for c, n in Counter(key.cluster for key in found).items() if n > _MAX_PER_CLUSTER}
+    for index, cluster in enumerate(asked.cluster.tolist()):
+        if clusters[cluster] in worst:
+            why = f"other needs of cluster {clusters[cluster]} cannot be decided"
+            excluded.setdefault(index, why)
+
+
+def _error_text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:500]

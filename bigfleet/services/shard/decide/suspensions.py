@@ -1,0 +1,51 @@
+"""For which clusters nothing is acquired now, and why.
+
+What an operator does not take, nobody should hold for it: machines that are decided for a cluster
+in every cycle and never joined would be missing elsewhere, and one that nobody uses any more would
+be paid for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from bigfleet.services.shard.fleet.backoff import FailureBackOff
+from bigfleet.services.shard.sessions.registry import Sessions
+
+
+class Suspensions:
+    """Clusters whose operator has been away for `absence_seconds` or leaves questions unanswered,
+    and those whose machines do not become Ready.
+    """
+
+    def __init__(
+        self, sessions: Sessions, failures: FailureBackOff, absence_seconds: float
+    ) -> None:
+        self._sessions, self._failures = sessions, failures
+        self._absence_seconds = absence_seconds
+        self._last_seconds: dict[str, float] = {}
+
+    def clusters(self, known: Collection[str], now_seconds: float) -> frozenset[str]:
+        """Which of the `known` clusters are suspended at this Unix time."""
+        connected = set(self._sessions.clusters())
+        self._last_seconds = {
+            name: now_seconds if name in connected else self._last_seconds.get(name, now_seconds)
+            for name in known
+        }
+        absent = {
+            name
+            for name, last in self._last_seconds.items()
+            if name not in connected and now_seconds - last >= self._absence_seconds
+        }
+        return frozenset({*absent, *self.silent(), *self._failures.clusters(now_seconds)})
+
+    def away_seconds(self, cluster: str, now_seconds: float) -> float:
+        """For how long the cluster's operator has not been connected, as far as this shard knows:
+        0 for one that it has not looked for yet.
+        """
+        return now_seconds - self._last_seconds.get(cluster, now_seconds)
+
+    def silent(self) -> set[str]:
+        """Clusters with an operator that is connected and does not answer."""
+        sessions = ((name, self._sessions.of(name)) for name in self._sessions.clusters())
+        return {name for name, session in sessions if session is not None and session.is_silent}

@@ -1,0 +1,240 @@
+"""What all clusters need: each roll-up replaces everything its cluster said before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from bigfleet.api.limit_codec import NodeLimit, limits_from_wire
+from bigfleet.api.overhead_codec import overheads_from_wire
+from bigfleet.api.v1alpha1 import capacity_pb2 as wire
+from bigfleet.engine.snapshot import Demand
+from bigfleet.model.ceiling import Ceiling, Ceilings
+from bigfleet.model.errors import InvalidInput
+from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
+from bigfleet.observe import metrics
+from bigfleet.services.shard.demand.node_limits import NodeLimits
+from bigfleet.services.shard.demand.rollup_guard import RollUpGuard
+from bigfleet.services.shard.demand.rollup_rows import (
+    Key,
+    NeedRow,
+    NeedsByKey,
+    added,
+    pods_of,
+    read,
+)
+from bigfleet.services.shard.demand.trends import Trends
+from bigfleet.services.shard.records.interning import Interned
+
+_log = logging.getLogger(__name__)
+
+
+class RollUpOutcome(NamedTuple):
+    """What became of a roll-up: why it is `held` for now, and by index what is wrong with each need
+    and each node overhead that was left out.
+    """
+
+    held: str
+    needs: Mapping[int, str] = {}
+    overheads: Mapping[int, str] = {}
+
+
+class NeedsTable:
+    """Needs by cluster, profile and group, in the order in which they are served.
+
+    A need that stays keeps the time of its arrival. `clusters` is shared with the inventory.
+    `limits` are those of the clusters' machines. Needs whose cluster has a ceiling for priorities
+    are served by that. `version` is another number after every change.
+    """
+
+    def __init__(self, clusters: Interned[str], guard: RollUpGuard | None = None) -> None:
+        self._clusters = clusters
+        self._guard = guard or RollUpGuard()
+        self._rows: dict[str, dict[Key, NeedRow]] = {}
+        self._by_wire_bytes: dict[str, dict[bytes, NeedRow]] = {}
+        self._ordered: list[NeedRow] = []
+        self._added: list[NeedRow] = []
+        self._reported: set[int] = set()
+        self._overheads: dict[str, tuple[NodeOverhead, ...]] = {}
+        self._trends = Trends()
+        self._demand: Demand | None = None
+        self._ceilings = Ceilings()
+        self.limits = NodeLimits()
+        self.version = 0
+
+    def cluster_name(self, number: int) -> str:
+        """The cluster that a Demand calls by `number`."""
+        return self._clusters[number]
+
+    def __len__(self) -> int:
+        return sum(len(rows) for rows in self._rows.values())
+
+    def replace(self, rollup: wire.ClusterCapacityNeeds, now_seconds: float) -> RollUpOutcome:
+        """Take over a roll-up, but for what makes no sense in it.
+
+        Of a need that makes no sense any more, what was last taken stays in force. InvalidInput
+        when the roll-up as a whole is too large, or none of its needs makes sense; then nothing of
+        it is taken. Of a held roll-up all is in force that it adds.
+        """
+        cluster = rollup.cluster_id
+        if len(rollup.needs) > MAX_NEEDS_OF_A_CLUSTER:
+            hint = f"needs are more than {MAX_NEEDS_OF_A_CLUSTER}; aggregate equal requests"
+            raise InvalidInput(f"cluster {cluster}: roll-up", len(rollup.needs), hint)
+        overheads, odd = overheads_from_wire(rollup.node_overheads, f"cluster {cluster}")
+        limits, problems = limits_from_wire(rollup.node_limits, f"cluster {cluster}")
+        _warn_of_rejected_limits(problems)
+        rows = self._rows.get(cluster, {})
+        fresh, faults = read(rollup, rows, self._by_wire_bytes.get(cluster, {}))
+
+        def accept() -> None:
+            self._report(cluster)
+            self._take_over(cluster, fresh, now_seconds)
+            self._note_overheads(cluster, overheads)
+            self._note_limits(cluster, limits)
+
+        held = self._guard.holds(cluster, pods_of(fresh), now_seconds, accept)
+        if held:
+            self._take_over(cluster, added(fresh, rows), now_seconds)
+            self._note_overheads(cluster, overheads or self._overheads.get(cluster, ()))
+        return RollUpOutcome(held, faults, odd)
+
+    def release_held(self, now_seconds: float) -> list[str]:
+        """Take over held roll-ups that nobody contradicted in time; names their clusters."""
+        return self._guard.release(now_seconds)
+
+    def forget_held(self, cluster: str) -> None:
+        """The cluster's operator is gone: what it last said is in doubt for good."""
+        self._guard.drop(cluster)
+
+    def save(self) -> None:
+        """Put on the disk what is needed to doubt a collapse after a restart."""
+        self._guard.save()
+
+    def count_of(self, cluster: str) -> int:
+        """How many needs of the cluster are in force."""
+        return len(self._rows.get(cluster, ()))
+
+    def forget(self, cluster: str) -> None:
+        """The cluster is gone: it needs nothing, and has never reported."""
+        self._guard.forget(cluster)
+        for row in self._rows.pop(cluster, {}).values():
+            row.in_force = False
+        self._by_wire_bytes.pop(cluster, None)
+        self._overheads.pop(cluster, None)
+        self.limits.replace(cluster, {})
+        number = self._clusters.number(cluster)
+        self._reported.discard(number)
+        self._trends.forget(number)
+        self._changed()
+
+    def demand(self) -> Demand:
+        """All needs: priority descending, arrival ascending, cluster, additional ones last, then
+        need key.
+        """
+        if self._demand is None:
+            self._arrange()
+            self._demand = Demand(
+                needs=tuple(row.need for row in self._ordered),
+                cluster=np.array([row.cluster_number for row in self._ordered], np.int32),
+                reported=frozenset(self._reported),
+                overheads={
+                    self._clusters.number(cluster): overheads
+                    for cluster, overheads in self._overheads.items()
+                },
+                rose_seconds=dict(self._trends.rose_seconds),
+                fell_seconds=dict(self._trends.fell_seconds),
+                ceilings=self._ceilings_in_force(),
+            )
+        return self._demand
+
+    def bound(self, ceilings: Ceilings) -> None:
+        """These ceilings are in force from now on."""
+        if ceilings == self._ceilings:
+            return
+        self._ceilings = ceilings
+        for cluster, rows in self._rows.items():
+            for row in rows.values():
+                row.need = self._bounded(cluster, row.need)
+                row.order = (-row.need.priority, *row.order[1:])
+        self._ordered.sort(key=attrgetter("order"))
+        self._changed()
+
+    def _ceilings_in_force(self) -> Mapping[int, Ceiling]:
+        """The ceilings of clusters that have said anything."""
+        spoken = self._reported | {self._clusters.number(cluster) for cluster in self._rows}
+        every = {number: self._ceilings.of(self._clusters[number]) for number in spoken}
+        return {number: ceiling for number, ceiling in every.items() if ceiling != Ceiling()}
+
+    def _bounded(self, cluster: str, need: Need) -> Need:
+        most = self._ceilings.of(cluster).priority
+        return need if need.priority_ceiling == most else replace(need, priority_ceiling=most)
+
+    def _report(self, cluster: str) -> None:
+        number = self._clusters.number(cluster)
+        if number not in self._reported:
+            self._reported.add(number)
+            self._changed()
+
+    def _take_over(self, cluster: str, fresh: NeedsByKey, now_seconds: float) -> None:
+        rows = self._rows.setdefault(cluster, {})
+        before = {key: row.need for key, row in rows.items()}
+        after = {key: need for key, (_, need) in fresh.items()}
+        self._trends.note(self._clusters.number(cluster), before, after, now_seconds)
+        gone = rows.keys() - fresh.keys()
+        for key in gone:
+            rows.pop(key).in_force = False
+        changed = len(gone)
+        for key, (wire_bytes, need) in fresh.items():
+            row = rows.get(key)
+            if row is None:
+                bounded = self._bounded(cluster, need)
+                rows[key] = self._new_row(cluster, bounded, wire_bytes, now_seconds)
+            elif row.need is not need:
+                row.need, row.wire_bytes = self._bounded(cluster, need), wire_bytes
+            else:
+                continue
+            changed += 1
+        if changed:
+            self._by_wire_bytes[cluster] = {row.wire_bytes: row for row in rows.values()}
+            self._changed()
+
+    def _note_overheads(self, cluster: str, overheads: tuple[NodeOverhead, ...]) -> None:
+        if self._overheads.get(cluster, ()) != overheads:
+            self._overheads[cluster] = overheads
+            self._changed()
+
+    def _note_limits(self, cluster: str, limits: Mapping[str, NodeLimit]) -> None:
+        if self.limits.replace(cluster, limits):
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._demand = None
+
+    def _new_row(self, cluster: str, need: Need, wire_bytes: bytes, now_seconds: float) -> NeedRow:
+        # Whoever asks for further machines waits for what the others of its cluster get first.
+        order = (-need.priority, now_seconds, cluster, need.is_additional, need.key)
+        row = NeedRow(need, wire_bytes, self._clusters.number(cluster), order)
+        self._added.append(row)
+        return row
+
+    def _arrange(self) -> None:
+        """Sorting what was sorted before plus a few additions takes little more than a look."""
+        self._ordered = [row for row in self._ordered if row.in_force]
+        added = [row for row in self._added if row.in_force]
+        if added:
+            self._ordered = sorted([*self._ordered, *added], key=attrgetter("order"))
+        self._added = []
+
+
+def _warn_of_rejected_limits(problems: Sequence[InvalidInput]) -> None:
+    if problems:
+        metrics.shard_node_limits_rejected.inc(len(problems))
+        _log.warning(
+            "node limits left out", extra={"number": len(problems), "why": str(problems[0])}
+        )

@@ -1,0 +1,82 @@
+"""Machines whose Nodes take no new pods, as their clusters' operators report them.
+
+To a decision such a machine is one of the same kind that has just what its pods hold: they go on
+being served by it, and nothing else is counted there. A broken one has nothing, and nobody need be
+asked what giving it back would disturb.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bigfleet.api.limit_codec import LimitReason, NodeLimit
+from bigfleet.engine.snapshot import NONE, Flavour, Fleet
+from bigfleet.model.machine import MachineState
+from bigfleet.observe import metrics
+from bigfleet.services.shard.fleet.inventory import Inventory
+
+_SHOWN_AT_WORK = (MachineState.CONFIGURED, MachineState.CONFIGURING)
+
+
+class NodeLimits:
+    """The newest limits of each cluster; they hold for its own machines at work."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, Mapping[str, NodeLimit]] = {}
+
+    def replace(self, cluster: str, limits: Mapping[str, NodeLimit]) -> bool:
+        """These are all limits of the cluster; whether that is news."""
+        if self._of.get(cluster, {}) == limits:
+            return False
+        if limits:
+            self._of[cluster] = limits
+        else:
+            del self._of[cluster]
+        return True
+
+    def of(self, machine_id: str, cluster: str) -> NodeLimit | None:
+        """The limit of a machine of `cluster`, None where that has said none."""
+        return self._of.get(cluster, {}).get(machine_id)
+
+    def apply_to(self, fleet: Fleet, inventory: Inventory) -> Fleet:
+        """`fleet`, the inventory's latest snapshot, with the limits in force written into it: those
+        of machines at work in the cluster that reports them.
+        """
+        flavours = list(fleet.flavours)
+        numbers = {name: number for number, name in enumerate(fleet.clusters)}
+        derived: dict[tuple[int, tuple[tuple[str, int], ...]], int] = {}
+        counts: Counter[LimitReason] = Counter()
+        for cluster, limits in self._of.items():
+            rows = inventory.places(list(limits)).tolist()
+            for row, limit in zip(rows, limits.values(), strict=True):
+                if not _is_at_work(fleet, row, numbers.get(cluster, NONE), limit, inventory):
+                    continue
+                counts[limit.reason] += 1
+                key = int(fleet.flavour[row]), () if limit.broken else limit.amounts
+                if key not in derived:
+                    derived[key] = len(flavours)
+                    flavours.append(_limited(flavours[key[0]], dict(key[1])))
+                fleet.flavour[row] = derived[key]
+                fleet.headroom[row] = False
+                if limit.broken:
+                    fleet.disruption_cost[row] = 0.0
+        for reason in LimitReason:
+            metrics.shard_limited_machines.labels(reason.value).set(counts[reason])
+        return replace(fleet, flavours=tuple(flavours))
+
+
+def _is_at_work(
+    fleet: Fleet, row: int, cluster: int, limit: NodeLimit, inventory: Inventory
+) -> bool:
+    """A machine that is protected shows as one that is still joining."""
+    if row == NONE or fleet.cluster[row] != cluster:
+        return False
+    shown = fleet.state[row] in _SHOWN_AT_WORK
+    return shown and inventory.state(limit.machine_id) is MachineState.CONFIGURED
+
+
+def _limited(flavour: Flavour, amounts: Mapping[str, int]) -> Flavour:
+    left = {name: min(most, amounts.get(name, 0)) for name, most in flavour.allocatable.items()}
+    return replace(flavour, allocatable=left, limited=True)

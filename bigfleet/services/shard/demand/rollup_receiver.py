@@ -1,0 +1,89 @@
+"""Roll-ups as they arrive: checked, counted, and told to the journal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from bigfleet.api.v1alpha1 import capacity_pb2 as wire
+from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RejectedItem, RollUpTooLarge
+from bigfleet.model.errors import InvalidInput
+from bigfleet.observe import metrics
+from bigfleet.ports.clock import Clock
+from bigfleet.services.shard.demand.needs import NeedsTable, RollUpOutcome
+from bigfleet.services.shard.records.journal import Journal
+
+MAX_LEFT_OUT = 1000
+_MAX_JOURNALED_REASONS = 3
+_MAX_CHARACTERS = 500
+
+_log = logging.getLogger(__name__)
+
+
+class RollUpReceiver:
+    """Puts roll-ups into the needs table; `accepted` is called after each that changed it."""
+
+    def __init__(
+        self, needs: NeedsTable, journal: Journal, clock: Clock, accepted: Callable[[], None]
+    ) -> None:
+        self._needs = needs
+        self._journal = journal
+        self._clock = clock
+        self._accepted = accepted
+
+    def take(self, cluster: str, rollup: wire.ClusterCapacityNeeds) -> Acknowledgement:
+        """Take a roll-up that came on `cluster`'s session; says why it is not in force, and what
+        of it is not.
+        """
+        try:
+            if rollup.cluster_id != cluster:
+                raise InvalidInput(
+                    "roll-up: cluster_id", rollup.cluster_id, f"came on the session of {cluster}"
+                )
+            before = self._needs.version
+            taken = self._needs.replace(rollup, self._clock.monotonic_seconds())
+        except InvalidInput as error:
+            self._record("rejected", cluster, rollup, str(error))
+            return Acknowledgement(rejected=str(error))
+        rejected_items = [*_left_out(taken)]
+        outcome = "held" if taken.held else "accepted-in-part" if rejected_items else "accepted"
+        why = [taken.held, *(each.why for each in rejected_items[:_MAX_JOURNALED_REASONS])]
+        self._record(outcome, cluster, rollup, "; ".join(filter(None, why)))
+        metrics.shard_rollup_entries_rejected.inc(len(rejected_items))
+        if self._needs.version != before:
+            self._accepted()
+        return Acknowledgement(
+            unconfirmed_reductions=taken.held, rejected_items=rejected_items[:MAX_LEFT_OUT]
+        )
+
+    def note_too_large(self, cluster: str, report: RollUpTooLarge) -> str:
+        """Note a roll-up that its operator could not send; returns what that means."""
+        why = (
+            f"cluster {cluster}: its roll-up takes {report.bytes} bytes, more than the "
+            f"{report.max_bytes} that a message may hold; the last good one stays in force. "
+            "Aggregate its requests: fewer co-location groups, fewer distinct profiles"
+        )
+        unsent = wire.ClusterCapacityNeeds(timestamp_unix_nanos=report.timestamp_unix_nanos)
+        self._record("too-large", cluster, unsent, why)
+        return why
+
+    def _record(
+        self, outcome: str, cluster: str, rollup: wire.ClusterCapacityNeeds, why: str
+    ) -> None:
+        metrics.shard_rollups.labels(outcome).inc()
+        if why:
+            _log.warning(f"roll-up {outcome}", extra={"cluster": cluster, "why": why})
+        self._journal.note(
+            f"rollup-{outcome}",
+            cluster=cluster,
+            needs=len(rollup.needs),
+            sequence=rollup.timestamp_unix_nanos,
+            note=why,
+        )
+
+
+def _left_out(taken: RollUpOutcome) -> Iterator[RejectedItem]:
+    for index, why in taken.needs.items():
+        yield RejectedItem(index=index, why=why[:_MAX_CHARACTERS])
+    for index, why in taken.overheads.items():
+        yield RejectedItem(index=index, why=why[:_MAX_CHARACTERS], is_overhead=True)

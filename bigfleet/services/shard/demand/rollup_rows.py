@@ -1,0 +1,79 @@
+"""One cluster's needs: as a roll-up says them, and as they are in force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bigfleet.api import need_codec
+from bigfleet.api.v1alpha1 import capacity_pb2 as wire
+from bigfleet.model.errors import InvalidInput
+from bigfleet.model.need import Need
+
+# A thousand label values of the greatest length; the largest real need seen takes some 2 KiB.
+MAX_NEED_BYTES = 2**18
+
+Key = tuple[str, str]
+# Needs by key, each with how it was sent.
+NeedsByKey = dict[Key, tuple[bytes, Need]]
+_Order = tuple[int, float, str, bool, tuple[str, str]]
+
+
+@dataclass(slots=True, eq=False)
+class NeedRow:
+    """One need in force; `wire_bytes` is how it was last sent, `order` its place among all."""
+
+    need: Need
+    wire_bytes: bytes
+    cluster_number: int
+    order: _Order
+    in_force: bool = field(default=True)
+
+
+def read(
+    rollup: wire.ClusterCapacityNeeds,
+    rows: Mapping[Key, NeedRow],
+    known: Mapping[bytes, NeedRow],
+) -> tuple[NeedsByKey, Mapping[int, str]]:
+    """The roll-up's needs by key, and what is wrong with the others by index. Those sent before
+    with the same bytes are not parsed again; `rows` are in force.
+    """
+    fresh: NeedsByKey = {}
+    faults: dict[int, InvalidInput] = {}
+    for number, raw in enumerate(rollup.needs):
+        wire_bytes = raw.SerializeToString(deterministic=True)
+        row, where = known.get(wire_bytes), f"cluster {rollup.cluster_id}, need {number}"
+        try:
+            need = _parsed(raw, len(wire_bytes), where) if row is None else row.need
+            if need.key in fresh:
+                raise InvalidInput(where, need.key, "repeats the profile and group of another need")
+        except InvalidInput as error:
+            faults[number] = error
+        else:
+            fresh[need.key] = wire_bytes, need
+    if faults and not fresh:
+        raise next(iter(faults.values()))
+    for number in faults:
+        key = need_codec.key_from_wire(rollup.needs[number])
+        if key is not None and key in rows:
+            fresh.setdefault(key, (rows[key].wire_bytes, rows[key].need))
+    return fresh, {number: str(error) for number, error in faults.items()}
+
+
+def _parsed(raw: wire.CapacityNeed, size: int, where: str) -> Need:
+    if size > MAX_NEED_BYTES:
+        hint = f"bytes are more than {MAX_NEED_BYTES}, the most that one need may take"
+        raise InvalidInput(where, size, hint)
+    return need_codec.need_from_wire(raw, where)
+
+
+def pods_of(fresh: NeedsByKey) -> int:
+    """Those of additional needs are asked for by another need, too."""
+    return sum(need.pods for _, need in fresh.values() if not need.is_additional)
+
+
+def added(fresh: NeedsByKey, rows: Mapping[Key, NeedRow]) -> NeedsByKey:
+    """What is in force, with those of `fresh` that are new or ask for no fewer pods."""
+    kept = {key: (row.wire_bytes, row.need) for key, row in rows.items()}
+    more = {k: v for k, v in fresh.items() if k not in rows or v[1].pods >= rows[k].need.pods}
+    return kept | more

@@ -1,0 +1,148 @@
+"""Carries out orders, many at a time, never two for one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from bigfleet.engine.decision import ActionType
+from bigfleet.model.errors import BigFleetError, Fenced
+from bigfleet.observe import metrics
+from bigfleet.ports.clock import Clock
+from bigfleet.services.shard.execute.execution import Execution, OrderOutcome, outcome_of
+from bigfleet.services.shard.fleet.backoff import FailureBackOff
+from bigfleet.services.shard.records.journal import Journal
+from bigfleet.services.shard.records.orders import Order, Orders
+
+# What happens between sound peers now and then is counted and told to the journal only.
+_UNEXPECTED = (OrderOutcome.ILLEGAL, OrderOutcome.UNKNOWN_MACHINE, OrderOutcome.INVALID)
+
+# Nobody knows whether the provider has it, or will.
+_UNANSWERED = (OrderOutcome.UNAVAILABLE, OrderOutcome.TIMED_OUT)
+_log = logging.getLogger(__name__)
+
+
+class Actuation:
+    """At most `concurrency` orders of each cluster that ask its operator, and twice as many of all
+    that ask only the provider: so an operator that does not answer keeps no other cluster waiting.
+
+    `on_done` is called after each order that succeeded, `on_unknown_machine` after one whose machine the provider
+    does not know. Once an order was Fenced, nothing more is ordered: `fenced` says why.
+    """
+
+    def __init__(
+        self,
+        execution: Execution,
+        orders: Orders,
+        journal: Journal,
+        clock: Clock,
+        concurrency: int,
+        failures: FailureBackOff,
+        on_done: Callable[[], None],
+        on_unknown_machine: Callable[[], None],
+    ) -> None:
+        self.fenced = ""
+        self._execution = execution
+        self._orders = orders
+        self._journal = journal
+        self._clock = clock
+        self._concurrency = concurrency
+        self._failures = failures
+        self._on_done = on_done
+        self._on_unknown_machine = on_unknown_machine
+        self._under_way: Counter[str] = Counter()
+        self._queue: asyncio.Queue[Order] = asyncio.Queue()
+        for action_type in ActionType:  # so that one that never happens reads 0, not as absent
+            metrics.shard_actions.labels(action_type.value)
+
+    def enqueue(self, order: Order, *, on_probation: bool = False) -> bool:
+        """Put `order` under way; False when too many are, its machine is busy, or after Fenced.
+
+        `on_probation` its cluster gets no second one. A refused order is no loss: the next cycle
+        derives it again.
+        """
+        most = self._concurrency if order.asks_operator else 2 * self._concurrency
+        full = self._under_way[_lane(order)] >= (1 if on_probation else most)
+        if self.fenced or full or self._orders.of(order.machine_id) is not None:
+            metrics.shard_actions_dropped.inc()
+            return False
+        self._orders.add(order)
+        self._under_way[_lane(order)] += 1
+        self._queue.put_nowait(order)
+        metrics.shard_actions.labels(order.action_type.value).inc()
+        self._measure()
+        return True
+
+    async def run(self) -> None:
+        """Work until cancelled. What was sent by then is settled by the next start's listing."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task(self._work(await self._queue.get()))
+
+    async def _work(self, order: Order) -> None:
+        lost_seconds = None
+        try:
+            outcome = await self._carry_out(order)
+            if outcome in _UNANSWERED:
+                lost_seconds = self._clock.monotonic_seconds()
+        finally:
+            self._orders.close(order, lost_seconds)
+            self._under_way[_lane(order)] -= 1
+            self._under_way += Counter()  # drops lanes without orders
+            self._measure()
+        action_type = order.action_type.value
+        metrics.shard_action_outcomes.labels(action_type, outcome.value).inc()
+        if outcome is OrderOutcome.DONE:
+            elapsed_seconds = self._clock.monotonic_seconds() - order.decided_seconds
+            metrics.shard_action_seconds.labels(action_type).observe(max(0.0, elapsed_seconds))
+            self._on_done()
+
+    def _measure(self) -> None:
+        metrics.shard_queue_depth.set(self._under_way.total())
+
+    async def _carry_out(self, order: Order) -> OrderOutcome:
+        if self.fenced:
+            return OrderOutcome.FENCED
+        try:
+            outcome = await self._execution.carry_out(order)
+            why = ""
+        except (BigFleetError, TimeoutError) as error:
+            outcome, why = outcome_of(error), str(error)
+            if isinstance(error, Fenced):
+                metrics.shard_incidents.labels("fenced-by-provider").inc()
+                self.stop_ordering(
+                    f"fenced: another shard of this name is alive with a newer epoch ({why})"
+                )
+        except Exception as error:  # noqa: BLE001  a bug in one order must not end its worker
+            _log.exception("order failed", extra={"machine": order.machine_id})
+            outcome, why = OrderOutcome.FAILED, str(error)
+        if outcome is not OrderOutcome.DONE:
+            self._report(order, outcome, why)
+        return outcome
+
+    def _report(self, order: Order, outcome: OrderOutcome, why: str) -> None:
+        if outcome is OrderOutcome.UNKNOWN_MACHINE:
+            self._on_unknown_machine()
+        if (
+            outcome is OrderOutcome.REFUSED_BY_OPERATOR
+            and order.action_type is ActionType.BOOTSTRAP
+        ):
+            self._failures.refused(order.cluster, why, self._clock.monotonic_seconds())
+        if outcome in _UNEXPECTED:
+            fields = {"machine": order.machine_id, "action": order.action_type.value, "why": why}
+            _log.warning("order refused", extra=fields)
+        note = f"{outcome.value}: {why}" if why else outcome.value
+        self._journal.note_order("order-failed", order, note=note)
+
+    def stop_ordering(self, why: str) -> None:
+        """Give no more orders in this life; the first reason is kept."""
+        if not self.fenced:
+            self.fenced = f"{why}; this one gives no more orders and should be stopped"
+            _log.critical("incident: %s", self.fenced)
+
+
+def _lane(order: Order) -> str:
+    """Orders of one lane have a limit of their own; "" is that of the provider."""
+    return order.cluster if order.asks_operator else ""

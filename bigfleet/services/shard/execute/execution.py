@@ -1,0 +1,202 @@
+"""How each kind of order is carried out, step by step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from bigfleet.api import need_codec
+from bigfleet.engine.decision import ActionType
+from bigfleet.model.errors import (
+    BigFleetError,
+    Fenced,
+    IllegalTransition,
+    InvalidInput,
+    Unavailable,
+    UnknownObject,
+)
+from bigfleet.observe import metrics
+from bigfleet.ports.provider import CapacityProvider, Fence, Operation
+from bigfleet.services.shard.execute.bootstrap_labels import as_met
+from bigfleet.services.shard.execute.evictions import Evictions
+from bigfleet.services.shard.execute.fences import FenceSequence
+from bigfleet.services.shard.execute.reconciler import Reconciler
+from bigfleet.services.shard.fleet.assignment import bought_for, ordered_by, to_metadata
+from bigfleet.services.shard.fleet.inventory import Inventory
+from bigfleet.services.shard.records.journal import Journal
+from bigfleet.services.shard.records.orders import Order, Orders
+from bigfleet.services.shard.sessions.disruption_costs import DisruptionCosts
+from bigfleet.services.shard.sessions.registry import Sessions
+from bigfleet.services.shard.sessions.session import BootstrapRefused, ReclaimRefused, Session
+
+EXECUTE_SECONDS = 30.0
+DRAIN_RETRY_SECONDS = 1.0
+
+_Send = Callable[[Fence], Awaitable[Operation]]
+
+
+class OrderOutcome(Enum):
+    """How an order ended; the values are metric labels."""
+
+    DONE = "done"
+    OVERTAKEN = "overtaken"
+    NO_SESSION = "no-session"
+    OPERATOR_SILENT = "operator-silent"
+    REFUSED_BY_OPERATOR = "refused-by-operator"
+    UNAVAILABLE = "unavailable"
+    TIMED_OUT = "timed-out"
+    ILLEGAL = "illegal-transition"
+    UNKNOWN_MACHINE = "unknown-machine"
+    INVALID = "invalid"
+    FENCED = "fenced"
+    FAILED = "failed"
+
+
+_OF_ERROR: dict[type[BaseException], OrderOutcome] = {
+    BootstrapRefused: OrderOutcome.REFUSED_BY_OPERATOR,
+    ReclaimRefused: OrderOutcome.REFUSED_BY_OPERATOR,
+    Unavailable: OrderOutcome.UNAVAILABLE,
+    TimeoutError: OrderOutcome.TIMED_OUT,
+    IllegalTransition: OrderOutcome.ILLEGAL,
+    UnknownObject: OrderOutcome.UNKNOWN_MACHINE,
+    InvalidInput: OrderOutcome.INVALID,
+    Fenced: OrderOutcome.FENCED,
+}
+
+
+def outcome_of(error: BigFleetError | TimeoutError) -> OrderOutcome:
+    """What an error says about the order that raised it."""
+    return _OF_ERROR.get(type(error), OrderOutcome.FAILED)
+
+
+@dataclass(eq=False)
+class Execution:
+    """Carries out one order at a time per caller; raises what the operator or provider raises.
+
+    `provider_slots` bounds how many calls to the provider are under way.
+    """
+
+    provider: CapacityProvider
+    sessions: Sessions
+    inventory: Inventory
+    orders: Orders
+    reconciler: Reconciler
+    evictions: Evictions
+    disruptions: DisruptionCosts
+    fences: FenceSequence
+    journal: Journal
+    provider_slots: asyncio.Semaphore
+
+    async def carry_out(self, order: Order) -> OrderOutcome:
+        """To the provider's answer. Fenced, Unavailable, TimeoutError and others end it early."""
+        if self._is_overtaken(order):
+            return OrderOutcome.OVERTAKEN
+        steps = {
+            ActionType.BOOTSTRAP: self._bootstrap,
+            ActionType.PROVISION: self._provision,
+            ActionType.PREEMPT: self._reclaim,
+            ActionType.RECLAIM: self._reclaim,
+            ActionType.DELETE: self._delete,
+        }
+        return await steps[order.action_type](order)
+
+    async def _bootstrap(self, order: Order) -> OrderOutcome:
+        session = self.sessions.of(order.cluster)
+        if session is None:
+            return OrderOutcome.NO_SESSION
+        blob = await self._blob(session, order)
+        if self._is_overtaken(order):
+            return OrderOutcome.OVERTAKEN
+        need = order.need
+        assert need is not None
+
+        def send(fence: Fence) -> Awaitable[Operation]:
+            metadata = to_metadata(need) | ordered_by(fence)
+            return self.provider.configure(order.machine_id, order.cluster, blob, metadata, fence)
+
+        return await self._send(order, "configure-sent", send)
+
+    async def _blob(self, session: Session, order: Order) -> bytes:
+        assert order.need is not None
+        known = self.inventory.view(order.machine_id)
+        labels = known.machine_class.labels_of(known.id) if known else {}
+        requirements = need_codec.requirements_to_wire(as_met(order.need.profile, labels))
+        self._note(order, "bootstrap-requested")
+        with metrics.shard_bootstrap_seconds.time():
+            blob = await session.request_bootstrap(order.machine_id, requirements)
+        self._note(order, "bootstrap-received")
+        return blob
+
+    async def _provision(self, order: Order) -> OrderOutcome:
+        self.inventory.attribute(order)
+        metadata = bought_for(order.cluster, order.need)
+
+        def send(fence: Fence) -> Awaitable[Operation]:
+            return self.provider.create(order.machine_id, metadata, fence)
+
+        return await self._send(order, "create-sent", send)
+
+    async def _delete(self, order: Order) -> OrderOutcome:
+        return await self._send(
+            order, "delete-sent", lambda fence: self.provider.delete(order.machine_id, fence)
+        )
+
+    async def _reclaim(self, order: Order) -> OrderOutcome:
+        if order.unattended:
+            return await self._send(order, "drain-sent", lambda f: self._drain(order, f))
+        session = self.sessions.of(order.cluster)
+        if session is None:
+            return OrderOutcome.NO_SESSION
+        known = self.inventory.view(order.machine_id)
+        self.evictions.begin(order, known.incarnation if known else 0)
+        self._note(order, "reclaim-sent")
+        try:
+            started = await session.instruct_reclaim(
+                order.machine_id, order.grace_seconds, order.preemptor_priority, order.max_cost
+            )
+        except ReclaimRefused:
+            self.evictions.cancel(order.machine_id)
+            self.disruptions.refused(order.machine_id, order.cluster, order.decided_seconds)
+            raise
+        self._note(order, "reclaim-acknowledged", f"nodes started: {started}")
+        # The Node is being emptied now: a machine left CONFIGURED would pass for supply.
+        while True:
+            if self._is_overtaken(order):
+                return OrderOutcome.OVERTAKEN
+            try:
+                return await self._send(order, "drain-sent", lambda f: self._drain(order, f))
+            except (Unavailable, TimeoutError) as error:
+                self._note(order, "drain-unanswered", str(error))
+            await asyncio.sleep(DRAIN_RETRY_SECONDS)
+
+    def _drain(self, order: Order, fence: Fence) -> Awaitable[Operation]:
+        return self.provider.drain(order.machine_id, order.grace_seconds, fence)
+
+    async def _send(self, order: Order, event: str, send: _Send) -> OrderOutcome:
+        async with self.provider_slots:
+            if self._is_overtaken(order):
+                return OrderOutcome.OVERTAKEN
+            order.sent = True
+            self._note(order, event)
+            async with asyncio.timeout(EXECUTE_SECONDS):
+                operation = await send(self.fences.next())
+        if operation.machine.id != order.machine_id:
+            what = f"machine {order.machine_id}: the provider's answer"
+            raise InvalidInput(what, operation.machine.id[:80], "is about another machine")
+        self.reconciler.answered(order, operation.machine)
+        return OrderOutcome.DONE
+
+    def _is_overtaken(self, order: Order) -> bool:
+        """Also when the machine meanwhile serves another cluster, be it another shard's."""
+        known = self.inventory.view(order.machine_id)
+        if known is None or known.state not in order.starts_from:
+            return True
+        left = (
+            known.cluster not in ("", order.cluster) and order.action_type is not ActionType.DELETE
+        )
+        return left or not self.orders.is_current(order)
+
+    def _note(self, order: Order, event: str, note: str = "") -> None:
+        self.journal.note_order(event, order, note=note)

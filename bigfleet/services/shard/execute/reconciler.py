@@ -1,0 +1,225 @@
+"""Takes over what the provider says, and tells everyone whom it concerns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from bigfleet.engine.decision import ActionType
+from bigfleet.model.machine import BOUND, TRANSITIONS, Machine, MachineState
+from bigfleet.observe import metrics
+from bigfleet.ports.clock import Clock
+from bigfleet.ports.provider import CapacityProvider, Listing
+from bigfleet.services.shard.execute.listing_guard import RELIST_INTERVAL_SECONDS, ListingGuard
+from bigfleet.services.shard.fleet.backoff import FailureBackOff
+from bigfleet.services.shard.fleet.inventory import Inventory
+from bigfleet.services.shard.fleet.machine_ids import VALID_ID, is_valid_id
+from bigfleet.services.shard.records.journal import Journal
+from bigfleet.services.shard.records.orders import Order, Orders
+from bigfleet.services.shard.records.views import Transition
+from bigfleet.services.shard.sessions import updates
+from bigfleet.services.shard.sessions.registry import Sessions
+
+# Changes name no machine that ceased to exist, so now and then everything is listed anew.
+FULL_LISTING_SECONDS = 300.0
+# As many records as may be taken over without keeping a session waiting.
+_RECORDS_AT_ONCE = 2000
+
+_SHOWN_CHARACTERS = 80
+
+_MOVES = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
+
+_log = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """Keeps the inventory true."""
+
+    def __init__(
+        self,
+        provider: CapacityProvider,
+        inventory: Inventory,
+        orders: Orders,
+        sessions: Sessions,
+        journal: Journal,
+        clock: Clock,
+        failures: FailureBackOff,
+    ) -> None:
+        self._failures = failures
+        self._provider = provider
+        self._inventory = inventory
+        self._orders = orders
+        self._sessions = sessions
+        self._journal = journal
+        self._clock = clock
+        self._revision = b""
+        self._full_listing_due_seconds = 0.0
+        self._configuring_since: dict[str, float] = {}
+        self._guard = ListingGuard()
+
+    async def refresh(self) -> None:
+        """List what changed, or everything when that is due. Unavailable when the provider is."""
+        now_seconds = self._clock.monotonic_seconds()
+        is_full = not self._revision or now_seconds >= self._full_listing_due_seconds
+        number = self._orders.listing_asked()
+        listing = await self._provider.list(b"" if is_full else self._revision)
+        self._inventory.provider_name = listing.provider_name or self._inventory.provider_name
+        machines = await self._valid_records(listing)
+        self._inventory.ensure_rows(machines)
+        complete = await self._take_over(machines, number)
+        if is_full:
+            accepted = self._retain(machines, listing.rejected, now_seconds)
+            pause_seconds = FULL_LISTING_SECONDS if accepted else RELIST_INTERVAL_SECONDS
+            self._full_listing_due_seconds = now_seconds + pause_seconds
+            if len(machines) > _RECORDS_AT_ONCE:
+                await asyncio.sleep(0)
+            if accepted:
+                self._inventory.compact()
+        if complete:
+            self._revision = listing.revision
+        self._orders.listing_applied(number)
+        self._sessions.answer_inquiries(partial(updates.of_asked, self._inventory, self._orders))
+
+    def request_full_listing(self) -> None:
+        """A machine is not what it was thought to be: list everything at the next refresh."""
+        self._full_listing_due_seconds = 0.0
+
+    def answered(self, order: Order, machine: Machine) -> None:
+        """Take over the machine as the provider's answer to `order` shows it.
+
+        A listing may have shown more meanwhile; then that is newer.
+        """
+        if self._inventory.state(machine.id) in order.starts_from:
+            self._observe(self._inventory.apply([machine], self._clock.monotonic_seconds()))
+
+    async def _valid_records(self, listing: Listing) -> list[Machine]:
+        for error in listing.rejected.values():
+            self._reject(str(error))
+        valid: dict[str, Machine] = {}
+        for number, machine in enumerate(listing.machines, 1):
+            if number % _RECORDS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if not is_valid_id(machine.id):
+                shown = repr(machine.id[:_SHOWN_CHARACTERS])
+                self._reject(f"machine {shown}: its id is not {VALID_ID}")
+            elif valid.setdefault(machine.id, machine) is not machine:
+                self._reject(f"machine {machine.id} is listed twice; the first record counts")
+        return list(valid.values())
+
+    @staticmethod
+    def _reject(why: str) -> None:
+        metrics.shard_machines_rejected.inc()
+        _log.warning("provider record refused, the last good one stays", extra={"why": why})
+
+    async def _take_over(self, machines: Sequence[Machine], number: int) -> bool:
+        """False when some record was stale: the next listing must tell of it again."""
+        taken = 0
+        for start in range(0, len(machines), _RECORDS_AT_ONCE):
+            batch = machines[start : start + _RECORDS_AT_ONCE]
+            fresh = [m for m in batch if not self._orders.is_stale(m.id, m.state, number)]
+            self._observe(self._inventory.apply(fresh, self._clock.monotonic_seconds()))
+            taken += len(fresh)
+            await asyncio.sleep(0)
+        return taken == len(machines)
+
+    def _retain(
+        self, machines: Sequence[Machine], rejected: Iterable[str], now_seconds: float
+    ) -> bool:
+        """Drop what a full listing does not name; False when that is hard to believe."""
+        named = [*dict.fromkeys([m.id for m in machines] + [i for i in rejected if is_valid_id(i)])]
+        known, kept = len(self._inventory), self._inventory.count_known(named)
+        if why := self._guard.reason_to_hold(known, kept, now_seconds):
+            metrics.shard_listings_suspect.inc()
+            _log.warning("suspect full listing held back", extra={"why": why})
+            self._journal.note("listing-suspect", note=why)
+            return False
+        self._observe(self._inventory.retain(named))
+        return True
+
+    def _observe(self, transitions: Sequence[Transition]) -> None:
+        for transition in transitions:
+            if transition.owned:
+                self._follow(transition)
+            for cluster, message in updates.of_transition(self._inventory, transition):
+                key = message.node_state_update.supersedes_key
+                self._sessions.send(cluster, message, key)
+
+    def _follow(self, transition: Transition) -> None:
+        """Another shard's machines move by orders that are not known here."""
+        order = self._orders.of(transition.machine_id)
+        self._note_failures(transition)
+        adopted = not _expected(transition, order)
+        if transition.before is not None or transition.cluster:
+            self._journal_state(transition, order, adopted)
+        if adopted:
+            self._report_adoption(transition)
+        self._time_configuring(transition, order)
+        self._orders.overtake(transition.machine_id)
+
+    def _note_failures(self, transition: Transition) -> None:
+        view = self._inventory.view(transition.machine_id)
+        if view is not None:
+            self._failures.follow(
+                transition, view.machine_class.flavour, self._clock.monotonic_seconds()
+            )
+
+    def _journal_state(self, transition: Transition, order: Order | None, adopted: bool) -> None:
+        view = self._inventory.view(transition.machine_id)
+        need = view.need if view is not None else None
+        self._journal.note(
+            "state",
+            machine=transition.machine_id,
+            state=transition.after.name if transition.after else "GONE",
+            cluster=transition.cluster or transition.former_cluster,
+            need=need.fingerprint if need else None,
+            group=need.group if need else None,
+            decided=order.decided_seconds if order else None,
+            note=_note(transition, adopted),
+        )
+
+    def _time_configuring(self, transition: Transition, order: Order | None) -> None:
+        if order is not None and order.action_type is ActionType.BOOTSTRAP:
+            self._configuring_since[transition.machine_id] = order.decided_seconds
+        if transition.after is MachineState.CONFIGURING:
+            return
+        since_seconds = self._configuring_since.pop(transition.machine_id, None)
+        if since_seconds is not None and transition.after is MachineState.CONFIGURED:
+            elapsed_seconds = self._clock.monotonic_seconds() - since_seconds
+            metrics.shard_configure_seconds.observe(max(0.0, elapsed_seconds))
+
+    def _report_adoption(self, transition: Transition) -> None:
+        metrics.shard_unexpected_transitions.labels(_move(transition)).inc()
+        _log.warning(
+            "provider reports a move that the lifecycle does not have; adopted",
+            extra={
+                "machine": transition.machine_id,
+                "move": _move(transition),
+                "cluster": transition.cluster or transition.former_cluster,
+                "story": self._journal.story(transition.machine_id),
+            },
+        )
+
+
+def _expected(transition: Transition, order: Order | None) -> bool:
+    """Whether the lifecycle, or an order under way, explains the transition."""
+    before, after = transition.before, transition.after
+    if before is None:
+        return True
+    changed_cluster = before in BOUND and transition.cluster not in ("", transition.former_cluster)
+    if after is None or changed_cluster:
+        return False
+    if order is not None and (order.leads_to is after or (order.leads_to, after) in _MOVES):
+        return True
+    return (before, after) in _MOVES
+
+
+def _move(transition: Transition) -> str:
+    before = transition.before.name if transition.before else "NEW"
+    return f"{before}->{transition.after.name if transition.after else 'GONE'}"
+
+
+def _note(transition: Transition, adopted: bool) -> str:
+    adoption = f"adopted: {_move(transition)}" if adopted else ""
+    return "; ".join(part for part in (adoption, transition.last_error) if part)

@@ -1,0 +1,88 @@
+"""What a decision says about machines, written into the inventory's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+
+from bigfleet.engine.snapshot import NONE, Demand, Ints
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.fleet.assignment import penalties_of
+from bigfleet.services.shard.fleet.columns import Columns
+from bigfleet.services.shard.records.interning import Interned
+
+# What is on its way to a need, or serves one, stays that need's when nobody counts it for a moment.
+_PURPOSEFUL = (MachineState.CREATING, MachineState.CONFIGURING, MachineState.CONFIGURED)
+
+# Rows of the inventory: their numbers in ascending order, or all of them.
+Rows = Ints | slice
+ALL = slice(None)
+
+# As many as may be written without keeping a session waiting.
+_ROWS_AT_ONCE = 10_000
+
+
+def chunks(rows: Rows, claimed_by: Ints) -> Iterator[tuple[Rows, Ints]]:
+    """`rows` and their claims, some of them at a time."""
+    for start in range(0, len(claimed_by), _ROWS_AT_ONCE):
+        chunk = slice(start, start + _ROWS_AT_ONCE)
+        yield chunk if isinstance(rows, slice) else rows[chunk], claimed_by[chunk]
+
+
+def note(
+    columns: Columns,
+    rows: Rows,
+    needs: Interned[NeedKey],
+    claimed_by: Ints,
+    keys: Sequence[NeedKey],
+) -> None:
+    """Which need counts each of `rows`. A machine at work that nobody counts stays its former
+    need's; any other is nobody's then.
+    """
+    need, counted = columns.need[rows], claimed_by != NONE
+    claims = np.unique(claimed_by[counted])
+    numbers = np.array([needs.number(keys[claim]) for claim in claims.tolist()], np.int32)
+    need[~counted & ~np.isin(columns.state[rows], _PURPOSEFUL)] = NONE
+    need[counted] = numbers[np.searchsorted(claims, claimed_by[counted])]
+    columns.need[rows] = need
+
+
+def note_headroom(columns: Columns, rows: Rows, headroom: Collection[int]) -> None:
+    """Which machines are there though no need wants them, to be ahead of gangs."""
+    ahead = np.zeros(len(columns.state[rows]), np.bool_)
+    ahead[[*headroom]] = True
+    columns.headroom[:] = False
+    columns.headroom[rows] = ahead
+
+
+def track_unused_since(columns: Columns, rows: Rows, claimed_by: Ints, now_seconds: float) -> None:
+    """Since when each machine has been of no use. The clock of one that comes from another shard
+    begins when it comes, as after a restart.
+    """
+    state, counted = columns.state[rows], claimed_by != NONE
+    since = columns.unused_since_seconds[rows]
+    at_work = state == MachineState.CONFIGURED
+    since[at_work & counted] = np.nan
+    unused = (at_work & ~counted) | (state == MachineState.IDLE)
+    since[unused & np.isnan(since)] = now_seconds
+    if not isinstance(rows, slice):
+        columns.unused_since_seconds[:] = np.nan
+    columns.unused_since_seconds[rows] = since
+
+
+def update_penalties(columns: Columns, rows: Rows, claimed_by: Ints, demand: Demand) -> None:
+    """A machine at work is worth what the need that it serves now is worth."""
+    numbers = np.arange(len(columns.state), dtype=np.int32)[rows]
+    serving = (columns.state[rows] == MachineState.CONFIGURED) & (claimed_by != NONE)
+    numbers, claimed = numbers[serving], claimed_by[serving]
+    at_home = demand.cluster[claimed] == columns.cluster[numbers]
+    numbers, claimed = numbers[at_home], claimed[at_home]
+    claims, place = np.unique(claimed, return_inverse=True)
+    penalties = np.array(
+        [penalties_of(demand.needs[c]) for c in claims.tolist()], np.int64
+    ).reshape(-1, 3)
+    columns.priority[numbers] = penalties[place, 0]
+    columns.interruption_bucket[numbers] = penalties[place, 1]
+    columns.reclamation_bucket[numbers] = penalties[place, 2]

@@ -1,0 +1,308 @@
+"""Every machine of this shard, in columns: what the provider says, and what each one is for."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints
+from bigfleet.model.domain import Domain
+from bigfleet.model.machine import BOUND, Machine, MachineState
+from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.fleet import claims, overlay, purpose
+from bigfleet.services.shard.fleet.assignment import incarnation_of
+from bigfleet.services.shard.fleet.claims import ALL, Rows
+from bigfleet.services.shard.fleet.columns import Columns
+from bigfleet.services.shard.fleet.machine_ids import MachineIds
+from bigfleet.services.shard.fleet.shard_filter import ShardFilter, has_reserved_machine
+from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.machine_class import (
+    INSTANCE_TYPE_LABEL,
+    MachineClass,
+    class_of,
+)
+from bigfleet.services.shard.records.orders import Order
+from bigfleet.services.shard.records.views import MachineView, Transition
+from bigfleet.services.shard.records.wants import Wants
+
+
+class Inventory:
+    """Mirror of the provider's machines. `clusters` is shared with the needs table.
+
+    `provider_name` is what their provider calls itself. `drained_for` tells for which need a
+    machine is being drained, None for nobody. `shard_filter` says which machines are this shard's;
+    decisions see only those.
+    """
+
+    def __init__(
+        self,
+        clusters: Interned[str],
+        drained_for: Callable[[str], NeedKey | None] = lambda _: None,
+        shard_filter: ShardFilter | None = None,
+    ) -> None:
+        self.provider_name = ""
+        self._clusters = clusters
+        self._drained_for = drained_for
+        self._shard_filter = shard_filter or ShardFilter()
+        self._rows: Rows = ALL
+        self._ids = MachineIds()
+        self._columns = Columns()
+        self._classes: Interned[MachineClass] = Interned()
+        self._flavours: list[Flavour] = []
+        self._domains: list[Domain] = []
+        self._needs: Interned[NeedKey] = Interned()
+        self._last_errors: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def state(self, machine_id: str) -> MachineState | None:
+        """The state the provider last reported; None for an unknown machine."""
+        row = self._ids.row(machine_id)
+        return None if row == NONE else MachineState(self._columns.state[row])
+
+    def count_by_state(self) -> dict[MachineState, int]:
+        """This shard's machines in each state, those without any included."""
+        counts = np.bincount(self._columns.state[self.owned()], minlength=max(MachineState) + 1)
+        return {state: int(counts[state]) for state in MachineState}
+
+    @property
+    def ids(self) -> Sequence[bytes]:
+        """The machines' ids by row of the latest snapshot, safe from later changes."""
+        return self._ids.raw_of(self._rows)
+
+    def places(self, machine_ids: Sequence[str]) -> Ints:
+        """The rows of machines in the latest snapshot, NONE for one that is not in it."""
+        return overlay.places(self._ids, self._rows, machine_ids)
+
+    def bound_to(self, cluster: str) -> list[MachineView]:
+        """The machines that the provider says belong to `cluster`."""
+        rows = np.flatnonzero(self._columns.cluster == self._clusters.number(cluster))
+        return [self._view(row) for row in rows.tolist()]
+
+    def view(self, machine_id: str) -> MachineView | None:
+        """One machine, None when unknown."""
+        row = self._ids.row(machine_id)
+        return None if row == NONE else self._view(row)
+
+    def ensure_rows(self, machines: Iterable[Machine]) -> None:
+        """Make room for machines never seen before, all at once; `apply` then tells of them."""
+        ids = list(dict.fromkeys(m.id for m in machines))
+        fresh = [i for i, row in zip(ids, self._ids.rows(ids), strict=True) if row == NONE]
+        if fresh:
+            self._ids.add(fresh)
+            self._columns.grow(len(fresh))
+
+    def apply(self, machines: Sequence[Machine], now_seconds: float) -> list[Transition]:
+        """Take over what the provider says, whatever it is; returns what changed."""
+        self.ensure_rows(machines)
+        rows = self._ids.rows([m.id for m in machines])
+        seen = (self._adopt(int(r), m, now_seconds) for r, m in zip(rows, machines, strict=True))
+        return [transition for transition in seen if transition is not None]
+
+    def count_known(self, ids: Sequence[str]) -> int:
+        """How many of `ids`, each named once, are here."""
+        return int((self._ids.rows(ids) != NONE).sum())
+
+    def retain(self, ids: Iterable[str]) -> list[Transition]:
+        """Drop every machine not among `ids`, which a full listing named."""
+        kept = np.zeros(len(self), np.bool_)
+        rows = self._ids.rows(list(ids))
+        kept[rows[rows != NONE]] = True
+        lost = np.flatnonzero(~kept).tolist()
+        gone = [(self._view(row), self._owns_row(row)) for row in lost]
+        if gone:
+            self._ids.keep(kept)
+            self._columns.keep(kept)
+        for machine, _ in gone:
+            self._last_errors.pop(machine.id, None)
+        why = "the provider no longer has it"
+        return [Transition(m.id, m.state, None, m.cluster, "", why, own) for m, own in gone]
+
+    def attribute(self, order: Order) -> None:
+        """Remember which need a machine is created for."""
+        row = self._ids.row(order.machine_id)
+        if row != NONE and order.need_key is not None:
+            self._columns.need[row] = self._needs.number(order.need_key)
+
+    def compact(self) -> None:
+        """Forget kinds and needs that no machine has any more."""
+        alive = self._classes.alive(self._columns.flavour)
+        self._flavours = [self._flavours[number] for number in alive]
+        self._domains = [self._domains[number] for number in alive]
+        self._columns.flavour = self._classes.keep(self._columns.flavour)
+        self._columns.need = self._needs.keep(self._columns.need)
+
+    def snapshot(
+        self,
+        orders: Iterable[Order],
+        hidden: Callable[[Fleet], Flags] | None = None,
+        release_costs: Mapping[str, float] | None = None,
+    ) -> tuple[Fleet, Wants]:
+        """This shard's machines as a decision should see them, safe from later changes.
+
+        Each order under way shows as the state it leads to, unless its machine has moved on. Wants
+        are told apart, because the needs' own order is not known here. `hidden` picks machines that
+        are not to be seen; `release_costs` is what giving machines back would cost, where known.
+        """
+        columns = self._columns
+        own = None if self._shard_filter.is_everything else np.flatnonzero(self.owned())
+        rows = self._rows = ALL if own is None else own.astype(np.int32)
+        fleet = Fleet(
+            flavours=tuple(self._flavours),
+            clusters=(),
+            last_claimed_by=np.full(len(columns.state[rows]), NONE, np.int32),
+            destination=np.full(len(columns.state[rows]), NONE, np.int32),
+            disruption_cost=overlay.costs(self._ids, rows, release_costs or {}),
+            tie_break=self._ids.ranks[rows],
+            **columns.copies(rows),
+        )
+        wanted = columns.need[rows].copy()
+        for place, order in overlay.under_way(self._ids, rows, orders):
+            if fleet.state[place] in order.starts_from:
+                overlay.show(fleet, place, order, self._cluster_number(order.cluster))
+                key = order.need_key
+                wanted[place] = NONE if key is None else self._needs.number(key)
+        overlay.protect(fleet, self._out_of_domain_flags()[rows])
+        overlay.note_destinations(fleet, wanted, self._needs.values, self._cluster_number)
+        fleet = replace(fleet, clusters=tuple(self._clusters.values))
+        if hidden is not None and (gone := hidden(fleet)).any():
+            fleet, wanted = fleet.of_rows(~gone), wanted[~gone]
+            self._rows = np.arange(len(self), dtype=np.int32)[rows][~gone]
+        return fleet, Wants(wanted, tuple(self._needs.values))
+
+    def note_claims(
+        self,
+        claimed_by: Ints,
+        headroom: Collection[int],
+        demand: Demand,
+        keys: Sequence[NeedKey],
+        now_seconds: float,
+    ) -> Iterator[None]:
+        """Remember which need counts each machine, so that the next decision counts it likewise,
+        and since when nobody does. In parts, none of which takes long. `claimed_by` indexes `keys`
+        and `demand` for each row of the latest snapshot, `headroom` are those ahead of gangs.
+        """
+        columns, rows = self._columns, self._rows
+        claims.note_headroom(columns, rows, headroom)
+        claims.track_unused_since(columns, rows, claimed_by, now_seconds)
+        for number, (chunk, chunk_claims) in enumerate(claims.chunks(rows, claimed_by)):
+            if number:
+                yield
+            claims.note(columns, chunk, self._needs, chunk_claims, keys)
+            claims.update_penalties(columns, chunk, chunk_claims, demand)
+
+    def owned(self) -> Flags:
+        """For each row whether this shard decides about it."""
+        return self._shard_filter.owned(self._columns, self._domains, self._clusters.values)
+
+    def owns(self, machine_id: str) -> bool:
+        """Whether this shard decides about the machine; False for an unknown one."""
+        row = self._ids.row(machine_id)
+        return row != NONE and self._columns.state[row] != 0 and self._owns_row(row)
+
+    def domain(self, machine_id: str) -> Domain | None:
+        """Where a machine stands; None for an unknown one."""
+        row = self._ids.row(machine_id)
+        known = row != NONE and self._columns.state[row]
+        return self._domains[self._columns.flavour[row]] if known else None
+
+    def has_reserved_machine_in(self, domain: Domain) -> bool:
+        """Whether a machine there is meant for a need and has not joined its cluster yet."""
+        return has_reserved_machine(self._columns, self._domains, domain)
+
+    def observed_domains(self) -> dict[Domain, Counter[str]]:
+        """Machines in each domain by instance type, others' included."""
+        flavours = self._columns.flavour[self._columns.state != 0]
+        counts = np.bincount(flavours, minlength=len(self._domains)).tolist()
+        seen: defaultdict[Domain, Counter[str]] = defaultdict(Counter)
+        for domain, flavour, count in zip(self._domains, self._flavours, counts, strict=True):
+            if count:
+                seen[domain][flavour.labels[INSTANCE_TYPE_LABEL]] += count
+        return seen
+
+    def labels(self, key: str, *, owned: bool) -> set[str]:
+        """The values of a label on this shard's machines, or on those of all others."""
+        rows = (self._columns.state != 0) & (self.owned() == owned)
+        labels = (self._flavours[n].labels for n in np.unique(self._columns.flavour[rows]).tolist())
+        return {each[key] for each in labels if key in each}
+
+    def out_of_domain_machines(self, most: int) -> tuple[list[tuple[str, str, Domain]], int]:
+        """The first machines at work for clusters of this shard in domains of others, each with
+        its cluster and domain; and how many more there are.
+        """
+        rows = np.flatnonzero(self._out_of_domain_flags()).tolist()
+        views = [self._view(row) for row in rows[:most]]
+        found = [
+            (v.id, v.cluster, self._shard_filter.domain_of(dict(v.machine_class.labels)))
+            for v in views
+        ]
+        return found, len(rows) - len(found)
+
+    def _out_of_domain_flags(self) -> Flags:
+        return self._shard_filter.out_of_domain_machines(
+            self._columns, self._domains, self._clusters.values
+        )
+
+    def _adopt(self, row: int, machine: Machine, now_seconds: float) -> Transition | None:
+        columns = self._columns
+        before, former = int(columns.state[row]), self._cluster_name(row)
+        was_owned = before != 0 and self._owns_row(row)
+        columns.flavour[row] = self._flavour(machine)
+        columns.state[row] = machine.state
+        columns.cluster[row] = self._cluster_number(machine.cluster)
+        columns.incarnation[row] = incarnation_of(machine.shard_metadata) if machine.cluster else 0
+        self._last_errors.pop(machine.id, None)
+        if machine.last_error:
+            self._last_errors[machine.id] = machine.last_error
+        if before == machine.state and former == machine.cluster:
+            return None
+        changed_cluster = before in BOUND and machine.state in BOUND and former != machine.cluster
+        purpose.update_claim(
+            columns, row, machine, 0 if changed_cluster else before, self._needs, self._drained_for
+        )
+        # After a restart nobody knows how long a machine has been idle: its hold begins anew.
+        idle = machine.state is MachineState.IDLE
+        columns.unused_since_seconds[row] = now_seconds if idle else np.nan
+        return Transition(
+            machine.id,
+            MachineState(before) if before else None,
+            machine.state,
+            former,
+            machine.cluster,
+            machine.last_error,
+            was_owned or self._owns_row(row),
+        )
+
+    def _flavour(self, machine: Machine) -> int:
+        number = self._classes.number(class_of(machine))
+        if number == len(self._flavours):
+            self._flavours.append(self._classes[number].flavour)
+            self._domains.append(self._shard_filter.domain_of(self._flavours[number].labels))
+        return number
+
+    def _owns_row(self, row: int) -> bool:
+        domain = self._domains[self._columns.flavour[row]]
+        return self._shard_filter.has(self._columns, row, domain, self._cluster_name(row))
+
+    def _cluster_number(self, name: str) -> int:
+        return self._clusters.number(name) if name else NONE
+
+    def _cluster_name(self, row: int) -> str:
+        number = int(self._columns.cluster[row])
+        return "" if number == NONE else self._clusters[number]
+
+    def _view(self, row: int) -> MachineView:
+        machine_id, need = self._ids.id(row), int(self._columns.need[row])
+        return MachineView(
+            machine_id,
+            MachineState(self._columns.state[row]),
+            self._cluster_name(row),
+            None if need == NONE else self._needs[need],
+            self._classes[int(self._columns.flavour[row])],
+            self._last_errors.get(machine_id, ""),
+            int(self._columns.incarnation[row]),
+        )

@@ -1,0 +1,81 @@
+"""Machine ids in one byte arena, found by binary search: no Python object per machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs
+
+MAX_ID_BYTES = 36
+# What the API server takes as the name of a Node and of a ServiceAccount.
+_DNS_1123 = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+VALID_ID = f"1 to {MAX_ID_BYTES} of a-z, 0-9, '-' and '.', as for a Node's name (DNS-1123)"
+
+
+def is_valid_id(machine_id: str) -> bool:
+    """Whether an id can be kept here, and can name a Node: see NEEDED."""
+    return len(machine_id) <= MAX_ID_BYTES and _DNS_1123.fullmatch(machine_id) is not None
+
+
+class MachineIds:
+    """Row number of each machine id; rows are numbered from 0 in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self._ids: NDArray[np.bytes_] = np.empty(0, f"S{MAX_ID_BYTES}")
+        self._order: Ints = np.empty(0, np.int32)
+        self._sorted: NDArray[np.bytes_] = self._ids
+        self._ranks: Longs = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def ranks(self) -> Longs:
+        """For each row, its id's place among all ids in ascending order."""
+        return self._ranks
+
+    def raw_of(self, rows: Ints | slice) -> Sequence[bytes]:
+        """The ids in `rows`; rows that come or go later do not change them."""
+        return self._ids[rows]  # type: ignore[return-value]  # an array is a sequence of its entries
+
+    def id(self, row: int) -> str:
+        """The id in `row`."""
+        return bytes(self._ids[row]).decode()
+
+    def rows(self, ids: Sequence[str]) -> Ints:
+        """The row of each id, NONE for an unknown one."""
+        wanted = np.array([i.encode() for i in ids], self._ids.dtype)
+        if not len(self._ids):
+            return np.full(len(wanted), NONE, np.int32)
+        places = self._sorted.searchsorted(wanted)
+        rows = self._order[np.minimum(places, len(self._ids) - 1)]
+        return np.where(self._ids[rows] == wanted, rows, NONE).astype(np.int32)
+
+    def row(self, machine_id: str) -> int:
+        """The row of one id, NONE when unknown."""
+        if not is_valid_id(machine_id):
+            return NONE
+        wanted = machine_id.encode()
+        place = int(self._sorted.searchsorted(wanted))
+        found = place < len(self._sorted) and self._sorted[place] == wanted
+        return int(self._order[place]) if found else NONE
+
+    def add(self, ids: Sequence[str]) -> None:
+        """Append ids that are not here yet, each `is_valid_id`."""
+        added = np.array([i.encode() for i in ids], self._ids.dtype)
+        self._replace(np.concatenate([self._ids, added]))
+
+    def keep(self, rows: Flags) -> None:
+        """Drop the rows that are False; those after them move up."""
+        self._replace(self._ids[rows])
+
+    def _replace(self, ids: NDArray[np.bytes_]) -> None:
+        self._ids = ids
+        self._order = np.argsort(ids, kind="stable").astype(np.int32)
+        self._sorted = ids[self._order]
+        self._ranks = np.empty(len(ids), np.int64)
+        self._ranks[self._order] = np.arange(len(ids))

@@ -1,0 +1,137 @@
+"""Which machines this shard decides about.
+
+A machine that is bound to no cluster is the business of whoever owns its domain. While it is bound,
+it is the business of the shard that serves its cluster: nobody else can have its Node emptied, and
+nobody else knows whether its pods still need it. So a domain may change hands while machines in it
+are at work: they are counted once, where they are needed, and fall to the new owner one by one as
+they are drained. Every machine has one shard at a time, by what the provider says of it.
+
+A domain that is being given up keeps those of its machines that are meant for a need until
+they have joined its cluster: they would be bought a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from bigfleet.engine.snapshot import NONE, Flags
+from bigfleet.model.domain import BY_RACK, Domain, domain_of
+from bigfleet.model.machine import MachineState
+from bigfleet.services.shard.fleet.columns import Columns
+
+_Value = TypeVar("_Value")
+# On the way to the cluster of the need that they are meant for, and not bound to it yet.
+_ON_ITS_WAY = (int(MachineState.CREATING), int(MachineState.IDLE))
+
+
+class OwnedSets(Protocol):
+    """What is this shard's; `version` is another number after every change."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def domains(self) -> Collection[Domain]: ...
+    @property
+    def leaving(self) -> Collection[Domain]: ...
+    @property
+    def clusters(self) -> Collection[str]: ...
+
+
+class ShardFilter:
+    """The border between this shard's machines and the others'. Without `owned` all are its own.
+    `domain_keys` are the labels by which domains are told apart, the same for all shards.
+    """
+
+    def __init__(
+        self, owned: OwnedSets | None = None, domain_keys: Sequence[str] = BY_RACK
+    ) -> None:
+        self._owned, self._domain_keys = owned, domain_keys
+        self._of_domains = _CachedFlags[Domain](lambda owned: owned.domains)
+        self._of_leaving = _CachedFlags[Domain](lambda owned: owned.leaving)
+        self._of_clusters = _CachedFlags[str](lambda owned: owned.clusters)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether there are no others."""
+        return self._owned is None
+
+    def domain_of(self, labels: Mapping[str, str]) -> Domain:
+        """Where a machine with these labels stands."""
+        return domain_of(labels, self._domain_keys)
+
+    def owned(self, columns: Columns, domains: Sequence[Domain], clusters: Sequence[str]) -> Flags:
+        """For each row whether it is this shard's; never one that nobody has told of yet.
+
+        `domains` gives the domain of each flavour, `clusters` the name of each cluster number.
+        """
+        if self._owned is None:
+            return np.ones(len(columns.state), np.bool_)
+        by_domain = self._of_domains.flags(self._owned, domains)[columns.flavour]
+        leaving = self._of_leaving.flags(self._owned, domains)
+        if leaving.any():
+            by_domain |= leaving[columns.flavour] & _reserved(columns)
+        by_cluster = self._of_clusters.flags(self._owned, clusters)[columns.cluster]
+        owned: Flags = np.where(columns.cluster == NONE, by_domain, by_cluster)
+        owned &= columns.state != 0
+        return owned
+
+    def out_of_domain_machines(
+        self, columns: Columns, domains: Sequence[Domain], clusters: Sequence[str]
+    ) -> Flags:
+        """Machines at work for this shard that will be another's as soon as they are drained."""
+        if self._owned is None:
+            return np.zeros(len(columns.state), np.bool_)
+        by_domain = self._of_domains.flags(self._owned, domains)[columns.flavour]
+        bound: Flags = columns.cluster != NONE
+        return bound & ~by_domain & self.owned(columns, domains, clusters)
+
+    def has(self, columns: Columns, row: int, domain: Domain, cluster: str) -> bool:
+        """Whether the machine in `row`, which is in `domain` and bound to `cluster` if that is not
+        "", is this shard's.
+        """
+        if self._owned is None:
+            return True
+        if cluster:
+            return cluster in self._owned.clusters
+        reserved = columns.state[row] in _ON_ITS_WAY and columns.need[row] != NONE
+        return domain in self._owned.domains or (reserved and domain in self._owned.leaving)
+
+
+def has_reserved_machine(columns: Columns, domains: Sequence[Domain], domain: Domain) -> bool:
+    """Whether a machine of `domain` is meant for a need and has not joined its cluster yet.
+
+    `domains` gives the domain of each flavour.
+    """
+    there = np.array([each == domain for each in domains], np.bool_)
+    return bool(len(there)) and bool((there[columns.flavour] & _reserved(columns)).any())
+
+
+def _reserved(columns: Columns) -> Flags:
+    reserved: Flags = np.isin(columns.state, _ON_ITS_WAY) & (columns.need != NONE)
+    return reserved
+
+
+class _CachedFlags(Generic[_Value]):
+    """Which of some values are owned, looked up anew only when either side has changed."""
+
+    def __init__(self, owned_values: Callable[[OwnedSets], Collection[_Value]]) -> None:
+        self._owned_values = owned_values
+        self._known: tuple[int, Sequence[_Value], int] | None = None
+        self._flags: Flags = np.zeros(1, np.bool_)
+
+    def flags(self, owned: OwnedSets, values: Sequence[_Value]) -> Flags:
+        """One flag for each value, and a False at the end, which NONE finds."""
+        known = self._known
+        if (
+            known is None
+            or known[0] != owned.version
+            or known[1] is not values
+            or known[2] != len(values)
+        ):
+            values_owned = self._owned_values(owned)
+            self._flags = np.array([*(value in values_owned for value in values), False], np.bool_)
+            self._known = (owned.version, values, len(values))
+        return self._flags

@@ -1,0 +1,174 @@
+"""The machines' stories, as JSON lines that others can join with what they saw themselves.
+
+They are told for people and measurements. No decision needs them, so no disk that refuses them may
+end a shard, or fill up with them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+import msgspec
+
+from bigfleet.model.errors import BigFleetError
+from bigfleet.model.machine import MachineState
+from bigfleet.observe import metrics
+from bigfleet.ports.clock import Clock
+from bigfleet.services.shard.records.orders import Order
+
+_MAX_RECENT = 10_000
+# How many lines wait for a disk that refuses them, before the oldest are lost.
+_MAX_UNWRITTEN = 10_000
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class JournalLimits:
+    """A journal is put aside as `.1` before it outgrows `max_bytes`; `.1` becomes `.2` then, and
+    so on. So many files are `kept` beside the one that is written.
+    """
+
+    max_bytes: int = 64 * 2**20
+    kept: int = 4
+
+
+class Journal:
+    """Collects events and writes them on `flush`; without a path it only remembers the newest.
+
+    A line speaks of an order by its machine and by `decided`, the Unix time of its decision: a
+    machine has at most one order at a time, so both together name one choice for good. `cluster` is
+    where the machine goes, or is taken from, and `claimant` the one whose need it is chosen for.
+    `grace` are the seconds that the pods of a machine that is taken have to leave.
+    `begin` adds to every later line which shard and which of its lives it comes from. Where lines
+    were lost to a full disk, a line `lines-lost` says how many.
+    """
+
+    def __init__(
+        self, path: Path | None, clock: Clock, limits: JournalLimits | None = None
+    ) -> None:
+        self._clock = clock
+        self._writer: dict[str, object] = {}
+        self._file = _RotatedFile(path, limits or JournalLimits()) if path else None
+        self._unwritten: deque[dict[str, object]] = deque()
+        self._lost, self._problem = 0, ""
+        self._recent: deque[dict[str, object]] = deque(maxlen=_MAX_RECENT)
+
+    def begin(self, shard_id: str, epoch: int) -> None:
+        """From now on the lines are this shard's, in this life of it."""
+        self._writer = {"shard": shard_id, "epoch": epoch}
+
+    def note(self, event: str, **fields: object) -> None:
+        """Record `event` as of now; fields that are None or "" are left out."""
+        present = {name: value for name, value in fields.items() if value not in (None, "")}
+        line = {"at": self._clock.unix_seconds(), "event": event, **present, **self._writer}
+        self._recent.append(line)
+        if self._file is not None:
+            self._unwritten.append(line)
+
+    def note_order(self, event: str, order: Order, **fields: object) -> None:
+        """Record `event` about an order, with all that tells it from every other order."""
+        need = order.need_key
+        self.note(
+            event,
+            machine=order.machine_id,
+            action=order.action_type.value,
+            cluster=order.cluster,
+            claimant=need.cluster if need else None,
+            need=need.fingerprint if need else None,
+            group=need.group if need else None,
+            decided=order.decided_seconds,
+            grace=order.grace_seconds if order.leads_to is MachineState.DRAINING else None,
+            **fields,
+        )
+
+    def story(self, machine_id: str) -> list[dict[str, object]]:
+        """What was lately recorded about one machine, oldest first."""
+        return [line for line in self._recent if line.get("machine") == machine_id]
+
+    def flush(self) -> None:
+        """Hand everything recorded so far to the operating system, or keep it for the next call."""
+        if self._file is None or not self._unwritten:
+            return
+        lost = {"at": self._clock.unix_seconds(), "event": "lines-lost", "count": self._lost}
+        lines = [{**lost, **self._writer}] if self._lost else []
+        try:
+            self._file.append(msgspec.json.Encoder().encode_lines([*lines, *self._unwritten]))
+        except OSError as error:
+            self._keep_for_retry(error)
+        else:
+            self._unwritten.clear()
+            self._lost, self._problem = 0, ""
+
+    def _keep_for_retry(self, error: OSError) -> None:
+        if str(error) != self._problem:
+            self._problem = str(error)
+            _LOG.error("the journal cannot be written, the shard goes on: %s", self._problem)
+        while len(self._unwritten) > _MAX_UNWRITTEN:
+            self._unwritten.popleft()
+            self._lost += 1
+            metrics.shard_journal_lines_lost.inc()
+
+    def close(self) -> None:
+        """Flush, then close the file."""
+        self.flush()
+        if self._file is not None:
+            self._file.close()
+
+
+class _RotatedFile:
+    """Appends whole pieces: one that does not fit on the disk leaves nothing behind."""
+
+    def __init__(self, path: Path, limits: JournalLimits) -> None:
+        self._path, self._limits = path, limits
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._opened()
+        except OSError as error:
+            raise BigFleetError(
+                f"journal {path}: cannot be written ({error.strerror}); "
+                "name a file in a directory that the shard can write to"
+            ) from None
+
+    def append(self, piece: bytes) -> None:
+        """OSError when it cannot be written; nothing of it is then."""
+        size = self._size()
+        if size and size + len(piece) > self._limits.max_bytes and self._path.is_file():
+            self._rotate()
+            size = self._size()
+        left = memoryview(piece)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(size)
+            raise
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _opened(self) -> FileIO:
+        return self._path.open("ab", buffering=0)
+
+    def _size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
+
+    def _rotate(self) -> None:
+        names = [self._path, *(self._aside(number) for number in range(1, self._limits.kept + 1))]
+        names[-1].unlink(missing_ok=True)
+        for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
+            with suppress(FileNotFoundError):
+                newer.rename(older)
+        fresh = self._opened()
+        self._file.close()
+        self._file = fresh
+
+    def _aside(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")

@@ -1,0 +1,144 @@
+"""Orders under way: what has been decided but not yet shown by the provider.
+
+Until its answer, an order stands for the state that it leads to, so that no cycle decides the same
+thing twice. A listing that was asked for before that answer may still show the machine as it was;
+such a record is stale and must not undo what the answer said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from bigfleet.engine.decision import ActionType
+from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need, NeedKey
+
+LEADS_TO = {
+    ActionType.BOOTSTRAP: MachineState.CONFIGURING,
+    ActionType.PROVISION: MachineState.CREATING,
+    ActionType.PREEMPT: MachineState.DRAINING,
+    ActionType.RECLAIM: MachineState.DRAINING,
+    ActionType.DELETE: MachineState.DELETING,
+}
+STARTS_FROM = {
+    ActionType.BOOTSTRAP: (MachineState.IDLE,),
+    ActionType.PROVISION: (MachineState.SPECULATIVE,),
+    ActionType.PREEMPT: (MachineState.CONFIGURED,),
+    ActionType.RECLAIM: (MachineState.CONFIGURED,),
+    ActionType.DELETE: (MachineState.IDLE, MachineState.FAILED),
+}
+
+
+_BY_OPERATOR = (ActionType.BOOTSTRAP, ActionType.PREEMPT, ActionType.RECLAIM)
+
+
+@dataclass(slots=True, eq=False)
+class Order:
+    """One decided action. `cluster` is where the machine goes, or comes from; "" for DELETE.
+
+    `need` is what a machine is acquired for. `need_key` says whom a machine is for in the end: that
+    need, or the one for which it is taken from `cluster`. `sent` once the provider may have seen
+    it. `decided_seconds` is Unix time. A reclaim with `max_cost` is not begun where it would
+    disturb more than that; one that is `unattended` asks nobody, since its cluster is gone.
+    """
+
+    action_type: ActionType
+    machine_id: str
+    cluster: str
+    need: Need | None
+    grace_seconds: int
+    decided_seconds: float
+    sent: bool = field(default=False)
+    need_key: NeedKey | None = None
+    preemptor_priority: int = 0
+    max_cost: float | None = None
+    unattended: bool = False
+
+    def __post_init__(self) -> None:
+        if self.need_key is None and self.need is not None:
+            self.need_key = NeedKey(self.cluster, *self.need.key)
+
+    @property
+    def leads_to(self) -> MachineState:
+        """The state it stands for while it is under way."""
+        return LEADS_TO[self.action_type]
+
+    @property
+    def asks_operator(self) -> bool:
+        """Whether the operator of its cluster has a part in it."""
+        return self.action_type in _BY_OPERATOR and not self.unattended
+
+    @property
+    def starts_from(self) -> tuple[MachineState, ...]:
+        """The only states in which it makes sense."""
+        return STARTS_FROM[self.action_type]
+
+
+class Orders:
+    """At most one order per machine, and which listings may be older than an answer."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[str, Order] = {}
+        self._answered: dict[str, tuple[tuple[MachineState, ...], int]] = {}
+        self._unanswered: dict[str, float] = {}
+        self._listings = 0
+
+    def __iter__(self) -> Iterator[Order]:
+        return iter(self._under_way.values())
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def of(self, machine_id: str) -> Order | None:
+        """The order under way for a machine."""
+        return self._under_way.get(machine_id)
+
+    def add(self, order: Order) -> None:
+        """Put `order` under way; the machine must have none."""
+        assert order.machine_id not in self._under_way, order
+        self._under_way[order.machine_id] = order
+
+    def is_current(self, order: Order) -> bool:
+        """False once the order was overtaken by what its machine did meanwhile."""
+        return self._under_way.get(order.machine_id) is order
+
+    def overtake(self, machine_id: str) -> None:
+        """The machine moved by itself: an order not sent yet is dropped."""
+        order = self._under_way.get(machine_id)
+        if order is not None and not order.sent:
+            del self._under_way[machine_id]
+
+    def close(self, order: Order, lost_seconds: float | None = None) -> None:
+        """The order is done with, whichever way; `lost_seconds` is when its answer was given up."""
+        if self.is_current(order):
+            del self._under_way[order.machine_id]
+        if order.sent:
+            self._answered[order.machine_id] = (order.starts_from, self._listings)
+            # What was answered has a newer mark than all before it: these are refused from now on.
+            self._unanswered.pop(order.machine_id, None)
+            if lost_seconds is not None:
+                self._unanswered[order.machine_id] = lost_seconds
+
+    def may_arrive(self, since_seconds: float) -> Collection[str]:
+        """Machines for which an order was sent whose answer was given up since then."""
+        late = self._unanswered.items()
+        self._unanswered = {name: at for name, at in late if at >= since_seconds}
+        return self._unanswered.keys()
+
+    def listing_asked(self) -> int:
+        """Number the listing that is now asked for."""
+        self._listings += 1
+        return self._listings
+
+    def is_stale(self, machine_id: str, state: MachineState, listing: int) -> bool:
+        """Whether a record may show the machine as it was before an order reached the provider."""
+        order = self._under_way.get(machine_id)
+        if order is not None and order.sent and state in order.starts_from:
+            return True
+        before, asked = self._answered.get(machine_id, ((), 0))
+        return state in before and listing <= asked
+
+    def listing_applied(self, listing: int) -> None:
+        """Listings up to this one are in: answers older than it need no protection any more."""
+        self._answered = {i: (s, n) for i, (s, n) in self._answered.items() if n >= listing}

@@ -1,0 +1,27 @@
+"""Which need wants each machine of a snapshot, before it is known how the needs are served."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bigfleet.engine.snapshot import NONE, Fleet, Ints
+from bigfleet.model.need import NeedKey
+
+
+@dataclass(frozen=True)
+class Wants:
+    """`numbers` gives for each row an index into `keys`, NONE where nobody wants the machine."""
+
+    numbers: Ints
+    keys: Sequence[NeedKey]
+
+    def apply_to(self, fleet: Fleet, place: Mapping[NeedKey, int]) -> Fleet:
+        """`fleet` with the wants in it; `place` gives the index of each need that is asked for."""
+        positions = np.full(len(self.keys) + 1, NONE, np.int32)  # the last entry is for NONE
+        for number in np.unique(self.numbers[self.numbers != NONE]):
+            positions[number] = place.get(self.keys[int(number)], NONE)
+        last_claimed_by: Ints = positions[self.numbers]
+        return replace(fleet, last_claimed_by=last_claimed_by)

@@ -1,0 +1,148 @@
+"""What it would disturb to give machines back, as their clusters' operators say.
+
+BigFleet watches no pods. Where a cluster may have machines to spare, its operator is asked which of
+them could go at the least cost; the answer holds for a few decisions and is then asked for again.
+An operator whose answers lead to nothing is asked less and less often, until demand falls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bigfleet.api.v1alpha1 import shard_pb2 as wire
+
+# An operator may name so many machines in one answer.
+MAX_MACHINES = 64
+# Longer than this no answer is believed, and no shorter than this is one asked for again.
+_MIN_PERIOD_SECONDS, _MAX_PERIOD_SECONDS = 1.0, 10.0
+_VALID_PERIODS = 2.5
+_MAX_PERIODS = 16
+# A machine whose batch pods have had their time comes after all others.
+_BATCH_COST = 1e6
+# What has pods costs something, also where their owners think nothing of them.
+_MIN_COST = 1e-3
+
+
+@dataclass
+class _Asked:
+    at_seconds: float
+    period_seconds: float
+    answered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    cluster: str
+    at_seconds: float
+    cost: float
+
+
+class DisruptionCosts:
+    """What operators have reported lately; moments are in Unix seconds."""
+
+    def __init__(
+        self, hold_seconds: float, batch_wait_seconds: float, cycle_seconds: float
+    ) -> None:
+        """A spare machine is held for `hold_seconds`; one with running batch pods stays until these
+        have had `batch_wait_seconds` to end. Decisions are up to `cycle_seconds` apart: an answer
+        must hold until the next one.
+        """
+        third = hold_seconds / 3
+        self._period_seconds = min(max(third, _MIN_PERIOD_SECONDS), _MAX_PERIOD_SECONDS)
+        self._valid_seconds = _VALID_PERIODS * max(self._period_seconds, cycle_seconds)
+        self._batch_wait_seconds = batch_wait_seconds
+        self._asked: dict[str, _Asked] = {}
+        self._reports: dict[str, _Report] = {}
+        self._batch_since: dict[str, float] = {}
+        self._numbers = 0
+
+    def inquiries(
+        self,
+        candidates: Mapping[str, Sequence[str]],
+        spare: Mapping[str, int],
+        fell_seconds: Mapping[str, float],
+        now_seconds: float,
+    ) -> Iterator[tuple[str, wire.DisruptionInquiry]]:
+        """Whom to ask now about which machines: `candidates` are those that may be to spare by
+        cluster, `spare` how many the last decision found that really are.
+        """
+        for cluster, machine_ids in candidates.items():
+            asked = self._asked.get(cluster)
+            if asked is not None:
+                self._adapt(asked, spare.get(cluster, 0), fell_seconds.get(cluster))
+                if now_seconds - asked.at_seconds < asked.period_seconds:
+                    continue
+            period = self._period_seconds if asked is None else asked.period_seconds
+            self._asked[cluster] = _Asked(now_seconds, period)
+            self._numbers += 1
+            yield (
+                cluster,
+                wire.DisruptionInquiry(
+                    inquiry_id=f"disruption-{self._numbers}",
+                    machine_ids=machine_ids,
+                    max_machines=MAX_MACHINES,
+                ),
+            )
+
+    def _adapt(self, asked: _Asked, spare: int, fell_seconds: float | None) -> None:
+        fallen = fell_seconds is not None and fell_seconds >= asked.at_seconds
+        if spare or fallen:
+            asked.period_seconds = self._period_seconds
+        elif asked.answered:
+            longest = self._period_seconds * _MAX_PERIODS
+            asked.period_seconds = min(asked.period_seconds * 2, longest)
+            asked.answered = False
+
+    def take(
+        self,
+        cluster: str,
+        report: wire.DisruptionReport,
+        now_seconds: float,
+        is_its: Callable[[str], bool],
+    ) -> None:
+        """An operator's answer replaces what it said before; of machines of which `is_its` does not
+        say that they are in its cluster it has nothing to say.
+        """
+        self.forget(cluster)
+        batch: dict[str, float] = {}
+        for machine in report.machines[:MAX_MACHINES]:
+            if not is_its(machine.machine_id):
+                continue
+            since = now_seconds
+            if machine.batch_pods:
+                since = batch[machine.machine_id] = self._batch_since.get(
+                    machine.machine_id, now_seconds
+                )
+            waited = now_seconds - since >= self._batch_wait_seconds
+            self._reports[machine.machine_id] = _Report(
+                cluster, now_seconds, _cost(machine, waited=waited)
+            )
+        self._batch_since.update(batch)
+        if cluster in self._asked:
+            self._asked[cluster].answered = True
+
+    def forget(self, cluster: str) -> None:
+        """What the cluster's operator said holds no more."""
+        self._reports = {m: r for m, r in self._reports.items() if r.cluster != cluster}
+
+    def refused(self, machine_id: str, cluster: str, now_seconds: float) -> None:
+        """The operator would not give the machine back: it must stay as long as an answer holds."""
+        self._reports[machine_id] = _Report(cluster, now_seconds, math.inf)
+
+    def known(self, now_seconds: float) -> dict[str, float]:
+        """The cost of each machine of which it is known."""
+        oldest = now_seconds - self._valid_seconds
+        self._reports = {m: r for m, r in self._reports.items() if r.at_seconds >= oldest}
+        if len(self._batch_since) > 100 * MAX_MACHINES:
+            self._batch_since = {m: s for m, s in self._batch_since.items() if m in self._reports}
+        return {machine_id: report.cost for machine_id, report in self._reports.items()}
+
+
+def _cost(machine: wire.MachineDisruption, *, waited: bool) -> float:
+    if machine.blocked or not math.isfinite(machine.cost):
+        return math.inf
+    if machine.batch_pods:
+        return _BATCH_COST + max(0.0, machine.cost) if waited else math.inf
+    return max(_MIN_COST, machine.cost) if machine.pods else 0.0

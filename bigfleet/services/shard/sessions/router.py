@@ -1,0 +1,64 @@
+"""Whether an operator that greets is served here, or where else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from bigfleet.api.v1alpha1.shard_pb2 import Redirect
+from bigfleet.model.errors import BigFleetError, Unavailable
+from bigfleet.ports.coordinator import Coordinator
+from bigfleet.services.shard.fleet.ownership import Ownership
+
+_BATCH_SECONDS = 0.05
+
+
+class SessionRouter:
+    """A cluster that is known as this shard's is served whether or not a coordinator answers.
+
+    `fenced` says why this shard must not serve anybody any more, "" as long as it may.
+    """
+
+    def __init__(
+        self,
+        shard_id: str,
+        ownership: Ownership,
+        coordinator: Coordinator,
+        fenced: Callable[[], str],
+    ) -> None:
+        self._shard_id, self._ownership, self._coordinator = shard_id, ownership, coordinator
+        self._fenced = fenced
+
+    async def redirect_for(self, cluster: str) -> Redirect | None:
+        """Who serves `cluster`, None when this shard does. Unavailable when nobody can tell."""
+        if why := self._fenced():
+            raise Unavailable(why)
+        if cluster in self._ownership.clusters:
+            return None
+        try:
+            owner = await self._coordinator.resolve(cluster, self._shard_id)
+        except BigFleetError as error:
+            raise _unresolved(cluster, error) from None
+        if owner.shard_id == self._shard_id:
+            self._ownership.add_cluster(cluster)
+            await self._save_soon(cluster)
+            return None
+        if not owner.shard_address:
+            raise Unavailable(
+                f"cluster {cluster} is served by shard {owner.shard_id}, whose address is not "
+                "known; it tells it with its next report"
+            )
+        return Redirect(shard_id=owner.shard_id, address=owner.shard_address)
+
+    async def _save_soon(self, cluster: str) -> None:
+        """Clusters that come at the same time are written down together."""
+        await asyncio.sleep(_BATCH_SECONDS)
+        if not self._ownership.is_saved(cluster):
+            self._ownership.save()
+
+
+def _unresolved(cluster: str, error: BigFleetError) -> Unavailable:
+    return Unavailable(
+        f"cluster {cluster} is not known to shard here, and the coordinator does not say whose it "
+        f"is: {error}"
+    )

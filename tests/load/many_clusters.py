@@ -1,0 +1,40 @@
+"""What a shard knows of very many clusters, without their sessions: to look at decisions alone."""
+
+from __future__ import annotations
+
+from bigfleet.api import machine_codec
+from bigfleet.api.v1alpha1 import capacity_pb2
+from bigfleet.engine.cycle_memory import CycleMemory
+from bigfleet.services.shard.decide.compute import CycleInputs
+from bigfleet.services.shard.demand.needs import NeedsTable
+from bigfleet.services.shard.fleet.inventory import Inventory
+from bigfleet.services.shard.records.interning import Interned
+from tests.load.operators import Operator, Tally, bound_machines
+from tests.support.fake_provider import machines
+
+NOW_SECONDS = 10_000.0
+
+
+class ManyClusters:
+    """A needs table and an inventory of `clusters`, each with 30 to 300 needs; with `served`, the
+    machine that just serves each need is at work for it already.
+    """
+
+    def __init__(self, clusters: int, *, served: bool) -> None:
+        names: Interned[str] = Interned()
+        self.inventory, self.needs = Inventory(names), NeedsTable(names)
+        operators = [Operator(number, clusters, 10.0, Tally()) for number in range(clusters)]
+        for number, operator in enumerate(operators):
+            cluster = f"cluster-{number:04d}"
+            needs = capacity_pb2.ClusterCapacityNeeds(cluster_id=cluster, needs=operator.needs)
+            self.needs.replace(needs, NOW_SECONDS)
+        bound = bound_machines(operators)
+        listed = machines(max(bound) + 1, clusters, bound if served else {})
+        known = [machine_codec.machine_from_wire(machine) for machine in listed]
+        self.inventory.apply(known, NOW_SECONDS)
+
+    def inputs(self) -> CycleInputs:
+        """What the next decision is made from."""
+        fleet, wants = self.inventory.snapshot([])
+        asked = self.needs.demand()
+        return CycleInputs(fleet, self.inventory.ids, wants, asked, NOW_SECONDS, CycleMemory())

@@ -1,0 +1,168 @@
+"""What one cluster, one offering or one machine does wrong, nobody else has to wait for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bigfleet.adapters.clock.manual import ManualClock
+from bigfleet.adapters.clock.system import SystemClock
+from bigfleet.adapters.provider.memory import MemoryProvider
+from bigfleet.commands import shard_queries
+from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.services.shard.sessions import session
+from tests.support.shard_rig import cycles, machine, need, shard
+from tests.support.waiting import eventually
+
+_S = MachineState
+
+
+def speculative(name: str, price: float) -> Machine:
+    """An elastic machine that is still to be bought, of a type of its own price."""
+    instance_type = name.partition("-")[0]
+    return machine(name, _S.SPECULATIVE, instance_type=instance_type, price_per_hour=price)
+
+
+class SoldOut(MemoryProvider):
+    """Accepts every order, and can deliver no machine of one type."""
+
+    def __init__(self, machines: list[Machine], instance_type: str) -> None:
+        super().__init__(machines, auto_finish=True)
+        self.instance_type = instance_type
+
+    def finish(self, machine_id: str) -> Machine:
+        """As the real thing fails: after a while, with the seller's words."""
+        known = self._known(machine_id)
+        if known.state is _S.CREATING and known.instance_type == self.instance_type:
+            return self.fail(machine_id, "InsufficientInstanceCapacity")
+        return super().finish(machine_id)
+
+
+async def test_an_operator_that_does_not_answer_keeps_no_other_cluster_waiting(
+    tmp_path: Path,
+) -> None:
+    """It has questions in plenty, of higher priority; the other's machine joins meanwhile."""
+    machines = [machine(f"m-{number}") for number in range(20)]
+    provider = MemoryProvider(machines, auto_finish=True)
+    async with shard(provider, tmp_path, execute_concurrency=4) as rig:
+        silent, other = await rig.operator("silent", helpful=False), await rig.operator("other")
+        await silent.roll_up(need(10, priority=100))
+        await silent.receives(lambda m: m.bootstrap_request.request_id != "")
+        async with asyncio.timeout(session.ANSWER_TIMEOUT_SECONDS / 3):
+            await other.roll_up(need())
+            await other.receives(lambda m: m.node_state_update.state == int(_S.CONFIGURED))
+
+
+async def test_machines_are_not_held_for_an_operator_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only machine is decided for it, until it has left the question unanswered; asked again
+    later, it is asked one question.
+    """
+    monkeypatch.setattr(session, "ANSWER_TIMEOUT_SECONDS", 0.5)
+    provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
+    async with shard(provider, tmp_path) as rig:
+        silent, other = await rig.operator("silent", helpful=False), await rig.operator("other")
+        await silent.roll_up(need(2, priority=100))
+        await silent.receives(lambda m: m.bootstrap_request.request_id != "")
+        await other.roll_up(need())
+        await other.receives(lambda m: m.node_state_update.state == int(_S.CONFIGURED))
+        silent.helpful = True
+        await silent.receives(lambda m: m.node_state_update.state == int(_S.CONFIGURED))
+
+
+async def test_what_is_sold_out_is_not_asked_for_at_once_again(tmp_path: Path) -> None:
+    """The next best is bought instead, and `why` says what is not bought, since when and why."""
+    cheap = [speculative(f"cheap-{number}", 0.1) for number in range(3)]
+    dear = [speculative(f"dear-{number}", 0.3) for number in range(3)]
+    provider = SoldOut([*cheap, *dear], "cheap")
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need())
+        await operator.receives(lambda m: m.node_state_update.state == int(_S.CONFIGURED))
+        await cycles(rig, 10)
+        told = await shard_queries.ask(rig.address, shard_queries.need_query("east"))
+    created = [machine_id for call, machine_id, _ in provider.orders if call == "CREATE"]
+    assert [name.partition("-")[0] for name in created] == ["cheap", "dear"]
+    [view] = told.data["needs"]
+    [offering] = view["unavailable_offerings"]
+    assert offering.startswith("cheap in a, on-demand: failed once, last ")
+    assert "InsufficientInstanceCapacity" in offering
+
+
+async def test_what_was_sold_out_is_tried_again_after_its_rest(tmp_path: Path) -> None:
+    """With nothing else to be had, the need waits, says so, and is served in the end."""
+    provider = SoldOut([speculative("cheap-1", 0.1), speculative("cheap-2", 0.1)], "cheap")
+    clock = ManualClock(start_seconds=1e9)
+    async with shard(provider, tmp_path, clock=clock) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need())
+        await eventually(lambda: [call for call, *_ in provider.orders].count("CREATE") == 1)
+        await cycles(rig, 5)
+        clock.advance(5.0)
+        await operator.receives(
+            lambda m: [s.reason for s in m.demand_status.short] == ["OfferingsUnavailable"]
+        )
+        provider.instance_type = "none"
+        clock.advance(31.0)
+        await operator.receives(lambda m: m.node_state_update.state == int(_S.CONFIGURED))
+
+
+async def test_a_machine_that_does_not_boot_is_not_the_only_one_tried(tmp_path: Path) -> None:
+    """It would be first in every queue, as the cheapest that is idle."""
+
+    class NeverBoots(MemoryProvider):
+        def finish(self, machine_id: str) -> Machine:
+            known = self._known(machine_id)
+            if known.state is _S.CONFIGURING and machine_id == "m-1":
+                idle = replace(known, state=_S.IDLE, cluster="", last_error="no kubelet")
+                self.report(idle)
+                return idle
+            return super().finish(machine_id)
+
+    fixed = CapacityType.BARE_METAL
+    machines = [
+        machine("m-1", price_per_hour=0.1, capacity_type=fixed),
+        machine("m-2", price_per_hour=0.3, capacity_type=fixed),
+    ]
+    provider = NeverBoots(machines, auto_finish=True)
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need())
+        await operator.receives_state("m-2", _S.CONFIGURED)
+    configured = [machine_id for call, machine_id, _ in provider.orders if call == "CONFIGURE"]
+    assert configured == ["m-1", "m-2"]
+
+
+async def test_a_cluster_that_refuses_machines_does_not_hold_them(tmp_path: Path) -> None:
+    """Its operator has no credentials to give; another cluster gets the machine."""
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
+    async with shard(provider, tmp_path) as rig:
+        broken = await rig.operator("broken", helpful=False)
+        broken.refuses = "no such ServiceAccount"
+        other = await rig.operator("other")
+        await broken.roll_up(need(priority=100))
+        await broken.receives(lambda m: m.bootstrap_request.request_id != "")
+        await other.roll_up(need())
+        await other.receives_state("m-1", _S.CONFIGURED)
+        await broken.receives(
+            lambda m: [s.reason for s in m.demand_status.short] == ["ClusterSuspended"]
+        )
+
+
+async def test_nothing_more_is_bought_for_a_cluster_that_is_gone(tmp_path: Path) -> None:
+    """After its absence nothing is acquired; what it has at work is left alone."""
+    at_work = machine("m-1", _S.CONFIGURED, "gone")
+    provider = MemoryProvider([at_work, speculative("m-2", 0.1)], auto_finish=True)
+    async with shard(provider, tmp_path, clock=SystemClock(), cluster_absence_seconds=0.0) as rig:
+        operator = await rig.operator("gone", helpful=False)
+        await operator.roll_up(need(1))
+        await operator.leave()
+        await eventually(lambda: rig.shard.sessions.of("gone") is None)
+        await cycles(rig, 3)
+        provider.report(replace(at_work, state=_S.FAILED, last_error="disk"))
+        await cycles(rig, 10)
+    assert "CREATE" not in [call for call, *_ in provider.orders]

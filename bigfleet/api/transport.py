@@ -54,8 +54,8 @@ def server(
 ) -> grpc.aio.Server:
     """A server without ports or services yet.
 
-    With an identity every call is held to `rules`, by default `admission.AUTHORIZATION_TABLE`; without one
-    nobody can be told from another, and everybody may call.
+    With an identity every call is held to `rules`, by default `admission.AUTHORIZATION_TABLE`;
+    without one nobody can be told from another, and everybody may call.
     """
     interceptors = (
         [AuthorizationInterceptor(AUTHORIZATION_TABLE if rules is None else rules)]

@@ -82,8 +82,10 @@ async def _call(
 
 def _message(cluster: str, plan: shardadmin_pb2.RemoveClusterResponse, *, dry_run: bool) -> str:
     parts = (
-        f"{count(plan.configured_machines, 'machine')} at work drained without asking its operator, "
-        f"{plan.transitioning_machines:,} more on the way there or back, {plan.reserved_machines:,} promised to it "
+        f"{count(plan.configured_machines, 'machine')} at work drained without asking "
+        "its operator, "
+        f"{plan.transitioning_machines:,} more on the way there or back, "
+        f"{plan.reserved_machines:,} promised to it "
         f"free for others once they are idle, {count(plan.needs, 'need')} forgotten"
     )
     if plan.already_requested:

@@ -189,7 +189,10 @@ def status(leader: str, term: int, lists: Lists) -> list[str]:
         ),
         f"domains      {count(len(lists.domains), 'domain')}{_parts(by_state)}",
         f"clusters     {count(len(lists.clusters), 'cluster')}",
-        f"shortfalls   {count(len(shortfalls_found) + omitted, 'profile')}{_oldest(shortfalls_found)}",
+        (
+            "shortfalls   "
+            f"{count(len(shortfalls_found) + omitted, 'profile')}{_oldest(shortfalls_found)}"
+        ),
     ]
     return [*lines, *_warnings(lists.shards), *_splits(lists.reports)]
 
@@ -225,7 +228,10 @@ def _warnings(entries: Sequence[wire.ShardRegistryEntry]) -> Iterator[str]:
         shard = entry.shard_id
         match state_of(entry):
             case "silent":
-                yield f"warning      shard {shard} has not reported for {ago(entry.seconds_since_report)}"
+                yield (
+                    f"warning      shard {shard} has not reported for "
+                    f"{ago(entry.seconds_since_report)}"
+                )
             case "unknown":
                 yield f"warning      shard {shard} has not reported to this leader"
             case _:

@@ -168,7 +168,8 @@ class Subject:
         try:
             yield machine
         except BaseException:
-            # What was found first is the finding; `leftover_machines` tells what this could not mend.
+            # What was found first is the finding; `leftover_machines` tells what this could not
+            # mend.
             with suppress(RuleViolation, grpc.aio.AioRpcError):
                 await self._release(machine)
             raise

@@ -45,8 +45,8 @@ class SurplusSince:
 class ClusterMemory:
     """What happened to a cluster's machines.
 
-    `incoming_seconds` is when one was last on its way to it. `surplus` is how many it has had to spare
-    for how long: the more, the later; the last is how many it has now. `acquired_seconds`,
+    `incoming_seconds` is when one was last on its way to it. `surplus` is how many it has had to
+    spare for how long: the more, the later; the last is how many it has now. `acquired_seconds`,
     `grown_seconds` and `reclaimed_seconds` are when it last acquired one, acquired one with nothing
     to spare, and gave back one that it had to spare, None if it has not been seen to;
     `reclaimed_demand` was its demand then, in largest machines. Each time that it acquired one soon

@@ -32,9 +32,10 @@ def decide(
 ) -> Decision:
     """What to do so that `fleet` serves `demand`, with what it cannot serve.
 
-    Pure: equal arguments give an equal decision, and a fleet that serves its demand with nothing
-    to spare gives no actions. `cycle_memory` is the last decision's, `CycleMemory()` at first. `now_seconds` is
-    on the clock of `fleet.unused_since_seconds`. InvalidInput for a snapshot that cannot be.
+    Pure: equal arguments give an equal decision, and a fleet that serves its demand with nothing to
+    spare gives no actions. `cycle_memory` is the last decision's, `CycleMemory()` at first.
+    `now_seconds` is on the clock of `fleet.unused_since_seconds`. InvalidInput for a snapshot that
+    cannot be.
     """
     validate(fleet, demand, now_seconds)
     state = CycleState(fleet, demand, cycle_memory, settings, now_seconds)

@@ -89,13 +89,13 @@ class Decision:
     `shortfalls` are all of them, in the demand's order. `claimed_by` gives for each fleet row the
     need that counts it as its supply, now or once it is drained, or NONE: the one that ordered it,
     or else the first with pods on it; `placements` are those of all needs. The next snapshot gives
-    it back as `Fleet.last_claimed_by`, and the next decision gets `cycle_memory`. `headroom` are the rows that
-    are kept or acquired though nobody needs them, to be one machine ahead of small gangs.
-    `reclaims_capped` counts reclaims kept back by the cap. `disruption_cost_queries` are the clusters that may
-    have machines to spare, with those of their machines that are used least as far as counting
-    tells: their operators are worth asking what giving some back would disturb. `held` says of
-    clusters whose ceiling bounds that what they hold once everything is carried out, and
-    `at_ceiling` are the needs that lack what such a ceiling withheld.
+    it back as `Fleet.last_claimed_by`, and the next decision gets `cycle_memory`. `headroom` are
+    the rows that are kept or acquired though nobody needs them, to be one machine ahead of small
+    gangs. `reclaims_capped` counts reclaims kept back by the cap. `disruption_cost_queries` are the
+    clusters that may have machines to spare, with those of their machines that are used least as
+    far as counting tells: their operators are worth asking what giving some back would disturb.
+    `held` says of clusters whose ceiling bounds that what they hold once everything is carried out,
+    and `at_ceiling` are the needs that lack what such a ceiling withheld.
     """
 
     actions: Sequence[Action]

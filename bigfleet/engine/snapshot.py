@@ -49,25 +49,24 @@ class Flavour:
 class Fleet:
     """One row per machine, n rows; rows keep their index as long as nothing is added or removed.
 
-    `flavour` indexes `flavours`, `cluster` indexes `clusters` (NONE when unbound). `last_claimed_by`
-    indexes the demand's needs: the one that `Decision.claimed_by` last named for the machine, or
-    else that it was bound for; NONE where unknown or where that need is gone. A CREATING machine is
-    supply for that need only, and so is a DRAINING one: it was drained for it. An IDLE machine is
-    kept for that need as long as the need has a reservation. `priority`, `interruption_bucket` and
-    `reclamation_bucket` are those of the need that the machine last served; they outlast a drain.
-    `unused_since_seconds` is when an IDLE machine became so,
-    or since when no need counts a CONFIGURED one; NaN where unknown or where a need counts it. An
-    order under way shows as the state it leads to (a machine about to be configured is
-    CONFIGURING), so that no second order is derived. `tie_break` orders otherwise equal rows (by
-    id).
+    `flavour` indexes `flavours`, `cluster` indexes `clusters` (NONE when unbound).
+    `last_claimed_by` indexes the demand's needs: the one that `Decision.claimed_by` last named for
+    the machine, or else that it was bound for; NONE where unknown or where that need is gone. A
+    CREATING machine is supply for that need only, and so is a DRAINING one: it was drained for it.
+    An IDLE machine is kept for that need as long as the need has a reservation. `priority`,
+    `interruption_bucket` and `reclamation_bucket` are those of the need that the machine last
+    served; they outlast a drain. `unused_since_seconds` is when an IDLE machine became so, or since
+    when no need counts a CONFIGURED one; NaN where unknown or where a need counts it. An order
+    under way shows as the state it leads to (a machine about to be configured is CONFIGURING), so
+    that no second order is derived. `tie_break` orders otherwise equal rows (by id).
 
     `destination` is the cluster that a CREATING or DRAINING machine is for, NONE where unknown or
     for nobody: it is supply for that cluster's needs, also when the need that asked is gone.
     `headroom` marks the machines that the last decision kept or acquired ahead of a cluster's
-    gangs. `disruption_cost` is what giving a CONFIGURED machine back would cost those whose pods run
-    there, as their operator has just reported it: 0 where it is empty, infinite where it must not
-    go, NaN where nobody has been asked. `backed_off` marks IDLE and SPECULATIVE machines that are
-    given to nobody now, because such a machine has just failed; None for none.
+    gangs. `disruption_cost` is what giving a CONFIGURED machine back would cost those whose pods
+    run there, as their operator has just reported it: 0 where it is empty, infinite where it must
+    not go, NaN where nobody has been asked. `backed_off` marks IDLE and SPECULATIVE machines that
+    are given to nobody now, because such a machine has just failed; None for none.
     """
 
     flavours: Sequence[Flavour]

@@ -154,7 +154,10 @@ coordinator_raft_term = _gauge("bigfleet_coordinator_raft_term", "The term of th
 coordinator_is_leader = _gauge("bigfleet_coordinator_is_leader", "1 while this replica leads")
 coordinator_elections = _counter(
     "bigfleet_coordinator_elections_total",
-    "Times that this replica took over, by what its predecessor was doing then; `healthy` is a fault",
+    (
+        "Times that this replica took over, by what its predecessor was doing then; "
+        "`healthy` is a fault"
+    ),
     "predecessor",
 )
 coordinator_etcd_restarts = _counter(

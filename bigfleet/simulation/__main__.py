@@ -37,7 +37,8 @@ def _explore(flags: argparse.Namespace) -> int:
     seconds = time.monotonic() - began
     verdict = f"{failed} seeds FAILED" if failed else "all invariants held"
     print(
-        f"explore: {len(seeds)} {flags.running_world} worlds from seed {flags.first}, {cycles} cycles, "
+        f"explore: {len(seeds)} {flags.running_world} worlds from seed {flags.first}, "
+        f"{cycles} cycles, "
         f"{actions} actions in {seconds:.0f} s: {verdict}"
     )
     return 1 if failed else 0

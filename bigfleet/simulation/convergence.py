@@ -44,7 +44,10 @@ def ownership_problems(world: World) -> Iterator[str]:
     """Sentences about machines that not exactly one shard has, and about needless purchases."""
     yield from world.ownership.orphans(world.provider.machines(), world.removed_shards)
     if world.purchases.bought > world.purchases.upper_bound():
-        yield f"{world.purchases.bought} machines were bought, {world.purchases.upper_bound()} would have done"
+        yield (
+            f"{world.purchases.bought} machines were bought, "
+            f"{world.purchases.upper_bound()} would have done"
+        )
 
 
 def is_wasteful(world: World) -> bool:

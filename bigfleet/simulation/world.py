@@ -46,8 +46,9 @@ class CycleSummary:
 
 
 class World:
-    """A running world; `running_world` opens and closes it. `clock` is right; those of the shards' hosts
-    and of the provider's may be set wrong. `shard`, `files` and `shard_clock` are the first's.
+    """A running world; `running_world` opens and closes it. `clock` is right; those of the shards'
+    hosts and of the provider's may be set wrong. `shard`, `files` and `shard_clock` are the
+    first's.
     """
 
     def __init__(self, spec: WorldSpec, directory: Path) -> None:

@@ -124,7 +124,8 @@ def _why_not(capacity: FreeCapacity, group: Group) -> str:
     nodes = capacity.pods_per_node(group.shape)
     if not nodes:
         return (
-            f"none of the {capacity.usable_nodes} Ready, schedulable nodes in racks satisfies its node "
+            f"none of the {capacity.usable_nodes} Ready, schedulable nodes in racks "
+            "satisfies its node "
             "affinity"
         )
     if not any(nodes.values()):

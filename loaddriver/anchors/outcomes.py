@@ -60,7 +60,9 @@ class OutcomeRecorder:
     def bound(
         self, group: str, pod: PodRef, node: str, as_nominated: bool, now_micros: int
     ) -> None:
-        """Note that a pod is bound, `as_nominated` to the node that we nominated; the first one counts."""
+        """Note that a pod is bound, `as_nominated` to the node that we nominated; the first one
+        counts.
+        """
         self._starts.setdefault(group, _Start(pod, node, as_nominated, now_micros))
 
     def outcomes(self, rack_of: Callable[[str], str]) -> list[GroupOutcome]:

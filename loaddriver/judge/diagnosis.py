@@ -73,7 +73,10 @@ def _refused(refused: Mapping[str, int]) -> Iterator[str]:
     for request, count in sorted(refused.items(), key=lambda each: (-each[1], each[0])):
         what, _, status = request.rpartition(" ")
         if status in _REFUSALS and what.startswith(_WRITES) and request != _REFUSED_BY_BUDGET:
-            yield f"API servers refused {format_number(count)} x {what} ({status}): {_REFUSALS[status]}."
+            yield (
+                f"API servers refused {format_number(count)} x {what} ({status}): "
+                f"{_REFUSALS[status]}."
+            )
 
 
 def _waiting(
@@ -125,7 +128,8 @@ def _tail(whose: str, rows: Sequence[PodRow]) -> Iterator[str]:
     [(hop, most)] = spent.most_common(1)
     mean = format_number(round(whole / len(slow) / 1e6, 2))
     yield (
-        f"Of {whose} the slowest {format_number(len(slow))} of {format_number(len(bound))} waited {mean} s on "
+        f"Of {whose} the slowest {format_number(len(slow))} of "
+        f"{format_number(len(bound))} waited {mean} s on "
         f"average, {100 * most / whole:.0f} % of it {HOP_ENDS[hop]}; {_mostly(slow)}."
     )
 
@@ -133,4 +137,7 @@ def _tail(whose: str, rows: Sequence[PodRow]) -> Iterator[str]:
 def _mostly(slow: Sequence[PodRow]) -> str:
     [(archetype, of_it)] = Counter(row.archetype for row in slow).most_common(1)
     [(cluster, there)] = Counter(row.cluster for row in slow).most_common(1)
-    return f"{format_number(of_it)} of them {archetype or 'unnamed'}, {format_number(there)} in {cluster}"
+    return (
+        f"{format_number(of_it)} of them {archetype or 'unnamed'}, "
+        f"{format_number(there)} in {cluster}"
+    )

@@ -67,9 +67,9 @@ class ArchetypeFacts:
 class FleetFacts:
     """The machines that there were to have, by name, and what the load's pods ask of them.
 
-    `daemon_sets` are every cluster's DaemonSets; `needs` are by cluster and workload; `run_seconds` says
-    how long pods run that end by themselves, by archetype. `shrinks_at_micros` is when the plan
-    first asks for less than before, None if it never does.
+    `daemon_sets` are every cluster's DaemonSets; `needs` are by cluster and workload; `run_seconds`
+    says how long pods run that end by themselves, by archetype. `shrinks_at_micros` is when the
+    plan first asks for less than before, None if it never does.
     """
 
     machines: Mapping[str, InventoryMachine]
@@ -100,10 +100,10 @@ class RunFacts:
     """The run's identity, its plan and what the runner noticed.
 
     `planned_groups` gives the number of pods by cluster and group. `failures` are sentences that
-    blame the system under test, such as a ramp that did not get through in its budget; `invalid_reasons`
-    blame the harness or the machine and void the run. `load` and `components` go into the summary
-    as they are: numbers under camelCase keys with units, None for what could not be read. Of
-    `load`, the self-audit reads `maxLatenessSeconds` and `p99LatenessSeconds`.
+    blame the system under test, such as a ramp that did not get through in its budget;
+    `invalid_reasons` blame the harness or the machine and void the run. `load` and `components` go
+    into the summary as they are: numbers under camelCase keys with units, None for what could not
+    be read. Of `load`, the self-audit reads `maxLatenessSeconds` and `p99LatenessSeconds`.
 
     `budget_floors` gives the pods that a disruption budget protects, by cluster and workload.
 

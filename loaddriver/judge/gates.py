@@ -242,5 +242,8 @@ def _bound(found: Mapping[str, Any], unit: str) -> str:
     least = f"at least {format_number(found['atLeast'])} {unit}".rstrip()
     if found.get("requiredSampleSize"):
         has = f"effective sample size {format_number(found.get('effectiveSampleSize', 0))}"
-        return f"{least}; {has}, too few to say more: it takes {format_number(found['requiredSampleSize'])}"
+        return (
+            f"{least}; {has}, too few to say more: it takes "
+            f"{format_number(found['requiredSampleSize'])}"
+        )
     return f"{least}; too many were still waiting to say more"

@@ -27,8 +27,8 @@ _CURVE_POINTS = 160
 class AtLeast(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A quantile that lies somewhere above: at least so many seconds.
 
-    `required_sample_size` is the number of draws that would be enough and `effective_sample_size` how many there were, where those
-    were too few; both are 0 where too many waits did not end.
+    `required_sample_size` is the number of draws that would be enough and `effective_sample_size`
+    how many there were, where those were too few; both are 0 where too many waits did not end.
     """
 
     at_least: float

@@ -241,8 +241,8 @@ class GangSide(Section, frozen=True, kw_only=True):
 
 
 class Summary(Section, frozen=True, kw_only=True):
-    """The whole file. `failures` are what the runner found wrong beside the gates, `invalid_reasons` why the
-    measurement must not be believed.
+    """The whole file. `failures` are what the runner found wrong beside the gates,
+    `invalid_reasons` why the measurement must not be believed.
 
     `diagnosis` says in words what pods waited for, the most telling first, whatever the verdict.
     `sideBySide` has this run and the other one of the same plan, with anchors and without.

@@ -31,19 +31,18 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     removed. Those that kube-scheduler removed for others of higher priority count as `preempted`.
 
     Demand only grows until the first bound pod is removed by its owner or has done its work, for
-    `growing_seconds`; `reclaimed_while_growing` are decisions in that time to take a machine from its
-    cluster. The soak is steady until the plan asks for less than before, for `steady_seconds`;
-    `disrupted_per_minute_percent` is of the pods that ran in that time.
-    `job_pods_interrupted` are disturbed ones that had not done their work yet.
+    `growing_seconds`; `reclaimed_while_growing` are decisions in that time to take a machine from
+    its cluster. The soak is steady until the plan asks for less than before, for `steady_seconds`;
+    `disrupted_per_minute_percent` is of the pods that ran in that time. `job_pods_interrupted` are
+    disturbed ones that had not done their work yet.
 
     Machines are bought when they are created; the rate is that of the steady time.
     `released_within10_minutes` were given back so soon after they were bought;
     `released_unexplained` are those of them for which what their cluster's pods ask for had fallen,
-    since it was at its height in that time, by less than half of the machine.
-    `additional_requests` are CapacityRequests for a machine beyond those that are there.
-    `unschedulable_despite_supply` pods never had a node, had waited for half a minute, and a
-    machine that could hold one was available in the end. Null is what only shards' journals could
-    say.
+    since it was at its height in that time, by less than half of the machine. `additional_requests`
+    are CapacityRequests for a machine beyond those that are there. `unschedulable_despite_supply`
+    pods never had a node, had waited for half a minute, and a machine that could hold one was
+    available in the end. Null is what only shards' journals could say.
     """
 
     growing_seconds: float

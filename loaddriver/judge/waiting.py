@@ -107,7 +107,8 @@ def _rack_cause(waiting: Waiting, free: Counter[str]) -> str:
         named = ", ".join(full[:_NAMED_RACKS]) + (", ..." if len(full) > _NAMED_RACKS else "")
         return (
             f"{format_number(missing_by_rack.total())} must join their gangs in {named}, with "
-            f"{_counted(free_in_full_racks, 'free place')}; other racks have {format_number(elsewhere)}"
+            f"{_counted(free_in_full_racks, 'free place')}; other racks have "
+            f"{format_number(elsewhere)}"
         )
     return "" if racks_by_gang else _no_rack(free, min(wanted.values()))
 
@@ -127,10 +128,16 @@ def _request_cause(waiting: Waiting) -> str:
     pods = waiting.pods
     unseen = sum(pod.seen_micros is None for pod in pods)
     if 2 * unseen > len(pods) and any(row.seen_micros for row in waiting.rows):
-        return f"{format_number(unseen)} have no CapacityRequest: the pod controller is behind or refused"
+        return (
+            f"{format_number(unseen)} have no CapacityRequest: the pod controller is "
+            "behind or refused"
+        )
     unacknowledged = sum(pod.acknowledged_micros is None for pod in pods)
     if 2 * unacknowledged > len(pods) and any(row.acknowledged_micros for row in waiting.rows):
-        return f"the requests of {format_number(unacknowledged)} were never acknowledged: no shard knows of them"
+        return (
+            f"the requests of {format_number(unacknowledged)} were never "
+            "acknowledged: no shard knows of them"
+        )
     return ""
 
 
@@ -194,12 +201,18 @@ def _machine_cause(
     if archetype_facts is None:
         return ""
     if free_capacity.not_ready[place]:
-        return f"{_counted(free_capacity.not_ready[place], 'node')} for it joined and did not become ready"
+        return (
+            f"{_counted(free_capacity.not_ready[place], 'node')} for it joined and "
+            "did not become ready"
+        )
     if (
         archetype_facts.fleet_machines is not None
         and free_capacity.node_count(waiting.archetype) >= archetype_facts.fleet_machines
     ):
-        return f"all {format_number(archetype_facts.fleet_machines)} machines that the fleet has for it are in use"
+        return (
+            f"all {format_number(archetype_facts.fleet_machines)} machines that the "
+            "fleet has for it are in use"
+        )
     shard_report = (
         "no shard could be asked" if facts.shortfalls is None else "no shard says it is short"
     )

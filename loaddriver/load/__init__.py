@@ -1,1 +1,1 @@
-"""TODO."""
+"""Plays the plan against API servers, in a process of its own."""

@@ -154,7 +154,8 @@ class LoadProcess:
             code = await asyncio.wait_for(asyncio.shield(self._end), _FINISH_TIMEOUT_SECONDS)
         except TimeoutError:
             raise LoadProcessError(
-                f"the load process did not end within {_FINISH_TIMEOUT_SECONDS:g} s of being asked to"
+                f"the load process did not end within {_FINISH_TIMEOUT_SECONDS:g} s of "
+                "being asked to"
             ) from None
         if code != 0:
             raise LoadProcessError(f"the load process ended with exit code {code}; see its log")

@@ -58,7 +58,8 @@ def _shape_lines(plan: Plan, settings: ProfileSettings) -> Iterator[str]:
         own = [w for w in plan.workloads if w.origin == f"burst-{number}"]
         where = f" in {burst.cluster}" if burst.cluster else ""
         yield (
-            f"  burst in the {burst.phase} at {burst.at_seconds:g} s for {burst.duration_seconds:g} s: "
+            f"  burst in the {burst.phase} at {burst.at_seconds:g} s for "
+            f"{burst.duration_seconds:g} s: "
             f"{burst.pods} {burst.archetype} pods{where}, {len(own)} objects"
         )
     pods = plan.header.pods

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Profiles: reading, validating, overriding them."""

@@ -64,8 +64,8 @@ class FederationSettings(ConfigStruct, frozen=True, kw_only=True):
     """A federated Deployment of `archetype` and its federated HPA on CPU.
 
     HPAs aim at `targetPercent` of what Pods request, and go down only after the least that they
-    wanted for `scaleDownStabilizationSeconds`. The phases follow each other; each change of load comes up to
-    `jitterSeconds` later than it says, by the seed.
+    wanted for `scaleDownStabilizationSeconds`. The phases follow each other; each change of load
+    comes up to `jitterSeconds` later than it says, by the seed.
     """
 
     archetype: str

@@ -67,9 +67,9 @@ class FleetSettings(ConfigStruct, frozen=True, kw_only=True):
 
     Spot machines are taken back at their hourly probability, where `spotMarketHoursPerSecond` hours
     pass in a second. A rack holds `machinesPerRack` machines, of one pod size or of all types that
-    are in its zone. `scarce` says that less supply than demand is meant.
-    `idleFactorByArchetype` gives single archetypes an idle factor of their own: with 0, their pods get only
-    what others leave them of machines that both accept.
+    are in its zone. `scarce` says that less supply than demand is meant. `idleFactorByArchetype`
+    gives single archetypes an idle factor of their own: with 0, their pods get only what others
+    leave them of machines that both accept.
     """
 
     idle_factor: NotNegative | None = None

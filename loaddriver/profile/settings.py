@@ -83,7 +83,8 @@ class Soak(ConfigStruct, frozen=True, kw_only=True):
 
 
 class Burst(ConfigStruct, frozen=True, kw_only=True):
-    """Extra objects that come `atSeconds` after the begin of a phase and go `durationSeconds` later.
+    """Extra objects that come `atSeconds` after the begin of a phase and go `durationSeconds`
+    later.
 
     `pods` are over all clusters together, or all in `cluster`. An archetype with gangs comes in
     whole gangs, each in one cluster. In a ramp that is held, a burst moves with the step that it

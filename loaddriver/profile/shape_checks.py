@@ -112,7 +112,8 @@ def _mode_errors(settings: ProfileSettings) -> Iterator[FieldError]:
     if settings.ramp.pacing != "fixed":
         yield FieldError(
             "ramp.pacing",
-            f"= {settings.ramp.pacing!r}: with load.mode: cr there are no pods and nothing binds, so "
+            f"= {settings.ramp.pacing!r}: with load.mode: cr there are no pods and "
+            "nothing binds, so "
             "the ramp cannot wait for it; write fixed",
         )
     if settings.anchors != "off":

@@ -97,11 +97,11 @@ class AuditTimestamps:
 
     `requested`, `acknowledged` and `withdrawn` are of CapacityRequests, `requests` those that the
     load itself made, by UID, `additional` those that ask for a machine beyond those that are there,
-    by when they first did. `nodes_ready` and `nodes_unready` have every write that said so,
-    `racks` and `instance_types` are by Node and its creation. `load_writes` counts what the load
-    driver was granted. `failed` counts by request and status, such as `create pods 409`;
-    `undecodable` lines said something that is now missing; `without_uid` are Pods logged without their
-    body, so without UID.
+    by when they first did. `nodes_ready` and `nodes_unready` have every write that said so, `racks`
+    and `instance_types` are by Node and its creation. `load_writes` counts what the load driver was
+    granted. `failed` counts by request and status, such as `create pods 409`; `undecodable` lines
+    said something that is now missing; `without_uid` are Pods logged without their body, so without
+    UID.
     """
 
     pods: dict[str, PodCreation] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class AuditTimestamps:
 
 
 class AuditReader:
-    """Decodes lines into `timestamps`, and tells `listener` of what carries the load's step label."""
+    """Decodes lines into `timestamps`; `listener` hears of what carries the load's step label."""
 
     def __init__(self, listener: PodListener) -> None:
         self.timestamps = AuditTimestamps()

@@ -28,9 +28,9 @@ class PodRow:
 
     `bound_by` is scheduler, anchor (by the scheduler, too, and to the node that the harness
     nominated for the first pod of its gang), other, or "" where no log says so; `source` is audit,
-    watch or mixed (a stamp that the log lacks was taken from the watch). `node_was_ready` says that its
-    node was ready before the pod came; None if that is not known, or if it was not bound: then it
-    waited until it was deleted or observation ended.
+    watch or mixed (a stamp that the log lacks was taken from the watch). `node_was_ready` says that
+    its node was ready before the pod came; None if that is not known, or if it was not bound: then
+    it waited until it was deleted or observation ended.
     """
 
     cluster: str

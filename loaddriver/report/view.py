@@ -76,7 +76,10 @@ def tiles(summary: Summary) -> list[Tile]:
         Tile(
             "Pods bound",
             formatting.count(pods.bound),
-            f"of {formatting.count(pods.created)} created, {formatting.count(pods.planned)} planned",
+            (
+                f"of {formatting.count(pods.created)} created, "
+                f"{formatting.count(pods.planned)} planned"
+            ),
             pods.never_bound > 0,
         ),
         latency_tile("Bound within, p50", latency.p50, latency.p50_interval),
@@ -116,7 +119,8 @@ def latency_tile(label: str, value: Quantile, interval: Interval | None) -> Tile
         f"95\u202f% interval {formatting.interval(interval)}" if interval else "since its creation"
     )
     if isinstance(value, AtLeast):
-        few = f"worth {value.effective_sample_size} independent samples, too few: at least {formatting.count(value.required_sample_size)}"
+        needed = formatting.count(value.required_sample_size)
+        few = f"effective sample size {value.effective_sample_size}; {needed} are needed"
         note = few if value.required_sample_size else "some pods were never bound"
     open_ended = isinstance(value, AtLeast) and not value.required_sample_size
     return Tile(label, formatting.spoken_quantile(value), note, open_ended)

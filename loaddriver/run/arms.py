@@ -37,8 +37,8 @@ _SEVERITY = (
 class RunOutcome:
     """`summary` and `folder` are the run's own, `comparisons` those of what it is compared with.
 
-    `skipped_arm` names the part that an interruption has left out; `interrupted` says that there was
-    one at all, and be it when nothing was left but to judge.
+    `skipped_arm` names the part that an interruption has left out; `interrupted` says that there
+    was one at all, and be it when nothing was left but to judge.
     """
 
     summary: Summary

@@ -47,7 +47,9 @@ class RunProgress:
 
 
 class LoadPhases:
-    """Plays one plan. `run_progress` is updated as it goes; `on_progress` is called after each look."""
+    """Plays one plan. `run_progress` is updated as it goes; `on_progress` is called after each
+    look.
+    """
 
     def __init__(
         self,

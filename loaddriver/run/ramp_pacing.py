@@ -22,9 +22,9 @@ class RampState:
     `last_step_*` speak of the step released last: whether all its requests were sent, how many of
     its pods were planned and bound, and the p99 of create -> bind over all of them, unbound ones
     counted with the time they have waited so far. `stuck_pods` of the backlog have waited for twice
-    as long as a step's slowest may: no pace helps them. For a knee, `last_step_overload` says why it
-    was not kept up with ("" if it was, None while that is open), `previous_step_overload` the same of
-    the one before it.
+    as long as a step's slowest may: no pace helps them. For a knee, `last_step_overload` says why
+    it was not kept up with ("" if it was, None while that is open), `previous_step_overload` the
+    same of the one before it.
     """
 
     started_at: float

@@ -42,7 +42,8 @@ class ClusterRecorders:
                 await guarded(self._started(), self.failed())
         except TimeoutError:
             raise InfrastructureError(
-                f"the clusters could not be watched within {_START_TIMEOUT_SECONDS:g} s; see their logs"
+                f"the clusters could not be watched within {_START_TIMEOUT_SECONDS:g} "
+                "s; see their logs"
             ) from None
 
     async def _started(self) -> None:

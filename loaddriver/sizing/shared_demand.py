@@ -217,7 +217,8 @@ def _shortfalls(
     for name, amount in sorted(asked.items()):
         if amount * _PACKING_HEADROOM > there[name]:
             yield (
-                f"{sum(pods.values())} pods may use {sum(offerings.values())} machines only; they ask "
+                f"{sum(pods.values())} pods may use {sum(offerings.values())} machines "
+                "only; they ask "
                 f"for {resources.text(name, amount)} {name}, and those have "
                 f"{resources.text(name, there[name])} (a tenth more is needed to pack them)"
             )

@@ -98,8 +98,8 @@ class RoleSpec:
 class Endpoint:
     """A running role; `observe` is the `<host>:<port>` where the harness reaches it, if any.
 
-    `addresses` are all its ports as reached from here, by name. `readonly_identity` is a folder with the
-    identity by which people may look into it, where it has one itself.
+    `addresses` are all its ports as reached from here, by name. `readonly_identity` is a folder
+    with the identity by which people may look into it, where it has one itself.
     """
 
     name: str

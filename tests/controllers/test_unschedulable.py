@@ -190,9 +190,8 @@ def test_whatever_happens_no_pod_asks_too_soon_or_too_often(
             for _ in range(seconds):
                 now += 1
                 before = {each: rules.asked(each) for each in rules}
-                for ask in rules.due_requests(
-                    now, lambda _: Outlook(should_wait=move == "patient")
-                ):
+                outlook = Outlook(should_wait=move == "patient")
+                for ask in rules.due_requests(now, lambda _, known=outlook: known):  # type: ignore[misc]
                     assert move == "wait"
                     assert ask.number == before[ask.pod] + 1 <= MAX_ADDITIONAL_PER_POD
                     assert now - seen_at[ask.pod] >= UNSCHEDULABLE_DELAY_SECONDS

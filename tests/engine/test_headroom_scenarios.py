@@ -59,8 +59,8 @@ def test_one_machine_more_than_small_gangs_need_is_acquired() -> None:
 
 def test_it_may_be_bought() -> None:
     """What is on its way is not bought twice."""
-    ongoing = story([idle("m", labels=IN_A), *(speculative(f"p{n}", labels=IN_A) for n in range(3))],
-                 *gangs(2))  # fmt: skip
+    free = [speculative(f"p{n}", labels=IN_A) for n in range(3)]
+    ongoing = story([idle("m", labels=IN_A), *free], *gangs(2))
     assert ongoing.cycle() == ["Bootstrap m", "Provision p0"]
     assert [ongoing.cycle() for _ in range(3)] == [[]] * 3
 

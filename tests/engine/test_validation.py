@@ -92,7 +92,7 @@ def sized(pods: int, **amounts: int) -> Need:
         (with_column("destination", -2, 0), "row 0: destination: -2"),
         (with_column("destination", -1, 2), "row 1: destination: 2"),
         (with_column("cluster", 0, -1), "row 1: state: 'CONFIGURED' belongs to no"),
-        (with_column("disruption_cost", 0, -0.5), "row 1: disruption_cost: -0.5 is less than nothing"),
+        (with_column("disruption_cost", 0, -0.5), "disruption_cost: -0.5 is less than nothing"),
         (with_column("headroom", 1), "fleet: headroom: 1 entries for 2 machines"),
         (with_column("tie_break", 4, 4), "tie_break: 4 names two machines"),
         (with_column("priority", 1), "fleet: priority: 1 entries for 2 machines"),
@@ -196,9 +196,9 @@ _JUNK = st.one_of(
 @example(0, "state", [(0, 5)], None)
 @given(
     st.integers(0, 2**32),
-    st.sampled_from(["flavour", "state", "cluster", "last_claimed_by", "priority", "interruption_bucket",
-                     "reclamation_bucket", "unused_since_seconds", "tie_break", "destination",
-                     "disruption_cost", "headroom"]),
+    st.sampled_from(["flavour", "state", "cluster", "last_claimed_by", "priority",
+                     "interruption_bucket", "reclamation_bucket", "unused_since_seconds",
+                     "tie_break", "destination", "disruption_cost", "headroom"]),
     st.lists(st.tuples(st.integers(0, 19), st.integers(-300, 300)), min_size=1, max_size=4),
     st.sampled_from([None, math.nan, math.inf, -math.inf]),
 )  # fmt: skip

@@ -216,7 +216,7 @@ def peer_port_answers(port: int, identity: Identity) -> bool:
 def test_a_replica_that_leads_its_session_goes_first_with_all_of_it(
     binaries: Binaries, directory: Path
 ) -> None:
-    """Its etcd and its watchdog, too: between sessions, niceness of a process alone means nothing."""
+    """Its etcd and its watchdog, too: between sessions, niceness of one process means nothing."""
     if os.geteuid() != 0 or not Path("/proc/self/autogroup").exists():
         pytest.skip("no right to go first, or a kernel that does not group by session")
     with running(binaries.etcd, directory, ["a"]) as replicas:

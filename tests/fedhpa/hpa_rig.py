@@ -34,12 +34,12 @@ _NAME = "v1beta1.metrics.k8s.io"
 
 
 class Load:
-    """The cores that a member's Pods use together: each takes an equal part, up to `max_replicas`."""
+    """The cores that a member's Pods use together: equal parts, each at most `max_cores_each`."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self.cores = 0.1
-        self.max_replicas = 10.0
+        self.max_cores_each = 10.0
 
     async def answer(self, request: web.Request) -> web.Response:
         """PodMetrics of the Pods that the HPA asks about."""
@@ -47,7 +47,7 @@ class Load:
         query = {"labelSelector": request.query.get("labelSelector", "")}
         content = await self._client.get(f"/api/v1/namespaces/{where}/pods", query)
         pods = [p for p in msgspec.json.decode(content)["items"] if _runs(p)]
-        each = min(self.max_replicas, self.cores / len(pods)) if pods else 0.0
+        each = min(self.max_cores_each, self.cores / len(pods)) if pods else 0.0
         items = [_metrics(pod["metadata"], each) for pod in pods]
         body = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": items}
         return web.json_response({**body, "metadata": {}})

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The Kubernetes client: watches that resume."""

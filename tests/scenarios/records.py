@@ -193,8 +193,8 @@ class Nodes(ConfigStruct, frozen=True):
 
 class Expect(ConfigStruct, frozen=True):
     """All of it comes to hold, each within its own time; then for `quiet` seconds no Node comes,
-    goes or is cordoned and no pod is evicted; and then all of it still holds. `one_per_node` are pods
-    of DaemonSets, and `rolled_out` means what kubectl rollout status waits for.
+    goes or is cordoned and no pod is evicted; and then all of it still holds. `one_per_node` are
+    pods of DaemonSets, and `rolled_out` means what kubectl rollout status waits for.
 
     With `settle` the quiet may begin so much later: what was ordered for the pods of a moment, such
     as those of a roll-out, may still come and go again.

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Who calls, and what they may call: identities, certificates, the authorization table."""

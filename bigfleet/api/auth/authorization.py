@@ -30,7 +30,9 @@ SenderOf = Callable[[Any], str | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """`roles` may call. Of them `restricted_role` speaks only for itself: `sender` finds what it says."""
+    """`roles` may call. Of them `restricted_role` speaks only for itself: `sender` finds what it
+    says.
+    """
 
     roles: frozenset[str]
     restricted_role: str = ""

@@ -89,7 +89,10 @@ async def grace(subject: Subject) -> str:
         )
         expect(
             sound,
-            f"it ended {state_name(cancel_and_wait.state)}, last_error {cancel_and_wait.last_error!r}",
+            (
+                f"it ended {state_name(cancel_and_wait.state)}, last_error "
+                f"{cancel_and_wait.last_error!r}"
+            ),
         )
     return f"it ended {state_name(cancel_and_wait.state)}"
 

@@ -43,8 +43,8 @@ class _Waiting:
 
 
 class EvictionSlots:
-    """At most `max_concurrent` turns at a time, and `max_per_owner` of one owner; the earliest deadline
-    comes first.
+    """At most `max_concurrent` turns at a time, and `max_per_owner` of one owner; the earliest
+    deadline comes first.
     """
 
     def __init__(self, max_concurrent: int, max_per_owner: int) -> None:

@@ -94,8 +94,8 @@ def weights_of(amounts: _Floats, pods: _Floats) -> _Floats:
 class _Clusters:
     """Clusters of sizes, and what each pair would cost.
 
-    Rows of `_costs` stay where they are; those of clusters that are no more hold infinity. `_nearest`
-    is for each cluster the other with which it costs least, `_nearest_cost` that cost.
+    Rows of `_costs` stay where they are; those of clusters that are no more hold infinity.
+    `_nearest` is for each cluster the other with which it costs least, `_nearest_cost` that cost.
     """
 
     def __init__(self, sizes: Sequence[Amounts], pods: Sequence[int]) -> None:

@@ -60,7 +60,8 @@ class OperatorConfig:
     are known; 0 tells none. At most `short_conditions_per_second` are told that they are short, or
     are not any more. Without an `identity` it dials plaintext. Of several operators of one cluster
     the one that holds a Lease of `lease_seconds` works; `replica` tells them apart, by default the
-    host's name with a random number. A Node that is not Ready for `node_ready_timeout_seconds` is broken.
+    host's name with a random number. A Node that is not Ready for `node_ready_timeout_seconds` is
+    broken.
     """
 
     cluster_id: str

@@ -129,7 +129,8 @@ class Dialer:
         """Why there is no session; "" while there is one."""
         return (
             self._not_ready_reason
-            and f"no session with the shard at {self._shard_addresses.address}: {self._not_ready_reason}"
+            and f"no session with the shard at {self._shard_addresses.address}: "
+            f"{self._not_ready_reason}"
         )
 
     async def run(self) -> None:

@@ -20,8 +20,8 @@ _UPCOMING_PHASES = ("Provisioning", "Launched", "Registered")
 @dataclass(frozen=True, slots=True)
 class Node:
     """A Node as kube-scheduler sees it. `ours` if a machine of the fleet is behind it, `reclaiming`
-    while that machine is being taken back, `blocking_annotation` is an annotation that forbids this, `created` is
-    as of RFC 3339.
+    while that machine is being taken back, `blocking_annotation` is an annotation that forbids
+    this, `created` is as of RFC 3339.
     """
 
     name: str

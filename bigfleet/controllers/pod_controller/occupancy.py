@@ -85,8 +85,8 @@ def _discard(index: dict[K, set[Shape]], key: K, shape: Shape) -> None:
 
 @dataclass
 class Occupancy:
-    """The cluster's Nodes and pods. `placed` and `terminating` count pods by shape and Node, `waiting`
-    those without a Node by shape.
+    """The cluster's Nodes and pods. `placed` and `terminating` count pods by shape and Node,
+    `waiting` those without a Node by shape.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)

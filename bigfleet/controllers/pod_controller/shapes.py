@@ -125,9 +125,10 @@ class NodeFilter(NamedTuple):
 class Shape:
     """Equal for all pods that kube-scheduler would treat alike; made by `Shapes` only.
 
-    `requests` are effective requests in units of `model.resources`. `is_per_node` marks pods that go with
-    their Node, such as a DaemonSet's; `batch` a Job's. `not_evictable_reason` says why a pod must not be
-    evicted, "" when it may be. `has_claims`: it has volumes, and must stay where those are.
+    `requests` are effective requests in units of `model.resources`. `is_per_node` marks pods that
+    go with their Node, such as a DaemonSet's; `batch` a Job's. `not_evictable_reason` says why a
+    pod must not be evicted, "" when it may be. `has_claims`: it has volumes, and must stay where
+    those are.
     """
 
     namespace: str

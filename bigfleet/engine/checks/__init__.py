@@ -1,1 +1,1 @@
-"""TODO."""
+"""What a snapshot must be like, and what holds of every decision."""

@@ -70,8 +70,8 @@ class Explanation:
     `matching` and `usable` count machines by state: those that meet its conditions on a single
     machine, and of these those that hold its smallest possible pod when they are empty.
     `by_requirement` counts the machines that meet each requirement alone. `free` are usable ones
-    that nobody counts, `lower_priority` those that serve lower priorities. `domains` are a gang's best.
-    `short` and `impossible` are the sizes without a place. `reason` is None, and its
+    that nobody counts, `lower_priority` those that serve lower priorities. `domains` are a gang's
+    best. `short` and `impossible` are the sizes without a place. `reason` is None, and its
     `message` are empty, while nothing is lacking.
     """
 

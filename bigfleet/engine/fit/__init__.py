@@ -1,1 +1,1 @@
-"""TODO."""
+"""Which pods fit which machines: flavours, capacity, cost, equivalence classes of pods."""

@@ -75,13 +75,13 @@ class PodClasses:
     """C classes of equal pods: N needs' sizes, the needs in the demand's order and each need's
     sizes in descending order of their share.
 
-    `need_type` [N] says how each need is served. `start` [N + 1] delimits each need's classes. `sizes`
-    [C, R] and `dominant_share` [C] say what one pod asks for, and the largest part of any resource of the
-    fleet's largest machine that this is. `count` [C] is how many pods there are; `impossible` [C]
-    marks sizes that no machine of the fleet which the need accepts could ever hold: they are set
-    apart and never packed. A machine takes `most` [C] pods of a class's need. `flavour_fit` holds
-    for each class the row of its need in `accepted` [A, F] and `scarce` [A, F] (the flavour has a
-    scarce resource that the need does not ask for).
+    `need_type` [N] says how each need is served. `start` [N + 1] delimits each need's classes.
+    `sizes` [C, R] and `dominant_share` [C] say what one pod asks for, and the largest part of any
+    resource of the fleet's largest machine that this is. `count` [C] is how many pods there are;
+    `impossible` [C] marks sizes that no machine of the fleet which the need accepts could ever
+    hold: they are set apart and never packed. A machine takes `most` [C] pods of a class's need.
+    `flavour_fit` holds for each class the row of its need in `accepted` [A, F] and `scarce` [A, F]
+    (the flavour has a scarce resource that the need does not ask for).
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The inner loops, compiled by numba: packing, selection, topology."""

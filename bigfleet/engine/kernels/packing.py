@@ -28,7 +28,8 @@ NO_LIMIT = int(np.iinfo(np.int64).max)
 class Machines(NamedTuple):
     """M machines of one cluster: what they have for pods in all and what is left [M, R], CPU and
     memory in the first columns; their flavours; the highest priority that may use each
-    (`max_priority`); whether each holds any pods; and the need that the last decision counted it for.
+    (`max_priority`); whether each holds any pods; and the need that the last decision counted it
+    for.
     """
 
     capacity: Longs

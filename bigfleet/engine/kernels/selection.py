@@ -42,9 +42,9 @@ class CandidatePool(NamedTuple):
 
 class FleetAvailability(NamedTuple):
     """What is known of the fleet's machines: flavour, whether each is taken already, and for which
-    need it is kept, with the priorities of all needs; to which cluster each belongs (`supply_clusters`), the
-    `cluster` that chooses, the `prices` of flavours, and the `budget` that is left to the
-    cluster, which changes.
+    need it is kept, with the priorities of all needs; to which cluster each belongs
+    (`supply_clusters`), the `cluster` that chooses, the `prices` of flavours, and the `budget` that
+    is left to the cluster, which changes.
     """
 
     flavour: Ints

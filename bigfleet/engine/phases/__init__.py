@@ -1,1 +1,1 @@
-"""TODO."""
+"""The phases of a decision: assign, preempt, reclaim, and what the next one gets."""

@@ -48,9 +48,9 @@ def preempt(state: CycleState, assignment: AssignmentPhase, reclaimable: Flags) 
 
 
 class _Preemption:
-    """`_dirty_clusters` holds the clusters whose needs have to look again, because pods lost their places or
-    machines came or went; `_all_dirty`: machines became free after a need had its turn, so that
-    all later ones look again.
+    """`_dirty_clusters` holds the clusters whose needs have to look again, because pods lost their
+    places or machines came or went; `_all_dirty`: machines became free after a need had its turn,
+    so that all later ones look again.
     """
 
     def __init__(self, state: CycleState, assignment: AssignmentPhase, reclaimable: Flags) -> None:

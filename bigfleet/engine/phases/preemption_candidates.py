@@ -30,8 +30,8 @@ _BELOW_ALL_PRIORITIES = np.iinfo(np.int64).min
 
 
 class Candidates(NamedTuple):
-    """Machines that one need may take: `rank` is the order in which they come into question
-    (equals share one), `non_disruptive` those that nobody counts, or that drain already, `gap` how much
+    """Machines that one need may take: `rank` is the order in which they come into question (equals
+    share one), `non_disruptive` those that nobody counts, or that drain already, `gap` how much
     lower their priority is.
     """
 

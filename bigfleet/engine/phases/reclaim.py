@@ -1,11 +1,11 @@
 """Phase 3: which machines a cluster gives back, and when.
 
 What runs is left alone. A CONFIGURED machine goes only if its cluster's operator has said what that
-would disturb (`Fleet.disruption_cost`), those that disturb least first; if the cluster's pods, and a
-few more, count on the others without it; if the cluster has had machines to spare for its hold; and
-if it is not just growing: a machine with pods on it stays until demand has fallen since the cluster
-last acquired one, an empty one until demand has stood still for the hold. An empty one that can
-hold nothing is to spare whatever demand does.
+would disturb (`Fleet.disruption_cost`), those that disturb least first; if the cluster's pods, and
+a few more, count on the others without it; if the cluster has had machines to spare for its hold;
+and if it is not just growing: a machine with pods on it stays until demand has fallen since the
+cluster last acquired one, an empty one until demand has stood still for the hold. An empty one that
+can hold nothing is to spare whatever demand does.
 
 A release by count alone would go to and fro: kube-scheduler packs worse than a count can, so that
 what was given back has to be bought again. So a cluster that acquires a machine soon after it gave

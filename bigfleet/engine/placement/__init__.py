@@ -1,1 +1,1 @@
-"""TODO."""
+"""Where pods and gangs go: free pools, topology constraints, gang domains."""

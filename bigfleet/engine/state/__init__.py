@@ -1,1 +1,1 @@
-"""TODO."""
+"""What a decision changes while it is made: packings, budgets, free machines."""

@@ -95,4 +95,7 @@ def describe_usage(ceiling: Ceiling | None, held: ClusterUsage | None) -> Iterat
         yield f"it has {held.machines} of at most {int(ceiling.machines)} machines"
     if math.isfinite(ceiling.dollars_per_hour):
         cost_micros = held.micros / 1e6
-        yield f"it has machines for ${cost_micros:.2f} of at most ${ceiling.dollars_per_hour:.2f} an hour"
+        yield (
+            f"it has machines for ${cost_micros:.2f} of at most "
+            f"${ceiling.dollars_per_hour:.2f} an hour"
+        )

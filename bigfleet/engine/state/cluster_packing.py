@@ -51,10 +51,10 @@ class MachineDomains(NamedTuple):
 class ClusterPacking:
     """M machines in keep order: the first are the last to be found superfluous.
 
-    `rows` [M] are their rows of the fleet, `flavour` [M] their flavours, `capacity` and `free`
-    [M, R] what they have for pods in all and what is left. A machine that was acquired in this
-    decision for a need serves only needs of at most that need's priority (`max_priority` [M]): those
-    of higher priority had their turn before it was there. `has_pods` [M]: it holds pods.
+    `rows` [M] are their rows of the fleet, `flavour` [M] their flavours, `capacity` and `free` [M,
+    R] what they have for pods in all and what is left. A machine that was acquired in this decision
+    for a need serves only needs of at most that need's priority (`max_priority` [M]): those of
+    higher priority had their turn before it was there. `has_pods` [M]: it holds pods.
     """
 
     def __init__(self, classes: PodClasses, left: Longs, capacity_of: Longs) -> None:

@@ -34,8 +34,9 @@ _INCOMING = (MachineState.CREATING, MachineState.DRAINING)
 
 
 class TakenMachines(NamedTuple):
-    """Machines that a need takes from others: of the `non_disruptive` ones nobody is evicted for it, since
-    no need counts them or they drain already; the others serve needs whose priority is `gap` lower.
+    """Machines that a need takes from others: of the `non_disruptive` ones nobody is evicted for
+    it, since no need counts them or they drain already; the others serve needs whose priority is
+    `gap` lower.
     """
 
     rows: Rows
@@ -46,15 +47,15 @@ class TakenMachines(NamedTuple):
 class CycleState:
     """`left` [C] is how many pods of each class have no place, impossible ones not counted.
 
-    `packings` has the machines of each cluster, by its number, but for those in `headroom_pool`, which were
-    kept ahead of gangs. `supply_clusters` [n] is the cluster that a machine is supply for, NONE where
-    there is none. `unavailable` [n] marks machines that were acquired or taken in this decision,
-    or are held back, `ordered_by` [n] for whom. `reserved_for` [n] is the need that a machine is
-    drained or kept for, else NONE, and `initially_reserved_for` [n] what that was at first. By need:
-    `acquired` and `taken` are the machines that it ordered, `gang_domains` the domains of gangs,
-    `reserved` the reservations in force. Needs in `not_acquiring` acquire and take nothing, so that
-    others can have what was kept for them. From those in `at_ceiling` their cluster's ceiling has
-    withheld something.
+    `packings` has the machines of each cluster, by its number, but for those in `headroom_pool`,
+    which were kept ahead of gangs. `supply_clusters` [n] is the cluster that a machine is supply
+    for, NONE where there is none. `unavailable` [n] marks machines that were acquired or taken in
+    this decision, or are held back, `ordered_by` [n] for whom. `reserved_for` [n] is the need that
+    a machine is drained or kept for, else NONE, and `initially_reserved_for` [n] what that was at
+    first. By need: `acquired` and `taken` are the machines that it ordered, `gang_domains` the
+    domains of gangs, `reserved` the reservations in force. Needs in `not_acquiring` acquire and
+    take nothing, so that others can have what was kept for them. From those in `at_ceiling` their
+    cluster's ceiling has withheld something.
     """
 
     def __init__(

@@ -21,8 +21,8 @@ def hpa_report_of(
 ) -> HpaReport | None:
     """None while the HPA does not scale: no target, no metrics, not looked at yet.
 
-    `unscheduled` is the number of the target's Pods without a node, `metrics_replicas` how many replicas the
-    HPA's metrics are of, None when that is as many as there are.
+    `unscheduled` is the number of the target's Pods without a node, `metrics_replicas` how many
+    replicas the HPA's metrics are of, None when that is as many as there are.
     """
     status = hpa.status
     if not (_holds(hpa, "AbleToScale") and _holds(hpa, "ScalingActive")):

@@ -33,8 +33,9 @@ class Listeners:
 class MemberState:
     """One member's objects of ours. While it is not `reachable` they are the last that were seen.
 
-    `ever_listed` tells that they were listed at least once since this process began, `reachability_known` that it
-    is known whether it answers. `metrics_replicas` is how many replicas the metrics of an HPA are of.
+    `ever_listed` tells that they were listed at least once since this process began,
+    `reachability_known` that it is known whether it answers. `metrics_replicas` is how many
+    replicas the metrics of an HPA are of.
     """
 
     name: str

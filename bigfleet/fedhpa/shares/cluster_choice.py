@@ -63,7 +63,8 @@ def _base(
         if spent + member.bounds.min_replicas > total.max and (whole or member.held is None):
             min_replicas = member.bounds.min_replicas
             problems.append(
-                f"cluster {member.name}: preferred minReplicas {min_replicas} exceeds what is left of "
+                f"cluster {member.name}: preferred minReplicas {min_replicas} exceeds "
+                "what is left of "
                 f"maxReplicas, {total.max - spent}"
             )
             continue

@@ -49,10 +49,11 @@ class RebalanceConfig:
 
     A cluster keeps `headroom_percent` above what it needs, at least one replica. A new or returned
     cluster is left alone for `stabilization_seconds`; one that was given something keeps it for
-    `cooldown_seconds`. Replicas that found no node for `scheduling_timeout_seconds` count as not placeable,
-    and no more is tried there for `retry_seconds`, twice as long each time it is in vain. A cluster
-    that was opened for a spike is closed after `idle_timeout_seconds` of idleness. One at its min and
-    below `min_usage_percent` of the target usage gives min away; 0 leaves min as it was split.
+    `cooldown_seconds`. Replicas that found no node for `scheduling_timeout_seconds` count as not
+    placeable, and no more is tried there for `retry_seconds`, twice as long each time it is in
+    vain. A cluster that was opened for a spike is closed after `idle_timeout_seconds` of idleness.
+    One at its min and below `min_usage_percent` of the target usage gives min away; 0 leaves min as
+    it was split.
     """
 
     enabled: bool = True
@@ -88,8 +89,8 @@ class CapacityLimit(NamedTuple):
 class HpaReport:
     """What a cluster's HPA says: its current and desired replicas.
 
-    `wanted` is desired, or more where only max holds it down; `scheduled` are the replicas that have
-    a node; `usage` is the observed metric over its target, None when unknown.
+    `wanted` is desired, or more where only max holds it down; `scheduled` are the replicas that
+    have a node; `usage` is the observed metric over its target, None when unknown.
     """
 
     current: int
@@ -103,8 +104,8 @@ class HpaReport:
 class Member:
     """One cluster as it was last seen; moments are in seconds on the caller's clock.
 
-    `share` is what its HPA has. Of an unreachable cluster it is the last that is known, and where
-    a write's outcome is unknown, the smaller min and the larger max. `deleted_share` is the share of
+    `share` is what its HPA has. Of an unreachable cluster it is the last that is known, and where a
+    write's outcome is unknown, the smaller min and the larger max. `deleted_share` is the share of
     an HPA that somebody deleted. `report` is None while the HPA says nothing of use. `ready` are
     the target's ready replicas there.
     """

@@ -20,7 +20,8 @@ _CRASH_LOOP_EXITS = 4
 _HEALTHY_SECONDS = 3.0
 
 _REMOVED_MESSAGE = (
-    "this replica was taken out of the coordinator (`bigfleet fleet remove-replica`); to let it in again, "
+    "this replica was taken out of the coordinator (`bigfleet fleet remove-replica`); "
+    "to let it in again, "
     "start it with --join and an empty state directory"
 )
 

@@ -72,7 +72,8 @@ class LeaderHandlers:
             where = leader_term.registry.shards[shard_id].address or "an address not known yet"
             raise NotLeader(
                 f"shard {shard_id} may be alive at {where}: stop it there; it must have been "
-                f"silent for {LIVENESS_TIMEOUT_SECONDS:.0f} s before another process is given an epoch, and "
+                f"silent for {LIVENESS_TIMEOUT_SECONDS:.0f} s before another process is "
+                "given an epoch, and "
                 f"that takes {LIVENESS_TIMEOUT_SECONDS - seconds_since_report:.0f} s more at least"
             )
         leader_term.reports.epoch_issued(shard_id, now)
@@ -241,7 +242,8 @@ def _record_incidents(leader_term: LeaderTerm, report: wire.ShardReport) -> None
         _incident(
             "newer_term_seen",
             f"shard {shard} has taken orders of term {report.seen_term}, and this leader's term is "
-            f"{leader_term.term}: the coordinator's state was lost or is an old copy. No domain is given "
+            f"{leader_term.term}: the coordinator's state was lost or is an old copy. "
+            "No domain is given "
             "away before a snapshot has been restored",
         )
     if surplus := acknowledgements.surplus_domains(leader_term.registry, report):

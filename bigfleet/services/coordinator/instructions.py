@@ -24,8 +24,8 @@ def pending(
 ) -> list[wire.CoordinatorInstruction]:
     """The next orders for this shard, without term and sequence number.
 
-    `accepted_ids` are the ids of orders that it has accepted from this leader, `reassignments` domains that it
-    should have and seems to have forgotten.
+    `accepted_ids` are the ids of orders that it has accepted from this leader, `reassignments`
+    domains that it should have and seems to have forgotten.
     """
     instructions = chain(
         _domain_instructions(registry, shard),

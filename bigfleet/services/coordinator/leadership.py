@@ -39,9 +39,9 @@ OnElected = Callable[[Leader | None, Leader], None]
 
 
 class Leadership:
-    """`leader_term` is set while this replica leads. `keepalive` is called as long as it is at work, with
-    whether its member answers;
-    `on_elected` with the leader before, when this one takes over.
+    """`leader_term` is set while this replica leads. `keepalive` is called as long as it is at
+    work, with whether its member answers; `on_elected` with the leader before, when this one takes
+    over.
     """
 
     def __init__(

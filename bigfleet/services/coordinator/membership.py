@@ -101,14 +101,16 @@ def _validate_joining(joining_member: JoiningMember, members: Sequence[Member]) 
     for member in members:
         if member.peer_address == joining_member.address and member.started:
             hint = (
-                f"has an empty state directory, but is a member already, as {_display_name(member)}: what "
+                "has an empty state directory, but is a member already, as "
+                f"{_display_name(member)}: what "
                 "it confirmed would be lost with it. `bigfleet fleet remove-replica "
                 f"{_display_name(member)}` comes first"
             )
             raise InvalidInput("node_id", joining_member.id, hint)
         if member.name == joining_member.id and member.peer_address != joining_member.address:
-            hint = f"is a member at {member.peer_address}; `bigfleet fleet remove-replica {joining_member.id}` "
-            raise InvalidInput("node_id", joining_member.id, hint + "comes first")
+            command = f"bigfleet fleet remove-replica {joining_member.id}"
+            hint = f"is a member at {member.peer_address}; `{command}` comes first"
+            raise InvalidInput("node_id", joining_member.id, hint)
     present = {member.peer_address for member in members} | {joining_member.address}
     if joining_member.known_peers and set(joining_member.known_peers) != present:
         hint = f"does not name all replicas, as they name each other: {', '.join(sorted(present))}"

@@ -70,9 +70,9 @@ DomainName: TypeAlias = tuple[str, str]
 class Domain(msgspec.Struct, frozen=True):
     """A topology domain and whose it is. A free domain has no row.
 
-    `instruction_id` is the id of the instruction that the last change of this row asks for. While the
-    domain is being released, `to` is who gets it next, "" for nobody yet. `machines` is how many
-    it had when it was first given away, and `instance_type` the commonest of them.
+    `instruction_id` is the id of the instruction that the last change of this row asks for. While
+    the domain is being released, `to` is who gets it next, "" for nobody yet. `machines` is how
+    many it had when it was first given away, and `instance_type` the commonest of them.
     """
 
     topology_key: str

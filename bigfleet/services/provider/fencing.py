@@ -31,7 +31,8 @@ def check(
     if newest is not None and token <= newest:
         raise Fenced(
             f"machine {machine_id}: shard {fence.shard_id} has already sent epoch {newest.epoch} "
-            f"sequence {newest.sequence}; epoch {token.epoch} sequence {token.sequence} is not newer."
+            f"sequence {newest.sequence}; epoch {token.epoch} sequence {token.sequence} "
+            "is not newer."
             f" {_HINT}"
         )
     if token.epoch < claimed:

@@ -49,7 +49,8 @@ class ClusterRemover:
             )
         if not force and (why := self._may_be_alive(cluster)):
             raise OperatorMayBeAlive(
-                f"cluster {cluster}: {why}. Its {plan.configured_machines} machines at work would be drained "
+                f"cluster {cluster}: {why}. Its {plan.configured_machines} machines at "
+                "work would be drained "
                 "without evicting their pods. Stop its operator and wait, or order it by force"
             )
         if dry_run:

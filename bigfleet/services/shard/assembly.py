@@ -115,7 +115,9 @@ def assemble(
     stores: ShardStores,
     coordinator_ports: CoordinatorPorts | None = None,
 ) -> Shard:
-    """All parts of a shard that is in its `epoch`; without `coordinator_ports` everything is its own."""
+    """All parts of a shard that is in its `epoch`; without `coordinator_ports` everything is its
+    own.
+    """
     woken = asyncio.Event()
     state = _state(config, stores, coordinator_ports)
     sessions = _sessions(

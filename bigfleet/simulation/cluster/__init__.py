@@ -1,1 +1,1 @@
-"""TODO."""
+"""One simulated cluster: workload, scheduler, pod controller, operator."""

@@ -30,8 +30,8 @@ class _Written(NamedTuple):
 
 
 class Requests:
-    """The operator's `request_cache` and the pod controller's `existing`, both kept up to date. `written`
-    counts requests that ever were.
+    """The operator's `request_cache` and the pod controller's `existing`, both kept up to date.
+    `written` counts requests that ever were.
     """
 
     def __init__(self) -> None:

@@ -66,10 +66,10 @@ def schedule(
 ) -> Iterator[SimulatedPod]:
     """Bind each of `pods` that finds a place, priority descending, then in the order given.
 
-    Places are taken as they are given out: `SimulatedPod.node` and `SimulatedNode.free` change at once. Who finds
-    none may have pods of lower priority evicted, by `evict`. One that `looks_ahead` begins a gang
-    where there is room for all of it, as anchors do; kube-scheduler alone begins it where there is
-    room for one.
+    Places are taken as they are given out: `SimulatedPod.node` and `SimulatedNode.free` change at
+    once. Who finds none may have pods of lower priority evicted, by `evict`. One that `looks_ahead`
+    begins a gang where there is room for all of it, as anchors do; kube-scheduler alone begins it
+    where there is room for one.
     """
     assignments = _Assignments(nodes, bound, looks_ahead)
     for pod in sorted(pods, key=lambda p: -p.workload.priority):

@@ -31,8 +31,8 @@ class Workload:
 
     `selector` holds the label values that a machine must have, key to alternatives, and `terms` are
     further selectors of which one must be met. `tolerated` are the keys of taints that do not keep
-    the pods away. `same_key` keeps all pods of the `app` in one domain, `anti_affinity` has at most one of
-    them in each domain of each key; the app is the workload itself unless it is named.
+    the pods away. `same_key` keeps all pods of the `app` in one domain, `anti_affinity` has at most
+    one of them in each domain of each key; the app is the workload itself unless it is named.
 
     `kind` is that of the controller: a "Job" lets its pods end, a "DaemonSet" has one on every Node
     that it selects. Without one (`managed` False) nobody recreates what is evicted.

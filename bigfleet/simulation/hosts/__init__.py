@@ -1,1 +1,1 @@
-"""TODO."""
+"""The processes of a fleet on the virtual clock: shard, coordinators, provider."""

@@ -60,8 +60,8 @@ class SimulatedProvider:
 
     It begins down; `start` and `stop` may alternate, as a process is killed and started again.
     `shows` cuts its listings off after so many machines, as if it had lost sight of the others.
-    `crashed` is called when it dies by itself; it is to be stopped then. `on_submitted` is told of each
-    order that begins something, with the machine as it was before.
+    `crashed` is called when it dies by itself; it is to be stopped then. `on_submitted` is told of
+    each order that begins something, with the machine as it was before.
     """
 
     def __init__(

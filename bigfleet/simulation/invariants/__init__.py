@@ -1,1 +1,1 @@
-"""TODO."""
+"""What must hold after each cycle of every world."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The virtual clock and the faults: loop, disk, injected errors."""

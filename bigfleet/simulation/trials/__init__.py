@@ -1,1 +1,1 @@
-"""TODO."""
+"""Random worlds by kind: healing, harsh, lasting, several shards."""

@@ -106,7 +106,9 @@ def binaries() -> Binaries:
 
 
 @asynccontextmanager
-async def testbed(folder: Path, settings: ControlPlaneConfig = USUAL) -> AsyncIterator[Testbed]:
+async def started_testbed(
+    folder: Path, settings: ControlPlaneConfig = USUAL
+) -> AsyncIterator[Testbed]:
     """A control plane with BigFleet's policy installed."""
     run_id = f"host-{uuid.uuid4().hex[:8]}"
     real = binaries()
@@ -131,7 +133,7 @@ async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
     """Booted by its blob, adopted by the next process, switched off, booted anew, and gone."""
     slow = Taint("example.com/slow", "yes", "NoSchedule")
     machine = replace(MACHINE, host="m-1", taints=(slow,))
-    async with testbed(tmp_path) as here:
+    async with started_testbed(tmp_path) as here:
         host = KwokHost(tmp_path, "kwok")
         first = await here.boot(machine, operation=1)
         await host.boot(first, TIMEOUT_SECONDS)
@@ -187,7 +189,7 @@ async def test_no_pod_is_bound_to_a_node_that_still_boots(tmp_path: Path) -> Non
     pod = {"spec": {"containers": [{"name": "web", "image": "example.com/web"}]}}
     # Without any that works, the node controller takes the whole cluster for cut off.
     works = {"conditions": [{"type": "Ready", "status": "True"}, HAS_NETWORK]}
-    async with testbed(tmp_path, ControlPlaneConfig(network_agents=True)) as here:
+    async with started_testbed(tmp_path, ControlPlaneConfig(network_agents=True)) as here:
         await here.admin.create(PODS, {"metadata": {"name": "web"}, **pod})
         await here.admin.create("/api/v1/nodes", {"metadata": {"name": "other"}, "status": works})
         host, blob = KwokHost(tmp_path, "kwok"), await here.boot(machine, operation=1)

@@ -18,7 +18,9 @@ SECOND = Eviction("m-2", "east", 30, WAITING, 1_000_000)
 
 
 def test_what_has_begun_is_there_after_a_crash(tmp_path: Path) -> None:
-    """Each line is with the operating system before `record_started` returns; nothing has to be closed."""
+    """Each line is with the operating system before `record_started` returns; nothing has to be
+    closed.
+    """
     file = EvictionFile(tmp_path)
     file.record_started(FIRST)
     file.record_started(SECOND)

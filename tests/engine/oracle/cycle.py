@@ -114,8 +114,8 @@ class NeedView:
 
 class Cycle:
     """One decision under way. `homes` are the domains of gangs, `reserved` the reservations in
-    force; needs in `not_acquiring` acquire and take nothing; from needs in `at_ceiling` their cluster's
-    ceiling withheld something when they last tried.
+    force; needs in `not_acquiring` acquire and take nothing; from needs in `at_ceiling` their
+    cluster's ceiling withheld something when they last tried.
     """
 
     def __init__(

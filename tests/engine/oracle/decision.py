@@ -1,8 +1,8 @@
 """The same decision made the slow, obvious way, from docs/design/engine.md.
 
 Machines, pods and clusters are plain objects and numbers are Python's own. Nothing is shared with
-the engine but the records that go in and come out: snapshots, `CycleMemory`, `Decision`. Left out are
-reports and reasons, and that snapshots which cannot be are refused.
+the engine but the records that go in and come out: snapshots, `CycleMemory`, `Decision`. Left out
+are reports and reasons, and that snapshots which cannot be are refused.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ FREE = (S.IDLE, S.SPECULATIVE)
 
 @dataclass(eq=False)
 class Machine:
-    """One row of the fleet. `home` is the cluster it is supply for, `reserved_for` the need it drains
-    or is kept for. Once acquired or taken in this decision it `is_gone`, `ordered_by` a need; what
-    is held back is so from the start.
+    """One row of the fleet. `home` is the cluster it is supply for, `reserved_for` the need it
+    drains or is kept for. Once acquired or taken in this decision it `is_gone`, `ordered_by` a
+    need; what is held back is so from the start.
     """
 
     row: int
@@ -55,8 +55,8 @@ class PodSize:
 
 @dataclass(eq=False)
 class Slot:
-    """A machine among those of a cluster, for needs of at most priority `max_priority`; `orderer` is the
-    need that ordered it in this decision.
+    """A machine among those of a cluster, for needs of at most priority `max_priority`; `orderer`
+    is the need that ordered it in this decision.
     """
 
     machine: Machine
@@ -89,8 +89,8 @@ class Slot:
 
 @dataclass
 class Cluster:
-    """`slots` in keep order; what is kept ahead of gangs is in `headroom_pool` instead. `factors` for CPU
-    and memory make their used parts equal in the proportion in which its pods ask for them.
+    """`slots` in keep order; what is kept ahead of gangs is in `headroom_pool` instead. `factors`
+    for CPU and memory make their used parts equal in the proportion in which its pods ask for them.
     """
 
     number: int

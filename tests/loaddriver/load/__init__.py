@@ -1,1 +1,1 @@
-"""TODO."""
+"""How the plan is played."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""What a plan holds, and that a seed gives the same plan everywhere."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Profiles that are shipped, and errors in those that are not."""

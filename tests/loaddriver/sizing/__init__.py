@@ -1,1 +1,1 @@
-"""TODO."""
+"""What a profile needs, and the preflight that says so."""

@@ -44,7 +44,8 @@ def test_supply_below_demand_names_size_numbers_and_key() -> None:
 
 def test_supply_is_held_against_the_peak_of_demand() -> None:
     """A burst needs its machines although it is gone in the end; the fleet is sized by its peak."""
-    burst = "bursts=[{phase: soak, atSeconds: 1, archetype: memory-cache, pods: 900, durationSeconds: 9}]"
+    when = "phase: soak, atSeconds: 1, durationSeconds: 9"
+    burst = f"bursts=[{{{when}, archetype: memory-cache, pods: 900}}]"
     lines = checked("dev-50", burst).lines
     assert "5,900 pods at the peak in 2 clusters" in lines[0]
     lean = ("fleet.idleFactor=0.9", "fleet.speculativeFactor=0")

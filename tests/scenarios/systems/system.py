@@ -32,10 +32,11 @@ class SystemContext:
 class System(Protocol):
     """One autoscaler, which serves one cluster from `start` on; the substrate ends it.
 
-    `message_patterns` says how it calls what an autoscaler may have to say of a pod. `internal_kinds` are kinds
-    of objects that it keeps for itself in the cluster whatever the demand. `left_out` are scenarios
-    that it is not held to, each with the reason, for everybody to read. `judged` are the parts of
-    an expectation that it is held to, all of them for an autoscaler.
+    `message_patterns` says how it calls what an autoscaler may have to say of a pod.
+    `internal_kinds` are kinds of objects that it keeps for itself in the cluster whatever the
+    demand. `left_out` are scenarios that it is not held to, each with the reason, for everybody to
+    read. `judged` are the parts of an expectation that it is held to, all of them for an
+    autoscaler.
     """
 
     name: str

@@ -133,6 +133,7 @@ def _repeated(instruction_id: str, known: InstructionResult) -> _ACK:
 
 def _stale(version: InstructionVersion, newest: InstructionVersion) -> str:
     return (
-        f"term {version.term} sequence {version.sequence} is not newer than term {newest.term} sequence "
+        f"term {version.term} sequence {version.sequence} is not newer than term "
+        f"{newest.term} sequence "
         f"{newest.sequence}, which this shard has taken already"
     )

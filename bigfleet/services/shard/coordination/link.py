@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 
 
 class Link:
-    """`compose` makes the report without the answers to instructions; `acknowledged` is told of a report
-    that arrived and of the leader's term; `fence` ends all ordering, with the reason.
+    """`compose` makes the report without the answers to instructions; `acknowledged` is told of a
+    report that arrived and of the leader's term; `fence` ends all ordering, with the reason.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The decision loop: snapshot, decision, orders, hints, quotas."""

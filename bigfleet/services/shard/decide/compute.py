@@ -29,10 +29,10 @@ Decide = Callable[[Fleet, Demand, CycleMemory, EngineConfig, float], Decision]
 @dataclass(frozen=True)
 class CycleInputs:
     """What is known at one moment, safe from later changes. `asked` is the demand as reported,
-    `cycle_memory` what the last decision handed on, `machine_ids` names the rows, `hints_for` are the
-    clusters that are to be told what could be had, `report_shortfalls` says whether all are to be told
-    what is short, `quarantine` has the needs that the last decision left out, and `unavailable`
-    what is not bought now because it has failed.
+    `cycle_memory` what the last decision handed on, `machine_ids` names the rows, `hints_for` are
+    the clusters that are to be told what could be had, `report_shortfalls` says whether all are to
+    be told what is short, `quarantine` has the needs that the last decision left out, and
+    `unavailable` what is not bought now because it has failed.
     """
 
     fleet: Fleet

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Roll-ups of clusters as rows of needs, and the guard against sudden drops."""

@@ -67,7 +67,8 @@ class RollUpGuard:
         self._held[cluster] = _Held(count, pods, now_seconds, accept)
         return (
             f"held: it asks for {pods} pods where {what}; what it takes back counts once "
-            f"{CONFIRMATIONS} in a row say so (this is number {count}) or {HOLD_SECONDS:.0f} s pass "
+            f"{CONFIRMATIONS} in a row say so (this is number {count}) or "
+            f"{HOLD_SECONDS:.0f} s pass "
             "without another"
         )
 

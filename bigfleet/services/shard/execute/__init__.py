@@ -1,1 +1,1 @@
-"""TODO."""
+"""Orders carried out at the provider: fenced, retried, evictions on disk."""

@@ -28,8 +28,9 @@ class Actuation:
     """At most `concurrency` orders of each cluster that ask its operator, and twice as many of all
     that ask only the provider: so an operator that does not answer keeps no other cluster waiting.
 
-    `on_done` is called after each order that succeeded, `on_unknown_machine` after one whose machine the provider
-    does not know. Once an order was Fenced, nothing more is ordered: `fenced` says why.
+    `on_done` is called after each order that succeeded, `on_unknown_machine` after one whose
+    machine the provider does not know. Once an order was Fenced, nothing more is ordered: `fenced`
+    says why.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The machines of a shard: inventory, columns, claims, ownership of domains."""

@@ -61,8 +61,9 @@ class Failure:
 
 
 class BackOff(Generic[_Key]):
-    """Rests that double, between `min_seconds` and `max_seconds`; the first `free_failures` failures in a
-    row cost none. Of failures during one rest only the first counts: they began before it.
+    """Rests that double, between `min_seconds` and `max_seconds`; the first `free_failures`
+    failures in a row cost none. Of failures during one rest only the first counts: they began
+    before it.
     """
 
     def __init__(self, min_seconds: float, max_seconds: float, free_failures: int = 0) -> None:

@@ -55,9 +55,9 @@ def note_destinations(
 
 
 def protect(fleet: Fleet, out_of_domain_machines: Flags) -> None:
-    """Let nobody take `out_of_domain_machines` from the needs that count them: drained, they would be another
-    shard's. Shown as still joining, they are supply where they are, and no victims. Those that
-    nobody counts are left as they are, to be given back.
+    """Let nobody take `out_of_domain_machines` from the needs that count them: drained, they would
+    be another shard's. Shown as still joining, they are supply where they are, and no victims.
+    Those that nobody counts are left as they are, to be given back.
     """
     counted = (fleet.state == MachineState.CONFIGURED) & np.isnan(fleet.unused_since_seconds)
     fleet.state[out_of_domain_machines & counted] = MachineState.CONFIGURING

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Answers to `bigfleet why` and its like: needs, machines, ceilings."""

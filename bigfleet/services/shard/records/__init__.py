@@ -1,1 +1,1 @@
-"""TODO."""
+"""Records that the packages of a shard share."""

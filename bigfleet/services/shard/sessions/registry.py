@@ -50,8 +50,8 @@ def check_name(what: str, cluster: str) -> str:
 class Sessions:
     """One session per cluster; a newer one replaces the older.
 
-    `on_session_end` is told of the cluster whenever a session of it ends or is replaced. `term` gives the
-    coordinator's, for whoever reads acknowledgements; 0 without one.
+    `on_session_end` is told of the cluster whenever a session of it ends or is replaced. `term`
+    gives the coordinator's, for whoever reads acknowledgements; 0 without one.
     """
 
     def __init__(

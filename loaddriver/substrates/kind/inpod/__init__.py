@@ -1,1 +1,1 @@
-"""TODO."""
+"""What runs inside the pods of a kind substrate."""

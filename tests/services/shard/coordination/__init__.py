@@ -1,1 +1,1 @@
-"""TODO."""
+"""A shard and its coordinator."""

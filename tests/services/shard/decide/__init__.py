@@ -1,1 +1,1 @@
-"""TODO."""
+"""The decision loop of a shard."""

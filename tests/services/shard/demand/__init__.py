@@ -1,1 +1,1 @@
-"""TODO."""
+"""What a shard makes of roll-ups."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""How a shard carries out orders."""

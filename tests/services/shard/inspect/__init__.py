@@ -1,1 +1,1 @@
-"""TODO."""
+"""What a shard answers about itself."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Sessions with operators."""

@@ -2,16 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.command import run_logged
 from controlplane.compiler import Compiler, find_compiler
+from controlplane.errors import BinaryError
 from controlplane.pins import MODULES_DIRECTORY, Module, is_pinned
 from controlplane.request import BinaryRequest
-from controlplane.source import generated_go_mod, go_release_of, staging_modules
-from controlplane.space import require_space
+
+_GIBIBYTE = 1 << 30
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder that is there: a cache is often made by its first use."""
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def device_of(path: Path) -> int:
+    """The file system that `path` lies on, or will lie on once it is made."""
+    return os.stat(_existing(path)).st_dev
+
+
+def free_bytes_at(path: Path) -> int:
+    """What that file system has free."""
+    return shutil.disk_usage(_existing(path)).free
+
+
+def require_space(
+    purpose: str,
+    needs_bytes: Mapping[Path, int],
+    device: Callable[[Path], int] = device_of,
+    free_bytes: Callable[[Path], int] = free_bytes_at,
+) -> None:
+    """Raises BinaryError if some file system has less free than what falls to it.
+
+    needs_bytes is by directory; directories on one file system share its free space.
+    """
+    by_device: dict[int, list[Path]] = {}
+    for directory in needs_bytes:
+        by_device.setdefault(device(directory), []).append(directory)
+    for directories in by_device.values():
+        needed = sum(needs_bytes[directory] for directory in directories)
+        free = free_bytes(directories[0])
+        if free < needed:
+            raise BinaryError(
+                f"too little disk space for {purpose}: it needs {needed / _GIBIBYTE:.1f} GiB, "
+                f"{free / _GIBIBYTE:.1f} GiB is free where {_listed(directories)} "
+                f"{'lies' if len(directories) == 1 else 'lie'}: free some, or give a directory "
+                "that already has the binaries"
+            )
+
+
+def _listed(directories: list[Path]) -> str:
+    return " and ".join(str(directory) for directory in directories)
+
+
+_STAGED = re.compile(r"^\s*(k8s\.io/\S+) => \./staging/src/\1$", re.MULTILINE)
+_GO_LINE = re.compile(r"^go (\d+\.\d+(?:\.\d+)?)$", re.MULTILINE)
+
+
+def staging_modules(kubernetes_go_mod: str) -> tuple[str, ...]:
+    """The modules that a Kubernetes release develops in its own tree, from its go.mod.
+
+    They differ between releases. Raises BinaryError where none is found.
+    """
+    modules = tuple(_STAGED.findall(kubernetes_go_mod))
+    if not modules:
+        raise BinaryError(
+            "this Kubernetes release's go.mod replaces no module by ./staging/src/...: "
+            "it cannot be built here; give a directory that has its binaries"
+        )
+    return modules
+
+
+def go_release_of(go_mod: str) -> str:
+    """The Go release that a go.mod asks for."""
+    match = _GO_LINE.search(go_mod)
+    if match is None:
+        raise BinaryError("this Kubernetes release's go.mod has no go line: it cannot be built")
+    return match[1]
+
+
+def staging_version(kubernetes_version: str) -> str:
+    """Staging modules of Kubernetes 1.X.Y are published as v0.X.Y."""
+    return "v0." + kubernetes_version.removeprefix("1.")
+
+
+def generated_go_mod(module: Module, go_release: str, staging: Iterable[str]) -> str:
+    """A go.mod that builds module's components at its version, before `go mod tidy`."""
+    version = staging_version(module.version)
+    tools = "\n".join(f"\t{package}" for package in module.packages.values())
+    replaced = "\n".join(f"\t{name} => {name} {version}" for name in staging)
+    return (
+        f"module bigfleet/controlplane/{module.name}\n\n"
+        f"go {go_release}\n\n"
+        f"tool (\n{tools}\n)\n\n"
+        f"require k8s.io/kubernetes v{module.version}\n\n"
+        f"replace (\n{replaced}\n)\n"
+    )
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from kind.host_settings import (
     restore_host_settings,
     shared_host_lock,
 )
-from kind.nameservice import require_name_service
-from kind.network import NETWORK, ensure_network
+from kind.network import NETWORK, ensure_network, require_name_service
 from kind.setup import Setup, Tools
 
 _READY_SECONDS = 180

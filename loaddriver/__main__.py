@@ -29,11 +29,10 @@ from loaddriver.errors import ExitCode, LoaddriverError
 from loaddriver.judge.rejudge import rejudge
 from loaddriver.profile.settings import load_gates
 from loaddriver.report.results import read_bare, read_summary, write_verdict
-from loaddriver.run.arm import Arm
+from loaddriver.run.arm_runner import RunContext, hold
 from loaddriver.run.background import down, up
 from loaddriver.run.folder import create
-from loaddriver.run.frame import RunContext, hold
-from loaddriver.run.inputs import prepare_inputs
+from loaddriver.run.inputs import Arm, prepare_inputs
 from loaddriver.run.live_view import view_on
 from loaddriver.substrates.runlock import machine_claimed
 

@@ -16,7 +16,7 @@ from bigfleet.api.auth.identity import Identity
 from bigfleet.api.auth.tls_diagnosis import explain_failure
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
-from bigfleet.commands import ceiling_words, shard_text
+from bigfleet.commands import shard_text
 from bigfleet.commands.json_output import to_json_dict
 from bigfleet.commands.pod import PodFacts, read_pod
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
@@ -123,7 +123,7 @@ def ceilings_query(cluster: str) -> Query:
         if cluster and not views:
             why = "has no ceiling there, or has never said what it needs"
             raise UnknownObject(f"the shard at {shard.address}: cluster {cluster} {why}")
-        lines = ceiling_words.ceilings(views, cluster)
+        lines = shard_text.ceilings(views, cluster)
         return Answer(lines, {"ceilings": [to_json_dict(view) for view in views]})
 
     return run

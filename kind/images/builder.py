@@ -12,12 +12,40 @@ from importlib.metadata import version
 from pathlib import Path
 
 from controlplane.cache import file_lock
+from kind.command import run
 from kind.content_key import content_key
 from kind.engine import Engine
 from kind.errors import KindError
 from kind.images.base import known_bases, resolve_python_base
 from kind.images.context import Context
-from kind.images.source import Source, source_of
+
+
+@dataclass(frozen=True)
+class Source:
+    """A commit ("-dirty" behind it when files differ from it) and the repository's address.
+
+    Either is empty where it is not known.
+    """
+
+    revision: str
+    address: str
+
+
+def source_of(checkout: Path, environment: Mapping[str, str]) -> Source:
+    """What git says about a checkout."""
+
+    def git(*arguments: str) -> str:
+        try:
+            answer = run(["git", "-C", str(checkout), *arguments], environment)
+        except KindError:
+            return ""
+        return answer.decode("utf-8").strip()
+
+    return Source(
+        revision=git("describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"),
+        address=git("remote", "get-url", "origin"),
+    )
+
 
 # Of one target, for whoever goes back and forth between revisions.
 _RECENT = 5

@@ -11,9 +11,9 @@ from typing import Any
 
 from loaddriver.commands.common import conclude_all, ended_by_signals, get_supplies
 from loaddriver.errors import ExitCode
+from loaddriver.run.arm_runner import RunContext
 from loaddriver.run.arms import bare_arm, run_bare_arm
 from loaddriver.run.context import RunOptions
-from loaddriver.run.frame import RunContext
 from loaddriver.run.live_view import view_on
 from loaddriver.run.paired_run import read_paired_run
 from loaddriver.substrates.choice import SubstrateName

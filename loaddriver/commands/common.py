@@ -7,23 +7,43 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from controlplane.request import request_from
-from loaddriver.commands.advice import NEXT_STEPS
 from loaddriver.errors import ExitCode
 from loaddriver.judge.schema import Summary
 from loaddriver.profile.settings import ProfileSettings
+from loaddriver.run.arm_runner import RunContext
 from loaddriver.run.arms import RunOutcome, run_arms
 from loaddriver.run.context import RunOptions
 from loaddriver.run.folder import create, prune
-from loaddriver.run.frame import RunContext
 from loaddriver.run.inputs import prepare_inputs
 from loaddriver.run.live_view import view_on
 from loaddriver.substrates.choice import Prerequisites, SubstrateName, obtain_prerequisites
 from loaddriver.substrates.runlock import machine_claimed
+
+NEXT_STEPS: Mapping[ExitCode, str] = {
+    ExitCode.PASS: "",
+    ExitCode.HARNESS_BUG: "Next: report it with the folder {folder}; it is no result.",
+    ExitCode.USAGE: "Next: change what is named above; nothing was started.",
+    ExitCode.GATE_MISSED: (
+        "Next: see in the report where the time went; to judge by other limits: "
+        "loaddriver judge {folder} --expect FILE"
+    ),
+    ExitCode.REGRESSION: "Next: see in the report which hop became slower.",
+    ExitCode.INVALID_RUN: (
+        "Next: run it again with this machine for itself, or with less load (--set); it is no "
+        "result, good or bad."
+    ),
+    ExitCode.INFRASTRUCTURE: (
+        "Next: read the log that is named above, put that right and run it again; it is no result."
+    ),
+    ExitCode.INTERRUPTED: "Next: nothing, all is cleaned up; the report shows what was played.",
+}
+"""Sentences for people; `{folder}` is where the results lie."""
+
 
 T = TypeVar("T")
 

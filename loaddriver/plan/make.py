@@ -34,10 +34,9 @@ from loaddriver.plan.records import (
 )
 from loaddriver.plan.request_events import request_events
 from loaddriver.plan.setup_manifests import daemon_set_body, namespace_body, priority_class_body
-from loaddriver.plan.shapes import DemandSteps
+from loaddriver.plan.shapes import DemandSteps, burst_workloads
 from loaddriver.plan.times import check_within_phases, soak_step
 from loaddriver.plan.workloads import draw_workloads
-from loaddriver.plan_bursts import burst_workloads
 from loaddriver.profile.settings import Profile, ProfileSettings
 
 

@@ -15,16 +15,34 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from loaddriver.errors import ProfileError
-from loaddriver.profile.archetypes import Count, DnsLabel, NotNegative
+from loaddriver.profile.archetypes import Count, DnsLabel, NotNegative, Share
 from loaddriver.profile.catalog import DEFAULT, Catalog, load_catalog
 from loaddriver.profile.checks import settings_errors
 from loaddriver.profile.decoding import ConfigStruct, FieldError, decode
 from loaddriver.profile.federation import FederationSettings
 from loaddriver.profile.fleet import FleetSettings
 from loaddriver.profile.hints import did_you_mean
+from loaddriver.profile.overrides import apply_overrides
 from loaddriver.profile.yaml_reader import read_yaml
-from loaddriver.profile_bigfleet import BigfleetSettings
-from loaddriver.profile_overrides import apply_overrides
+
+
+class BigfleetSettings(ConfigStruct, frozen=True, kw_only=True):
+    """The settings of the system under test that change what is measured.
+
+    Several `shards` share the machines and clusters, kept apart by a coordinator of so many
+    `coordinators`. Without any, the one shard owns everything.
+    """
+
+    cycle_seconds: Positive
+    rollup_seconds: Positive
+    reclaim_cap_fraction: Share
+    reclaim_hold_seconds: Seconds
+    idle_hold_seconds: Seconds
+    unschedulable_delay_seconds: Seconds = 15.0
+    node_ready_timeout_seconds: Seconds = 300.0
+    shards: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
+    coordinators: Literal[0, 1, 3] = 0
+
 
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]

@@ -4,35 +4,120 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bigfleet.api.install import install
 from bigfleet.kube.client import KubeClient
-from loaddriver.errors import ExitCode
+from loaddriver.errors import ExitCode, InfrastructureError
+from loaddriver.fedhpa.federation_run import FederationRun, FederationSubstrate
+from loaddriver.fedhpa.load_schedule import make_schedule
 from loaddriver.judge.facts import RunFailure
 from loaddriver.judge.schema import Summary
 from loaddriver.record.watching import now_micros
-from loaddriver.run.arm import Arm
 from loaddriver.run.bigfleet_roles import JOURNALS, inspect_commands, shards_of
 from loaddriver.run.conclusion import Evidence, conclude
 from loaddriver.run.context import RunOptions
-from loaddriver.run.failures import failure_of, raise_component_death, uninterrupted
-from loaddriver.run.federating import make_federation_run
-from loaddriver.run.guarding import guarded
+from loaddriver.run.failures import failure_of, guarded, raise_component_death, uninterrupted
+from loaddriver.run.inputs import Arm
 from loaddriver.run.live_view import View
 from loaddriver.run.measurement import LoadEnvironment, Measurement
-from loaddriver.run.node_source import NodeSource
+from loaddriver.run.node_source import FleetNodeSource, NodeSource, StaticNodeSource
 from loaddriver.run.paired_run import save_profile
 from loaddriver.run.progress import ProgressReporter
-from loaddriver.run.scrape import components, shortfalls
-from loaddriver.run.selfaudit import SelfAuditor, machine_cpu_seconds, own_tree_cpu_seconds
-from loaddriver.run.strangers import unmeasurable_reason
-from loaddriver.run.unmet import unmet_counts, unmet_needs
-from loaddriver.substrates.base import Cluster, Endpoint, Substrate
+from loaddriver.run.scrape import components, shortfalls, unmet_counts, unmet_needs
+from loaddriver.run.selfaudit import (
+    SelfAuditor,
+    machine_cpu_seconds,
+    own_tree_cpu_seconds,
+    unmeasurable_reason,
+)
+from loaddriver.substrates.base import Cluster, Endpoint, Substrate, SubstrateError
+from loaddriver.substrates.choice import Prerequisites, make_substrate
 from loaddriver.substrates.processes import Supervisor
+from loaddriver.substrates.runlock import RunLock
 from loaddriver.substrates.runscope import RunScope
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What every part of a run has in common. `lock` is this machine's, held by the run."""
+
+    options: RunOptions
+    prerequisites: Prerequisites
+    lock: RunLock
+    view: View
+
+
+async def measure(context: RunContext, arm: Arm) -> tuple[Summary, bool]:
+    """Run to the verdict; and whether it was asked to stop when it was already being judged.
+
+    InfrastructureError if it cannot begin.
+    """
+    async with _arm_runner(context, arm) as runner:
+        summary = await runner.run()
+    return summary, runner.stop_requested
+
+
+async def hold(context: RunContext, arm: Arm) -> None:
+    """Keep the part's clusters and BigFleet up, without load, until interrupted."""
+    async with _arm_runner(context, arm) as runner:
+        run_failure = await runner.hold()
+    if run_failure is not None:
+        raise InfrastructureError(run_failure.sentence)
+
+
+@asynccontextmanager
+async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]:
+    """A runner of one part; whatever it leaves is cleaned up."""
+    logs, options, view = arm.folder / "logs", context.options, context.view
+    scope = RunScope.within(context.lock, arm.run_id, logs)
+    for sentence in scope.swept:
+        view.say(sentence)
+    try:
+        substrate = make_substrate(
+            context.prerequisites,
+            scope,
+            logs,
+            options.child_environment(),
+            resource_metrics=arm.inputs.profile.settings.resource_metrics and not arm.bare_of,
+        )
+        yield ArmRunner(options, arm, substrate, _node_source(arm, scope), scope, view)
+    finally:
+        view.say(await scope.close())
+
+
+def _node_source(arm: Arm, scope: RunScope) -> NodeSource:
+    if arm.bare_of:
+        return StaticNodeSource(arm.nodes)
+    return FleetNodeSource(arm.inputs, scope.data_directory)
+
+
+def make_federation_run(
+    arm: Arm, substrate: Substrate, data: Path, environment: Mapping[str, str]
+) -> FederationRun | None:
+    """The part's federation, not started; None where it has none, as every bare part.
+
+    SubstrateError where the place cannot have one.
+    """
+    profile = arm.inputs.profile
+    settings = profile.settings
+    if settings.federation is None or arm.bare_of:
+        return None
+    if not isinstance(substrate, FederationSubstrate):
+        raise SubstrateError(f"{profile.name} has a federation: use --substrate local")
+    schedule = make_schedule(
+        settings.federation,
+        profile.catalog.archetype(settings.federation.archetype),
+        settings.cluster_names,
+        settings.pods_per_cluster,
+        settings.seed,
+    )
+    return FederationRun(schedule, profile.catalog, substrate, data, environment)
+
 
 READY = "up; Ctrl-C or `make down` takes everything down"
 # All of these cost CPU time of the cores that are being measured.

@@ -13,11 +13,10 @@ from loaddriver.judge.schema import Summary
 from loaddriver.judge.side_by_side import side_by_side
 from loaddriver.profile.settings import Profile
 from loaddriver.report.results import BARE, WITHOUT_ANCHORS, write_verdict
-from loaddriver.run.arm import Arm, with_anchors
+from loaddriver.run.arm_runner import RunContext, measure
 from loaddriver.run.folder import point_latest
-from loaddriver.run.frame import RunContext, measure
 from loaddriver.run.host import read_host
-from loaddriver.run.inputs import RunInputs
+from loaddriver.run.inputs import Arm, RunInputs, with_anchors
 from loaddriver.run.paired_run import PairedRun, read_paired_run
 from loaddriver.sizing.shared_demand import compute_demand
 from loaddriver.substrates.choice import Prerequisites

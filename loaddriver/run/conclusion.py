@@ -26,8 +26,8 @@ from loaddriver.record.rows import PodRow, build_rows
 from loaddriver.record.watching import now_micros
 from loaddriver.report.results import write_results
 from loaddriver.run.archetypes import archetype_facts
-from loaddriver.run.arm import Arm
 from loaddriver.run.host import describe, python_versions
+from loaddriver.run.inputs import Arm
 from loaddriver.run.load_phases import RunProgress
 from loaddriver.run.measurement import MeasurementResult
 from loaddriver.run.paired_run import PLAN, save_nodes

@@ -12,7 +12,7 @@ from loaddriver.errors import InfrastructureError
 from loaddriver.record.cluster_watch import Reader
 from loaddriver.record.live_counts import LiveCounts
 from loaddriver.record.recorder import ClusterRecorder, Observations
-from loaddriver.run.guarding import guarded
+from loaddriver.run.failures import guarded
 from loaddriver.substrates.base import Cluster
 
 _START_TIMEOUT_SECONDS = 30.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bigfleet.kube.client import KubeClient
-from loaddriver.substrates import components, metrics, readiness, stages
+from loaddriver.substrates import components, kwok_stages, metrics, readiness
 from loaddriver.substrates.apiserver import ApiServer, ClusterContext, as_substrate_errors
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.credentials import Credentials
@@ -44,7 +44,7 @@ class ControlPlane:
         )
         manager = components.kube_controller_manager(binaries, layout, credentials, settings)
         scheduler = components.kube_scheduler(binaries, layout, credentials)
-        stages.write(layout.kwok_stages, settings.network_agents)
+        kwok_stages.write(layout.kwok_stages, settings.network_agents)
         kwok = components.kwok(binaries, layout, credentials)
         if settings.resource_metrics:
             kwok += metrics.kwok_flags(layout)

@@ -19,7 +19,7 @@ from loaddriver.anchors.controller import AnchorController
 from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.errors import InfrastructureError
 from loaddriver.record.cluster_watch import ClusterWatch
-from loaddriver.run.anchoring import AnchorControllers
+from loaddriver.run.measurement import AnchorControllers
 from loaddriver.run.recorders import ClusterRecorders
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope

@@ -141,7 +141,7 @@ def test_too_little_disk_space_ends_before_the_compiler_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = Rig(tmp_path)
-    monkeypatch.setattr("controlplane.space.shutil.disk_usage", _almost_full)
+    monkeypatch.setattr("controlplane.build.shutil.disk_usage", _almost_full)
     with pytest.raises(BinaryError, match="too little disk space for building kube-"):
         resolve(rig.request(), rig.lines.append)
     assert rig.calls("build") == []

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.build import free_bytes_at, require_space
 from controlplane.errors import BinaryError
-from controlplane.space import free_bytes_at, require_space
 
 GIB = 1 << 30
 NEEDS = {Path("/a"): 2 * GIB, Path("/b"): 3 * GIB}

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.errors import BinaryError
-from controlplane.pins import wanted_modules
-from controlplane.resolve import resolve
-from controlplane.source import (
+from controlplane.build import (
     generated_go_mod,
     go_release_of,
     staging_modules,
     staging_version,
 )
+from controlplane.errors import BinaryError
+from controlplane.pins import wanted_modules
+from controlplane.resolve import resolve
 from tests.controlplane.controlplane_rig import Rig
 
 RELEASED = """\

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from controlplane.build import go_release_of, staging_version
 from controlplane.errors import BinaryError, BinaryUsageError
 from controlplane.pins import (
     ALL_MODULES,
@@ -17,7 +18,6 @@ from controlplane.pins import (
     wanted_modules,
     wanted_node_modules,
 )
-from controlplane.source import go_release_of, staging_version
 
 EACH_MODULE = pytest.mark.parametrize(
     "module", ALL_MODULES, ids=lambda module: "+".join(module.components)

@@ -131,7 +131,7 @@ def test_several_nodes_without_a_name_service_are_refused_before_anything_starts
     machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.has("podman", f'{PODMAN}\ncase "$1" in info) echo cni ;; esac')
-    monkeypatch.setattr("kind.nameservice.PLUGIN_DIRECTORIES", ())
+    monkeypatch.setattr("kind.network.PLUGIN_DIRECTORIES", ())
     assert run(machine, "up", "--nodes=several") == INFRASTRUCTURE_FAILED
     assert "dnsname plugin, which is missing: install it" in capsys.readouterr().err
     assert not any(call.startswith("kind create") for call in machine.calls)

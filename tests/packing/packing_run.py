@@ -24,11 +24,10 @@ from loaddriver.plan.make import make_plan
 from loaddriver.plan.manifests import ZONE_KEY
 from loaddriver.plan.records import RAMP
 from loaddriver.profile.settings import load_profile
-from loaddriver.run.arm import Arm
+from loaddriver.run.arm_runner import RunContext, measure
 from loaddriver.run.context import RunOptions
 from loaddriver.run.folder import create
-from loaddriver.run.frame import RunContext, measure
-from loaddriver.run.inputs import RunInputs
+from loaddriver.run.inputs import Arm, RunInputs
 from loaddriver.run.live_view import view_on
 from loaddriver.run.paired_run import ServedNode
 from loaddriver.sizing.fit import Offering, group_offerings, offering_of, pod_requirements

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from loaddriver.run.collecting import full_collections_paused
+from loaddriver.run.measurement import full_collections_paused
 
 
 @pytest.fixture

@@ -14,10 +14,9 @@ from bigfleet.services.provider.inventory import read as read_inventory
 from loaddriver.errors import ProfileError
 from loaddriver.judge.schema import Summary
 from loaddriver.plan.make import make_plan
-from loaddriver.run.arm import Arm, applies_without_bigfleet, with_anchors
 from loaddriver.run.arms import bare_arm
 from loaddriver.run.context import RunOptions
-from loaddriver.run.inputs import prepare_inputs
+from loaddriver.run.inputs import Arm, applies_without_bigfleet, prepare_inputs, with_anchors
 from loaddriver.run.node_source import node_object
 from loaddriver.run.paired_run import NODES, ServedNode, read_paired_run, save_nodes
 from loaddriver.sizing.inventory import InventoryTaint, save_inventory

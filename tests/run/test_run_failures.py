@@ -13,8 +13,7 @@ import pytest
 
 from bigfleet.kube.client import ApiError
 from loaddriver.__main__ import main
-from loaddriver.commands.advice import NEXT_STEPS
-from loaddriver.commands.common import conclude_all
+from loaddriver.commands.common import NEXT_STEPS, conclude_all
 from loaddriver.errors import ExitCode, LoadProcessError, ProfileError
 from loaddriver.run.arms import RunOutcome
 from loaddriver.run.failures import failure_of, uninterrupted

@@ -18,14 +18,16 @@ from hypothesis import strategies as st
 
 from loaddriver.run import selfaudit
 from loaddriver.run.selfaudit import (
+    CpuTimes,
     LoopLagMonitor,
     SelfAuditor,
     clock_offset_seconds,
     machine_cpu_seconds,
+    other_cpu_share,
     own_tree_cpu_seconds,
     tree_cpu_seconds,
+    unmeasurable_reason,
 )
-from loaddriver.run.strangers import CpuTimes, other_cpu_share, unmeasurable_reason
 from tests.support.cpu_time import slowness
 
 _SCRIPT = """

@@ -11,7 +11,7 @@ import pytest
 from bigfleet.engine import decide
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.services.provider.config import Latencies, Latency
-from bigfleet.services.shard.fleet import purpose
+from bigfleet.services.shard.fleet import claims
 from bigfleet.simulation.convergence import convergence_problems, is_wasteful
 from bigfleet.simulation.runtime.loop import run
 from bigfleet.simulation.spec import WorldSpec
@@ -59,7 +59,7 @@ def test_a_shard_that_forgets_for_whom_it_bought_is_found_out(
             await restart_while_buying(world)
             return world.safety.violations
 
-    monkeypatch.setattr(purpose, "from_metadata", lambda *_: None)
+    monkeypatch.setattr(claims, "from_metadata", lambda *_: None)
     assert any("was bought for" in sentence for sentence in run(scenario))
 
 

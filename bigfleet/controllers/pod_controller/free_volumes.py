@@ -17,9 +17,9 @@ from bigfleet.controllers.pod_controller.storage import (
     volume_choices,
 )
 from bigfleet.controllers.podspec.node_requirements import RequirementBody, TermBody
-from bigfleet.controllers.podspec.selectors import selects
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.pod_types import Quantities
+from bigfleet.kube.selectors import selects
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bigfleet.controllers.pod_controller.pods import Pod
-from bigfleet.controllers.podspec.selectors import intersection, selector_body, selects
 from bigfleet.kube.pod_types import (
     LabelSelector,
     PodAffinity,
@@ -19,6 +18,7 @@ from bigfleet.kube.pod_types import (
     SelectorRequirement,
     TopologySpreadConstraint,
 )
+from bigfleet.kube.selectors import intersection, selector_body, selects
 from bigfleet.model.need import HOSTNAME_LABEL
 
 _HARD = "DoNotSchedule"

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.coordination.etcd_store import EtcdStore
+from bigfleet.adapters.coordinator.client import LeaderClient
 from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.api import transport
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import add_CoordinatorServicer_to_server
 from bigfleet.gc_pauses import bounded_gc_pauses
 from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.observe import health
-from bigfleet.services.coordinator.admission import join_cluster
 from bigfleet.services.coordinator.config import CoordinatorConfig
 from bigfleet.services.coordinator.etcd_supervisor import EtcdSupervisor
 from bigfleet.services.coordinator.failover_causes import FailoverCauses
@@ -28,6 +29,25 @@ from bigfleet.services.coordinator.leadership import Leadership, Replica
 from bigfleet.services.coordinator.membership import Membership
 from bigfleet.services.coordinator.servicer import CoordinatorService
 from bigfleet.tasks import cancel_and_wait, run_until_first_completes, wait_stopped_or_failed
+
+_JOIN_TIMEOUT_SECONDS = 30.0
+
+
+async def join_cluster(config: CoordinatorConfig) -> None:
+    """Returns once the leader has this replica among its members; at once if it ever was.
+
+    Unavailable when none of `config.join` leads, BigFleetError when the leader refuses.
+    """
+    if config.member().data.exists():
+        return
+    request = wire.JoinRaftClusterRequest(
+        node_id=config.node_id,
+        raft_address=config.peers[config.node_id],
+        raft_addresses=config.peers.values(),
+    )
+    async with LeaderClient(config.join, config.identity) as client:
+        await client.call("JoinRaftCluster", request, _JOIN_TIMEOUT_SECONDS)
+
 
 _LOG = logging.getLogger(__name__)
 # Whoever calls, calls another replica next.

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import grpc
+import grpc.aio
 import numpy as np
 
 from bigfleet.api.v1alpha1 import shardadmin_pb2 as wire
-from bigfleet.model.errors import BigFleetError, Unavailable, UnknownObject
+from bigfleet.api.v1alpha1.shardadmin_pb2_grpc import ShardAdminServicer as Servicer
+from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.decide.cycle import Cycle
+from bigfleet.services.shard.sessions.registry import check_name
 from bigfleet.services.shard.sessions.router import SessionRouter
+
+Context = grpc.aio.ServicerContext[Any, Any]
 
 _RESERVED = (MachineState.CREATING, MachineState.IDLE)
 
@@ -105,3 +112,29 @@ class ClusterRemover:
             session.end()
         cycle.journal.note("cluster-removal", cluster=cluster)
         cycle.woken.set()
+
+
+_CODES: Mapping[type[BigFleetError], grpc.StatusCode] = {
+    InvalidInput: grpc.StatusCode.INVALID_ARGUMENT,
+    OperatorMayBeAlive: grpc.StatusCode.FAILED_PRECONDITION,
+    Unavailable: grpc.StatusCode.UNAVAILABLE,
+    UnknownObject: grpc.StatusCode.NOT_FOUND,
+}
+
+
+class ShardAdminServicer(Servicer):
+    """`ShardAdmin`: what cannot be done is answered with a sentence."""
+
+    def __init__(self, remover: ClusterRemover) -> None:
+        self._remover = remover
+
+    async def RemoveCluster(
+        self, request: wire.RemoveClusterRequest, context: Context
+    ) -> wire.RemoveClusterResponse:
+        """Take a cluster out, or say what that would do."""
+        try:
+            cluster = check_name("RemoveCluster: cluster_id", request.cluster_id)
+            return await self._remover.order(cluster, force=request.force, dry_run=request.dry_run)
+        except BigFleetError as error:
+            code = _CODES.get(type(error), grpc.StatusCode.ABORTED)
+            await context.abort(code, str(error))

@@ -32,11 +32,11 @@ from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.provider import CapacityProvider
-from bigfleet.services.shard.admin_servicer import ShardAdminServicer
+from bigfleet.services.shard.admin import ShardAdminServicer
 from bigfleet.services.shard.assembly import Shard, ShardStores, assemble
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination.assembly import CoordinatorPorts
-from bigfleet.services.shard.execute.beginning import obtain_epoch
+from bigfleet.services.shard.execute.fences import obtain_epoch
 from bigfleet.services.shard.inspect.servicer import ShardReadServicer
 from bigfleet.services.shard.records.journal import Journal
 from bigfleet.services.shard.sessions.servicer import SessionServicer

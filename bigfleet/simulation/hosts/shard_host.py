@@ -22,7 +22,7 @@ from bigfleet.services.shard.assembly import Shard, ShardStores, assemble
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination.assembly import CoordinatorPorts
 from bigfleet.services.shard.decide.compute import CycleResult
-from bigfleet.services.shard.execute.beginning import obtain_epoch
+from bigfleet.services.shard.execute.fences import obtain_epoch
 from bigfleet.services.shard.records.journal import Journal
 from bigfleet.services.shard.sessions.registry import Sessions
 from bigfleet.simulation.runtime.disk import Crash, SimulatedFiles

@@ -4,23 +4,69 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.model.domain import region_of
+from bigfleet.api.v1alpha1.coordinator_pb2 import DiscoveredDomain
+from bigfleet.model.domain import Domain, region_of
 from bigfleet.model.errors import BigFleetError
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination import report
-from bigfleet.services.shard.coordination.observations import DomainObservations
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.decide.cycle import Cycle
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.fleet.ownership import Ownership
+
+MAX_DOMAINS = 1000
+RESEND_INTERVAL_SECONDS = 30.0
+
+
+class DomainObservations:
+    """What is to be told, and what was."""
+
+    def __init__(self) -> None:
+        self._acknowledged_at: dict[Domain, float] = {}
+        self._term = 0
+
+    def due(
+        self,
+        seen: Mapping[Domain, Counter[str]],
+        owned: Collection[Domain],
+        now_seconds: float,
+    ) -> list[DiscoveredDomain]:
+        """At most 1,000, those that were never told first. `seen` counts machines by type."""
+        foreign = {domain: counts for domain, counts in seen.items() if domain not in owned}
+        self._acknowledged_at = {d: at for d, at in self._acknowledged_at.items() if d in foreign}
+        late = now_seconds - RESEND_INTERVAL_SECONDS
+        due = [domain for domain in foreign if self._acknowledged_at.get(domain, late) <= late]
+        due.sort(key=lambda domain: self._acknowledged_at.get(domain, 0.0))
+        return [_observation(domain, foreign[domain]) for domain in due[:MAX_DOMAINS]]
+
+    def acknowledged(
+        self, domains: Iterable[DiscoveredDomain], term: int, now_seconds: float
+    ) -> None:
+        """The leader of `term` has heard of `domains`; a new leader must hear of all again."""
+        if term != self._term:
+            self._term, self._acknowledged_at = term, {}
+        for each in domains:
+            self._acknowledged_at[Domain(each.topology_key, each.topology_value)] = now_seconds
+
+
+def _observation(domain: Domain, counts: Counter[str]) -> DiscoveredDomain:
+    """Among equally common types the first by name is told, so that all shards tell the same."""
+    return DiscoveredDomain(
+        topology_key=domain.key,
+        topology_value=domain.value,
+        machines=counts.total(),
+        instance_type=min(counts, key=lambda name: (-counts[name], name)),
+    )
+
 
 _log = logging.getLogger(__name__)
 _MAX_REGIONS = 100

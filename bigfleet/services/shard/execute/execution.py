@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -17,9 +17,9 @@ from bigfleet.model.errors import (
     Unavailable,
     UnknownObject,
 )
+from bigfleet.model.need import Operator, Profile, Requirement
 from bigfleet.observe import metrics
 from bigfleet.ports.provider import CapacityProvider, Fence, Operation
-from bigfleet.services.shard.execute.bootstrap_labels import as_met
 from bigfleet.services.shard.execute.evictions import Evictions
 from bigfleet.services.shard.execute.fences import FenceSequence
 from bigfleet.services.shard.execute.reconciler import Reconciler
@@ -30,6 +30,25 @@ from bigfleet.services.shard.records.orders import Order, Orders
 from bigfleet.services.shard.sessions.disruption_costs import DisruptionCosts
 from bigfleet.services.shard.sessions.registry import Sessions
 from bigfleet.services.shard.sessions.session import BootstrapRefused, ReclaimRefused, Session
+
+
+def as_met(profile: Profile, labels: Mapping[str, str]) -> Sequence[Requirement]:
+    """The labels that kube-scheduler will look at for such pods, with the machine's own values:
+    whatever the pods ask, these are facts. Those that the machine does not have are left out.
+    """
+    return [
+        Requirement(key, Operator.IN, (labels[key],))
+        for key in sorted(set(_keys(profile)))
+        if key in labels
+    ]
+
+
+def _keys(profile: Profile) -> Iterator[str]:
+    for term in (profile.requirements, *profile.alternatives):
+        yield from (requirement.key for requirement in term)
+    yield from (spread.topology_key for spread in profile.spread)
+    yield from profile.anti_affinity
+
 
 EXECUTE_SECONDS = 30.0
 DRAIN_RETRY_SECONDS = 1.0

@@ -12,7 +12,6 @@ from bigfleet.model.machine import BOUND, TRANSITIONS, Machine, MachineState
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.provider import CapacityProvider, Listing
-from bigfleet.services.shard.execute.listing_guard import RELIST_INTERVAL_SECONDS, ListingGuard
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.fleet.machine_ids import VALID_ID, is_valid_id
@@ -21,6 +20,35 @@ from bigfleet.services.shard.records.orders import Order, Orders
 from bigfleet.services.shard.records.views import Transition
 from bigfleet.services.shard.sessions import updates
 from bigfleet.services.shard.sessions.registry import Sessions
+
+MIN_MACHINES = 10
+MIN_KEPT_FRACTION = 0.5
+HOLD_SECONDS = 30.0
+RELIST_INTERVAL_SECONDS = 5.0
+
+
+class ListingGuard:
+    """Remembers since when most machines have been missing."""
+
+    def __init__(self) -> None:
+        self._since_seconds: float | None = None
+
+    def reason_to_hold(self, known: int, kept: int, now_seconds: float) -> str:
+        """Why a full listing is not believed yet, "" when it is; it has `kept` of the `known`."""
+        if known < MIN_MACHINES or kept >= MIN_KEPT_FRACTION * known:
+            self._since_seconds = None
+            return ""
+        if self._since_seconds is None:
+            self._since_seconds = now_seconds
+        left_seconds = self._since_seconds + HOLD_SECONDS - now_seconds
+        if left_seconds <= 0:
+            self._since_seconds = None
+            return ""
+        return (
+            f"it lacks {known - kept} of {known} machines; they count as they last were, and as "
+            f"gone if every listing of the next {left_seconds:.0f} s lacks them too"
+        )
+
 
 # Changes name no machine that ceased to exist, so now and then everything is listed anew.
 FULL_LISTING_SECONDS = 300.0

@@ -12,7 +12,7 @@ from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints
 from bigfleet.model.domain import Domain
 from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import NeedKey
-from bigfleet.services.shard.fleet import claims, overlay, purpose
+from bigfleet.services.shard.fleet import claims, overlay
 from bigfleet.services.shard.fleet.assignment import incarnation_of
 from bigfleet.services.shard.fleet.claims import ALL, Rows
 from bigfleet.services.shard.fleet.columns import Columns
@@ -261,7 +261,7 @@ class Inventory:
         if before == machine.state and former == machine.cluster:
             return None
         changed_cluster = before in BOUND and machine.state in BOUND and former != machine.cluster
-        purpose.update_claim(
+        claims.update_claim(
             columns, row, machine, 0 if changed_cluster else before, self._needs, self._drained_for
         )
         # After a restart nobody knows how long a machine has been idle: its hold begins anew.

@@ -16,7 +16,7 @@ from bigfleet.model.domain import Domain
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import Operator, Requirement, profile
 from bigfleet.services.shard.coordination import report
-from bigfleet.services.shard.coordination.observations import (
+from bigfleet.services.shard.coordination.reporter import (
     MAX_DOMAINS,
     RESEND_INTERVAL_SECONDS,
     DomainObservations,

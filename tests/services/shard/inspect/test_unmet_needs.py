@@ -7,7 +7,7 @@ from pathlib import Path
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.model.need import Need, Operator, Requirement, profile
 from loaddriver.judge.facts import Shortfall
-from loaddriver.run.unmet import unmet_counts, unmet_needs
+from loaddriver.run.scrape import unmet_counts, unmet_needs
 from loaddriver.substrates.base import Endpoint
 from tests.support.shard_rig import cycles, machine, need, shard
 

@@ -57,7 +57,10 @@ down: setup ## End what is up or running on this machine, cleanly
 
 .PHONY: test
 test: check binaries ## All checks, then all tests, also on real control planes
-	@$(BIN)/pytest -q --durations=10
+	@echo "1 of 2: tests without control planes, one worker per core"
+	@$(BIN)/pytest -q --numprocesses auto --dist loadfile --durations=10 -m "not cluster and not alone"
+	@echo "2 of 2: tests on real control planes, and those that measure, one at a time"
+	@$(BIN)/pytest -q --durations=10 -m "cluster or alone"
 
 .PHONY: check
 check: setup ## Formatting, lint, types, layers, house rules, current stubs

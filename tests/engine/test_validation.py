@@ -73,7 +73,7 @@ def sized(pods: int, **amounts: int) -> Need:
 
 
 @pytest.mark.parametrize(
-    ("fleet", "action_names"),
+    ("fleet", "message"),
     [
         (with_flavour(price_per_hour=math.nan), "flavour 0: price_per_hour: nan is not a finite"),
         (with_flavour(price_per_hour=math.inf), "price_per_hour: inf"),
@@ -106,7 +106,7 @@ def test_an_impossible_fleet_is_refused_by_name(fleet: Fleet, message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("demand", "action_names"),
+    ("demand", "message"),
     [
         (with_need(sized(1, cpu=-1)), "size 0: cpu: -1"),
         (with_need(sized(1, cpu=MAX_UNITS_OF_A_SIZE + 1)), "size 0: cpu"),

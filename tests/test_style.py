@@ -19,7 +19,7 @@ LONG_FILES: dict[str, str] = {
     "bigfleet/engine/kernels/selection.py": "kernels that call each other are compiled as one",
     "bigfleet/engine/placement/acquire.py": "the columns of a selection and what they are for",
     "bigfleet/engine/placement/topology.py": "every kind of constraint beside the others",
-    "bigfleet/engine/state/cluster_packing.py": "one class: the machines of a cluster and their pods",
+    "bigfleet/engine/state/cluster_packing.py": "one class: a cluster's machines and their pods",
     "bigfleet/engine/state/cycle_state.py": "one class: all that a decision changes",
 }
 LONG_FUNCTIONS: dict[str, str] = {}

@@ -169,6 +169,15 @@ def test_an_empty_machine_stays_while_demand_has_just_grown() -> None:
     assert story.cycle() == ["Reclaim c"]
 
 
+def test_the_margin_asks_for_no_machine_that_is_not_there() -> None:
+    """50 pods and ten that fill a GPU machine each: 5 % of 60 is one more GPU than there is."""
+    gpus = [configured(f"g{n}", cpu=8, more={"gpu": 1}) for n in range(10)]
+    specs = [configured("a", cpu=100), configured("b", cpu=100), *gpus]
+    plain, large = pods((50, 1), priority=1), pods((10, 8), more={"gpu": 1})
+    story = Story(specs, ("east", plain), ("east", large), settings=ALL_AT_ONCE)
+    assert story.cycle() == ["Reclaim b"]
+
+
 def test_a_reserve_of_the_pods_must_fit_on_what_stays() -> None:
     """5 % more of each plain size: 20 pods need room for 21."""
     for cpu, orders in ((20, []), (21, ["Reclaim b"])):

@@ -139,6 +139,8 @@ MUTANTS = [
     ("phases/reclaim", "most = min(most, held)", "pass"),
     ("phases/reclaim", "            found.append(its[~here])",
      "            found.append(its[here])"),
+    ("phases/repacking", "np.maximum(wanted - trial.unplaced(self._levels, wanted), self._placed)",
+     "wanted"),
     ("phases/repacking", "trial.places(self._levels, self._wanted)",
      "trial.places(self._levels, self._placed)"),
     ("phases/reclaim", "return due if self._is_settled(cluster) else", "return due if True else"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +17,9 @@ from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 
 _MAX_QUERIED = 16
+
+# A priority, its needs whose pods depend on each other, and the classes of its plain ones.
+_Level = tuple[int, list[int], Longs | None]
 
 
 class Repacking:
@@ -36,7 +40,7 @@ class Repacking:
         return trial.keeps(self._fixed) and trial.places(self._levels, self._wanted)
 
     @cached_property
-    def _levels(self) -> list[tuple[int, list[int], Longs | None]]:
+    def _levels(self) -> list[_Level]:
         return self._assignment.levels(self._cluster)
 
     @cached_property
@@ -49,15 +53,26 @@ class Repacking:
 
     @cached_property
     def _wanted(self) -> Longs:
-        """Those, and of plain pods as many more as the reserve says, spread over all sizes."""
+        """Those, and of plain pods as many more as the margin says, spread over all sizes.
+
+        Never more than have places while all machines are there: a size that fills its machines,
+        such as one GPU a machine, would keep every other machine of the cluster.
+        """
         wanted = self._placed.copy()
         orders = [order for _, _, order in self._levels if order is not None]
         if orders:
             order = np.concatenate(orders)
-            before = self._placed[order].cumsum()
-            headroom_pool = np.floor(before * self._state.settings.reclaim_margin + 1e-9)
-            wanted[order] += np.diff(headroom_pool, prepend=0.0).astype(np.int64)
-        return wanted
+            margin = np.floor(
+                self._placed[order].cumsum() * self._state.settings.reclaim_margin + 1e-9
+            )
+            wanted[order] += np.diff(margin, prepend=0.0).astype(np.int64)
+        if (wanted == self._placed).all():
+            return wanted
+        nothing = np.zeros(len(self._packing.rows), np.bool_)
+        trial = _Trial(self._state, self._packing, self._cluster, nothing)
+        trial.keeps(self._fixed)
+        capped: Longs = np.maximum(wanted - trial.unplaced(self._levels, wanted), self._placed)
+        return capped
 
     @cached_property
     def _fixed(self) -> list[tuple[int, int, int]]:
@@ -119,8 +134,18 @@ class _Trial:
                 self._packing.record_placement(int(self._place[machine]), pod_class, pods)
         return all(self._finds_place(*each) for each in sorted(lost))
 
-    def places(self, levels: list[tuple[int, list[int], Longs | None]], wanted: Longs) -> bool:
+    def places(self, levels: list[_Level], wanted: Longs) -> bool:
         """Whether `wanted` pods of all other needs find places."""
+        return not any(left.any() for left in self._place_levels(levels, wanted))
+
+    def unplaced(self, levels: list[_Level], wanted: Longs) -> Longs:
+        """How many of them do not, by class."""
+        for _ in self._place_levels(levels, wanted):
+            pass
+        return self._left
+
+    def _place_levels(self, levels: list[_Level], wanted: Longs) -> Iterator[Longs]:
+        """Place one level after the other; each time, what is left without a place."""
         for priority, constrained, order in levels:
             for index in constrained:
                 its = self._state.classes.of(index)
@@ -129,9 +154,7 @@ class _Trial:
             if order is not None:
                 self._left[order] = wanted[order]
                 self._packing.place(order, priority)
-            if self._left.any():
-                return False
-        return True
+            yield self._left
 
     def _finds_place(self, index: int, pod_class: int, pods: int) -> bool:
         state, packing = self._state, self._packing

@@ -113,23 +113,47 @@ class ReclaimPhase:
             restore(memory)
 
     def _counts_without(self, cluster: Cluster, going: Sequence[Slot]) -> bool:
-        """A new count of all that has a place, and 5 % more of what is plain."""
-        cycle = self._cycle
-        placed = _placed(cluster.slots)
-        for size in [size for need in cycle.needs for size in need.sizes]:
-            size.left = 0
-        before = [(slot, dict(slot.pods)) for slot in cluster.slots]
-        for slot in cluster.slots:
-            slot.pods = {}
-        cluster.slots = [slot for slot in cluster.slots if slot not in going]
+        """A new count of all that has a place, and 5 % more of what is plain, as far as these have
+        places on all machines together.
+        """
+        cycle, slots = self._cycle, cluster.slots
+        placed = _placed(slots)
+        before = [(slot, dict(slot.pods)) for slot in slots]
+        its = [need for need in cycle.needs if need.cluster == cluster.number]
+        plain = [plain_order(cycle, cluster.number, priority) for priority in _priorities(its)]
+        sizes = [size for level in plain for size in level]
+        wanted = _with_reserve(sizes, placed, cycle.settings.reclaim_margin)
+        self._clear(cluster, slots)
+        self._keep(cluster, before)
+        self._place(cluster, its, placed, wanted)
+        wanted = {s: max(pods - s.left, placed.get(s, 0)) for s, pods in wanted.items()}
+        self._clear(cluster, [slot for slot in slots if slot not in going])
         if not self._keep(cluster, before) or not self._keep_domains(cluster, before):
             return False
-        its = [need for need in cycle.needs if need.cluster == cluster.number]
-        priorities = sorted({need.priority for need in its}, reverse=True)
-        plain = [plain_order(cycle, cluster.number, priority) for priority in priorities]
-        reserve = cycle.settings.reclaim_margin
-        wanted = _with_reserve([size for level in plain for size in level], placed, reserve)
-        for priority, sizes in zip(priorities, plain, strict=True):
+        self._place(cluster, its, placed, wanted)
+        return not any(need.lacks for need in its)
+
+    def _clear(self, cluster: Cluster, slots: Sequence[Slot]) -> None:
+        """Leave it these machines, without pods."""
+        for size in [size for need in self._cycle.needs for size in need.sizes]:
+            size.left = 0
+        for slot in cluster.slots:
+            slot.pods = {}
+        cluster.slots = [*slots]
+        for slot in cluster.slots:
+            slot.pods = {}
+
+    def _place(
+        self,
+        cluster: Cluster,
+        its: Sequence[NeedView],
+        placed: dict[PodSize, int],
+        wanted: dict[PodSize, int],
+    ) -> None:
+        """Place all but gangs and additional pods, by priority."""
+        cycle = self._cycle
+        for priority in _priorities(its):
+            sizes = plain_order(cycle, cluster.number, priority)
             level = [need for need in its if need.priority == priority]
             for need in filter(lambda need: need.kind == "constrained", level):
                 for size in need.sizes:
@@ -138,7 +162,6 @@ class ReclaimPhase:
             for size in sizes:
                 size.left = wanted[size]
             place_plain(cycle, cluster, sizes)
-        return not any(need.lacks for need in its)
 
     def _keep(self, cluster: Cluster, before: Sequence[tuple[Slot, dict[PodSize, int]]]) -> bool:
         """Gangs and additional pods keep their places, or find others in their domain."""
@@ -254,6 +277,10 @@ def _placed(slots: Sequence[Slot]) -> dict[PodSize, int]:
         for size, pods in slot.pods.items():
             placed[size] = placed.get(size, 0) + pods
     return placed
+
+
+def _priorities(needs: Sequence[NeedView]) -> list[int]:
+    return sorted({need.priority for need in needs}, reverse=True)
 
 
 def _with_reserve(

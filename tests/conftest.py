@@ -32,8 +32,12 @@ settings.load_profile("patient")
 OPT_IN = ("containers", "failover", "load", "scenarios", "slow", "soak", "truth")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what has to be asked for."""
+    """Leave out what has to be asked for; whoever uses the binaries starts a control plane."""
+    for item in items:
+        if "binaries" in getattr(item, "fixturenames", ()):
+            item.add_marker("cluster")
     unasked = {name for name in OPT_IN if name not in config.getoption("markexpr")}
     asked: list[pytest.Item] = []
     left_out: list[pytest.Item] = []

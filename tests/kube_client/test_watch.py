@@ -156,7 +156,7 @@ async def test_an_object_of_another_shape_ends_the_watch_with_a_sentence() -> No
     try:
         await eventually(lambda: rig.failure() is not None)
         assert isinstance(rig.failure(), InvalidInput)
-        assert "is not a Thing" in str(rig.failure())
+        assert "is not a valid Thing" in str(rig.failure())
     finally:
         await rig.close()
 

@@ -132,7 +132,7 @@ async def test_a_role_that_is_not_in_the_rule_is_refused_and_counted(tmp_path: P
     assert error.code() is DENIED
     assert error.details() == (
         "bigfleet://cluster/blue may not call /bigfleet.v1alpha1.CapacityProvider/Create; "
-        "it is for admin, shard"
+        "allowed: admin, shard"
     )
 
 

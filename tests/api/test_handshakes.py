@@ -125,7 +125,7 @@ async def test_a_server_says_whom_it_refused_and_why(tmp_path: Path) -> None:
     async with provider(tmp_path) as running:
         for who, reason, meaning in (
             (expired, "expired", "the peer's certificate has expired"),
-            (stranger, "authority", "was signed by no authority in our ca.crt"),
+            (stranger, "authority", "was not signed by an authority in our ca.crt"),
             (None, "plaintext", "the peer speaks plaintext"),
         ):
             await refusal(get(running.address, who))
@@ -136,9 +136,9 @@ async def test_a_server_says_whom_it_refused_and_why(tmp_path: Path) -> None:
                 distrusting,
                 "provider",
                 "refused-by-peer",
-                "the peer does not accept our certificate",
+                "the peer rejected our certificate",
             ),
-            (admin, "shard", "name", "the peer looks for shard.bigfleet.internal"),
+            (admin, "shard", "name", "the peer expects shard.bigfleet.internal"),
         ):
             error = await refusal(get(running.address, who, role))
             await explain_failure(error, running.address, who, role)

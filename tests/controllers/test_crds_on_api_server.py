@@ -122,7 +122,7 @@ async def test_only_label_operators_of_node_selectors_are_accepted(
         ({"resources": {"cpu": "-1"}}, "spec.resources[cpu]", "is negative"),
         ({"resources": {"cpu": -1}}, "spec.resources[cpu]", "is negative"),
         ({"resources": {"cpu": "much"}}, "spec.resources.cpu", "should match"),
-        ({"resources": {"cpu": "0", "memory": 0}}, "spec.resources", "asks for nothing"),
+        ({"resources": {"cpu": "0", "memory": 0}}, "spec.resources", "requests nothing"),
         ({"resources": {}}, "spec.resources", "at least 1"),
         ({"resources": {"cpu": "1", "": "1"}}, "spec.resources", "without a name"),
         (

@@ -98,7 +98,7 @@ def test_pods_that_must_not_be_evicted_keep_their_node() -> None:
     [verdict] = _review(nodes, *pods, only=["bare"])
     assert (verdict.fits, verdict.why) == (
         False,
-        "team: it has no controller that would make it anew",
+        "team: it has no controller to recreate it",
     )
 
 
@@ -130,7 +130,7 @@ def test_a_node_that_is_asked_about_is_judged_even_when_it_cannot_go() -> None:
     pods = [(WEB, "a", 8), (WEB, "b", 2), (WEB, "cordoned", 3)]
     [no] = _review(nodes, *pods, only=["a"])
     assert (no.fits, no.pods) == (False, 8)
-    assert no.why == "a pod of namespace team finds no room elsewhere"
+    assert no.why == "a pod of namespace team does not fit on any other node"
     [yes] = _review(nodes, *pods, only=["cordoned"])
     assert (yes.fits, yes.pods, yes.cost) == (True, 3, 3.0)
     assert _review(nodes, *pods, only=["unknown"]) == []

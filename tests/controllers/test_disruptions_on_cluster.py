@@ -191,8 +191,8 @@ async def test_machines_that_must_not_be_emptied_say_why(kubeconfig: dict[str, P
         assert len(report.machines) == 5
         why = {each.machine_id: each.blocked for each in report.machines}
         assert "2 pods are of the budget blocked/b, which allows" in why["m-budget"]
-        assert "is marked cluster-autoscaler.kubernetes.io/safe-to-evict=false" in why["m-mark"]
-        assert why["m-bare"] == "pod blocked/bare has no controller that would make it anew"
+        assert "is annotated cluster-autoscaler.kubernetes.io/safe-to-evict=false" in why["m-mark"]
+        assert why["m-bare"] == "pod blocked/bare has no controller to recreate it"
         assert why["m-job"] == FIT_UNKNOWN
         assert _about(report, "m-job").batch_pods == 1
 
@@ -239,7 +239,7 @@ async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
             assert await _is_as_before(client, "m-dear")
             return ack.refused == words
 
-        why = "m-dear: a pod of namespace refused finds no room elsewhere"
+        why = "m-dear: a pod of namespace refused does not fit on any other node"
         await eventually(lambda: refused(why, 100.0), "a reclaim to be refused for want of room")
         await client.delete(f"{deployments}/web")
         await client.create(deployments, _deployment("roams", 3, both, "1"))
@@ -252,7 +252,7 @@ async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
         await eventually(settled, "the first pods to have gone")
         found = (await get(client, f"/api/v1/namespaces/{where}/pods"))["items"]
         here = [each for each in found if each["spec"]["nodeName"] == "m-dear"]
-        cost = f"it would cost {len(here)} to evict {len(here)} pods, which is more than 0.5"
+        cost = f"evicting {len(here)} pods would cost {len(here)}, more than 0.5"
         await eventually(lambda: refused(cost, 0.5), "a reclaim to be refused for its cost")
         for each in found:
             again = await get(client, f"/api/v1/namespaces/{where}/pods/{each['metadata']['name']}")
@@ -296,7 +296,7 @@ async def test_reclaims_that_come_together_share_their_review(kubeconfig: dict[s
         # alone, and the second review may come before its Node is seen to be leaving.
         started = sum(ack.nodes_started for ack in acks)
         assert 15 <= started <= 17, [ack.refused for ack in acks if ack.refused]
-        assert all("finds no room elsewhere" in ack.refused for ack in acks if ack.refused)
+        assert all("does not fit on any other node" in ack.refused for ack in acks if ack.refused)
 
 
 def _reviews_answered() -> float:

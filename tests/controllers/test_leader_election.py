@@ -75,7 +75,7 @@ async def test_a_refusal_counts_only_when_it_lasts(kubeconfig: dict[str, Path]) 
         clock.now += _NOT_QUITE
         assert not await elector.try_acquire_or_renew()
         clock.now += _JUST - _NOT_QUITE
-        with pytest.raises(BigFleetError, match="the file x gives the right"):
+        with pytest.raises(BigFleetError, match="the file x grants access"):
             await elector.acquire()
 
 

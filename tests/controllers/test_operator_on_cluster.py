@@ -631,7 +631,7 @@ async def test_requests_that_are_too_many_for_a_message_say_so_and_those_in_forc
             await client.create(path, request("unsent"))
             unsent = {"status": "True", "reason": "RollUpTooLarge", "phase": ""}
             await eventually(lambda: says("unsent", **unsent), "the condition")
-            assert "a message holds 10" in (await told("unsent"))["message"]
+            assert "exceed the limit of 10" in (await told("unsent"))["message"]
             shard.rejected = "12000 needs are more than 10000"
             monkeypatch.setattr(rollup, "MAX_ROLLUP_BYTES", 10**6)
             rejected = {"status": "True", "reason": "RollUpRejected"}

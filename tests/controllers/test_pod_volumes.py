@@ -65,7 +65,7 @@ def test_a_storage_drivers_own_word_for_the_zone_is_taken_for_the_zone(key: str)
 
 
 def test_a_disk_within_a_node_can_be_reached_from_no_other_machine() -> None:
-    with pytest.raises(Unsupported, match="pv-1, which is on a Node of its own"):
+    with pytest.raises(Unsupported, match="pv-1, which is local to a Node"):
         volume_choices(_volume(_term(_in("kubernetes.io/hostname", "n-1"))))
 
 

@@ -113,7 +113,7 @@ async def _settled(cluster: Cluster, writes: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(short_conditions, "_LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(short_conditions, "_POLL_INTERVAL_SECONDS", 0.005)
 
 
 async def test_as_many_of_each_size_say_it_as_pods_are_short_the_newest_first() -> None:

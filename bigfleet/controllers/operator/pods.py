@@ -1,4 +1,4 @@
-"""Pods and budgets, as far as they matter to the emptying of a Node."""
+"""Pods and disruption budgets, as far as they matter for draining a Node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Owner(msgspec.Struct):
 
 
 class PodMetadata(msgspec.Struct, rename="camel"):
-    """A Pod's names, marks and owners."""
+    """The parts of a Pod's metadata that a drain depends on."""
 
     name: str
     namespace: str
@@ -39,7 +39,7 @@ class _PodStatus(msgspec.Struct):
 
 
 class PodOnNode(msgspec.Struct):
-    """A Pod as far as it matters to the emptying of its Node."""
+    """The parts of a Pod that the drain of its Node depends on."""
 
     metadata: PodMetadata
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
@@ -47,34 +47,34 @@ class PodOnNode(msgspec.Struct):
 
     @property
     def owner(self) -> str:
-        """The UID of the controller that it belongs to, or its own."""
+        """The UID of its controller, or its own without one."""
         controller = self._controller
         return controller.uid if controller else self.metadata.uid
 
     @property
     def batch(self) -> bool:
-        """Whether it is a Job's: work that ends by itself, and is lost when it is interrupted."""
+        """Whether a Job controls it: work that completes, and is lost when interrupted."""
         controller = self._controller
         return controller is not None and controller.kind == "Job"
 
     @property
     def terminating(self) -> bool:
-        """Whether it has been deleted, and is only still ending."""
+        """Whether it was deleted, and is still terminating."""
         return self.metadata.deletion_timestamp is not None
 
     @property
     def cost(self) -> float:
-        """What it costs to evict it."""
+        """The cost of evicting it."""
         return eviction_cost(self.spec.priority or 0, self.metadata.annotations or {})
 
     @property
     def not_evictable_reason(self) -> str:
-        """Why it must not be evicted to save money; "" when it may be."""
+        """Why it must not be evicted; "" when it may be."""
         where = f"pod {self.metadata.namespace}/{self.metadata.name}"
         if self._controller is None:
-            return f"{where} has no controller that would make it anew"
-        mark = pod_blocking_annotation(self.metadata.annotations or {})
-        return f"{where} is marked {mark}" if mark else ""
+            return f"{where} has no controller to recreate it"
+        annotation = pod_blocking_annotation(self.metadata.annotations or {})
+        return f"{where} is annotated {annotation}" if annotation else ""
 
     @property
     def _controller(self) -> _Owner | None:
@@ -107,14 +107,14 @@ class _BudgetStatus(msgspec.Struct, rename="camel"):
 
 
 class Budget(msgspec.Struct):
-    """A PodDisruptionBudget, and what it allows now."""
+    """A PodDisruptionBudget, and the disruptions it currently allows."""
 
     metadata: _BudgetMetadata
     spec: _BudgetSpec = msgspec.field(default_factory=_BudgetSpec)
     status: _BudgetStatus = msgspec.field(default_factory=_BudgetStatus)
 
     def forbids(self, pods: Sequence[PodOnNode]) -> str:
-        """Why not all of `pods` can be evicted at once; "" as far as this budget is concerned."""
+        """Why this budget forbids evicting all of `pods` at once; "" when it allows it."""
         selector = compile_selector(self.spec.selector)
         if selector is None:
             return ""
@@ -123,13 +123,11 @@ class Budget(msgspec.Struct):
         if count <= self.status.disruptions_allowed:
             return ""
         name = f"{self.metadata.namespace}/{self.metadata.name}"
-        return (
-            f"{count} pods are of the budget {name}, which allows {self.status.disruptions_allowed}"
-        )
+        return f"{count} pods match budget {name}, which allows {self.status.disruptions_allowed}"
 
 
 def blocking_pods(pods: Iterable[PodOnNode]) -> list[PodOnNode]:
-    """Those for whose sake a Node is not empty: not what runs on every Node, nor what has ended."""
+    """The pods that a drain must wait for: neither per-node nor terminated ones."""
     return [
         pod
         for pod in pods
@@ -138,11 +136,11 @@ def blocking_pods(pods: Iterable[PodOnNode]) -> list[PodOnNode]:
 
 
 def is_per_node(pod: PodMetadata) -> bool:
-    """Whether each Node has such a pod: a DaemonSet's, or one of its kubelet's own."""
+    """Whether it is a pod of a DaemonSet, or a mirror pod of the kubelet."""
     daemon = any(o.controller and o.kind == "DaemonSet" for o in pod.owner_references or ())
     return daemon or _MIRROR in (pod.annotations or {})
 
 
 def has_terminated(phase: str) -> bool:
-    """Whether a pod in that phase holds nothing of its Node any more."""
+    """Whether a pod in that phase no longer occupies its Node."""
     return phase in ("Succeeded", "Failed")

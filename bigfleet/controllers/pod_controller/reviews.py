@@ -1,4 +1,4 @@
-"""Answers DisruptionReviews: the operator asks which Nodes can go, we know what is free."""
+"""Answers the operator's DisruptionReviews, which ask what Nodes can be drained."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class _Review(msgspec.Struct):
 
 
 class Reviews:
-    """One at a time, each in a thread beside everything else.
+    """Answers reviews one at a time, each in a thread.
 
-    `snapshot` waits until all Nodes and Pods are known. `wall` is the time in seconds since 1970.
+    `snapshot` waits until Nodes and Pods are listed. `wall` is Unix time.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Reviews:
     def _on_rejected(self, name: str, error: ApiError) -> None:
         self._open.pop(name, None)
         if error.status != NOT_FOUND:
-            _LOG.error("cannot answer the disruption review %s: %s", name, error)
+            _LOG.error("cannot answer DisruptionReview %s: %s", name, error)
 
 
 def _status(verdicts: Sequence[NodeDisruption], observed: float) -> Mapping[str, Any]:

@@ -86,7 +86,7 @@ async def test_before_the_target_exists_the_older_one_gets_shares_and_the_other_
     assert [name.name for name in api.hpas["a"]] == ["older"]
     conditions = api.objects[ObjectKey(AUTOSCALERS, "n", "younger").path]["status"]["conditions"]
     assert conditions[0]["status"] == "False"
-    assert "FederatedHorizontalPodAutoscaler older already" in conditions[0]["message"]
+    assert "already scaled by FederatedHorizontalPodAutoscaler older" in conditions[0]["message"]
 
 
 async def test_once_the_older_one_is_gone_the_other_is_looked_at_and_takes_over() -> None:

@@ -32,7 +32,7 @@ _BODY: dict[str, Any] = {
                 "type": "ClustersReachable",
                 "status": "False",
                 "reason": "Unreachable",
-                "message": "they keep their shares: cloud does not answer",
+                "message": "keeping their shares: cloud does not answer",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }
         ],
@@ -82,7 +82,7 @@ def test_without_clusters_only_the_heads_are_shown() -> None:
 
 def test_only_what_is_not_well_is_said_beneath() -> None:
     assert _shown()[4] == (
-        "  ClustersReachable is False: they keep their shares: cloud does not answer"
+        "  ClustersReachable is False: keeping their shares: cloud does not answer"
     )
 
 
@@ -98,7 +98,7 @@ def test_no_line_is_wider_than_a_terminal_however_long_a_reason_is() -> None:
 def test_what_two_conditions_say_is_shown_once() -> None:
     status = copy.deepcopy(_BODY["status"])
     status["conditions"].append(status["conditions"][0] | {"type": "BoundsApplied"})
-    assert sum("keep their shares" in line for line in _shown(status=status)) == 1
+    assert sum("keeping their shares" in line for line in _shown(status=status)) == 1
 
 
 def test_one_that_is_being_deleted_says_so() -> None:
@@ -133,7 +133,7 @@ def test_a_kubeconfig_takes_in_the_files_that_it_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"clusters": []}, "is no kubeconfig"),
+        ({"clusters": []}, "is not a kubeconfig"),
         (
             {
                 "clusters": [{"name": "x", "cluster": {}}],

@@ -69,7 +69,7 @@ def test_max_that_no_cluster_may_have_is_said_and_not_forced() -> None:
     sim = fleet((2, 20), "a", "b")
     for cluster in sim.clusters:
         cluster.bounds = ClusterBounds(0, 4)
-    assert sim.plan().problems == ("12 of maxReplicas can be used by no cluster in use",)
+    assert sim.plan().problems == ("12 of maxReplicas cannot be used by the clusters in use",)
     assert _split(sim) == {"a": (1, 4), "b": (1, 4)}
 
 

@@ -37,7 +37,7 @@ async def test_a_name_that_is_no_member_is_told() -> None:
     api.objects[KEY.path]["spec"]["clusters"] = {"names": ["a", "tokyo"]}
     told = _condition(await _status(api), "ClustersReachable")
     assert told["status"] == "False"
-    assert "called tokyo" in told["message"]
+    assert "tokyo" in told["message"]
 
 
 async def test_a_preference_for_a_cluster_that_is_no_member_is_told() -> None:
@@ -47,7 +47,7 @@ async def test_a_preference_for_a_cluster_that_is_no_member_is_told() -> None:
     marks = {PREFERENCES: '{"clusters": {"tokyo": {"minReplicas": 1}}}'}
     api.objects[KEY.path]["metadata"]["annotations"] = marks
     told = _condition(await _status(api), "ClustersReachable")
-    assert told["message"] == "no member of the federation is called tokyo"
+    assert told["message"] == "not members of the federation: tokyo"
 
 
 async def test_the_last_cluster_that_was_removed_has_no_line_any_more() -> None:
@@ -77,7 +77,7 @@ async def test_a_member_that_is_cut_off_keeps_its_line() -> None:
     status = await _status(api, cut_off="b")
     line = next(each for each in status["clusters"] if each["name"] == "b")
     assert (line["state"], line["minReplicas"], line["maxReplicas"]) == ("Unreachable", 1, 5)
-    assert "keep their shares" in _condition(status, "ClustersReachable")["message"]
+    assert "keeping their shares" in _condition(status, "ClustersReachable")["message"]
 
 
 async def test_a_condition_keeps_its_time_while_it_stays_the_same() -> None:

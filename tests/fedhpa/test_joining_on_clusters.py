@@ -48,5 +48,5 @@ async def test_a_file_that_is_no_kubeconfig_joins_nothing(
 ) -> None:
     admin = federated_clusters["host"].kubeconfigs["admin"]
     (tmp_path / "odd").write_text("- 1")
-    with pytest.raises(InvalidInput, match=r"odd.* is no kubeconfig"):
+    with pytest.raises(InvalidInput, match=r"odd.* is not a kubeconfig"):
         await fedhpa_join.join(admin, "west", tmp_path / "odd", [])

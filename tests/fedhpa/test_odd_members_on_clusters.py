@@ -82,9 +82,9 @@ async def test_a_member_that_turns_odd_keeps_its_share_and_stops_nobody(federate
             await federated.host.create(deployments(where), deployment())
             await federated.host.create(autoscalers(where), autoscaler(2, 10))
             await federated.until_shares(where, {"east": (1, 5), "west": (1, 5)})
-            await _why(federated, where, "antlers", "is no kubeconfig")
+            await _why(federated, where, "antlers", "is not a kubeconfig")
             for text, word in (
-                ("[" * 20_000, "is no kubeconfig"),
+                ("[" * 20_000, "is not a kubeconfig"),
                 (_changed(federated.secrets["east"], {"tokenFile": "/etc/passwd"}), "tokenFile"),
                 ("a: &a [*a]", "unconstructable"),
             ):

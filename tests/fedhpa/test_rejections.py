@@ -51,7 +51,7 @@ async def test_a_strangers_object_is_left_alone_and_told() -> None:
     looker, _, _ = controller(api)
     await looker.reconcile(KEY)
     await looker.reconcile(KEY)
-    assert "Deployment n/web: 409 NotOurs: was not made by" in _told(api)["message"]
+    assert "Deployment n/web: 409 NotManaged: exists and is not managed by" in _told(api)["message"]
     assert api.shares() == {"b": WHOLE}
 
 

@@ -151,7 +151,7 @@ def test_an_hpa_that_somebody_deleted_is_made_again_as_it_was() -> None:
     a = sim.cluster("a")
     a.deleted_share, a.share = a.share, None
     [write] = sim.reconcile().writes
-    assert (write.before, write.after, write.reason) == (None, Share(3, 14), "its HPA was gone")
+    assert (write.before, write.after, write.reason) == (None, Share(3, 14), "its HPA was deleted")
 
 
 def test_when_no_cluster_is_selected_nothing_is_removed() -> None:
@@ -160,7 +160,7 @@ def test_when_no_cluster_is_selected_nothing_is_removed() -> None:
         each.selected = False
     plan = sim.reconcile()
     assert not plan.writes
-    assert "left as it is" in plan.problems[0]
+    assert "nothing is changed" in plan.problems[0]
 
 
 def test_a_lowered_max_takes_first_what_nobody_needs() -> None:
@@ -177,7 +177,7 @@ def test_min_equal_to_max_leaves_shares_where_they_are_and_says_so() -> None:
     sim.cluster("a").bounds = ClusterBounds(0, 3)
     plan = sim.reconcile()
     assert not plan.writes
-    assert "too little room" in plan.problems[-1]
+    assert "too close to each other" in plan.problems[-1]
     assert sim.shares() == {"a": Share(5, 5), "b": Share(5, 5)}
 
 

@@ -1,4 +1,4 @@
-"""The HPA that a cluster shall have. Pure."""
+"""The desired HPA of a cluster. Pure."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def content_of(autoscaler: Autoscaler, target: WorkloadName) -> dict[str, Any]:
 
 
 def digest_of(content: Mapping[str, Any]) -> str:
-    """A short name of a content."""
+    """A short hash of `content`."""
     return blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=8).hexdigest()
 
 
 def kept_annotations(hpa: Hpa | None) -> dict[str, str]:
-    """The marks that the rules need again."""
+    """The annotations that the rules depend on."""
     found = hpa.metadata.annotations if hpa else {}
     return {key: found[key] for key in _KEPT if key in found}
 
 
 def updated_annotations(write: Write, annotations: Mapping[str, str], now: str) -> dict[str, str]:
-    """`annotations` as `write` changes them; `now` is the moment as Kubernetes writes it."""
+    """`annotations` as `write` changes them; `now` is in RFC 3339."""
     after = dict(annotations)
     if write.increased:
         after[LAST_INCREASE] = now
@@ -58,7 +58,7 @@ def updated_annotations(write: Write, annotations: Mapping[str, str], now: str) 
 def hpa_body(
     autoscaler: Autoscaler, content: Mapping[str, Any], share: Share, annotations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The whole HPA as it is applied."""
+    """The HPA manifest to apply."""
     metadata = autoscaler.metadata
     return {
         "apiVersion": "autoscaling/v2",

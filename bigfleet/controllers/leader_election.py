@@ -10,9 +10,9 @@ import asyncio
 import logging
 import secrets
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -25,6 +25,7 @@ from bigfleet.kube.client import (
     ApiError,
     KubeClient,
 )
+from bigfleet.kube.timestamps import rfc3339_micro
 from bigfleet.model.errors import BigFleetError
 from bigfleet.observe import metrics
 from bigfleet.tasks import run_until_first_completes
@@ -193,7 +194,7 @@ class LeaderElector:
             "spec": {
                 "holderIdentity": holder,
                 "leaseDurationSeconds": max(1, int(self._lease_seconds)),
-                "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                "renewTime": rfc3339_micro(time.time()),
             },
         }
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +23,7 @@ from bigfleet.fedhpa.objects import (
     Workload,
 )
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.kube.watch import Listed, Watch
 
 _LOG = logging.getLogger(__name__)
@@ -139,7 +138,7 @@ class HostCluster:
         self, key: ObjectKey, metadata: Metadata, reason: str, message: str
     ) -> None:
         """Create an Event about the object; failures are only logged."""
-        moment = rfc3339(time.time())
+        timestamp = rfc3339(time.time())
         event = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -155,8 +154,8 @@ class HostCluster:
             "message": message,
             "type": "Normal",
             "source": {"component": "bigfleet-fedhpa"},
-            "firstTimestamp": moment,
-            "lastTimestamp": moment,
+            "firstTimestamp": timestamp,
+            "lastTimestamp": timestamp,
             "count": 1,
         }
         try:
@@ -173,8 +172,3 @@ def _is_newer(known: Autoscaler | Workload | None, seen: Autoscaler | Workload) 
     if known is None or known.metadata.uid != seen.metadata.uid:
         return True
     return int(seen.metadata.resource_version or 0) > int(known.metadata.resource_version or 0)
-
-
-def rfc3339(seconds: float) -> str:
-    """Seconds since 1970 as Kubernetes writes moments, down to the whole second."""
-    return datetime.fromtimestamp(math.floor(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

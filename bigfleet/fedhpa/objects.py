@@ -8,6 +8,7 @@ import msgspec
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.fedhpa.shares import RebalanceConfig, ReplicaBounds, Share
+from bigfleet.kube.pod_types import LabelSelector
 
 API_VERSION = "bigfleet.lucy.sh/v1alpha1"
 FIELD_MANAGER = "bigfleet-fedhpa"
@@ -50,21 +51,6 @@ class Metadata(msgspec.Struct, rename="camel"):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: list[str] = []
-
-
-class Requirement(msgspec.Struct):
-    """One expression of a label selector."""
-
-    key: str
-    operator: str
-    values: list[str] = []
-
-
-class LabelSelector(msgspec.Struct, rename="camel"):
-    """A label selector; the empty one selects everything."""
-
-    match_labels: dict[str, str] = {}
-    match_expressions: list[Requirement] = []
 
 
 class ClusterSelection(msgspec.Struct):

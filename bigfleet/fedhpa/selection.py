@@ -10,11 +10,10 @@ from bigfleet.fedhpa.objects import (
     PREFERENCES,
     Autoscaler,
     ClusterSelection,
-    LabelSelector,
     Preference,
-    Requirement,
 )
 from bigfleet.fedhpa.shares import UNBOUNDED, ClusterBounds
+from bigfleet.kube.selectors import selects
 from bigfleet.model.errors import InvalidInput
 
 Labels = Mapping[str, str]
@@ -25,27 +24,7 @@ def selected(selection: ClusterSelection, registered: Mapping[str, Labels]) -> l
     """Names by rank: as listed by the user, else in alphabetical order."""
     if selection.names:
         return [name for name in selection.names if name in registered]
-    return sorted(name for name, has in registered.items() if matches(selection.selector, has))
-
-
-def matches(selector: LabelSelector, labels: Labels) -> bool:
-    """Whether a cluster with these labels is selected."""
-    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _holds(each, labels) for each in selector.match_expressions
-    )
-
-
-def _holds(requirement: Requirement, labels: Labels) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case _:
-            return value is None
+    return sorted(name for name, has in registered.items() if selects(selection.selector, has))
 
 
 def bounds(preferences: Sequence[Preference], name: str) -> ClusterBounds:

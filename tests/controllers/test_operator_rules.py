@@ -14,7 +14,6 @@ from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.api.v1alpha1.provider_pb2 import Resources
 from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate, MachineDisruption
 from bigfleet.api.wellknown import MACHINE_LABEL, RECLAIM_DEADLINE
-from bigfleet.controllers.operator.acknowledger import rfc3339
 from bigfleet.controllers.operator.available_capacity import availability_name, availability_object
 from bigfleet.controllers.operator.disruptions import select_machines
 from bigfleet.controllers.operator.node_types import Node
@@ -27,6 +26,7 @@ from bigfleet.controllers.operator.phase_effects import (
 from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods
 from bigfleet.controllers.operator.reclaim import rejection_reason
 from bigfleet.controllers.operator.session import backoff_seconds
+from bigfleet.kube.timestamps import rfc3339_micro
 from bigfleet.model.machine import MachineState
 
 
@@ -238,4 +238,4 @@ def test_a_hint_shows_count_cost_and_conditions_that_a_machine_can_meet() -> Non
 
 
 def test_moments_are_written_to_the_microsecond() -> None:
-    assert rfc3339(1.5) == "1970-01-01T00:00:01.500000Z"
+    assert rfc3339_micro(1.5) == "1970-01-01T00:00:01.500000Z"

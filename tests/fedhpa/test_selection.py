@@ -52,6 +52,7 @@ def test_names_are_taken_in_the_users_order_and_unknown_ones_are_passed_over() -
             {"matchExpressions": [{"key": "gpu", "operator": "NotIn", "values": ["yes"]}]},
             ["m", "z"],
         ),
+        ({"matchExpressions": [{"key": "gpu", "operator": "Near"}]}, []),
     ],
 )
 def test_labels_select_as_everywhere_in_kubernetes(

@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Set
-from datetime import UTC, datetime
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.controllers.operator.aggregate import NeedKey
 from bigfleet.controllers.operator.request_cache import RequestCache, RequestKey
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339_micro
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Acknowledger:
         """The shard accepted a roll-up of this version, but for the rows `excluded`."""
         if not self._per_second:
             return
-        accepted_at = rfc3339(self._now())
+        accepted_at = rfc3339_micro(self._now())
         for key in self._request_cache.take_unacknowledged(version, excluded):
             self._accepted_at[key] = accepted_at
             self._due.append(key)
@@ -87,8 +87,3 @@ class Acknowledger:
         self._accepted_at.pop(key, None)
         if error.status != NOT_FOUND:
             _LOG.error("cannot acknowledge %s/%s: %s", key.namespace, key.name, error)
-
-
-def rfc3339(seconds: float) -> str:
-    """Seconds since 1970 as Kubernetes writes moments, to the microsecond."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -29,6 +28,7 @@ from bigfleet.controllers.podspec.amounts import effective_requests
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.pod_types import PodSpec, PodStatus
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.model import resources
 from bigfleet.observe import metrics
@@ -256,7 +256,7 @@ def _limit(unfit: UnfitMachine, amounts: Amounts) -> NodeLimit:
 
 
 def _event(node: Node, why: str, now: float) -> dict[str, Any]:
-    moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    timestamp = rfc3339(now)
     about = {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name}
     return {
         "apiVersion": "v1",
@@ -266,8 +266,8 @@ def _event(node: Node, why: str, now: float) -> dict[str, Any]:
         "type": "Warning",
         "reason": "MachineUnknown",
         "message": f"BigFleet does not count this Node: {why}",
-        "firstTimestamp": moment,
-        "lastTimestamp": moment,
+        "firstTimestamp": timestamp,
+        "lastTimestamp": timestamp,
         "count": 1,
         "source": {"component": _COMPONENT},
         "reportingComponent": _COMPONENT,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from bigfleet.controllers.disruption_cost import eviction_cost, pod_blocking_annotation
+from bigfleet.kube.pod_types import LabelSelector
 from bigfleet.kube.selectors import compile_selector
 
 _MIRROR = "kubernetes.io/config.mirror"
@@ -82,24 +83,13 @@ class PodOnNode(msgspec.Struct):
         return next((owner for owner in owners if owner.controller), None)
 
 
-class _Expression(msgspec.Struct):
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class _Selector(msgspec.Struct, rename="camel"):
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[_Expression] | None = None
-
-
 class _BudgetMetadata(msgspec.Struct):
     name: str
     namespace: str
 
 
 class _BudgetSpec(msgspec.Struct):
-    selector: _Selector | None = None
+    selector: LabelSelector | None = None
 
 
 class _BudgetStatus(msgspec.Struct, rename="camel"):

@@ -18,11 +18,11 @@ from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.need_codec import sizes_from_wire
 from bigfleet.api.v1alpha1.shard_pb2 import DemandStatus, NeedStatus
 from bigfleet.api.wellknown import CAPACITY_SHORT, INVALID, NO_MATCHING_SUPPLY
-from bigfleet.controllers.operator.acknowledger import rfc3339
 from bigfleet.controllers.operator.aggregate import NeedKey
 from bigfleet.controllers.operator.request_cache import Condition, RequestCache, RequestKey
 from bigfleet.controllers.work_queue import RateLimiter, WorkQueue
 from bigfleet.kube.client import APPLY_PATCH, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339_micro
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import Size
 from bigfleet.observe import metrics
@@ -247,7 +247,9 @@ class ShortConditions:
             return
         current = self._current_condition(key)
         changed = current is None or current.status != value.status
-        since = current.last_transition_time if current and not changed else rfc3339(self._now())
+        since = (
+            current.last_transition_time if current and not changed else rfc3339_micro(self._now())
+        )
         condition = {"type": CAPACITY_SHORT, **value._asdict(), "lastTransitionTime": since}
         head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "CapacityRequest"}
         body = {**head, "metadata": {"name": key.name}, "status": {"conditions": [condition]}}

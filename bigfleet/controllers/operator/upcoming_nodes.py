@@ -12,12 +12,12 @@ import msgspec
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.v1alpha1.shard_pb2 import NodeDrain, NodeStateInquiry, NodeStateUpdate
 from bigfleet.api.wellknown import MACHINE_LABEL
-from bigfleet.controllers.operator.acknowledger import rfc3339
 from bigfleet.controllers.operator.bootstrap import Credentials
 from bigfleet.controllers.operator.node_types import Node, Nodes, NodeTaint, node_path
 from bigfleet.controllers.operator.phase_effects import Removal, phase_effects
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import APPLY_PATCH, CONFLICT, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339_micro
 from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
 
@@ -148,7 +148,7 @@ class UpcomingNodeController:
     async def _write(self, update: NodeStateUpdate, phase: str) -> None:
         name = update.machine_id
         known = self._known.get(name)
-        started = (known and known.started) or rfc3339(self._now())
+        started = (known and known.started) or rfc3339_micro(self._now())
         spec = _spec(update)
         if known and known.spec and not spec["resources"]:
             spec = known.spec  # an update without a description keeps the known one

@@ -6,12 +6,12 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from bigfleet.controllers.work_queue import RateLimiter, WorkQueue
 from bigfleet.kube.client import APPLY_PATCH, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -123,12 +123,8 @@ def _event(key: _Key, state: _EventState, count: int, now: float) -> dict[str, A
         "reason": key.reason,
         "message": state.message,
         "count": count,
-        "firstTimestamp": _moment(state.first),
-        "lastTimestamp": _moment(now),
+        "firstTimestamp": rfc3339(state.first),
+        "lastTimestamp": rfc3339(now),
         "source": {"component": _COMPONENT},
         "reportingComponent": _COMPONENT,
     }
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

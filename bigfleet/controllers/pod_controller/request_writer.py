@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -28,6 +27,7 @@ from bigfleet.kube.client import (
     ApiError,
     KubeClient,
 )
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -171,13 +171,12 @@ class RequestWriter:
         _count("delete", "ok")
 
     async def _write_condition(self, key: RequestKey, value: ConditionValue) -> None:
-        moment = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         condition = {
             "type": ADDITIONAL_CAPACITY,
             "status": value.status,
             "reason": value.reason,
             "message": value.message[:_MAX_MESSAGE_LENGTH],
-            "lastTransitionTime": moment,
+            "lastTransitionTime": rfc3339(self._wall()),
         }
         head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "CapacityRequest"}
         body = {**head, "metadata": {"name": key.name}, "status": {"conditions": [condition]}}

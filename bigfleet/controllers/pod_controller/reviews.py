@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from bigfleet.controllers.pod_controller.disruption import NodeDisruption, revie
 from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339_micro
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.observe import metrics
 
@@ -106,7 +106,7 @@ class Reviews:
 
 def _status(verdicts: Sequence[NodeDisruption], observed: float) -> Mapping[str, Any]:
     return {
-        "observedAt": datetime.fromtimestamp(observed, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "observedAt": rfc3339_micro(observed),
         "nodes": [
             {
                 "name": each.node,

@@ -11,7 +11,7 @@ from bigfleet.fedhpa.autoscaler.hpa_status import ReconcileResult
 from bigfleet.fedhpa.autoscaler.member_snapshot import ReconcileMemory, snapshot
 from bigfleet.fedhpa.autoscaler.member_writer import MemberWriter, ReconcileContext
 from bigfleet.fedhpa.debounce import DebouncedQueue
-from bigfleet.fedhpa.host_cluster import HostCluster, rfc3339
+from bigfleet.fedhpa.host_cluster import HostCluster
 from bigfleet.fedhpa.members.objects import MEMBER_KINDS, NamespacedName, WorkloadName
 from bigfleet.fedhpa.members.registry import MemberRegistry
 from bigfleet.fedhpa.objects import (
@@ -25,6 +25,7 @@ from bigfleet.fedhpa.objects import (
 from bigfleet.fedhpa.selection import bounds, preferences_of, selected
 from bigfleet.fedhpa.shares import ClusterBounds, DecisionPoint, Plan, Write, rebalance
 from bigfleet.kube.client import CONFLICT, NOT_FOUND, ApiError
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.model.errors import InvalidInput, Unavailable
 from bigfleet.observe import metrics
 

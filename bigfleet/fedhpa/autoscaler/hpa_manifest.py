@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from bigfleet.fedhpa.members.objects import (
     SPEC_HASH,
     Hpa,
     WorkloadName,
+    spec_hash,
 )
 from bigfleet.fedhpa.objects import Autoscaler
 from bigfleet.fedhpa.shares import Share, Write
@@ -32,11 +32,6 @@ def content_of(autoscaler: Autoscaler, target: WorkloadName) -> dict[str, Any]:
     if behavior := msgspec.json.decode(autoscaler.spec.behavior):
         content["behavior"] = behavior
     return content
-
-
-def digest_of(content: Mapping[str, Any]) -> str:
-    """A short hash of `content`."""
-    return blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=8).hexdigest()
 
 
 def kept_annotations(hpa: Hpa | None) -> dict[str, str]:
@@ -67,7 +62,7 @@ def hpa_body(
             "name": metadata.name,
             "namespace": metadata.namespace,
             "labels": {AUTOSCALER_LABEL: "true"},
-            "annotations": {SPEC_HASH: digest_of(content), **annotations},
+            "annotations": {SPEC_HASH: spec_hash(content), **annotations},
         },
         "spec": {**content, "minReplicas": share.min, "maxReplicas": share.max},
     }

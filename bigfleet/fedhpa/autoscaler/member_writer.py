@@ -17,13 +17,14 @@ from bigfleet.fedhpa.autoscaler.member_snapshot import (
     ReconcileMemory,
     conservative_share,
 )
-from bigfleet.fedhpa.host_cluster import HostCluster, rfc3339
+from bigfleet.fedhpa.host_cluster import HostCluster
 from bigfleet.fedhpa.members.link import MemberLink
-from bigfleet.fedhpa.members.objects import SPEC_HASH, NamespacedName, WorkloadName
+from bigfleet.fedhpa.members.objects import SPEC_HASH, NamespacedName, WorkloadName, spec_hash
 from bigfleet.fedhpa.members.registry import MemberRegistry
 from bigfleet.fedhpa.objects import Autoscaler
 from bigfleet.fedhpa.shares import DecisionPoint, Member, Write
 from bigfleet.kube.client import ApiError
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
 
@@ -158,6 +159,6 @@ class MemberWriter:
         assert each.hpa is not None
         digest = each.hpa.metadata.annotations.get(SPEC_HASH)
         last_applied = ctx.memory.last_applied
-        if digest != hpa_manifest.digest_of(ctx.content):
+        if digest != spec_hash(ctx.content):
             return True
         return last_applied.setdefault(name, each.hpa.last_applied) != each.hpa.last_applied

@@ -11,7 +11,7 @@ from typing import Any
 from bigfleet.fedhpa.autoscaler import hpa_manifest
 from bigfleet.fedhpa.autoscaler.member_snapshot import ReconcileMemory, Rejection
 from bigfleet.fedhpa.members.link import MemberLink
-from bigfleet.fedhpa.members.objects import NamespacedName, WorkloadName
+from bigfleet.fedhpa.members.objects import NamespacedName, WorkloadName, spec_hash
 from bigfleet.fedhpa.objects import Autoscaler
 from bigfleet.fedhpa.shares import Share
 from bigfleet.kube.client import NOT_FOUND, ApiError, is_transient
@@ -38,7 +38,7 @@ def record(
     memory: ReconcileMemory, cluster: str, error: Exception, content: Mapping[str, Any], now: float
 ) -> None:
     """Exclude the cluster from now on."""
-    digest, until = hpa_manifest.digest_of(content), now + _RETRY_INTERVAL_SECONDS
+    digest, until = spec_hash(content), now + _RETRY_INTERVAL_SECONDS
     memory.rejections[cluster] = Rejection(message_of(cluster, error), digest, until)
 
 
@@ -53,7 +53,7 @@ async def retry_rejected(
     content = hpa_manifest.content_of(autoscaler, target)
     name = NamespacedName(autoscaler.metadata.namespace, autoscaler.metadata.name)
     body = hpa_manifest.hpa_body(autoscaler, content, Share(1, 1), {})
-    digest = hpa_manifest.digest_of(content)
+    digest = spec_hash(content)
     for cluster, rejection in list(memory.rejections.items()):
         link = links.get(cluster)
         if link is None:

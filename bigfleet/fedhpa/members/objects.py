@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,6 +24,11 @@ CAPACITY_LIMIT = "bigfleet.lucy.sh/capacity-limit"
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
 MEMBER_KINDS = {"federateddeployments": "Deployment", "federatedreplicasets": "ReplicaSet"}
 MEMBER_PLURALS = {"Deployment": "deployments", "ReplicaSet": "replicasets"}
+
+
+def spec_hash(content: Any) -> str:
+    """The value of SPEC_HASH: a short hash of `content`."""
+    return blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=8).hexdigest()
 
 
 class NamespacedName(NamedTuple):

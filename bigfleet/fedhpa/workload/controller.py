@@ -12,7 +12,7 @@ from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.fedhpa.autoscaler.claims import is_not_accepted
 from bigfleet.fedhpa.autoscaler.hpa_status import conditions
 from bigfleet.fedhpa.debounce import DebouncedQueue
-from bigfleet.fedhpa.host_cluster import HostCluster, rfc3339
+from bigfleet.fedhpa.host_cluster import HostCluster
 from bigfleet.fedhpa.members.link import MemberLink
 from bigfleet.fedhpa.members.objects import MEMBER_KINDS, SPEC_HASH, WorkloadName
 from bigfleet.fedhpa.members.registry import MemberRegistry
@@ -34,6 +34,7 @@ from bigfleet.fedhpa.workload.placement import (
     placement_by_list,
 )
 from bigfleet.kube.client import CONFLICT, NOT_FOUND, ApiError
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.model.errors import Unavailable
 
 _LOG = logging.getLogger(__name__)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import Any
-
-import msgspec
 
 from bigfleet.fedhpa.members.objects import (
     POD_LABEL,
@@ -15,6 +12,7 @@ from bigfleet.fedhpa.members.objects import (
     WORKLOAD_LABEL,
     MemberWorkload,
     WorkloadName,
+    spec_hash,
 )
 from bigfleet.fedhpa.objects import Workload
 
@@ -35,7 +33,7 @@ def body_of(workload: Workload, name: WorkloadName) -> dict[str, Any]:
     if name.kind == "Deployment":
         spec["strategy"] = _explicit_strategy(spec.get("strategy") or {})
     labels = {**(metadata.get("labels") or {}), WORKLOAD_LABEL: name.label}
-    annotations = {**(metadata.get("annotations") or {}), SPEC_HASH: digest_of([labels, spec])}
+    annotations = {**(metadata.get("annotations") or {}), SPEC_HASH: spec_hash([labels, spec])}
     return {
         "apiVersion": "apps/v1",
         "kind": name.kind,
@@ -57,13 +55,8 @@ def _explicit_strategy(strategy: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "RollingUpdate", "rollingUpdate": rolling}
 
 
-def digest_of(content: Any) -> str:
-    """A short hash of `content`."""
-    return blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=8).hexdigest()
-
-
 def last_applied(member_workload: MemberWorkload) -> str:
     """The hash of what a cluster has, without replicas, to detect others' changes."""
-    return digest_of(
+    return spec_hash(
         {key: value for key, value in member_workload.spec.items() if key != "replicas"}
     )

@@ -17,6 +17,7 @@ from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import APPLY_PATCH, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.types import Named, ObjectList
 
 _LOG = logging.getLogger(__name__)
 _CONCURRENCY = 4
@@ -39,18 +40,6 @@ _PATH = f"{GROUP_VERSION}/availablecapacities"
 _NAME_PREFIX = "ac-"
 # A shard sends hints every few seconds; an overloaded one takes longer.
 RESEND_TIMEOUT_SECONDS = 60.0
-
-
-class _Metadata(msgspec.Struct):
-    name: str
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _Objects(msgspec.Struct):
-    items: list[_Object]
 
 
 class AvailableCapacityPublisher:
@@ -94,7 +83,7 @@ class AvailableCapacityPublisher:
                     "cannot list AvailableCapacity, retrying: %s", str(error) or repr(error)
                 )
             await asyncio.sleep(RESEND_TIMEOUT_SECONDS)
-        for item in msgspec.json.decode(content, type=_Objects).items:
+        for item in msgspec.json.decode(content, type=ObjectList[Named]).items:
             name = item.metadata.name
             if name.startswith(_NAME_PREFIX) and name not in self._reported:
                 self._stale.add(name)

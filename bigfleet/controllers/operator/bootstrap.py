@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import datetime
 
 import msgspec
 
@@ -19,6 +18,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import BootstrapBlobResponse, BootstrapRequ
 from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator.node_types import Node, node_path
 from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.types import Named, ObjectList
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -71,19 +71,6 @@ _MAX_NAME_LENGTH = 63
 _ACCOUNTS = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
 
 
-class _AccountMetadata(msgspec.Struct, rename="camel"):
-    name: str
-    creation_timestamp: datetime
-
-
-class _Account(msgspec.Struct):
-    metadata: _AccountMetadata
-
-
-class _Accounts(msgspec.Struct):
-    items: list[_Account]
-
-
 class Credentials:
     """The ServiceAccounts of machines that are joining."""
 
@@ -115,9 +102,9 @@ class Credentials:
 
     async def sweep(self, now: float) -> None:
         """Revoke expired accounts, which a previous operator left behind."""
-        accounts = msgspec.json.decode(await self._client.get(_ACCOUNTS), type=_Accounts)
+        accounts = msgspec.json.decode(await self._client.get(_ACCOUNTS), type=ObjectList[Named])
         for account in accounts.items:
-            age_seconds = now - account.metadata.creation_timestamp.timestamp()
+            age_seconds = now - account.metadata.created
             if account.metadata.name != "default" and age_seconds > TOKEN_SECONDS:
                 await self.revoke(account.metadata.name)
 

@@ -21,6 +21,7 @@ from bigfleet.controllers.podspec.node_requirements import (
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.client import KubeClient
 from bigfleet.kube.pod_types import PodSpec, PodToleration, SelectorRequirement
+from bigfleet.kube.types import ObjectMeta
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
@@ -43,12 +44,6 @@ _ADDED_TOLERATIONS = tuple(
 _ADDED_ON_HOST_NETWORK = PodToleration(f"{_NODE}/network-unavailable", "Exists", "", "NoSchedule")
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str
-    deletion_timestamp: str | None = None
-
-
 class _Template(msgspec.Struct):
     spec: PodSpec
 
@@ -60,7 +55,7 @@ class _Spec(msgspec.Struct):
 class DaemonSet(msgspec.Struct):
     """The parts of a DaemonSet that decide its overhead."""
 
-    metadata: _Metadata
+    metadata: ObjectMeta
     spec: _Spec
 
 

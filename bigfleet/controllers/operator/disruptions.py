@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from bigfleet.controllers.disruption_cost import node_blocking_annotation
 from bigfleet.controllers.operator.node_types import Node, node_path
 from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods
 from bigfleet.kube.client import CONNECTION_ERRORS, FORBIDDEN, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.types import ObjectList, ObjectMeta
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.observe import metrics
 
@@ -36,11 +36,6 @@ _LISTS_AT_ONCE = 8
 _STALE_SECONDS, _SWEEP_SECONDS = 300.0, 60.0
 FIT_UNKNOWN = "whether its pods fit elsewhere is unknown"
 _FIT_STALE = "more pods run there than when the pod controller checked whether they fit elsewhere"
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str
-    creation_timestamp: datetime
 
 
 class _NodeDisruption(msgspec.Struct):
@@ -66,20 +61,8 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class _Review(msgspec.Struct):
-    metadata: _Metadata
+    metadata: ObjectMeta
     status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _Reviews(msgspec.Struct):
-    items: list[_Review]
-
-
-class _Pods(msgspec.Struct):
-    items: list[PodOnNode]
-
-
-class _Budgets(msgspec.Struct):
-    items: list[Budget]
 
 
 @dataclass
@@ -184,10 +167,9 @@ class Disruptions:
             _LOG.info("cannot delete DisruptionReview %s yet: %s", name, error)
 
     async def _sweep(self) -> None:
-        found = msgspec.json.decode(await self._client.get(_REVIEWS), type=_Reviews)
+        found = msgspec.json.decode(await self._client.get(_REVIEWS), type=ObjectList[_Review])
         for review in found.items:
-            made = review.metadata.creation_timestamp.astimezone(UTC).timestamp()
-            if self._now() - made > _STALE_SECONDS:
+            if self._now() - review.metadata.created > _STALE_SECONDS:
                 await self._remove(review.metadata.name)
 
     async def _assess_all(self, verdicts: Mapping[str, _NodeDisruption]) -> list[MachineDisruption]:
@@ -200,7 +182,7 @@ class Disruptions:
 
     async def _budgets(self) -> Sequence[Budget]:
         raw = await self._client.get("/apis/policy/v1/poddisruptionbudgets")
-        return msgspec.json.decode(raw, type=_Budgets).items
+        return msgspec.json.decode(raw, type=ObjectList[Budget]).items
 
     async def _assess(
         self, name: str, verdict: _NodeDisruption, budgets: Iterable[Budget]
@@ -215,7 +197,9 @@ class Disruptions:
             if node.not_owned_reason:
                 return None
             query = {"fieldSelector": f"spec.nodeName={name}"}
-            listed = msgspec.json.decode(await self._client.get("/api/v1/pods", query), type=_Pods)
+            listed = msgspec.json.decode(
+                await self._client.get("/api/v1/pods", query), type=ObjectList[PodOnNode]
+            )
         pods = [pod for pod in blocking_pods(listed.items) if not pod.terminating]
         return MachineDisruption(
             machine_id=name,

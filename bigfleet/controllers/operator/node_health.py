@@ -135,7 +135,7 @@ class NodeHealth:
     def _tainted(
         self, node: Node, own: Collection[NodeTaint] | None, unix_now: float
     ) -> UnfitMachine | None:
-        created = node.metadata.created
+        created = node.metadata.creation_timestamp
         is_new = created is None or unix_now - created.timestamp() < self._ready_timeout_seconds
         if own is None or is_new:
             return None

@@ -22,13 +22,14 @@ from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator.node_health import NodeHealth, UnfitMachine
 from bigfleet.controllers.operator.node_types import Node, node_path
-from bigfleet.controllers.operator.pods import PodMetadata, has_terminated, is_per_node
+from bigfleet.controllers.operator.pods import has_terminated, is_per_node
 from bigfleet.controllers.operator.upcoming_nodes import UpcomingNodeController
 from bigfleet.controllers.podspec.amounts import effective_requests
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.pod_types import PodSpec, PodStatus
 from bigfleet.kube.timestamps import rfc3339
+from bigfleet.kube.types import ObjectList, ObjectMeta
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.model import resources
 from bigfleet.observe import metrics
@@ -45,13 +46,9 @@ Amounts = Mapping[str, int]
 
 
 class _Pod(msgspec.Struct):
-    metadata: PodMetadata
+    metadata: ObjectMeta
     spec: PodSpec
     status: PodStatus = msgspec.field(default_factory=PodStatus)
-
-
-class _Pods(msgspec.Struct):
-    items: list[_Pod]
 
 
 def amounts_of(pods: Sequence[_Pod]) -> Amounts:
@@ -193,7 +190,7 @@ class NodeLimits:
         try:
             async with self._lists:
                 raw = await self._client.get("/api/v1/pods", query)
-            held = amounts_of(msgspec.json.decode(raw, type=_Pods).items)
+            held = amounts_of(msgspec.json.decode(raw, type=ObjectList[_Pod]).items)
             self._held_amounts.pop(name, None)  # to the end: least recently listed first
             self._held_amounts[name] = held
         except (ApiError, msgspec.MsgspecError, *CONNECTION_ERRORS) as error:

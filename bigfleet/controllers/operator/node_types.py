@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import msgspec
 
 from bigfleet.api.wellknown import MACHINE_LABEL, RECLAIM_DEADLINE, RECLAIM_REVIEW
-
-
-class NodeMetadata(msgspec.Struct):
-    """The parts of a Node's metadata that the operator reads."""
-
-    name: str
-    uid: str
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    created: datetime | None = msgspec.field(name="creationTimestamp", default=None)
+from bigfleet.kube.pod_types import Condition
+from bigfleet.kube.types import ObjectMeta
 
 
 class NodeTaint(msgspec.Struct, frozen=True, order=True):
@@ -41,21 +31,16 @@ class NodeSpec(msgspec.Struct):
     taints: list[NodeTaint] | None = None
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
 class NodeStatus(msgspec.Struct):
     """A Node's conditions."""
 
-    conditions: list[_Condition] | None = None
+    conditions: list[Condition] | None = None
 
 
 class Node(msgspec.Struct):
     """The parts of a Node that the operator reads."""
 
-    metadata: NodeMetadata
+    metadata: ObjectMeta
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
@@ -105,12 +90,6 @@ class Node(msgspec.Struct):
         was uncordoned by a user.
         """
         return self.reclaim_deadline if self.spec.unschedulable else None
-
-
-class Nodes(msgspec.Struct):
-    """A list of Nodes."""
-
-    items: list[Node]
 
 
 def node_path(name: str) -> str:

@@ -9,26 +9,9 @@ import msgspec
 from bigfleet.controllers.disruption_cost import eviction_cost, pod_blocking_annotation
 from bigfleet.kube.pod_types import LabelSelector
 from bigfleet.kube.selectors import compile_selector
+from bigfleet.kube.types import ObjectMeta
 
 _MIRROR = "kubernetes.io/config.mirror"
-
-
-class _Owner(msgspec.Struct):
-    kind: str
-    uid: str = ""
-    controller: bool = False
-
-
-class PodMetadata(msgspec.Struct, rename="camel"):
-    """The parts of a Pod's metadata that a drain depends on."""
-
-    name: str
-    namespace: str
-    uid: str
-    annotations: dict[str, str] | None = None
-    owner_references: list[_Owner] | None = None
-    deletion_timestamp: str | None = None
-    labels: dict[str, str] | None = None
 
 
 class _PodSpec(msgspec.Struct):
@@ -42,20 +25,20 @@ class _PodStatus(msgspec.Struct):
 class PodOnNode(msgspec.Struct):
     """The parts of a Pod that the drain of its Node depends on."""
 
-    metadata: PodMetadata
+    metadata: ObjectMeta
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
     @property
     def owner(self) -> str:
         """The UID of its controller, or its own without one."""
-        controller = self._controller
+        controller = self.metadata.controller
         return controller.uid if controller else self.metadata.uid
 
     @property
     def batch(self) -> bool:
         """Whether a Job controls it: work that completes, and is lost when interrupted."""
-        controller = self._controller
+        controller = self.metadata.controller
         return controller is not None and controller.kind == "Job"
 
     @property
@@ -72,20 +55,10 @@ class PodOnNode(msgspec.Struct):
     def not_evictable_reason(self) -> str:
         """Why it must not be evicted; "" when it may be."""
         where = f"pod {self.metadata.namespace}/{self.metadata.name}"
-        if self._controller is None:
+        if self.metadata.controller is None:
             return f"{where} has no controller to recreate it"
         annotation = pod_blocking_annotation(self.metadata.annotations or {})
         return f"{where} is annotated {annotation}" if annotation else ""
-
-    @property
-    def _controller(self) -> _Owner | None:
-        owners = self.metadata.owner_references or ()
-        return next((owner for owner in owners if owner.controller), None)
-
-
-class _BudgetMetadata(msgspec.Struct):
-    name: str
-    namespace: str
 
 
 class _BudgetSpec(msgspec.Struct):
@@ -99,7 +72,7 @@ class _BudgetStatus(msgspec.Struct, rename="camel"):
 class Budget(msgspec.Struct):
     """A PodDisruptionBudget, and the disruptions it currently allows."""
 
-    metadata: _BudgetMetadata
+    metadata: ObjectMeta
     spec: _BudgetSpec = msgspec.field(default_factory=_BudgetSpec)
     status: _BudgetStatus = msgspec.field(default_factory=_BudgetStatus)
 
@@ -125,7 +98,7 @@ def blocking_pods(pods: Iterable[PodOnNode]) -> list[PodOnNode]:
     ]
 
 
-def is_per_node(pod: PodMetadata) -> bool:
+def is_per_node(pod: ObjectMeta) -> bool:
     """Whether it is a pod of a DaemonSet, or a mirror pod of the kubelet."""
     daemon = any(o.controller and o.kind == "DaemonSet" for o in pod.owner_references or ())
     return daemon or _MIRROR in (pod.annotations or {})

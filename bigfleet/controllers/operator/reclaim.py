@@ -12,20 +12,17 @@ import msgspec
 from bigfleet.api.v1alpha1.shard_pb2 import MachineDisruption, ReclaimAck, ReclaimInstruction
 from bigfleet.api.wellknown import RECLAIM_DEADLINE, RECLAIM_REVIEW
 from bigfleet.controllers.operator.eviction import Evictor
-from bigfleet.controllers.operator.node_types import Node, Nodes, node_path
+from bigfleet.controllers.operator.node_types import Node, node_path
 from bigfleet.controllers.operator.pods import PodOnNode, blocking_pods
 from bigfleet.controllers.operator.upcoming_nodes import delete_node
 from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.types import ObjectList
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _MIN_POLL_INTERVAL_SECONDS, _MAX_POLL_INTERVAL_SECONDS = 0.25, 2.0
 _UNCORDON_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 _ROUNDING = 1e-6
-
-
-class _Pods(msgspec.Struct):
-    items: list[PodOnNode]
 
 
 # Returns the disruption that draining these Nodes would cause.
@@ -88,7 +85,7 @@ class Reclaimer:
         """Resume the drains of a previous operator whose grace period is not over, and uncordon the
         Nodes that it had cordoned only for a review.
         """
-        nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=Nodes)
+        nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=ObjectList[Node])
         for node in nodes.items:
             deadline = node.drain_deadline
             if deadline is not None and deadline > self._now() and not node.not_owned_reason:
@@ -228,7 +225,9 @@ class Reclaimer:
     async def _pods_on(self, node: str) -> list[PodOnNode]:
         """The Pods that the drain must wait for."""
         query = {"fieldSelector": f"spec.nodeName={node}"}
-        pods = msgspec.json.decode(await self._client.get("/api/v1/pods", query), type=_Pods)
+        pods = msgspec.json.decode(
+            await self._client.get("/api/v1/pods", query), type=ObjectList[PodOnNode]
+        )
         return blocking_pods(pods.items)
 
 

@@ -13,11 +13,12 @@ from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.v1alpha1.shard_pb2 import NodeDrain, NodeStateInquiry, NodeStateUpdate
 from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator.bootstrap import Credentials
-from bigfleet.controllers.operator.node_types import Node, Nodes, NodeTaint, node_path
+from bigfleet.controllers.operator.node_types import Node, NodeTaint, node_path
 from bigfleet.controllers.operator.phase_effects import Removal, phase_effects
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import APPLY_PATCH, CONFLICT, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.timestamps import rfc3339_micro
+from bigfleet.kube.types import ObjectList, ObjectMeta
 from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
 
@@ -34,17 +35,9 @@ class _Status(msgspec.Struct, rename="camel"):
     provisioning_start_time: str = ""
 
 
-class _Metadata(msgspec.Struct):
-    name: str
-
-
 class _UpcomingNode(msgspec.Struct):
-    metadata: _Metadata
+    metadata: ObjectMeta
     status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _UpcomingNodes(msgspec.Struct):
-    items: list[_UpcomingNode]
 
 
 @dataclass
@@ -71,7 +64,9 @@ class UpcomingNodeController:
 
     async def load(self) -> None:
         """Read the UpcomingNodes of a previous operator."""
-        found = msgspec.json.decode(await self._client.get(_UPCOMING), type=_UpcomingNodes)
+        found = msgspec.json.decode(
+            await self._client.get(_UPCOMING), type=ObjectList[_UpcomingNode]
+        )
         for node in found.items:
             status = node.status
             self._known[node.metadata.name] = _Written(status.phase, status.provisioning_start_time)
@@ -83,7 +78,7 @@ class UpcomingNodeController:
         found = await self._client.get("/api/v1/nodes", {"labelSelector": MACHINE_LABEL})
         nodes = {
             (node.metadata.labels or {}).get(MACHINE_LABEL, ""): node
-            for node in msgspec.json.decode(found, type=Nodes).items
+            for node in msgspec.json.decode(found, type=ObjectList[Node]).items
         }
         drains = [
             NodeDrain(machine_id=name, seconds_left=max(0, int(deadline - self._now())))

@@ -17,15 +17,12 @@ from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.timestamps import rfc3339_micro
+from bigfleet.kube.types import ObjectMeta
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _REVIEWS = f"{GROUP_VERSION}/disruptionreviews"
-
-
-class _Metadata(msgspec.Struct):
-    name: str
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -39,7 +36,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class _Review(msgspec.Struct):
-    metadata: _Metadata
+    metadata: ObjectMeta
     spec: _Spec
     status: _Status = msgspec.field(default_factory=_Status)
 

@@ -77,7 +77,7 @@ async def test_a_tls_peer_is_named_to_plaintext(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("secured", [True, False])
-async def test_nobody_there_stays_what_grpc_says(tmp_path: Path, secured: bool) -> None:
-    """Where nobody listens TLS is not to blame, and no time is lost on asking it."""
+async def test_an_unreachable_peer_is_reported_as_by_grpc(tmp_path: Path, secured: bool) -> None:
+    """Where no server listens TLS is not the reason, and no time is spent on a handshake."""
     own = identity(tmp_path, "admin") if secured else None
     assert "Connection refused" in await sentence("127.0.0.1:1", own)

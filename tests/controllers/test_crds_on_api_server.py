@@ -1,4 +1,4 @@
-"""A bad object is refused at admission, with the field named; a good one is accepted."""
+"""An invalid object is rejected at admission, with the field named; a valid one is accepted."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def test_only_label_operators_of_node_selectors_are_accepted(
         ),
     ],
 )
-async def test_a_refusal_names_the_field(
+async def test_a_rejection_names_the_field(
     kubeconfig: dict[str, Path], spec: dict[str, Any], field: str, words: str
 ) -> None:
     message = await _refusal(kubeconfig, _request(**spec))

@@ -1,4 +1,4 @@
-"""What giving machines back would disturb, asked on a real control plane, and what follows."""
+"""The disruption of releasing machines, assessed on a real control plane, and reclaims."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def _is_as_before(client: KubeClient, name: str) -> bool:
 
 
 @pytest.mark.alone
-async def test_with_two_thousand_pods_the_best_machines_are_known_within_a_second(
+async def test_with_two_thousand_pods_the_best_machines_are_found_within_a_second(
     kubeconfig: dict[str, Path],
 ) -> None:
     """The empty ones first, then one whose pods find room; nothing of the question is left. Pods
@@ -160,8 +160,8 @@ async def test_with_two_thousand_pods_the_best_machines_are_known_within_a_secon
         assert (await get(client, _REVIEWS))["items"] == []
 
 
-async def test_machines_that_must_not_be_emptied_say_why(kubeconfig: dict[str, Path]) -> None:
-    """A budget, a mark, a pod that nobody would make anew; a Job's pods are counted as such."""
+async def test_machines_that_must_not_be_drained_report_why(kubeconfig: dict[str, Path]) -> None:
+    """A budget, an annotation, a pod without a controller; a Job's pods are counted as such."""
     names = ["m-budget", "m-mark", "m-bare", "m-job", "m-room"]
     async with (
         await admin(kubeconfig) as client,
@@ -218,7 +218,7 @@ async def test_without_a_pod_controller_only_empty_machines_are_known_to_be_free
 async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """Refused because it costs more than was said, or because the pods find no room elsewhere."""
+    """Refused because it costs more than allowed, or because the pods do not fit elsewhere."""
     async with (
         await admin(kubeconfig) as client,
         ready_nodes(client, "m-dear", "m-other"),
@@ -304,7 +304,7 @@ def _reviews_answered() -> float:
     return sum(each.value for each in family.samples if each.name.endswith("_count"))
 
 
-async def test_the_cordon_of_somebody_else_outlives_a_refused_reclaim(
+async def test_a_users_cordon_outlives_a_refused_reclaim(
     kubeconfig: dict[str, Path],
 ) -> None:
     async with (
@@ -323,7 +323,7 @@ async def test_the_cordon_of_somebody_else_outlives_a_refused_reclaim(
         assert not any("bigfleet" in mark for mark in found["metadata"]["annotations"])
 
 
-async def test_the_node_of_somebody_else_is_not_emptied(kubeconfig: dict[str, Path]) -> None:
+async def test_a_foreign_node_is_not_drained(kubeconfig: dict[str, Path]) -> None:
     async with await admin(kubeconfig) as client, _operator(kubeconfig) as shard:
         for name, machine in (("m-none", None), ("m-two", "m-one")):
             await add_ready_node(client, name)
@@ -336,10 +336,10 @@ async def test_the_node_of_somebody_else_is_not_emptied(kubeconfig: dict[str, Pa
             await client.delete(f"/api/v1/nodes/{name}")
 
 
-async def test_a_cordon_that_an_earlier_operator_left_is_taken_back(
+async def test_the_cordon_of_a_previous_operator_is_removed(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """It ended while it looked at what a reclaim would disturb; nothing had been begun."""
+    """It stopped during the assessment of a reclaim; no drain had started."""
     async with await admin(kubeconfig) as client, ready_nodes(client, "m-looked-at"):
         marks = {"metadata": {"annotations": {"bigfleet.lucy.sh/reclaim-review": "true"}}}
         path = "/api/v1/nodes/m-looked-at"
@@ -348,7 +348,7 @@ async def test_a_cordon_that_an_earlier_operator_left_is_taken_back(
             await eventually(lambda: _is_as_before(client, "m-looked-at"), "the cordon to go")
 
 
-async def test_reviews_that_nobody_waits_for_are_removed(
+async def test_stale_reviews_are_removed(
     kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disruptions, "_STALE_SECONDS", 0.0)

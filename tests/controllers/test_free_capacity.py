@@ -155,7 +155,7 @@ _PODS = st.lists(st.tuples(st.integers(0, len(_SHAPES) - 1), _WHERE), max_size=2
 
 
 @given(_PODS, _PODS, st.sets(_WHERE, max_size=2), st.sets(st.integers(0, len(_SHAPES) - 1)))
-def test_a_pod_goes_where_every_rule_lets_it_or_nowhere(
+def test_a_pod_is_placed_where_every_rule_allows_or_nowhere(
     before: list[tuple[int, int]],
     later: list[tuple[int, int]],
     gone: set[int],
@@ -184,7 +184,7 @@ def test_a_pod_goes_where_every_rule_lets_it_or_nowhere(
         assert (room.place(_SHAPES[which]) in allowed) == bool(allowed)
 
 
-def test_of_nodes_with_room_the_emptiest_and_most_balanced_is_chosen() -> None:
+def test_of_fitting_nodes_the_least_allocated_and_most_balanced_is_chosen() -> None:
     small, web = shape("1"), shape("100m")
     nodes = [node("full"), node("empty"), node("half")]
     room = FreeCapacity(nodes, [Count(small, 0, 7), Count(small, 2, 4)], [small, web])

@@ -253,7 +253,7 @@ async def test_a_machine_joins_stays_and_leaves(kubeconfig: dict[str, Path]) -> 
 async def test_a_node_gets_the_labels_that_its_first_pods_are_selected_by(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """Those that a kubelet may give itself, and none of the marks by which we know Nodes."""
+    """Those that a kubelet may set, and none of BigFleet's own labels."""
     given = {
         "team.example/kind": "ml",
         "plain": "",
@@ -292,7 +292,7 @@ async def test_a_node_gets_the_labels_that_its_first_pods_are_selected_by(
         await client.delete("/api/v1/nodes/m-labels")
 
 
-async def test_what_left_while_the_operator_was_away_leaves_nothing(
+async def test_what_left_while_the_operator_was_down_is_cleaned_up(
     kubeconfig: dict[str, Path],
 ) -> None:
     """Each new session asks after every machine that has a Node or another object here; what it
@@ -323,7 +323,7 @@ async def test_what_left_while_the_operator_was_away_leaves_nothing(
         await client.delete("/api/v1/nodes/m-stranger")
 
 
-async def test_a_machine_that_joins_again_is_not_taken_for_one_that_left(
+async def test_a_machine_that_joins_again_does_not_count_as_left(
     kubeconfig: dict[str, Path],
 ) -> None:
     """Idle is what it was before it got its new credential: late news of that harm neither the
@@ -475,7 +475,7 @@ async def test_a_node_that_is_not_there_can_be_reclaimed_at_once(
         assert (await shard.acks.get()).nodes_started == 1
 
 
-async def test_a_request_whose_need_is_short_says_so_until_it_is_not(
+async def test_a_request_has_the_condition_while_its_need_is_short(
     kubeconfig: dict[str, Path],
 ) -> None:
     """Beside what others say of it, and its being acknowledged takes nothing of that away."""
@@ -539,10 +539,10 @@ class ShortConditionReader:
         return (await self.get(name)).items() >= wanted.items()
 
 
-async def test_a_request_that_the_shard_cannot_take_says_why_and_others_are_acknowledged(
+async def test_a_rejected_request_reports_why_and_others_are_acknowledged(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """Until a roll-up is taken whole; in between it is not said to be acknowledged."""
+    """Until a roll-up is accepted as a whole; meanwhile it is not acknowledged."""
     async with (
         await admin(kubeconfig) as client,
         namespace(client, "left-out") as where,
@@ -572,7 +572,7 @@ async def test_a_request_that_the_shard_cannot_take_says_why_and_others_are_ackn
         await client.delete(path)
 
 
-async def test_a_request_of_which_nothing_can_be_made_says_why_until_it_is_satisfied(
+async def test_an_invalid_request_reports_why_until_it_is_fixed(
     kubeconfig: dict[str, Path],
 ) -> None:
     """The API server admits an amount that no machine and no sum can have; others go on."""
@@ -607,10 +607,10 @@ async def test_a_request_of_which_nothing_can_be_made_says_why_until_it_is_satis
         await client.delete(path)
 
 
-async def test_requests_that_are_too_many_for_a_message_say_so_and_those_in_force_do_not(
+async def test_requests_beyond_the_message_size_report_it_and_those_in_effect_do_not(
     kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And likewise those of a roll-up that the shard refuses as a whole."""
+    """And likewise those of a roll-up that the shard rejects as a whole."""
     async with (
         await admin(kubeconfig) as client,
         namespace(client, "too-many") as where,
@@ -643,7 +643,7 @@ async def test_requests_that_are_too_many_for_a_message_say_so_and_those_in_forc
 
 
 async def test_a_hint_of_the_shard_becomes_an_object(kubeconfig: dict[str, Path]) -> None:
-    """And the next one takes its place, also when there is nothing to be had any more."""
+    """And the next one replaces it, also when nothing is available any more."""
     update = AvailableCapacityUpdate(
         supersedes_key="capacity:x",
         resources=Resources(resources={"cpu": "4"}),
@@ -678,10 +678,10 @@ def _hint(key: str) -> ShardMessage:
     )
 
 
-async def test_a_hint_goes_when_it_is_withdrawn_or_not_repeated(
+async def test_a_hint_is_deleted_when_it_is_withdrawn_or_not_repeated(
     kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else each kind of pod that was ever asked for would leave an object behind for good."""
+    """Otherwise each profile that was ever requested would leave an object behind."""
     monkeypatch.setattr(available_capacity, "RESEND_TIMEOUT_SECONDS", 2.0)
     path = f"{GROUP_VERSION}/availablecapacities"
     async with await admin(kubeconfig) as client, fake_shard() as (shard, address):
@@ -708,10 +708,10 @@ async def test_a_hint_goes_when_it_is_withdrawn_or_not_repeated(
         await client.delete(path)
 
 
-async def test_each_session_says_which_nodes_are_being_emptied(
+async def test_each_session_reports_which_nodes_are_being_drained(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """A shard that lost its disk knows of no eviction; the Nodes that carry the mark do."""
+    """A shard that lost its disk has no record of drains; the annotated Nodes do."""
     async with (
         await admin(kubeconfig) as client,
         namespace(client, "being-emptied") as where,

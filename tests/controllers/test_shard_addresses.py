@@ -16,8 +16,8 @@ def test_after_a_failure_the_next_address_is_dialed_and_then_the_first_again() -
     assert rounds == [0, 0, 1, 1]
 
 
-def test_the_shard_that_served_last_is_among_those_that_are_dialed() -> None:
-    """It was named by another one, and is found again while nobody can name it."""
+def test_the_shard_that_served_last_is_dialed_too() -> None:
+    """Another one redirected to it, and it is found again without a redirect."""
     route = ShardAddressList(["a", "b"])
     route.redirected("c")
     route.served()
@@ -28,7 +28,7 @@ def test_the_shard_that_served_last_is_among_those_that_are_dialed() -> None:
     assert dialed == ["a", "b", "c", "a"]
 
 
-def test_a_shard_that_was_named_and_did_not_serve_is_not_dialed_again() -> None:
+def test_a_redirect_that_did_not_serve_is_not_dialed_again() -> None:
     """Only the configured ones are known to be worth it."""
     route = ShardAddressList(["a", "b"])
     route.redirected("c")

@@ -1,4 +1,4 @@
-"""What a federated HPA's status tells about its clusters."""
+"""A federated HPA's status of its clusters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_sums_and_each_clusters_part_are_there() -> None:
     assert _condition(status, "BoundsApplied")["status"] == "True"
 
 
-async def test_a_name_that_is_no_member_is_told() -> None:
+async def test_a_name_that_is_not_a_member_is_reported() -> None:
     api = Api(["a", "b"])
     add(api, "web", 2, 10)
     api.objects[KEY.path]["spec"]["clusters"] = {"names": ["a", "tokyo"]}
@@ -40,7 +40,7 @@ async def test_a_name_that_is_no_member_is_told() -> None:
     assert "tokyo" in told["message"]
 
 
-async def test_a_preference_for_a_cluster_that_is_no_member_is_told() -> None:
+async def test_a_preference_for_a_cluster_that_is_not_a_member_is_reported() -> None:
     api = Api(["a", "b"])
     add(api, "web", 2, 10)
     api.objects[KEY.path]["spec"]["preferences"] = [{"cluster": "*", "maxReplicas": 9}]
@@ -60,7 +60,7 @@ async def test_the_last_cluster_that_was_removed_has_no_line_any_more() -> None:
     assert status["maxReplicas"] == 0
 
 
-async def test_several_writes_into_a_cluster_are_told_as_one_move() -> None:
+async def test_several_writes_into_a_cluster_are_reported_as_one_move() -> None:
     api = Api(["a", "b"])
     add(api, "web", 1, 10)
     await _status(api)

@@ -34,7 +34,7 @@ def test_a_spike_beyond_the_preferred_max_spills_over() -> None:
     assert sim.shares() == {"onprem": Share(1, 8), "cloud": Share(1, 12)}
 
 
-def test_nothing_is_opened_while_one_in_use_has_room() -> None:
+def test_nothing_is_opened_while_one_in_use_has_capacity() -> None:
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 10)})
     sim.clusters += fleet((1, 1), "c").clusters
     sim.cluster("a").load, sim.cluster("a").room = 30.0, 4

@@ -158,7 +158,7 @@ async def test_only_label_operators_of_node_selectors_are_accepted(
         (
             {"additional": True, "coLocation": {"topologyKey": "rack"}},
             "spec.additional",
-            "not with coLocation",
+            "not in coLocation",
         ),
         ({"interruptionPenalty": "-3"}, "spec.interruptionPenalty", "is negative"),
         ({"reclamationPenalty": "pinned"}, "spec.reclamationPenalty", "should match"),

@@ -190,7 +190,7 @@ async def test_machines_that_must_not_be_drained_report_why(kubeconfig: dict[str
         assert report.machines[0].machine_id == "m-room"
         assert len(report.machines) == 5
         why = {each.machine_id: each.blocked for each in report.machines}
-        assert "2 pods are of the budget blocked/b, which allows" in why["m-budget"]
+        assert "2 pods match budget blocked/b, which allows" in why["m-budget"]
         assert "is annotated cluster-autoscaler.kubernetes.io/safe-to-evict=false" in why["m-mark"]
         assert why["m-bare"] == "pod blocked/bare has no controller to recreate it"
         assert why["m-job"] == FIT_UNKNOWN

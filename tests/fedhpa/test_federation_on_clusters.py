@@ -88,9 +88,9 @@ async def test_the_list_overrides_the_workloads_own_preferences_and_its_status_s
             conditions = found.get("status", {}).get("conditions", [])
             said = {each["type"]: (each["status"], each["message"]) for each in conditions}
             status, message = said.get("Autoscaled", ("", ""))
-            return status == "True" and "do not count" in message
+            return status == "True" and "are ignored" in message
 
-        await eventually(told, "the workload to say that its own preferences do not count")
+        await eventually(told, "the status that its own preferences are ignored")
 
 
 async def test_replicas_are_left_alone_through_a_rolling_update(federated: Fleet) -> None:
@@ -269,7 +269,7 @@ async def test_a_target_has_one_autoscaler_and_the_second_is_not_accepted(federa
         await federated.until_shares(where, {"east": (1, 5), "west": (1, 5)})
         await federated.host.create(autoscalers(where), autoscaler(2, 10, "second"))
         refused = await federated.until_condition(where, "Accepted", "False", "second")
-        assert "FederatedHorizontalPodAutoscaler web already" in refused["message"]
+        assert "already scaled by FederatedHorizontalPodAutoscaler web" in refused["message"]
         assert await federated.shares(where, "second") == {}
 
 

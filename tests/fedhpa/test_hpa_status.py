@@ -35,9 +35,9 @@ async def test_a_name_that_is_not_a_member_is_reported() -> None:
     api = Api(["a", "b"])
     add(api, "web", 2, 10)
     api.objects[KEY.path]["spec"]["clusters"] = {"names": ["a", "tokyo"]}
-    told = _condition(await _status(api), "ClustersReachable")
-    assert told["status"] == "False"
-    assert "tokyo" in told["message"]
+    condition = _condition(await _status(api), "ClustersReachable")
+    assert condition["status"] == "False"
+    assert "tokyo" in condition["message"]
 
 
 async def test_a_preference_for_a_cluster_that_is_not_a_member_is_reported() -> None:
@@ -46,8 +46,8 @@ async def test_a_preference_for_a_cluster_that_is_not_a_member_is_reported() -> 
     api.objects[KEY.path]["spec"]["preferences"] = [{"cluster": "*", "maxReplicas": 9}]
     marks = {PREFERENCES: '{"clusters": {"tokyo": {"minReplicas": 1}}}'}
     api.objects[KEY.path]["metadata"]["annotations"] = marks
-    told = _condition(await _status(api), "ClustersReachable")
-    assert told["message"] == "not members of the federation: tokyo"
+    condition = _condition(await _status(api), "ClustersReachable")
+    assert condition["message"] == "not members of the federation: tokyo"
 
 
 async def test_the_last_cluster_that_was_removed_has_no_line_any_more() -> None:
@@ -95,6 +95,6 @@ async def test_preferences_that_cannot_be_met_are_named() -> None:
         {"cluster": "a", "minReplicas": 8},
         {"cluster": "b", "minReplicas": 8},
     ]
-    told = _condition(await _status(api), "BoundsApplied")
-    assert told["status"] == "False"
-    assert "cluster b: preferred minReplicas 8" in told["message"]
+    condition = _condition(await _status(api), "BoundsApplied")
+    assert condition["status"] == "False"
+    assert "cluster b: preferred minReplicas 8" in condition["message"]

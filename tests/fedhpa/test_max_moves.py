@@ -88,7 +88,7 @@ def test_what_a_cluster_cannot_schedule_moves_to_one_that_can() -> None:
     """Current below desired is the second reason to lower max."""
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 10)})
     a, b = sim.cluster("a"), sim.cluster("b")
-    a.load, a.room, b.load = 10.0, 4, 30.0
+    a.load, a.capacity, b.load = 10.0, 4, 30.0
     assert sim.run(150.0) <= 1
     sim.run(120.0)
     assert _max(sim) == {"a": 4, "b": 16}
@@ -99,8 +99,8 @@ def test_a_cluster_that_still_finds_nodes_is_not_called_full() -> None:
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 10)})
     a, b = sim.cluster("a"), sim.cluster("b")
     a.load, a.desired, b.load, b.desired = 10.0, 10, 30.0, 10
-    for room in range(1, 10):
-        a.room = room
+    for capacity in range(1, 10):
+        a.capacity = capacity
         sim.run(150.0)
     assert _max(sim) == {"a": 10, "b": 10}
 
@@ -108,13 +108,13 @@ def test_a_cluster_that_still_finds_nodes_is_not_called_full() -> None:
 def test_a_full_cluster_is_tried_again_only_after_the_retry_time() -> None:
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 10)})
     a, b = sim.cluster("a"), sim.cluster("b")
-    a.load, a.room, b.load = 10.0, 4, 30.0
+    a.load, a.capacity, b.load = 10.0, 4, 30.0
     sim.run(300.0)
     b.load, b.desired = 2.0, 2
     moved = len(sim.moves)
     sim.run(300.0)
     assert len(sim.moves) == moved
-    a.room = 100
+    a.capacity = 100
     sim.run(300.0)
     assert _max(sim)["a"] > 10
 

@@ -52,8 +52,8 @@ def test_each_step_of_any_exchange_keeps_the_sums(
         else:
             state[name] = after
         assert not violations(total, {}, held, state)
-    room = total.max - total.min >= sum(s.max for s in present.values())
-    if room and set(present) <= set(wanted):
+    slack = total.max - total.min >= sum(s.max for s in present.values())
+    if slack and set(present) <= set(wanted):
         assert state == wanted
 
 

@@ -1,1 +1,1 @@
-"""What crosses a process boundary: wire messages, custom resources, and how they are carried."""
+"""Wire messages, custom resources, and how they are transported and installed."""

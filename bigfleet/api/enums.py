@@ -1,4 +1,4 @@
-"""Wire enums as the model's own."""
+"""Conversion of wire enums to the model's."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _Enum = TypeVar("_Enum", bound=IntEnum)
 
 
 def enum_member(kind: Callable[[int], _Enum], value: int, what: str) -> _Enum:
-    """The member with this value; InvalidInput, begun by `what`, when there is none."""
+    """The member with this value; InvalidInput, prefixed by `what`, when there is none."""
     try:
         return kind(int(value))
     except ValueError:
-        raise InvalidInput(what, int(value), "is not a value known here") from None
+        raise InvalidInput(what, int(value), "is not a known value") from None

@@ -1,7 +1,7 @@
-"""Puts BigFleet's resource kinds, roles and the machines' admission policy into a cluster.
+"""Installs BigFleet's CRDs, RBAC and admission policies in a cluster.
 
-The same YAML files serve `kubectl apply`; here they are applied server-side and waited for,
-because a kind, a role or a policy takes effect a moment after it was written.
+The same YAML files work with `kubectl apply`. Here they are applied server-side, and waited for: a
+CRD, a role or a policy takes effect some time after it was written.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ GROUP_VERSION = "/apis/bigfleet.lucy.sh/v1alpha1"
 NODE_NAMESPACE = "bigfleet-nodes"
 SYSTEM_NAMESPACE = "bigfleet-system"
 RBAC_MANIFEST = "bigfleet/api/manifests/rbac.yaml"
-# On a CapacityRequest with a co-location group, and on a Pod for its own: how many the group will
-# have. Until that many have asked, or half a minute after the last, none of them is told.
+# On a CapacityRequest with a co-location group, and on a Pod for its request: the size of the
+# group. It is held back until that many requests exist, or half a minute after the last one.
 GANG_MEMBERS = "bigfleet.lucy.sh/gang-members"
 _MAX_DIGITS = 9
 
@@ -49,27 +49,26 @@ _COLLECTIONS = {
 
 
 async def install(client: KubeClient, deadline_seconds: float = _DEADLINE_SECONDS) -> None:
-    """Apply everything and return once it is in force; `client` must be a cluster administrator.
+    """Apply all manifests and wait until they are in effect; `client` must be a cluster admin.
 
-    Harmless when repeated. Unavailable when the cluster has not taken it all by the deadline,
-    ApiError when it refuses something.
+    Idempotent. Unavailable at the deadline, ApiError when the API server rejects a manifest.
     """
-    waiting_for = "BigFleet's resources to be accepted"
+    waiting_for = "BigFleet's manifests to be accepted"
     try:
         async with asyncio.timeout(deadline_seconds):
             for manifest in _documents():
                 await apply(client, manifest)
-            waiting_for = "BigFleet's resource kinds to be served"
+            waiting_for = "BigFleet's custom resources to be served"
             for path in sorted(CRDS.glob("*.yaml")):
                 await retry_until(lambda kind=path.stem: is_served(client, kind))  # type: ignore[misc]
-            waiting_for = "the admission policy of joining machines to be in force"
+            waiting_for = "the admission policy for joining machines to take effect"
             await _wait_for_policy(client)
-            waiting_for = "the admission policy of priorities to be in force"
+            waiting_for = "the admission policy for priorities to take effect"
             await retry_until(lambda: _false_priority_denied(client))
     except TimeoutError:
         raise Unavailable(
-            f"{client.server}: waited {deadline_seconds:g} s in vain for {waiting_for}; "
-            "look into the log of its kube-apiserver"
+            f"{client.server}: timed out after {deadline_seconds:g} s waiting for {waiting_for}; "
+            "check the kube-apiserver log"
         ) from None
 
 
@@ -79,7 +78,7 @@ def _documents() -> Iterator[dict[str, Any]]:
 
 
 async def apply(client: KubeClient, manifest: dict[str, Any]) -> None:
-    """Apply one object server-side, and again until the API server is able to answer."""
+    """Apply one object server-side, retrying transient errors."""
     metadata = manifest["metadata"]
     collection = _COLLECTIONS[manifest["kind"]].format(namespace=metadata.get("namespace"))
     path = f"{collection}/{metadata['name']}"
@@ -92,7 +91,7 @@ async def apply(client: KubeClient, manifest: dict[str, Any]) -> None:
 
 
 async def retry_until(attempt: Callable[[], Awaitable[bool]]) -> None:
-    """Repeat `attempt` until it succeeds; passing failures are no matter, refusals are raised."""
+    """Repeat `attempt` until it returns True; transient errors are retried, others raised."""
     while True:
         try:
             if await attempt():
@@ -104,7 +103,7 @@ async def retry_until(attempt: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def is_served(client: KubeClient, plural: str) -> bool:
-    """Whether the kind is served by now."""
+    """Whether the API server serves the resource `plural`."""
     try:
         await client.get(f"{GROUP_VERSION}/{plural}", {"limit": "1"})
     except ApiError as error:
@@ -123,7 +122,7 @@ class _TokenRequest(msgspec.Struct):
 
 
 async def _wait_for_policy(client: KubeClient) -> None:
-    """Try, without writing anything, what a joining machine may and may not do."""
+    """Probe by dry runs what a joining machine may and may not do."""
     name = "install-probe"
     accounts = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
@@ -138,7 +137,7 @@ async def _wait_for_policy(client: KubeClient) -> None:
 
 
 async def request_token(client: KubeClient, account: str, lifetime_seconds: int = 600) -> str:
-    """A token of the joining machine's ServiceAccount `account`; the API's least life is 600 s."""
+    """A token of the joining machine's ServiceAccount; the API's minimum lifetime is 600 s."""
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -175,7 +174,7 @@ async def _denied(machine: KubeClient, name: str) -> bool:
 
 
 async def _false_priority_denied(client: KubeClient) -> bool:
-    """Try, without writing anything, to claim another priority than that of a PriorityClass."""
+    """Probe by a dry run that a priority other than its PriorityClass's is denied."""
     false = {"resources": {"pods": 1}, "priority": 1, "priorityClassName": "system-node-critical"}
     request = {
         "apiVersion": "bigfleet.lucy.sh/v1alpha1",
@@ -194,7 +193,7 @@ async def _false_priority_denied(client: KubeClient) -> bool:
 
 
 def gang_members(annotations: Mapping[str, str] | None) -> int | None:
-    """How many members these annotations say that a gang will have; None for nothing sensible."""
-    said = (annotations or {}).get(GANG_MEMBERS, "")
-    sensible = said.isascii() and said.isdigit() and len(said) <= _MAX_DIGITS
-    return int(said) if sensible else None
+    """The gang's size by these annotations; None when absent or invalid."""
+    value = (annotations or {}).get(GANG_MEMBERS, "")
+    valid = value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS
+    return int(value) if valid else None

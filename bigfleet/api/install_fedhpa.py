@@ -1,4 +1,4 @@
-"""Puts the federated kinds into the federation's API server, and the rights into it and members."""
+"""Installs the federated CRDs and RBAC in the host cluster, and RBAC in member clusters."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _DEADLINE_SECONDS = 60.0
 
 
 async def install_fedhpa(client: KubeClient, deadline_seconds: float = _DEADLINE_SECONDS) -> None:
-    """Make `client`'s cluster fit to hold federated objects; it must be its administrator's.
+    """Install the federated CRDs and RBAC in the host cluster; `client` must be a cluster admin.
 
-    Harmless when repeated. Unavailable when it has not taken all by the deadline.
+    Idempotent. Unavailable at the deadline.
     """
     kinds = sorted(KINDS.glob("*.yaml"))
     try:
@@ -31,17 +31,17 @@ async def install_fedhpa(client: KubeClient, deadline_seconds: float = _DEADLINE
             for path in kinds:
                 await retry_until(lambda kind=path.stem: is_served(client, kind))  # type: ignore[misc]
     except TimeoutError:
-        raise _timed_out(client, deadline_seconds, "the federated kinds") from None
+        raise _timed_out(client, deadline_seconds, "the federated CRDs to be served") from None
 
 
 async def install_member(client: KubeClient, deadline_seconds: float = _DEADLINE_SECONDS) -> None:
-    """Give the federation its rights in a member; `client` must be its administrator's."""
+    """Install the federation's RBAC in a member; `client` must be a cluster admin."""
     try:
         async with asyncio.timeout(deadline_seconds):
             for manifest in _documents(KINDS / "rbac" / "member.yaml"):
                 await apply(client, manifest)
     except TimeoutError:
-        raise _timed_out(client, deadline_seconds, "the federation's rights") from None
+        raise _timed_out(client, deadline_seconds, "the federation's RBAC to be accepted") from None
 
 
 def _documents(*paths: Path) -> Iterator[dict[str, Any]]:
@@ -51,6 +51,6 @@ def _documents(*paths: Path) -> Iterator[dict[str, Any]]:
 
 def _timed_out(client: KubeClient, seconds: float, what: str) -> Unavailable:
     return Unavailable(
-        f"{client.server}: waited {seconds:g} s in vain for {what}; "
-        "look into the log of its kube-apiserver"
+        f"{client.server}: timed out after {seconds:g} s waiting for {what}; "
+        "check the kube-apiserver log"
     )

@@ -1,6 +1,6 @@
-"""Machines whose Nodes take no new pods, as wire messages and back; what is received is validated.
+"""NodeLimits, the machines whose Nodes take no new pods, as wire messages; input is validated.
 
-A limit that makes no sense is left out by itself: the rest of the roll-up is served all the same.
+An invalid limit is ignored; the rest of the roll-up counts.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
 
-# As many machines as one cluster can hold.
+# The most machines that one cluster can have.
 MAX_LIMITS_OF_A_CLUSTER = 100_000
 _MAX_ID_LENGTH, _MAX_MESSAGE_LENGTH = 253, 500
 
 
 class LimitReason(Enum):
-    """Why a Node takes no new pods; OTHER stands for what this version does not know."""
+    """Why a Node takes no new pods; OTHER stands for a reason unknown to this version."""
 
     CORDONED = "Cordoned"
     TAINTED = "Tainted"
@@ -30,8 +30,8 @@ class LimitReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeLimit:
-    """Only what runs on the machine already counts as served by it. `amounts` in units of
-    `model.resources`, sorted by name; `broken` when the machine is to be given back.
+    """A machine that serves only what already runs on it: `amounts`, in units of `model.resources`,
+    sorted by name. `broken` when the machine is to be released.
     """
 
     machine_id: str
@@ -44,9 +44,7 @@ class NodeLimit:
 def limits_from_wire(
     messages: Sequence[capacity.NodeLimit], where: str
 ) -> tuple[Mapping[str, NodeLimit], Sequence[InvalidInput]]:
-    """Limits by machine, and what is wrong with those that are left out; `where` begins the text of
-    each of these.
-    """
+    """Valid limits by machine, and an error, prefixed by `where`, for each ignored one."""
     limits: dict[str, NodeLimit] = {}
     problems = []
     for number, message in enumerate(messages[:MAX_LIMITS_OF_A_CLUSTER]):
@@ -60,7 +58,7 @@ def limits_from_wire(
         else:
             limits[limit.machine_id] = limit
     if len(messages) > MAX_LIMITS_OF_A_CLUSTER:
-        hint = f"are more than {MAX_LIMITS_OF_A_CLUSTER}; the others are left out"
+        hint = f"are more than {MAX_LIMITS_OF_A_CLUSTER}; the others are ignored"
         problems.append(InvalidInput(f"{where}: node_limits", len(messages), hint))
     return limits, problems
 
@@ -86,7 +84,7 @@ def _limit(message: capacity.NodeLimit, where: str) -> NodeLimit:
 
 
 def limits_to_wire(limits: Sequence[NodeLimit]) -> Iterator[capacity.NodeLimit]:
-    """The messages that `limits_from_wire` turns back into equal limits."""
+    """The messages for `limits`; `limits_from_wire` is the inverse."""
     for limit in limits:
         yield capacity.NodeLimit(
             machine_id=limit.machine_id,

@@ -1,4 +1,4 @@
-"""Machines as wire messages and back; everything received is validated here, once."""
+"""Machines to and from wire messages; everything received is validated here, once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def machine_from_wire(message: provider.Machine) -> Machine:
-    """A validated Machine; without `allocatable` its `resources` stand in for it."""
+    """A validated Machine; `allocatable` defaults to `resources`."""
     where = f"machine {message.id}"
     capacity_units = _capacity(message.resources, f"{where}: resources")
     machine = Machine(
@@ -37,8 +37,8 @@ def machine_from_wire(message: provider.Machine) -> Machine:
         shard_metadata=dict(message.shard_metadata),
         taints=taints_from_wire(message.taints, f"{where}: taints"),
     )
-    for sentence in violations(machine):
-        raise InvalidInput(where, machine.state.name, f"cannot be right: {sentence}")
+    for violation in violations(machine):
+        raise InvalidInput(where, machine.state.name, f"is inconsistent: {violation}")
     return machine
 
 
@@ -51,12 +51,12 @@ def _capacity(message: provider.Resources, where: str) -> Mapping[str, int]:
 
 @lru_cache(maxsize=4096)
 def _amounts_in(wire_bytes: bytes) -> Mapping[str, int]:
-    """What machines have; a fleet of 100,000 has some dozen sizes of them."""
+    """Cached: a fleet of 100,000 machines has a few dozen sizes."""
     return resources.parse_capacity(provider.Resources.FromString(wire_bytes).resources)
 
 
 def machine_to_wire(machine: Machine, provider_name: str) -> provider.Machine:
-    """The message that `machine_from_wire` turns back into an equal Machine."""
+    """The message for `machine`; `machine_from_wire` is the inverse."""
     return provider.Machine(
         id=machine.id,
         state=provider.MachineState.ValueType(machine.state),
@@ -77,7 +77,7 @@ def machine_to_wire(machine: Machine, provider_name: str) -> provider.Machine:
 
 
 def taints_from_wire(messages: Iterable[capacity.Taint], where: str) -> tuple[Taint, ...]:
-    """Validated taints in order; as on a Node, one for each key and effect."""
+    """Validated, sorted taints; as on a Node, one for each key and effect."""
     taints = sorted(Taint(t.key, t.value, t.effect) for t in messages)
     for taint in taints:
         if not taint.key or taint.effect not in TAINT_EFFECTS:

@@ -1,7 +1,7 @@
-"""Needs as wire messages and back; everything received is validated here, once.
+"""Needs to and from wire messages; everything received is validated here, once.
 
-A message with an unknown enum value, a malformed quantity or an impossible number is refused as a
-whole with InvalidInput, so that its receiver keeps the last good one.
+A message with an unknown enum value, a malformed quantity or an out-of-range number is rejected as
+a whole with InvalidInput, so that its receiver keeps the last valid one.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from bigfleet.model.need import (
 
 _HARD = capacity.TopologySpread.DO_NOT_SCHEDULE
 _SOFT = capacity.TopologySpread.SCHEDULE_ANYWAY
-# Larger ones are read each time: what is remembered must stay small whatever is sent.
+# Larger profiles are decoded each time, to bound the cache whatever is sent.
 _MAX_CACHED_PROFILE_BYTES = 2048
 
 
 def need_from_wire(message: capacity.CapacityNeed, where: str) -> Need:
-    """A validated Need; `where` (such as `cluster a, need 3`) begins every error's text."""
+    """A validated Need; `where` (such as `cluster a, need 3`) prefixes every error."""
     aggregate = _amounts(message.aggregate_resources, f"{where}: aggregate_resources")
     min_unit = _amounts(message.min_unit, f"{where}: min_unit")
     if message.HasField("sizes"):
@@ -47,20 +47,20 @@ def need_from_wire(message: capacity.CapacityNeed, where: str) -> Need:
     else:
         sizes = sizes_of_aggregate(aggregate, min_unit)
     if not sizes:
-        raise InvalidInput(f"{where}: aggregate_resources", aggregate, "ask for nothing")
+        raise InvalidInput(f"{where}: aggregate_resources", aggregate, "request nothing")
     if message.group.startswith(FOLDED_GROUP_PREFIX):
         raise InvalidInput(
             f"{where}: group", message.group[:80], f"begins with {FOLDED_GROUP_PREFIX!r}"
         )
     need = Need(_profile_from_wire(message, where), sizes, message.group)
     if need.is_additional and need.profile.same_key is not None:
-        hint = "names its domain with IN, not with SAME"
+        hint = "must name its domain with IN, not with SAME"
         raise InvalidInput(f"{where}: group", need.group, hint)
     return need
 
 
 def key_from_wire(message: capacity.CapacityNeed) -> tuple[str, str] | None:
-    """The Need's key, also when its sizes make no sense; None when its profile makes none."""
+    """The Need's key, even when its sizes are invalid; None when its profile is invalid."""
     try:
         return _profile_from_wire(message, "").fingerprint, message.group
     except InvalidInput:
@@ -90,8 +90,8 @@ def sizes_from_wire(message: capacity.PodSizes, where: str) -> tuple[Size, ...]:
         (dict(zip(names, row, strict=True)), count) for row, count in zip(rows, counts, strict=True)
     )
     if not sizes or sum(size.pods for size in sizes) != sum(counts):
-        raise InvalidInput(f"{where}.amounts", 0, "are all there is of a size: it asks for nothing")
-    # Equal sizes have been joined.
+        raise InvalidInput(f"{where}.amounts", 0, "are all the amounts of a size")
+    # Equal sizes have been merged.
     _refuse_outside((size.pods for size in sizes), 1, MAX_PODS_OF_A_SIZE, f"{where}.counts")
     return sizes
 
@@ -103,7 +103,7 @@ def _refuse_outside(numbers: Iterable[int], least: int, most: int, where: str) -
 
 
 def sizes_to_wire(sizes: Iterable[Size]) -> capacity.PodSizes:
-    """The message that `sizes_from_wire` turns back into equal sizes."""
+    """The message for `sizes`; `sizes_from_wire` is the inverse."""
     listed = list(sizes)
     names = sorted({name for size in listed for name, _ in size.amounts})
     rows = [dict(size.amounts) for size in listed]
@@ -118,7 +118,7 @@ def sizes_to_wire(sizes: Iterable[Size]) -> capacity.PodSizes:
 
 
 def _profile_from_wire(message: capacity.CapacityNeed, where: str) -> Profile:
-    """Clusters ask for the same kinds: of 150,000 needs some hundred profiles are told apart."""
+    """Cached: clusters have the same profiles, a few hundred among 150,000 needs."""
     fields = capacity.CapacityNeed(
         requirements=message.requirements,
         spread=message.spread,
@@ -136,7 +136,7 @@ def _profile_from_wire(message: capacity.CapacityNeed, where: str) -> Profile:
     try:
         return _profile_in(wire_bytes)
     except InvalidInput:
-        return _profile_of(message, where)  # refused again, now with its place named
+        return _profile_of(message, where)  # raises again, with `where` in the text
 
 
 @lru_cache(maxsize=2**14)
@@ -162,14 +162,13 @@ def _profile_of(message: capacity.CapacityNeed, where: str) -> Profile:
 
 
 def _keys(keys: Iterable[str], where: str) -> Sequence[str]:
-    found = list(keys)
-    if not all(found):
+    if not all(found := list(keys)):
         raise InvalidInput(where, found, "has an empty key")
     return found
 
 
 def terms_from_wire(messages: Iterable[capacity.NodeSelectorTerm], where: str) -> Sequence[Term]:
-    """Validated terms; none is empty or asks for SAME."""
+    """Validated terms; none is empty or contains SAME."""
     terms = [tuple(requirement_from_wire(r, where) for r in term.requirements) for term in messages]
     for term in terms:
         if not term or any(r.operator is Operator.SAME for r in term):
@@ -180,7 +179,7 @@ def terms_from_wire(messages: Iterable[capacity.NodeSelectorTerm], where: str) -
 def tolerations_from_wire(
     messages: Iterable[capacity.Toleration], where: str
 ) -> Sequence[Toleration]:
-    """Validated tolerations; an empty key goes with EXISTS only, as in Kubernetes."""
+    """Validated tolerations; an empty key requires EXISTS, as in Kubernetes."""
     found = []
     for each in messages:
         exists = each.operator == capacity.Toleration.EXISTS
@@ -213,7 +212,7 @@ def _spread_from_wire(message: capacity.TopologySpread, where: str) -> Spread:
         raise InvalidInput(f"{where}: spread", shown, "needs a topology_key and max_skew >= 1")
     if message.when_unsatisfiable not in (_HARD, _SOFT):
         value = int(message.when_unsatisfiable)
-        raise InvalidInput(f"{where}: when_unsatisfiable", value, "is not a value known here")
+        raise InvalidInput(f"{where}: when_unsatisfiable", value, "is not a known value")
     if message.min_domains < 0:
         raise InvalidInput(f"{where}: min_domains", message.min_domains, "is not a number >= 0")
     return Spread(
@@ -240,7 +239,7 @@ def _amounts(quantities: Mapping[str, str], where: str) -> dict[str, int]:
 
 
 def need_to_wire(need: Need) -> capacity.CapacityNeed:
-    """The message that `need_from_wire` turns back into an equal Need."""
+    """The message for `need`; `need_from_wire` is the inverse."""
     fields = need.profile
     return capacity.CapacityNeed(
         requirements=requirements_to_wire(fields.requirements),
@@ -277,7 +276,7 @@ def terms_to_wire(terms: Iterable[Term]) -> Sequence[capacity.NodeSelectorTerm]:
 
 
 def toleration_to_wire(toleration: Toleration) -> capacity.Toleration:
-    """The message that `tolerations_from_wire` turns back."""
+    """The message for one toleration; `tolerations_from_wire` is the inverse."""
     exists, equal = capacity.Toleration.EXISTS, capacity.Toleration.EQUAL
     return capacity.Toleration(
         key=toleration.key,

@@ -1,4 +1,4 @@
-"""What DaemonSets take of machines, as wire messages and back; what is received is validated."""
+"""NodeOverheads, what DaemonSets request on each machine, as wire messages; input is validated."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from bigfleet.model.need import (
     profile,
 )
 
-# One for each kind of DaemonSet; more than this is a fault at its sender.
+# One for each distinct set of machines that DaemonSets match.
 MAX_OVERHEADS_OF_A_CLUSTER = 1_000
 
 
 def overheads_from_wire(
     messages: Sequence[capacity.NodeOverhead], where: str
 ) -> tuple[tuple[NodeOverhead, ...], Mapping[int, str]]:
-    """Validated overheads in canonical order, and by its index what is wrong with each other one;
-    `where` begins every error's text. InvalidInput when they are too many.
+    """Valid overheads in canonical order, and errors, prefixed by `where`, of the others by index.
+    InvalidInput when there are too many.
     """
     if len(messages) > MAX_OVERHEADS_OF_A_CLUSTER:
         hint = f"are more than {MAX_OVERHEADS_OF_A_CLUSTER}; sum those that match equal machines"
@@ -50,7 +50,7 @@ def overheads_from_wire(
 def _overhead(message: capacity.NodeOverhead, where: str) -> NodeOverhead:
     requirements = [requirement_from_wire(r, where) for r in message.requirements]
     if any(requirement.operator is Operator.SAME for requirement in requirements):
-        raise InvalidInput(f"{where}: requirements", "SAME", "is of no meaning to a DaemonSet")
+        raise InvalidInput(f"{where}: requirements", "SAME", "is not supported for a DaemonSet")
     try:
         amounts = resources.parse_requests(message.resources)
     except InvalidInput as error:
@@ -70,7 +70,7 @@ def overhead_of(
     tolerations: Iterable[Toleration],
     amounts: Mapping[str, int],
 ) -> NodeOverhead:
-    """A NodeOverhead in canonical order, as `model.need.profile` orders what pods ask for."""
+    """A NodeOverhead in the canonical order of `model.need.profile`."""
     canonical = profile(
         requirements,
         (),
@@ -89,7 +89,7 @@ def overhead_of(
 
 
 def overheads_to_wire(overheads: Iterable[NodeOverhead]) -> list[capacity.NodeOverhead]:
-    """The messages that `overheads_from_wire` turns back into equal overheads."""
+    """The messages for `overheads`; `overheads_from_wire` is the inverse."""
     return [
         capacity.NodeOverhead(
             requirements=requirements_to_wire(overhead.requirements),

@@ -1,9 +1,7 @@
-"""How every gRPC server and channel of BigFleet is opened: one message ceiling, one keepalive,
-one way to know who is on the other side.
+"""gRPC servers and channels with BigFleet's message size limit, keepalive and mutual TLS.
 
-A roll-up that outgrows gRPC's default of 4 MiB would otherwise end its session, be sent again and
-end it again, silently. Above the ceiling the send fails with RESOURCE_EXHAUSTED, which both sides
-see and report.
+With gRPC's default limit of 4 MiB a larger roll-up would end its session silently, again and again.
+Above our limit the send fails with RESOURCE_EXHAUSTED, which both sides report.
 """
 
 from __future__ import annotations
@@ -21,10 +19,10 @@ from bigfleet.api.auth.reloading_channel import ReloadingChannel
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe.ports import require_free_port
 
-# What a server's certificate must be valid for, so that a client can tell its role.
+# The DNS name that a server's certificate must have, so that a client can verify its role.
 SERVER_NAME = "{role}.bigfleet.internal"
 MAX_MESSAGE_BYTES = 256 * 2**20
-# A roll-up travels in an envelope.
+# Leaves space for the message that wraps a roll-up.
 MAX_ROLLUP_BYTES = MAX_MESSAGE_BYTES - 1024
 KEEPALIVE_SECONDS = 20
 KEEPALIVE_TIMEOUT_SECONDS = 10
@@ -35,7 +33,7 @@ _COMMON: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_SECONDS * 1000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # Idle sessions are normal here: a peer's pings are never held against it.
+    # Sessions may be idle for long: do not limit pings.
     ("grpc.http2.max_pings_without_data", 0),
 )
 _SERVER: tuple[tuple[str, int], ...] = (
@@ -54,8 +52,8 @@ def server(
 ) -> grpc.aio.Server:
     """A server without ports or services yet.
 
-    With an identity every call is held to `rules`, by default `admission.AUTHORIZATION_TABLE`;
-    without one nobody can be told from another, and everybody may call.
+    With an identity every call is authorized by `rules`, by default `AUTHORIZATION_TABLE`; without
+    one callers are anonymous, and every call is allowed.
     """
     interceptors = (
         [AuthorizationInterceptor(AUTHORIZATION_TABLE if rules is None else rules)]
@@ -66,11 +64,10 @@ def server(
 
 
 def listen(server: grpc.aio.Server, address: str, identity: Identity | None) -> int:
-    """Let `server` listen on `address` (host:port); the port, which is new where it was 0.
+    """Make `server` listen on `address` (host:port); return the port, chosen by the system for 0.
 
-    With an identity: TLS, and only for clients with a certificate of an authority that it trusts.
-    Each new connection uses the files as they are then. Without: plaintext. InvalidInput when the
-    identity's files cannot be used, Unavailable when the address is taken.
+    With an identity: mutual TLS; each new connection uses the current files. Without: plaintext.
+    InvalidInput when the identity's files are invalid, Unavailable when the address is in use.
     """
     require_free_port("listen", *_host_and_port(address))
     try:
@@ -78,7 +75,7 @@ def listen(server: grpc.aio.Server, address: str, identity: Identity | None) -> 
             return server.add_insecure_port(address)
         return server.add_secure_port(address, _server_credentials(IdentityReloader(identity)))
     except RuntimeError:
-        text = f"cannot listen on {address}: it is taken, or no address of this machine"
+        text = f"cannot listen on {address}: in use, or not an address of this machine"
         raise Unavailable(text) from None
 
 
@@ -88,10 +85,10 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def channel(address: str, identity: Identity | None = None, role: str = "") -> grpc.aio.Channel:
-    """A channel to `address` (host:port); it connects by itself when first used.
+    """A channel to `address` (host:port); it connects on first use.
 
     With an identity the peer must prove to be a `role`: "shard", "coordinator" or "provider".
-    InvalidInput when the identity's files cannot be used.
+    InvalidInput when the identity's files are invalid.
     """
     if identity is None:
         return grpc.aio.insecure_channel(address, options=_CHANNEL)
@@ -109,7 +106,7 @@ def _server_credentials(reloader: IdentityReloader) -> grpc.ServerCredentials:
     served = reloader.current()
 
     def renewed() -> grpc.ServerCertificateConfiguration | None:
-        """Asked at each new connection; None keeps what is in use."""
+        """Called for each new connection; None keeps the current configuration."""
         nonlocal served
         newest = reloader.current()
         if newest is served:
@@ -119,7 +116,7 @@ def _server_credentials(reloader: IdentityReloader) -> grpc.ServerCredentials:
 
     return grpc.dynamic_ssl_server_credentials(
         _configuration(served),
-        renewed,  # type: ignore[arg-type]  # the stubs forget that None means no change
+        renewed,  # type: ignore[arg-type]  # the stubs lack None, which means no change
         require_client_authentication=True,
     )
 

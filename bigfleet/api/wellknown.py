@@ -1,21 +1,21 @@
-"""Labels, annotations and conditions by which BigFleet's parts, and people, know objects."""
+"""Well-known labels, annotations and condition types of BigFleet."""
 
 from __future__ import annotations
 
-# On every Node that joined with a blob of ours: the machine it is.
+# On every Node that joined with BigFleet's bootstrap blob: its machine.
 MACHINE_LABEL = "bigfleet.lucy.sh/machine"
-# On a Node being emptied: when its machine will be taken anyway, in seconds since 1970.
+# On a Node that is being drained: when its machine will be taken anyway, in Unix time.
 RECLAIM_DEADLINE = "bigfleet.lucy.sh/reclaim-deadline"
-# On a Node that we have cordoned to see what its reclaim would disturb; nothing is evicted yet.
+# On a Node that is cordoned while its reclaim's disruption is reviewed; nothing is evicted yet.
 RECLAIM_REVIEW = "bigfleet.lucy.sh/reclaim-review"
 
-# Conditions of a CapacityRequest: the operator's, and the pod controller's.
+# Condition types of a CapacityRequest, written by the operator and by the pod controller.
 CAPACITY_SHORT = "CapacityShort"
 ADDITIONAL_CAPACITY = "AdditionalCapacityRequested"
-# The reason for being short that no machine of the fleet could ever hold the pod.
+# Reason of CapacityShort: no machine of the fleet could ever fit the pod.
 NO_MATCHING_SUPPLY = "NoMatchingSupply"
-# Other reasons, for which no machine was ever asked: its operator can make nothing of the request;
-# all requests of the cluster together are too much for one message, or its shard refuses them.
+# Other reasons, for requests that never reached the shard: the request is invalid, the cluster's
+# roll-up exceeds the message size limit, or the shard rejects it.
 INVALID = "Invalid"
 ROLLUP_TOO_LARGE = "RollUpTooLarge"
 ROLLUP_REJECTED = "RollUpRejected"

@@ -1,1 +1,1 @@
-"""The loops beside a cluster's API server: the operator and the optional pod controller."""
+"""Controllers that run in a cluster: the operator and the optional pod controller."""

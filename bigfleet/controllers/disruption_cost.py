@@ -1,8 +1,7 @@
-"""What it costs to evict a pod, and what forbids it. Pure.
+"""The cost of evicting a pod, and the annotations that forbid it. Pure.
 
-The unit is Karpenter's: an ordinary pod costs 1; what its owner says of it (the deletion cost that
-ReplicaSets go by) and its priority move that between -10 and 10. Dollars that its owner would lose
-when the work has to move are added.
+The unit is Karpenter's: a pod costs 1, adjusted by its deletion cost and its priority to between
+-10 and 10. The reclamation penalty, dollars lost when the work has to move, is added.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from bigfleet.model.errors import InvalidInput
 RECLAMATION_PENALTY = "bigfleet.lucy.sh/reclamation-penalty"
 DO_NOT_DISRUPT = "bigfleet.lucy.sh/do-not-disrupt"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-# The annotations by which a pod, or a Node, says that it must be left alone.
+# The annotations by which a pod, or a Node, must not be disrupted.
 _POD_BLOCKING_ANNOTATIONS = (
     (DO_NOT_DISRUPT, "true"),
     ("karpenter.sh/do-not-disrupt", "true"),
@@ -27,7 +26,7 @@ _NODE_BLOCKING_ANNOTATIONS = (
     ("karpenter.sh/do-not-disrupt", "true"),
     ("cluster-autoscaler.kubernetes.io/scale-down-disabled", "true"),
 )
-# All that is read of a pod's annotations here.
+# All annotations of a pod that are read here.
 POD_ANNOTATIONS = (
     RECLAMATION_PENALTY,
     _DELETION_COST,
@@ -37,7 +36,7 @@ _MAX_COST = 10.0
 
 
 def eviction_cost(priority: int, annotations: Mapping[str, str]) -> float:
-    """What it costs to evict a pod; a value that is no number counts as absent."""
+    """The cost of evicting a pod; an invalid value counts as absent."""
     cost = 1.0 + _integer(annotations.get(_DELETION_COST)) / 2**27 + priority / 2**25
     return max(-_MAX_COST, min(_MAX_COST, cost)) + _dollars(
         annotations.get(RECLAMATION_PENALTY, "")
@@ -45,17 +44,19 @@ def eviction_cost(priority: int, annotations: Mapping[str, str]) -> float:
 
 
 def pod_blocking_annotation(annotations: Mapping[str, str]) -> str:
-    """The annotation by which a pod forbids its eviction; "" for none."""
+    """The annotation that forbids the pod's eviction; "" for none."""
     return _blocking_annotation(_POD_BLOCKING_ANNOTATIONS, annotations)
 
 
 def node_blocking_annotation(annotations: Mapping[str, str]) -> str:
-    """The annotation by which a Node forbids its removal; "" for none."""
+    """The annotation that forbids the Node's removal; "" for none."""
     return _blocking_annotation(_NODE_BLOCKING_ANNOTATIONS, annotations)
 
 
-def _blocking_annotation(marks: tuple[tuple[str, str], ...], annotations: Mapping[str, str]) -> str:
-    found = (f"{name}={value}" for name, value in marks if annotations.get(name) == value)
+def _blocking_annotation(
+    blocking: tuple[tuple[str, str], ...], annotations: Mapping[str, str]
+) -> str:
+    found = (f"{name}={value}" for name, value in blocking if annotations.get(name) == value)
     return next(found, "")
 
 

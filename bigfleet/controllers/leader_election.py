@@ -1,8 +1,7 @@
-"""Of several processes with one task, one works: it holds a Lease, and stops before that can be
-taken. The others stand by.
+"""Leader election by a Lease. The leader stops before its lease expires; the others stand by.
 
-Clocks of different machines are not compared: who waits for the Lease counts from when it saw the
-holder's last renewal.
+Clocks of different machines are not compared: a candidate counts from when it observed the holder's
+last renewal.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ import asyncio
 import logging
 import secrets
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -26,19 +25,20 @@ from bigfleet.kube.client import (
     ApiError,
     KubeClient,
 )
+from bigfleet.kube.timestamps import rfc3339_micro
 from bigfleet.model.errors import BigFleetError
 from bigfleet.observe import metrics
 from bigfleet.tasks import run_until_first_completes
 
 _LOG = logging.getLogger(__name__)
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-# Whoever waits looks at least so often: a holder that ends cleanly lets go at once.
+# At most this long, because a holder that stops cleanly releases the lease at once.
 _POLL_INTERVAL_SECONDS = 2.0
 _RELEASE_TIMEOUT_SECONDS = 2.0
 
 
 class LeaseName(NamedTuple):
-    """Which Lease it is, and which command or file gives the right to it."""
+    """A Lease, and the manifest that grants access to it."""
 
     namespace: str
     name: str
@@ -46,7 +46,7 @@ class LeaseName(NamedTuple):
 
 
 def replica_name() -> str:
-    """What tells this process from others with its task, also on one host."""
+    """A name that is unique to this process, even on one host."""
     return f"{socket.gethostname()}-{secrets.token_hex(4)}"
 
 
@@ -65,9 +65,9 @@ class _Lease(msgspec.Struct):
 
 
 class LeaderElector:
-    """The Lease as one process sees it. `monotonic` is a clock in seconds that only goes forward.
+    """Acquires and renews the Lease for one process. `monotonic` is a clock in seconds.
 
-    The holder renews every third of `lease_seconds`, and stops at two thirds without success;
+    The holder renews every third of `lease_seconds`, and gives up at two thirds without success;
     others take over after the whole.
     """
 
@@ -96,11 +96,11 @@ class LeaderElector:
         while not await self.try_acquire_or_renew():
             if self._observed_record[0] != waiting_for:
                 waiting_for = self._observed_record[0]
-                _LOG.info("stands by: %s works", waiting_for or "nobody that answers")
+                _LOG.info("standing by; lease holder: %s", waiting_for or "unknown")
             await asyncio.sleep(min(self._lease_seconds / 3, _POLL_INTERVAL_SECONDS))
 
     async def renew(self) -> None:
-        """Renew until that fails for too long, or another has it."""
+        """Renew until that fails for too long, or another process holds the Lease."""
         while self._monotonic() - self._renewed_at < 2 * self._lease_seconds / 3:
             await asyncio.sleep(self._lease_seconds / 6)
             asked_at = self._monotonic()
@@ -108,10 +108,10 @@ class LeaderElector:
                 await self.try_acquire_or_renew()
                 if self._observed_record[0] not in ("", self._identity):
                     break
-        _LOG.warning("lost the Lease %s; stops working", self._lease.name)
+        _LOG.warning("lost the lease %s; stopping", self._lease.name)
 
     async def release(self) -> None:
-        """Let another one take it at once, if this process holds it; failing that, once it ends."""
+        """Release the Lease if this process holds it; if that fails, it expires."""
         if self._monotonic() - self._renewed_at >= self._lease_seconds:
             return
         with suppress(ApiError, *CONNECTION_ERRORS):
@@ -123,7 +123,7 @@ class LeaderElector:
         self._renewed_at = -self._lease_seconds
 
     async def try_acquire_or_renew(self) -> bool:
-        """Take or renew it, if it may be; anything that goes wrong is a no."""
+        """Acquire or renew the Lease; False when another process holds it, and for any error."""
         try:
             async with asyncio.timeout(self._lease_seconds / 6):
                 return await self._acquire_or_renew()
@@ -138,20 +138,20 @@ class LeaderElector:
         return False
 
     def _warn_once(self, text: str) -> None:
-        """Once for each reason: an outage may last for hours."""
+        """Warn once for each reason: an outage may last for hours."""
         if text != self._last_warning:
             self._last_warning = text
-            _LOG.warning("the Lease %s: %s", self._lease.name, text)
+            _LOG.warning("lease %s: %s", self._lease.name, text)
 
-    def _check_forbidden(self, refusal: ApiError) -> None:
-        """An API server that just started refuses everybody until it has read who has which rights;
-        one that refuses for as long as a Lease lasts means it. Raises BigFleetError then.
+    def _check_forbidden(self, error: ApiError) -> None:
+        """Raise BigFleetError once access was denied for as long as the lease lasts: before, the
+        API server may just have started, and not have synced its RBAC yet.
         """
         now = self._monotonic()
         if self._forbidden_since is None:
             self._forbidden_since = now
         if now - self._forbidden_since >= self._lease_seconds:
-            raise BigFleetError(f"{refusal}; {self._lease.granted_by} gives the right") from None
+            raise BigFleetError(f"{error}; {self._lease.granted_by} grants access") from None
 
     async def _acquire_or_renew(self) -> bool:
         asked_at = self._monotonic()
@@ -194,22 +194,22 @@ class LeaderElector:
             "spec": {
                 "holderIdentity": holder,
                 "leaseDurationSeconds": max(1, int(self._lease_seconds)),
-                "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                "renewTime": rfc3339_micro(time.time()),
             },
         }
 
 
 class Worker(Protocol):
-    """What a process does while it holds the Lease."""
+    """The work of the leader."""
 
     def not_ready(self) -> str: ...
     async def run(self) -> None: ...
 
 
 class LeaderElectedRunner:
-    """One process's part: it stands by, works while it holds the Lease, stands by again.
+    """Runs a worker while this process is the leader, and stands by otherwise.
 
-    `start_worker` makes a worker anew for each time.
+    `start_worker` makes a new worker for each term.
     """
 
     def __init__(self, elector: LeaderElector, start_worker: Callable[[], Worker]) -> None:
@@ -217,11 +217,11 @@ class LeaderElectedRunner:
         self._worker: Worker | None = None
 
     def not_ready(self) -> str:
-        """Why the work is not done although it should be; "" for one that stands by, too."""
+        """Why the worker is not ready; "" if it is, or while standing by."""
         return self._worker.not_ready() if self._worker else ""
 
     async def run(self) -> None:
-        """Work until cancelled, and then let another one begin."""
+        """Run until cancelled, then release the Lease."""
         try:
             while True:
                 metrics.controller_is_leader.set(0)

@@ -1,4 +1,4 @@
-"""Keyed work with bounded concurrency: never two workers on one key, failures tried again later."""
+"""A work queue of keys: bounded concurrency, one worker per key, retries with backoff."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ K = TypeVar("K")
 
 
 class WorkQueue(Generic[K]):
-    """Keys whose objects must be looked at; a key added while worked on is worked on again.
+    """Keys to reconcile; a key added while it is processed is processed again.
 
-    `work(key)` makes the world agree with what its owner wants now. When it fails for a passing
-    reason, or for one that nobody foresaw, the key returns after a delay that doubles; a refusal is
-    given to `on_rejected` instead.
+    `work(key)` reconciles one key. After a transient or unexpected error the key is requeued with
+    exponential backoff; an ApiError that is not transient goes to `on_rejected` instead.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class WorkQueue(Generic[K]):
         return len(self._queued) + len(self._processing)
 
     def add(self, key: K) -> None:
-        """Have `key` looked at soon."""
+        """Queue `key`, unless it is queued already."""
         if key in self._processing:
             self._dirty.add(key)
         elif key not in self._queued:
@@ -55,13 +54,13 @@ class WorkQueue(Generic[K]):
             self._not_empty.set()
 
     async def wait_done(self, key: K) -> None:
-        """Wait until `key` is neither waiting nor worked on; repetitions to come do not count."""
+        """Wait until `key` is neither queued nor processed; pending retries do not count."""
         while key in self._queued or key in self._processing:
             waiter = self._done_events.setdefault(key, asyncio.Event())
             await waiter.wait()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Process keys until cancelled."""
         async with asyncio.TaskGroup() as workers:
             for _ in range(self._concurrency):
                 workers.create_task(self._worker())
@@ -87,7 +86,7 @@ class WorkQueue(Generic[K]):
     async def _attempt(self, key: K) -> None:
         try:
             await self._work(key)
-        except Exception as error:  # noqa: BLE001 - what nobody foresaw is told, too
+        except Exception as error:  # noqa: BLE001 - unexpected errors are reported
             if is_transient(error):
                 self._requeue_after(key, error)
             elif isinstance(error, ApiError):
@@ -99,28 +98,28 @@ class WorkQueue(Generic[K]):
             self._failures.pop(key, None)
 
     def _unexpected(self, key: K, error: Exception) -> None:
-        """One object that we cannot bear must not keep all others from being looked at."""
+        """One object that triggers a bug must not block all others."""
         metrics.internal_errors.inc()
-        _LOG.exception("a bug, met at %s: please report it with what follows", key)
+        _LOG.exception("unexpected error while reconciling %s; this is a bug", key)
         self._requeue_after(key, error)
 
     def _requeue_after(self, key: K, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(self._initial_retry_seconds * 2 ** (failures - 1), _MAX_RETRY_SECONDS)
-        _LOG.warning("will be tried again in %.1f s: %s", delay, str(error) or repr(error))
+        _LOG.warning("requeued, retrying in %.1f s: %s", delay, str(error) or repr(error))
         asyncio.get_running_loop().call_later(delay, self.add, key)
 
 
 class RateLimiter:
-    """Turns at regular intervals, at most `per_second` of them, whoever takes them."""
+    """Allows `per_second` operations a second, evenly spaced, over all callers."""
 
     def __init__(self, per_second: float) -> None:
         self._interval = 1 / per_second
         self._next = 0.0
 
     async def wait(self) -> None:
-        """Wait for the next one."""
+        """Wait for the next slot."""
         now = asyncio.get_running_loop().time()
-        mine = max(now, self._next)
-        self._next = mine + self._interval
-        await asyncio.sleep(mine - now)
+        slot = max(now, self._next)
+        self._next = slot + self._interval
+        await asyncio.sleep(slot - now)

@@ -1,4 +1,4 @@
 """Federated HPA: one autoscaler and one workload over many clusters.
 
-`shares` decides, purely, how a user's min and max are split and moved; the rest carries it out.
+`shares` decides, as pure functions, how a user's min and max are split and moved.
 """

@@ -1,4 +1,4 @@
-"""When a key is looked at: soon after a change, however many come, and at times set before."""
+"""Debounces keys: queued once shortly after any number of changes, and at times set before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 
 class DebouncedQueue(Generic[K]):
-    """Passes keys on to `add`; changes within `debounce_seconds` make one look."""
+    """Calls `add` with keys, once for all changes within `debounce_seconds`."""
 
     def __init__(self, add: Callable[[K], None], debounce_seconds: float) -> None:
         self._add, self._debounce_seconds = add, debounce_seconds
@@ -18,7 +18,7 @@ class DebouncedQueue(Generic[K]):
         self._timers: dict[K, asyncio.TimerHandle] = {}
 
     def add_debounced(self, key: K) -> None:
-        """Something changed."""
+        """Queue `key` after the debounce interval."""
         if key not in self._debouncing:
             self._debouncing.add(key)
             asyncio.get_running_loop().call_later(self._debounce_seconds, self._now, key)
@@ -28,7 +28,7 @@ class DebouncedQueue(Generic[K]):
         self._add(key)
 
     def add_after(self, key: K, seconds: float | None) -> None:
-        """Look again after `seconds`, instead of at any time set before; None for never."""
+        """Queue `key` after `seconds`, replacing its timer; None cancels the timer."""
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         if seconds is not None:
@@ -36,6 +36,6 @@ class DebouncedQueue(Generic[K]):
             self._timers[key] = loop.call_later(max(0.05, seconds), self._add, key)
 
     def close(self) -> None:
-        """Forget what was set for later."""
+        """Cancel all timers."""
         for timer in self._timers.values():
             timer.cancel()

@@ -1,14 +1,12 @@
-"""The federated objects, as their API server has them, and the writes that go back there."""
+"""The federated objects in the host cluster: a cache, and writes."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +23,7 @@ from bigfleet.fedhpa.objects import (
     Workload,
 )
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.kube.watch import Listed, Watch
 
 _LOG = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ Object = TypeVar("Object", Autoscaler, Workload)
 
 
 class HostCluster:
-    """What is known of the federated objects. `on_autoscaler`, `on_workload` hear of changes."""
+    """A cache of the federated objects; calls `on_autoscaler` and `on_workload` on changes."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -48,18 +47,18 @@ class HostCluster:
 
     @property
     def listed(self) -> bool:
-        """Whether all objects are known."""
+        """Whether all kinds are listed."""
         return all(each.is_set() for each in self._listed.values())
 
     def autoscalers_of(self, workload: ObjectKey) -> list[ObjectKey]:
-        """The autoscalers that have this target; who has claimed it, where somebody has."""
+        """The autoscalers with this target; only the one that claimed it, if any."""
         known = self.workloads.get(workload)
         if known is not None and known.autoscaled_by:
             return [ObjectKey(AUTOSCALERS, workload.namespace, known.autoscaled_by)]
         return [key for key, each in self.autoscalers.items() if each.target == workload]
 
     async def follow(self) -> None:
-        """Keep up until cancelled."""
+        """Watch until cancelled."""
         async with asyncio.TaskGroup() as watches:
             watches.create_task(self._follow(AUTOSCALERS, Autoscaler, self.autoscalers))
             for plural in WORKLOADS.values():
@@ -73,13 +72,13 @@ class HostCluster:
         async with aclosing(watch.follow()) as changes:
             async for change in changes:
                 if isinstance(change, Listed):
-                    there = {_key(plural, item.metadata): item for item in change.items}
-                    for gone in [k for k in known if k.plural == plural and k not in there]:
+                    listed = {_key(plural, item.metadata): item for item in change.items}
+                    for gone in [k for k in known if k.plural == plural and k not in listed]:
                         del known[gone]
                         notify(gone)
-                    known.update(there)
+                    known.update(listed)
                     self._listed[plural].set()
-                    for key in there:
+                    for key in listed:
                         notify(key)
                     continue
                 key = _key(plural, change.item.metadata)
@@ -98,7 +97,7 @@ class HostCluster:
         self.on_workload(key)
 
     async def set_status(self, key: ObjectKey, status: dict[str, Any]) -> None:
-        """Replace the object's status."""
+        """Patch the object's status."""
         path = f"{key.path}/status"
         self._store(key, await self._client.patch(path, {"status": status}))
 
@@ -113,11 +112,11 @@ class HostCluster:
         await self._client.patch(f"{key.path}/scale", {"spec": {"replicas": replicas}})
 
     async def add_finalizer(self, key: ObjectKey, metadata: Metadata) -> None:
-        """Keep the object from vanishing before its parts in the members are gone."""
+        """Add the finalizer, which keeps the object until its objects in members are deleted."""
         await self._finalizers(key, metadata, [*metadata.finalizers, FINALIZER])
 
     async def remove_finalizer(self, key: ObjectKey, metadata: Metadata) -> None:
-        """Nothing of the object is left in the members."""
+        """Remove the finalizer, once nothing is left in the members."""
         await self._finalizers(key, metadata, [f for f in metadata.finalizers if f != FINALIZER])
 
     async def _finalizers(self, key: ObjectKey, metadata: Metadata, wanted: list[str]) -> None:
@@ -125,7 +124,7 @@ class HostCluster:
         self._store(key, await self._client.patch(key.path, {"metadata": version}))
 
     def _store(self, key: ObjectKey, content: bytes) -> None:
-        """What a write made of an object is known at once."""
+        """Update the cache from the response to a write."""
         if key.plural == AUTOSCALERS:
             made = msgspec.json.decode(content, type=Autoscaler)
             if key in self.autoscalers and _is_newer(self.autoscalers[key], made):
@@ -138,8 +137,8 @@ class HostCluster:
     async def record_event(
         self, key: ObjectKey, metadata: Metadata, reason: str, message: str
     ) -> None:
-        """Write an Event about the object; one that cannot be written is only logged."""
-        moment = rfc3339(time.time())
+        """Create an Event about the object; failures are only logged."""
+        timestamp = rfc3339(time.time())
         event = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -155,14 +154,14 @@ class HostCluster:
             "message": message,
             "type": "Normal",
             "source": {"component": "bigfleet-fedhpa"},
-            "firstTimestamp": moment,
-            "lastTimestamp": moment,
+            "firstTimestamp": timestamp,
+            "lastTimestamp": timestamp,
             "count": 1,
         }
         try:
             await self._client.create(f"/api/v1/namespaces/{key.namespace}/events", event)
         except (ApiError, *CONNECTION_ERRORS) as error:
-            _LOG.warning("cannot write an event about %s: %s", key.name, error)
+            _LOG.warning("cannot create an Event for %s: %s", key.name, error)
 
 
 def _key(plural: str, metadata: Metadata) -> ObjectKey:
@@ -173,8 +172,3 @@ def _is_newer(known: Autoscaler | Workload | None, seen: Autoscaler | Workload) 
     if known is None or known.metadata.uid != seen.metadata.uid:
         return True
     return int(seen.metadata.resource_version or 0) > int(known.metadata.resource_version or 0)
-
-
-def rfc3339(seconds: float) -> str:
-    """Seconds since 1970 as Kubernetes writes moments, down to the whole second."""
-    return datetime.fromtimestamp(math.floor(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

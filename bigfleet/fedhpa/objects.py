@@ -1,4 +1,4 @@
-"""The federated kinds as far as the controllers read them, and the marks that they write."""
+"""The parts of the federated kinds that the controllers read, and their annotations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import msgspec
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.fedhpa.shares import RebalanceConfig, ReplicaBounds, Share
+from bigfleet.kube.pod_types import LabelSelector
 
 API_VERSION = "bigfleet.lucy.sh/v1alpha1"
 FIELD_MANAGER = "bigfleet-fedhpa"
 FINALIZER = "bigfleet.lucy.sh/fedhpa"
-# On the autoscaler: bounds for single clusters as JSON, for those who cannot change the fields.
+# On the autoscaler: bounds for single clusters as JSON, where the spec cannot be changed.
 PREFERENCES = "bigfleet.lucy.sh/hpa-preferences"
-# On a federated workload: who scales it, and in which clusters it has to be.
+# On a federated workload: the autoscaler that scales it, and the clusters it must be in.
 AUTOSCALED_BY = "bigfleet.lucy.sh/autoscaled-by"
 CLUSTERS = "bigfleet.lucy.sh/clusters"
 
@@ -26,7 +27,7 @@ WORKLOADS = {
 
 
 class ObjectKey(NamedTuple):
-    """An object's identity: its kind's plural, its namespace, its name."""
+    """An object's plural, namespace and name."""
 
     plural: str
     namespace: str
@@ -52,30 +53,15 @@ class Metadata(msgspec.Struct, rename="camel"):
     finalizers: list[str] = []
 
 
-class Requirement(msgspec.Struct):
-    """One expression of a label selector."""
-
-    key: str
-    operator: str
-    values: list[str] = []
-
-
-class LabelSelector(msgspec.Struct, rename="camel"):
-    """A label selector; the empty one selects everything."""
-
-    match_labels: dict[str, str] = {}
-    match_expressions: list[Requirement] = []
-
-
 class ClusterSelection(msgspec.Struct):
-    """Clusters by name, in order of preference, or by label; without either, all."""
+    """Clusters by name, in order of preference, or by label; all if neither is set."""
 
     names: list[str] = []
     selector: LabelSelector = msgspec.field(default_factory=LabelSelector)
 
 
 class Preference(msgspec.Struct, rename="camel"):
-    """Bounds for one cluster, or for "*", all others."""
+    """Bounds for one cluster, or with "*" for all others."""
 
     cluster: str
     min_replicas: int | None = None
@@ -95,7 +81,7 @@ class Rebalance(msgspec.Struct, rename="camel"):
     min_usage_percent: int = 30
 
     def config(self) -> RebalanceConfig:
-        """As the rules take them."""
+        """Convert to the rules' settings."""
         return RebalanceConfig(
             enabled=self.enabled,
             headroom_percent=self.headroom_percent,
@@ -116,7 +102,7 @@ class TargetRef(msgspec.Struct, rename="camel"):
 
 
 class AutoscalerSpec(msgspec.Struct, rename="camel"):
-    """What the user wants; `metrics` and `behavior` go to the members as they are."""
+    """The spec; `metrics` and `behavior` are passed to the members unchanged."""
 
     scale_target_ref: TargetRef
     max_replicas: int
@@ -133,14 +119,14 @@ class AutoscalerSpec(msgspec.Struct, rename="camel"):
 
 
 class Pending(msgspec.Struct, rename="camel"):
-    """What a write was going to make of a share; 0 and 0 means its removal."""
+    """The intended share of a pending write; 0 and 0 for a removal."""
 
     min_replicas: int = 0
     max_replicas: int = 0
 
 
 class ClusterStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """One cluster's line in an autoscaler's status."""
+    """One cluster's entry in an autoscaler's status."""
 
     name: str
     state: str = ""
@@ -161,7 +147,7 @@ class ClusterStatus(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class Condition(msgspec.Struct, rename="camel"):
-    """One condition, as everywhere in Kubernetes."""
+    """A condition."""
 
     type: str
     status: str
@@ -171,7 +157,7 @@ class Condition(msgspec.Struct, rename="camel"):
 
 
 class AutoscalerStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What was found and done; also what is known of clusters that do not answer."""
+    """The status; it also persists what is known of unreachable clusters."""
 
     observed_generation: int = 0
     current_replicas: int | None = None
@@ -201,7 +187,7 @@ class Autoscaler(msgspec.Struct):
 
 
 class WorkloadSpec(msgspec.Struct):
-    """What the user wants; `template` is the object to have in each cluster."""
+    """The spec; `template` is the object for each cluster."""
 
     template: dict[str, Any]
     replicas: int = 1
@@ -210,7 +196,7 @@ class WorkloadSpec(msgspec.Struct):
 
 
 class WorkloadStatus(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What was found in the clusters."""
+    """The status over all clusters."""
 
     observed_generation: int = 0
     replicas: int = 0
@@ -228,10 +214,10 @@ class Workload(msgspec.Struct):
 
     @property
     def autoscaled_by(self) -> str:
-        """The name of the autoscaler in charge; "" when the workload's own replicas count."""
+        """The autoscaler that scales it; "" when its own replicas count."""
         return self.metadata.annotations.get(AUTOSCALED_BY, "")
 
     @property
     def listed_clusters(self) -> list[str]:
-        """Where the autoscaler wants it."""
+        """The clusters that the autoscaler chose for it."""
         return [name for name in self.metadata.annotations.get(CLUSTERS, "").split(",") if name]

@@ -1,4 +1,4 @@
-"""The federation as a role: one process beside the federation's API server."""
+"""The federated HPA role: configuration, wiring and leader election."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _PLURALS = {kind: plural for plural, kind in MEMBER_KINDS.items()}
 
 @dataclass(frozen=True)
 class FedHpaConfig:
-    """`kubeconfig` is the federation's own API server's; without it, that of the pod's cluster.
+    """`kubeconfig` is that of the host cluster; without it, the pod's own cluster is the host.
 
-    Changes within `debounce_seconds` are looked at once. Of several processes one decides, the one
-    that holds a Lease of `lease_seconds`; `replica` tells them apart, by default the host's name
-    with a random number.
+    Changes within `debounce_seconds` are reconciled once. Several processes elect a leader by a
+    Lease of `lease_seconds`, in which they are named `replica`, by default the host's name with a
+    random suffix.
     """
 
     kubeconfig: Path | None
@@ -48,7 +48,7 @@ class FedHpaConfig:
 
 
 class FedHpaController:
-    """All parts, and who hears of what."""
+    """Wires the controllers, and dispatches changes to them."""
 
     def __init__(self, client: KubeClient, debounce_seconds: float) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class FedHpaController:
         self.host.on_workload = self._workload_changed
 
     def not_ready(self) -> str:
-        """Why nothing is decided yet; "" once it is."""
+        """Why the controllers are not ready; "" once they are."""
         if not self.host.listed:
             return "the federated objects are not listed yet"
         if not self.registry.listed.is_set():
@@ -72,7 +72,7 @@ class FedHpaController:
         return ""
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self.host.follow())
             loops.create_task(self.registry.follow(self._client))
@@ -101,7 +101,7 @@ class FedHpaController:
 
 
 async def run(config: FedHpaConfig, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set. InvalidInput when there is no access to the API server."""
+    """Run until `stop` is set; InvalidInput without access to the host cluster."""
     async with await connect(config.kubeconfig) as client:
         elector = LeaderElector(
             client,

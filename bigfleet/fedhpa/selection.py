@@ -1,4 +1,4 @@
-"""Which of the registered clusters an object may use, in which order, within which bounds. Pure."""
+"""Which registered clusters an object may use, in what order and within what bounds. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from bigfleet.fedhpa.objects import (
     PREFERENCES,
     Autoscaler,
     ClusterSelection,
-    LabelSelector,
     Preference,
-    Requirement,
 )
 from bigfleet.fedhpa.shares import UNBOUNDED, ClusterBounds
+from bigfleet.kube.selectors import selects
 from bigfleet.model.errors import InvalidInput
 
 Labels = Mapping[str, str]
@@ -22,30 +21,10 @@ _ALL_OTHERS = "*"
 
 
 def selected(selection: ClusterSelection, registered: Mapping[str, Labels]) -> list[str]:
-    """Names by rank: as the user listed them, else by the alphabet."""
+    """Names by rank: as listed by the user, else in alphabetical order."""
     if selection.names:
         return [name for name in selection.names if name in registered]
-    return sorted(name for name, has in registered.items() if matches(selection.selector, has))
-
-
-def matches(selector: LabelSelector, labels: Labels) -> bool:
-    """Whether a cluster with these labels is selected."""
-    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _holds(each, labels) for each in selector.match_expressions
-    )
-
-
-def _holds(requirement: Requirement, labels: Labels) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case _:
-            return value is None
+    return sorted(name for name, has in registered.items() if selects(selection.selector, has))
 
 
 def bounds(preferences: Sequence[Preference], name: str) -> ClusterBounds:
@@ -65,16 +44,16 @@ class _Annotated(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class _Annotation(msgspec.Struct, forbid_unknown_fields=True):
-    """As the old federation wrote it; of that form, `rebalance` and `weight` do not count."""
+    """The format of the former federation; `rebalance` and `weight` are accepted but ignored."""
 
     clusters: dict[str, _Annotated]
     rebalance: bool | None = None
 
 
 def preferences_of(autoscaler: Autoscaler) -> list[Preference]:
-    """The fields' entries, and the annotation's for clusters that the fields do not name.
+    """The preferences in the spec, and those in the annotation for other clusters.
 
-    InvalidInput when the annotation makes no sense; weights in it do not count.
+    InvalidInput when the annotation is invalid.
     """
     text = autoscaler.metadata.annotations.get(PREFERENCES)
     if text is None:
@@ -98,7 +77,7 @@ def preferences_of(autoscaler: Autoscaler) -> list[Preference]:
 
 
 def named(autoscaler: Autoscaler) -> list[str]:
-    """The clusters that the user calls by name."""
+    """The clusters that the spec or annotation refers to by name."""
     try:
         preferences = preferences_of(autoscaler)
     except InvalidInput:

@@ -1,1 +1,1 @@
-"""Kubernetes as bytes: the official client for connections, auth and TLS; msgspec for decoding."""
+"""The Kubernetes API: the official client for connections, auth and TLS; msgspec for decoding."""

@@ -1,4 +1,4 @@
-"""What all Kubernetes roles do first: connect to their cluster."""
+"""Connect to a cluster by kubeconfig, or by the ServiceAccount of the pod this process runs in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bigfleet.model.errors import InvalidInput
 async def connect(kubeconfig: Path | None) -> KubeClient:
     """A client for the kubeconfig's current context, or for the cluster this pod runs in.
 
-    InvalidInput when the kubeconfig cannot be read or this is no pod.
+    InvalidInput when the kubeconfig cannot be read or this process does not run in a pod.
     """
     try:
         if kubeconfig is None:

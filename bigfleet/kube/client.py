@@ -1,7 +1,7 @@
-"""Requests to one API server, with bodies kept as bytes.
+"""Requests to one API server; response bodies are returned as bytes.
 
-The official client's models decode some hundred pods a second; callers here decode with msgspec
-structs that hold only the fields they read.
+The official client's models decode a few hundred pods a second. Callers decode with msgspec structs
+that declare only the fields they read.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _CLOSE_TIMEOUT_SECONDS, _CLOSE_POLL_INTERVAL_SECONDS = 2.0, 0.005
 
 
 class ApiError(Exception):
-    """The API server refused a request: `status` is HTTP's, `reason` Kubernetes', e.g. Conflict."""
+    """An error response: `status` is the HTTP status, `reason` Kubernetes' own (Conflict...)."""
 
     def __init__(self, request: str, status: int, reason: str, message: str) -> None:
         super().__init__(f"{request}: {status} {reason}: {message}")
         self.status, self.reason, self.message = status, reason, message
 
 
-# What a request raises when no answer came.
+# Raised by a request that got no response.
 CONNECTION_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed later: no answer came, or 429, or a fault of theirs."""
+    """Whether the same request may succeed later: no response, 429, or a server error."""
     if isinstance(error, ApiError):
         return error.status == TOO_MANY_REQUESTS or error.status >= 500
     return isinstance(error, CONNECTION_ERRORS)
@@ -63,9 +63,8 @@ class _Status(msgspec.Struct):
 
 @dataclass(frozen=True)
 class InlineAccess:
-    """How to reach an API server, complete in itself: its URL, its CA, and a token or a client
-    certificate with its key. All but the URL and the token are PEM text. Without a CA the
-    machine's own count.
+    """Self-contained access to an API server: its URL, its CA, and a token or a client certificate
+    with its key. All but the URL and the token are PEM text. Without a CA the system's are used.
     """
 
     server: str
@@ -76,23 +75,22 @@ class InlineAccess:
 
 
 class KubeClient:
-    """One API server under one identity. Use it as an async context manager, or `close` it.
-
-    It is made where an event loop runs, and used in that loop.
+    """A client of one API server under one identity. Use it as an async context manager, or call
+    `close`. It must be created and used in the same event loop.
     """
 
     def __init__(self, configuration: Configuration) -> None:
-        # Callers know which of their requests may be repeated. (0 would repeat 5xx for ever.)
+        # Callers know which requests are safe to retry. (0 would retry 5xx for ever.)
         configuration.retries = None
         self._configuration = configuration
         self._client = ApiClient(configuration)
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._connector = aiohttp.TCPConnector(
-            limit=0,  # watches must not use up a pool of requests
+            limit=0,  # watches must not exhaust the connection pool
             ssl=self._client.rest_client.ssl_context,
             socket_factory=self._open_socket,
         )
-        # Looking for proxies and a .netrc in the environment would cost each request two threads.
+        # Reading proxies and .netrc from the environment would cost two threads per request.
         session = {"connector": self._connector, "trust_env": False}
         configuration.client_session_kwargs = session
         self.server: str = configuration.host
@@ -113,7 +111,7 @@ class KubeClient:
 
     @classmethod
     def with_access(cls, access: InlineAccess) -> KubeClient:
-        """An access that somebody else wrote: it leads to the server that it names, nowhere else.
+        """A client for an access from an untrusted source: redirects are not followed.
 
         ssl.SSLError when a certificate or key in it cannot be used.
         """
@@ -121,9 +119,9 @@ class KubeClient:
         configuration.ca_cert_data = access.ca_pem or None
         if access.token:
             configuration.api_key = {"BearerToken": f"Bearer {access.token}"}
-        stay = aiohttp.TraceConfig()
-        stay.on_request_redirect.append(_refuse_redirect)
-        configuration.trace_configs = [stay]
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_redirect.append(_refuse_redirect)
+        configuration.trace_configs = [tracing]
         client = cls(configuration)
         if access.certificate_pem:
             _load_certificate(client._client.rest_client.ssl_context, access)
@@ -131,7 +129,7 @@ class KubeClient:
 
     @property
     def ca_pem(self) -> str:
-        """The CA that this client trusts, as PEM text; "" for the machine's own CAs."""
+        """The CA that this client trusts, as PEM text; "" for the system's CAs."""
         if self._configuration.ca_cert_data:
             return str(self._configuration.ca_cert_data)
         path = self._configuration.ssl_ca_cert
@@ -149,7 +147,7 @@ class KubeClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections, and wait for those that TLS is still saying good-bye on."""
+        """Close all connections, and wait for TLS shutdown to complete."""
         await self._client.close()
         await self._connector.close()
         ends = time.monotonic() + _CLOSE_TIMEOUT_SECONDS
@@ -192,7 +190,7 @@ class KubeClient:
     async def open(
         self, path: str, query: Mapping[str, str], deadline_seconds: float
     ) -> aiohttp.ClientResponse:
-        """A streaming GET that ends at the deadline at the latest; the caller closes it."""
+        """A streaming GET that ends by the deadline; the caller closes the response."""
         response = await self._send("GET", path, query, None, None, deadline_seconds)
         if response.status >= 300:
             async with response:
@@ -240,7 +238,9 @@ class KubeClient:
 
 
 def _load_certificate(context: ssl.SSLContext, access: InlineAccess) -> None:
-    """OpenSSL reads certificates from files only; a key with a passphrase must not ask for it."""
+    """OpenSSL reads certificates only from files; an encrypted key must not prompt for its
+    passphrase.
+    """
     with tempfile.NamedTemporaryFile(mode="w", suffix=".pem") as file:
         file.write(f"{access.certificate_pem}\n{access.key_pem}\n")
         file.flush()
@@ -250,8 +250,8 @@ def _load_certificate(context: ssl.SSLContext, access: InlineAccess) -> None:
 async def _refuse_redirect(
     _session: aiohttp.ClientSession, _: object, redirect: aiohttp.TraceRequestRedirectParams
 ) -> None:
-    """No API server redirects its clients, and a client must not be led to other servers."""
-    raise aiohttp.ClientError(f"{redirect.url} redirects elsewhere, which no API server does")
+    """API servers do not redirect; credentials must not be sent to another server."""
+    raise aiohttp.ClientError(f"{redirect.url} redirects, which an API server does not do")
 
 
 def _api_error(request: str, status: int, content: bytes) -> ApiError:

@@ -1,10 +1,10 @@
-"""The parts of a pod's spec and status that decide where it can run."""
+"""The parts of a pod's spec and status that decide where it can be scheduled."""
 
 from __future__ import annotations
 
 import msgspec
 
-# The API server writes a quantity as it was given, which may be a number.
+# The API server returns a quantity as it was submitted, which may be a number.
 Quantities = dict[str, str | int | float]
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -16,13 +16,13 @@ class _Struct(msgspec.Struct, rename="camel"):
 
 
 class ResourceRequirements(_Struct):
-    """What a container or Pod asks for."""
+    """The resources that a container or Pod requests."""
 
     requests: Quantities | None = None
 
 
 class ContainerPort(_Struct):
-    """A port of a container; `host_port` is 0 unless the machine's own port is taken."""
+    """A port of a container; `host_port` is 0 unless it uses a port of the node."""
 
     host_port: int = 0
     protocol: str = "TCP"
@@ -30,7 +30,7 @@ class ContainerPort(_Struct):
 
 
 class Container(_Struct):
-    """A container or an init container; the latter is a sidecar if it restarts `Always`."""
+    """A container or init container; an init container that restarts `Always` is a sidecar."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -39,7 +39,7 @@ class Container(_Struct):
 
 
 class SelectorRequirement(_Struct):
-    """One condition on labels or fields."""
+    """One requirement on labels or fields."""
 
     key: str
     operator: str
@@ -47,34 +47,34 @@ class SelectorRequirement(_Struct):
 
 
 class NodeSelectorTerm(_Struct):
-    """Conditions on one Node, all of which must hold."""
+    """Requirements on a Node, ANDed."""
 
     match_expressions: list[SelectorRequirement] | None = None
     match_fields: list[SelectorRequirement] | None = None
 
 
 class NodeSelector(_Struct):
-    """Terms of which one must hold."""
+    """Terms, ORed."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
 class NodeAffinity(_Struct):
-    """Which Nodes the Pod must or would like to run on."""
+    """The Nodes that the Pod requires or prefers."""
 
     required: NodeSelector | None = msgspec.field(name=_REQUIRED, default=None)
     preferred: list[msgspec.Raw] | None = msgspec.field(name=_PREFERRED, default=None)
 
 
 class LabelSelector(_Struct):
-    """Which Pods: those whose labels meet every condition."""
+    """Selects the Pods whose labels meet every requirement."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[SelectorRequirement] | None = None
 
 
 class PodAffinityTerm(_Struct):
-    """Which Pods, and how near is meant."""
+    """The Pods to be co-located with or kept away from, and the topology that counts."""
 
     topology_key: str
     label_selector: LabelSelector | None = None
@@ -83,7 +83,7 @@ class PodAffinityTerm(_Struct):
 
 
 class PodAffinity(_Struct):
-    """Which Pods to be near, or far from."""
+    """Pod affinity or anti-affinity."""
 
     required: list[PodAffinityTerm] | None = msgspec.field(name=_REQUIRED, default=None)
     preferred: list[msgspec.Raw] | None = msgspec.field(name=_PREFERRED, default=None)
@@ -98,7 +98,7 @@ class Affinity(_Struct):
 
 
 class TopologySpreadConstraint(_Struct):
-    """How evenly a workload spreads over the domains of a topology key."""
+    """How evenly pods must spread over the domains of a topology key."""
 
     topology_key: str
     max_skew: int
@@ -111,7 +111,7 @@ class TopologySpreadConstraint(_Struct):
 
 
 class PodToleration(_Struct):
-    """Which taints do not keep the Pod away."""
+    """The taints that the Pod tolerates."""
 
     key: str = ""
     operator: str = ""
@@ -126,7 +126,7 @@ class ClaimVolumeSource(_Struct):
 
 
 class Volume(_Struct):
-    """A volume; `ephemeral` ones have a claim that is named after Pod and volume."""
+    """A volume; the claim of an `ephemeral` one is named after Pod and volume."""
 
     name: str = ""
     persistent_volume_claim: ClaimVolumeSource | None = None
@@ -134,7 +134,7 @@ class Volume(_Struct):
 
 
 class PodSpec(_Struct):
-    """What a Pod asks of its machine."""
+    """The parts of a Pod's spec that scheduling depends on."""
 
     containers: list[Container]
     node_name: str = ""
@@ -154,7 +154,7 @@ class PodSpec(_Struct):
 
 
 class ContainerStatus(_Struct):
-    """What a container has: `resources` as its machine carries them out, and as admitted there."""
+    """A container's `resources` as actuated by the kubelet, and as admitted by it."""
 
     name: str
     resources: ResourceRequirements | None = None
@@ -171,7 +171,7 @@ class Condition(_Struct):
 
 
 class PodStatus(_Struct):
-    """How far a Pod has come, and what its machine has set aside for it."""
+    """A Pod's phase, and the resources allocated to it."""
 
     phase: str = ""
     conditions: list[Condition] | None = None

@@ -1,4 +1,4 @@
-"""Selectors of labels, as Kubernetes matches them. Pure."""
+"""Label selectors, as Kubernetes matches them. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bigfleet.model.integers import is_integer
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Whether `labels` are selected; no selector selects nothing, an empty one everything."""
+    """Whether `labels` match; a null selector matches nothing, an empty one everything."""
     compiled = compile_selector(selector)
     return compiled is not None and compiled.matches(labels)
 
 
 def intersection(selectors: Iterable[LabelSelector]) -> LabelSelector:
-    """One that selects what all of `selectors` do; they must have something in common."""
+    """A selector that matches what all of `selectors` match; they must overlap."""
     labels: dict[str, str] = {}
     expressions: list[SelectorRequirement] = []
     for selector in selectors:
@@ -60,16 +60,16 @@ class LabelSelectorLike(Protocol):
 
 
 class LabelRequirement(NamedTuple):
-    """One condition on labels; an operator that nobody knows matches nothing."""
+    """One requirement on labels; an unknown operator matches nothing."""
 
     key: str
     operator: str
     values: frozenset[str]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether it holds of `labels`."""
-        decide = _OPERATORS.get(self.operator)
-        return decide is not None and decide(labels.get(self.key), self.values)
+        """Whether `labels` meet it."""
+        operator = _OPERATORS.get(self.operator)
+        return operator is not None and operator(labels.get(self.key), self.values)
 
 
 def _compare(value: str | None, bounds: frozenset[str], sign: int) -> bool:
@@ -93,25 +93,23 @@ _OPERATORS: Mapping[str, Callable[[str | None, frozenset[str]], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """All of `pairs` must be among the labels, and all `requirements` hold. Nothing at all matches
-    every object.
-    """
+    """`pairs` that labels must contain, and `requirements`; an empty selector matches all."""
 
     pairs: frozenset[tuple[str, str]]
     requirements: tuple[LabelRequirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels is selected."""
-        return self.pairs <= labels.items() and all(c.matches(labels) for c in self.requirements)
+        return self.pairs <= labels.items() and all(r.matches(labels) for r in self.requirements)
 
 
 def compile_requirements(raw: Iterable[RequirementLike] | None) -> tuple[LabelRequirement, ...]:
-    """`matchExpressions`, ready to be matched."""
-    return tuple(LabelRequirement(c.key, c.operator, frozenset(c.values or ())) for c in raw or ())
+    """Compile `matchExpressions`."""
+    return tuple(LabelRequirement(r.key, r.operator, frozenset(r.values or ())) for r in raw or ())
 
 
 def compile_selector(raw: LabelSelectorLike | None) -> Selector | None:
-    """A LabelSelector, ready to be matched; None, which selects nothing, stays None."""
+    """Compile a LabelSelector; None, which matches nothing, stays None."""
     if raw is None:
         return None
     pairs = frozenset((raw.match_labels or {}).items())

@@ -1,8 +1,8 @@
-"""List once, then watch and resume: no change is lost when an API server cuts a watch.
+"""List once, then watch and resume, without losing changes when the API server closes a watch.
 
-A busy API server ends slow watches every few hundred events. `follow` resumes from the last
-resourceVersion it saw, and lists again only when the server has forgotten that version; a new list
-is reported as one `Listed`, so that the receiver can drop what has vanished meanwhile.
+A busy API server closes slow watches every few hundred events. `follow` resumes from the last
+resourceVersion it saw, and relists only when that version has expired. A relist is reported as one
+`Listed`, so that the receiver can drop what was deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from bigfleet.model.errors import InvalidInput
 _LOG = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 300
-# Beyond what we asked for, a silent connection is a dead one.
+# A connection that is still silent this long after the requested timeout is dead.
 _SLACK_SECONDS = 30
-# A watch that lasted this long and then ended was served well, even if nothing happened in it.
+# A watch that lasted this long was healthy, even if it saw no event.
 _HEALTHY_SECONDS = 1.0
 _FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.05, 5.0
 _PAGE = 2000
-# After so much at once there is more to come: a watch that waits then is one that the server cuts.
+# After a read of this size more is pending, and the server closes a watch that does not keep up.
 _PLENTY_BYTES = 1 << 16
 
 T = TypeVar("T")
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
-    """The part of a list's metadata that a watch needs."""
+    """The parts of a list's metadata that a watch needs."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(name="continue", default="")
@@ -74,14 +74,14 @@ class _Status(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Listed(Generic[T]):
-    """Everything there is now; what was known before and is not in it is gone."""
+    """All objects there are now; those known before and absent here were deleted."""
 
     items: list[T]
 
 
 @dataclass(frozen=True)
 class Changed(Generic[T]):
-    """One object was added or modified (`deleted` false), or deleted in this last state."""
+    """One object that was added or modified, or (`deleted`) its last state."""
 
     item: T
     deleted: bool
@@ -89,9 +89,8 @@ class Changed(Generic[T]):
 
 @dataclass
 class WatchStats:
-    """How often a watch had to be resumed, and how often it had to list anew.
-
-    `expired` counts the gaps: the server had forgotten where the watch was.
+    """How often a watch resumed and how often it listed; `expired` counts the gaps, where its
+    resourceVersion was too old to resume from.
     """
 
     resumed: int = 0
@@ -103,10 +102,10 @@ class WatchStats:
 
 @dataclass
 class Watch(Generic[T]):
-    """What to follow: the collection at `path`, each object decoded as `kind`.
+    """A watch of the collection at `path`, each object decoded as `kind`.
 
-    `batch_seconds` is for how long changes are left to gather before they are taken, all at once:
-    whoever need not know at once pays a fraction of the CPU time.
+    Changes are read in batches of `batch_seconds`: receivers that tolerate the delay pay a fraction
+    of the CPU time.
     """
 
     client: KubeClient
@@ -119,9 +118,9 @@ class Watch(Generic[T]):
     _last_line: bytes = field(default=b"", init=False)
 
     async def follow(self) -> AsyncGenerator[Listed[T] | Changed[T], None]:
-        """Listed, then Changed for ever; after a gap that cannot be resumed, Listed again.
+        """Yield Listed, then Changed for ever; Listed again after a gap.
 
-        InvalidInput for an object that cannot be decoded as `kind`: no repetition would help.
+        InvalidInput for an object that cannot be decoded as `kind`: retrying would not help.
         """
         backoff = _FIRST_BACKOFF_SECONDS
         while True:
@@ -144,22 +143,22 @@ class Watch(Generic[T]):
             backoff = min(backoff * 2, _LAST_BACKOFF_SECONDS)
 
     def _progressed(self, before: str, since: float) -> bool:
-        """Whether this round was healthy, so that its end is a cut to resume from at once."""
+        """Whether this round was healthy, so that the next may start without a delay."""
         if not self._resume_from:
             return False
         return self._resume_from != before or time.monotonic() - since >= _HEALTHY_SECONDS
 
     def _interrupted(self, error: Exception) -> None:
         if isinstance(error, msgspec.MsgspecError):
-            hint = f"is not a {self.kind.__name__} as this version knows it"
+            hint = f"is not a valid {self.kind.__name__}"
             raise InvalidInput(f"GET {self.path}", str(error), hint) from error
         if isinstance(error, ApiError) and error.status == GONE:
-            self.stats.expired += self._resume_from != ""  # before the first list nothing is lost
+            self.stats.expired += self._resume_from != ""  # before the first list there is no gap
             self._resume_from = ""
         named = isinstance(error, ApiError)
         text = str(error) if named else f"GET {self.path}: {str(error) or repr(error)}"
         if text != self.stats.last_error:
-            _LOG.warning("a watch was interrupted and will resume: %s", text)
+            _LOG.warning("watch interrupted, resuming: %s", text)
         self.stats.last_error = text
 
     async def _list(self) -> list[T]:
@@ -191,13 +190,13 @@ class Watch(Generic[T]):
                 if (event := self._change(line, changes)) is not None:
                     self.stats.events += 1
                     yield Changed(event.object, event.type == "DELETED")
-                # Only now: what the receiver has not taken must be sent again after a cut.
+                # Only now: an event that the receiver has not processed must be sent again.
                 self._last_line = line
 
     def _change(self, line: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
-        """The change, or None for a bookmark. ApiError for what the server says of itself.
+        """The change, or None for a bookmark; ApiError for an ERROR event.
 
-        Only objects are decoded in one pass; what is no object of that kind is looked at again.
+        Objects are decoded in one pass; other events need a second one.
         """
         try:
             event = decoder.decode(line)
@@ -216,21 +215,21 @@ class Watch(Generic[T]):
         return None
 
     def _save_resource_version(self) -> None:
-        """Only when a watch has ended: of thousands of events the last one's version is enough."""
+        """Decoded only when a watch has ended: the version of its last event is enough."""
         if self._last_line:
             self._resume_from = _VERSIONS.decode(self._last_line).object.metadata.resource_version
             self._last_line = b""
 
 
 def event_of(kind: type[T]) -> type[Any]:
-    """The type of a watch's line about an object of that kind."""
+    """The type of a watch event for objects of that kind."""
     return msgspec.defstruct("Event", [("type", str), ("object", kind)])
 
 
 async def _lines(
     response: aiohttp.ClientResponse, batch_seconds: float
 ) -> AsyncGenerator[bytes, None]:
-    """Whole lines only: a line that the server cut off is dropped here and sent again later."""
+    """Yield complete lines; a truncated line is dropped, and sent again after the resume."""
     rest = b""
     async for chunk in response.content.iter_any():
         *whole, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
@@ -242,10 +241,7 @@ async def _lines(
 
 
 async def _batch(response: aiohttp.ClientResponse, seconds: float) -> None:
-    """Let more come in without being woken for each piece of it.
-
-    The kernel holds it back: a paused transport would still be woken for every TLS record.
-    """
+    """Let data accumulate in the kernel: a paused transport would wake for every TLS record."""
     transport = response.connection.transport if response.connection else None
     if transport is None or transport.is_closing():
         return  # it has ended

@@ -37,7 +37,7 @@ def identity(
 
 
 class Provider(CapacityProviderServicer):
-    """Answers whatever passes the guard."""
+    """Answers all calls that are authorized."""
 
     async def Create(
         self,
@@ -79,7 +79,7 @@ async def serving(own: Identity | None) -> AsyncIterator[str]:
 
 
 async def get(address: str, own: Identity | None, role: str = "provider") -> str:
-    """A read; AioRpcError when it is refused."""
+    """A read; AioRpcError when it is denied."""
     async with transport.channel(address, own, role) as channel:
         stub: Any = CapacityProviderStub(channel)
         machine: provider_pb2.Machine = await stub.Get(provider_pb2.MachineRef(id="m"), timeout=60)
@@ -87,7 +87,7 @@ async def get(address: str, own: Identity | None, role: str = "provider") -> str
 
 
 async def create(address: str, own: Identity, shard: str) -> str:
-    """An order in the name of `shard`; AioRpcError when it is refused."""
+    """A call under the name of `shard`; AioRpcError when it is denied."""
     async with transport.channel(address, own, "provider") as channel:
         stub: Any = CapacityProviderStub(channel)
         request = provider_pb2.CreateRequest(machine_id="m", shard_id=shard)
@@ -96,7 +96,7 @@ async def create(address: str, own: Identity, shard: str) -> str:
 
 
 async def greet(address: str, own: Identity | None, cluster: str) -> str:
-    """A session's first message; AioRpcError when it is refused."""
+    """A session's first message; AioRpcError when it is denied."""
     async with transport.channel(address, own, "shard") as channel:
         hello = shard_pb2.Hello(cluster_id=cluster)
         session = ShardStub(channel).Session(iter([shard_pb2.OperatorMessage(hello=hello)]))

@@ -1,4 +1,4 @@
-"""Every call is held to one table, and nobody speaks for another."""
+"""Every call is authorized by one table, and callers act only as themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DENIED = grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_every_method_of_the_wire_has_a_rule() -> None:
-    """A new method is given its callers before it is served; the table knows no others."""
+    """A new method gets its rule before it is served; the table has no others."""
     files = (coordinator_pb2, provider_pb2, shard_pb2, shardadmin_pb2, shardread_pb2)
     methods = {
         f"/{service.full_name}/{method.name}"
@@ -58,7 +58,7 @@ def test_read_only_reads_and_nothing_else(method: str) -> None:
     ],
 )
 def test_each_role_has_its_calls_and_no_others(role: str, calls: str) -> None:
-    """What a stolen key can do is what this says, and no more."""
+    """This bounds what a stolen key can do."""
     own = {
         method.rpartition("/")[2]
         for method, rule in AUTHORIZATION_TABLE.items()
@@ -68,7 +68,7 @@ def test_each_role_has_its_calls_and_no_others(role: str, calls: str) -> None:
 
 
 def test_an_admin_may_make_every_call_but_a_clusters() -> None:
-    """Repair needs all of them; a session would put another cluster's needs in place."""
+    """Repair needs all of them; a session would replace a cluster's needs."""
     own = {method for method, rule in AUTHORIZATION_TABLE.items() if "admin" in rule.roles}
     assert set(AUTHORIZATION_TABLE) - own == {"/bigfleet.v1alpha1.Shard/Session"}
 
@@ -77,8 +77,8 @@ def test_an_admin_may_make_every_call_but_a_clusters() -> None:
     ("role", "field"),
     [("shard", "shard_id"), ("shard", "asking_shard_id"), ("coordinator", "node_id")],
 )
-def test_whoever_names_itself_in_a_call_is_held_to_it(role: str, field: str) -> None:
-    """No call of a role lets one of its members speak for another."""
+def test_a_caller_may_name_only_itself(role: str, field: str) -> None:
+    """No call lets one member of a role act as another."""
     one = Principal(role, "one")
     requests = {
         method: message_factory.GetMessageClass(request)
@@ -122,8 +122,8 @@ async def test_a_cluster_greets_as_itself_only(tmp_path: Path) -> None:
     assert error.details() == "bigfleet://cluster/blue may not speak for cluster 'green'"
 
 
-async def test_a_role_that_is_not_in_the_rule_is_refused_and_counted(tmp_path: Path) -> None:
-    """A cluster may not order machines; the refusal says who may, and the server counts it."""
+async def test_a_role_that_is_not_in_the_rule_is_denied_and_counted(tmp_path: Path) -> None:
+    """A cluster may not create machines; the error lists who may, and the server counts it."""
     async with serving(identity(tmp_path, "provider", "p")) as address:
         refused = metrics.calls_denied.labels("PERMISSION_DENIED")
         before = refused._value.get()
@@ -132,11 +132,11 @@ async def test_a_role_that_is_not_in_the_rule_is_refused_and_counted(tmp_path: P
     assert error.code() is DENIED
     assert error.details() == (
         "bigfleet://cluster/blue may not call /bigfleet.v1alpha1.CapacityProvider/Create; "
-        "it is for admin, shard"
+        "allowed: admin, shard"
     )
 
 
-async def test_an_admin_may_order_in_any_name_and_read_only_may_look(tmp_path: Path) -> None:
+async def test_an_admin_may_act_under_any_name_and_readonly_may_only_read(tmp_path: Path) -> None:
     """Repair and conformance need orders without a shard; inspection needs none."""
     looking = identity(tmp_path, "readonly")
     async with serving(identity(tmp_path, "provider", "p")) as address:
@@ -145,8 +145,8 @@ async def test_an_admin_may_order_in_any_name_and_read_only_may_look(tmp_path: P
         assert (await refusal(create(address, looking, "any"))).code() is DENIED
 
 
-async def test_plaintext_asks_nobody() -> None:
-    """Without an identity everything is served to everybody, which is what --insecure says."""
+async def test_plaintext_is_not_authorized() -> None:
+    """Without an identity every call is served, which is what --insecure means."""
     async with serving(None) as address:
         assert await get(address, None) == "m"
         assert await greet(address, None, "blue") == "blue"

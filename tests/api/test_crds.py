@@ -70,7 +70,7 @@ def test_no_right_is_given_wholesale() -> None:
         assert not everything & {"secrets", "escalate", "bind", "impersonate"}, name
 
 
-def test_what_a_policy_cannot_judge_is_refused() -> None:
+def test_what_a_policy_cannot_evaluate_is_denied() -> None:
     """Each policy is bound, and denies also where it fails."""
     policies = _named("ValidatingAdmissionPolicy")
     assert {policy["spec"]["failurePolicy"] for policy in policies} == {"Fail"}

@@ -1,4 +1,4 @@
-"""What TLS refuses before any call is in the server's log and metrics, with the reason."""
+"""Failed TLS handshakes are in the server's log and metrics, with the reason."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ async def _ready(http: aiohttp.ClientSession, observe: str) -> bool:
         return False
 
 
-async def test_a_server_says_whom_it_refused_and_why(tmp_path: Path) -> None:
+async def test_a_server_logs_why_it_rejected_a_peer(tmp_path: Path) -> None:
     """Expired, of another authority, plaintext and older TLS: each is a log line and a count.
-    So is a peer that refuses us, once it has asked TLS for its reason.
+    So is a peer that rejects us, with TLS's reason.
     """
     admin, expired = identity(tmp_path, "admin"), identity(tmp_path, "shard", "old", EXPIRED)
     stranger = identity(tmp_path / "other", "admin")
@@ -125,7 +125,7 @@ async def test_a_server_says_whom_it_refused_and_why(tmp_path: Path) -> None:
     async with provider(tmp_path) as running:
         for who, reason, meaning in (
             (expired, "expired", "the peer's certificate has expired"),
-            (stranger, "authority", "was signed by no authority in our ca.crt"),
+            (stranger, "authority", "was not signed by an authority in our ca.crt"),
             (None, "plaintext", "the peer speaks plaintext"),
         ):
             await refusal(get(running.address, who))
@@ -136,9 +136,9 @@ async def test_a_server_says_whom_it_refused_and_why(tmp_path: Path) -> None:
                 distrusting,
                 "provider",
                 "refused-by-peer",
-                "the peer does not accept our certificate",
+                "the peer rejected our certificate",
             ),
-            (admin, "shard", "name", "the peer looks for shard.bigfleet.internal"),
+            (admin, "shard", "name", "the peer expects shard.bigfleet.internal"),
         ):
             error = await refusal(get(running.address, who, role))
             await explain_failure(error, running.address, who, role)
@@ -161,8 +161,8 @@ def test_settings_of_tls_come_before_its_library() -> None:
         ("I1 x.cc:1] something else", False),
     ],
 )
-def test_only_handshakes_are_taken_from_the_native_log(line: str, taken: bool) -> None:
-    """An unknown reason is counted as other; a line about anything else goes on unread."""
+def test_only_handshakes_are_read_from_the_native_log(line: str, taken: bool) -> None:
+    """An unknown reason is counted as other; other lines are passed through."""
     assert handshakes.record_handshake_failure(line) is taken
 
 

@@ -1,4 +1,4 @@
-"""An identity is three files that fit together; what does not fit is said with its cure."""
+"""An identity is three matching files; a mismatch is reported with a hint."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def test_a_name_is_read_as_it_is_written(name: Principal) -> None:
 @pytest.mark.parametrize(
     "uri", ["", "bigfleet://shard", "bigfleet://shard/", "bigfleet://admin/x", "spiffe://shard/a"]
 )
-def test_a_uri_that_is_no_name_of_ours_is_refused(uri: str) -> None:
-    """A role without its id, an id where none belongs and another scheme name nobody."""
+def test_a_uri_that_is_not_a_principal_is_rejected(uri: str) -> None:
+    """A role without its id, an id where none belongs, and another scheme are invalid."""
     with pytest.raises(InvalidInput, match="is none of bigfleet://cluster/ID"):
         Principal.parse(uri)
 
 
 @pytest.mark.parametrize("uris", [[], ["bigfleet://shard/a", "bigfleet://admin"]])
 def test_a_certificate_names_exactly_one_caller(tmp_path: Path, uris: list[str]) -> None:
-    """With two names it would be somebody's choice which of them counts."""
+    """With two names it would be ambiguous which of them counts."""
     with pytest.raises(InvalidInput, match=f"names {len(uris)} URIs .* exactly one"):
         by_hand(tmp_path / "i", uris).load()
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """The error says which file is missing and what makes such a directory."""
+    """The error names the missing file and the command that creates such a directory."""
     own = identity(tmp_path, "shard", "a")
     (own.directory / "ca.crt").unlink()
     with pytest.raises(InvalidInput, match=r"ca\.crt.*No such file.*bigfleet certs"):
@@ -62,21 +62,21 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_key_of_another_certificate_is_named(tmp_path: Path) -> None:
-    """A pair that was replaced by half is refused before anything uses it."""
+    """A pair of which only one file was replaced is rejected before use."""
     one, two = identity(tmp_path, "shard", "a"), identity(tmp_path, "shard", "b")
     shutil.copy(two.directory / "tls.key", one.directory / "tls.key")
     with pytest.raises(InvalidInput, match="is not the key of"):
         one.load()
 
 
-def test_a_process_refuses_the_identity_of_another(tmp_path: Path) -> None:
-    """Given the wrong directory, a process says so at its start, not its peers later."""
+def test_a_process_rejects_the_identity_of_another(tmp_path: Path) -> None:
+    """With the wrong directory a process fails at its start, not at its first call."""
     with pytest.raises(InvalidInput, match=r"bigfleet://shard/a, but this process is .*cluster/a"):
         identity(tmp_path, "shard", "a").load_as("cluster", "a")
 
 
 def test_a_process_refuses_to_start_with_an_expired_identity(tmp_path: Path) -> None:
-    """Nobody would talk to it, and its own error is the clearest."""
+    """No peer would accept it, and its own error is the clearest."""
     with pytest.raises(InvalidInput, match="expired at"):
         identity(tmp_path, "shard", "a", timedelta(minutes=-1)).load_as("shard", "a")
 
@@ -93,8 +93,10 @@ def test_half_replaced_files_are_waited_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("own", "validity"), [("b", HOUR), ("a", -HOUR)])
-def test_a_running_process_stays_who_it_is(tmp_path: Path, own: str, validity: timedelta) -> None:
-    """Somebody else's files, or ones that are over, are refused as they are at its start."""
+def test_a_running_process_keeps_its_principal(
+    tmp_path: Path, own: str, validity: timedelta
+) -> None:
+    """Files of another principal, or expired ones, are rejected as at its start."""
     mine, other = (
         identity(tmp_path, "shard", "a"),
         identity(tmp_path / "new", "shard", own, validity),
@@ -106,8 +108,8 @@ def test_a_running_process_stays_who_it_is(tmp_path: Path, own: str, validity: t
     assert reloader.current() is before
 
 
-def test_files_that_vanish_leave_the_last_good_ones(tmp_path: Path) -> None:
-    """A mount that is away for a moment ends nothing."""
+def test_deleted_files_leave_the_last_valid_ones(tmp_path: Path) -> None:
+    """A mount that is missing for a moment has no effect."""
     own = identity(tmp_path, "shard", "a")
     reloader = IdentityReloader(own)
     before = reloader.current()

@@ -24,7 +24,7 @@ def certs(out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_makes_an_identity_for_each_name(tmp_path: Path) -> None:
-    """Those asked for, an admin, and one for looking only; each line says who and where."""
+    """Those requested, an admin, and a readonly one; each line has the name and directory."""
     done = certs(tmp_path, "--shard", "a", "b", "--cluster", "blue", "--provider", "kwok")
     assert done.returncode == 0, done.stderr
     made = dict(line.split("\t") for line in done.stdout.splitlines())
@@ -35,8 +35,8 @@ def test_the_command_makes_an_identity_for_each_name(tmp_path: Path) -> None:
         assert str(Identity(Path(directory)).load().name) == uri
 
 
-def test_nobody_else_can_read_a_key(tmp_path: Path) -> None:
-    """Whoever reads a key is its owner, and whoever reads the authority's is everybody."""
+def test_only_the_owner_can_read_a_key(tmp_path: Path) -> None:
+    """Whoever has a key can act as its principal; whoever has the authority's, as any."""
     issuing.issue(tmp_path, [SHARD], DAY)
     keys = [*tmp_path.glob("*/tls.key"), *tmp_path.glob("*/ca.key")]
     assert len(keys) == 2
@@ -71,7 +71,7 @@ def test_a_new_authority_keeps_trust_in_the_one_before_only(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("own", ["a/b", "..", '"', "\n"])
-def test_an_id_that_is_no_directory_is_refused(tmp_path: Path, own: str) -> None:
+def test_an_id_that_cannot_be_a_directory_is_rejected(tmp_path: Path, own: str) -> None:
     """Nothing is written outside of the directory that was given."""
     with pytest.raises(InvalidInput, match="cannot be part of a directory's name"):
         issuing.issue(tmp_path / "out", [Principal("shard", own)], DAY)

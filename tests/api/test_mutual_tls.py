@@ -23,7 +23,7 @@ EXPIRED = timedelta(minutes=-1)
 
 
 async def test_a_client_of_another_authority_is_not_served(tmp_path: Path) -> None:
-    """Whoever signs its own certificates is nobody here, whatever they say."""
+    """Certificates of an unknown authority are rejected, whatever they say."""
     stranger = identity(tmp_path / "other", "admin")
     (stranger.directory / "ca.crt").write_bytes(
         (identity(tmp_path, "admin").directory / "ca.crt").read_bytes()
@@ -49,7 +49,7 @@ async def test_a_client_tells_a_servers_role(tmp_path: Path) -> None:
 
 
 async def test_plaintext_does_not_pass_a_tls_port(tmp_path: Path) -> None:
-    """Nothing is answered to whoever does not say who it is."""
+    """Anonymous clients get no answer."""
     async with serving(identity(tmp_path, "provider", "p")) as address:
         assert (await refusal(get(address, None))).code() is grpc.StatusCode.UNAVAILABLE
 
@@ -87,7 +87,7 @@ async def test_a_fleet_changes_its_authority_while_it_runs(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_older_tls_is_not_served(tmp_path: Path, version: ssl.TLSVersion) -> None:
-    """A call over TLS 1.2 is refused; over 1.3 the same bytes are answered."""
+    """A call over TLS 1.2 is rejected; over 1.3 the same bytes are answered."""
     own = identity(tmp_path, "admin").directory
     async with serving(identity(tmp_path, "provider", "p")) as address:
         answer = await asyncio.to_thread(_raw_call, address, own, version)
@@ -95,8 +95,8 @@ async def test_older_tls_is_not_served(tmp_path: Path, version: ssl.TLSVersion) 
     assert (b"only TLSv1.3 is served here" in answer) == (not served)
 
 
-def test_a_taken_address_is_named(tmp_path: Path) -> None:
-    """Two processes on one port: the second says so."""
+def test_an_address_in_use_is_named(tmp_path: Path) -> None:
+    """Two processes on one port: the second reports it."""
 
     async def listen() -> None:
         with socket.socket() as taken:
@@ -112,7 +112,7 @@ def test_a_taken_address_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_server_does_not_start_without_its_files(tmp_path: Path) -> None:
-    """It would serve nobody, or worse, everybody."""
+    """It would serve no client, or worse, every client."""
     nothing = Identity(tmp_path)
     with pytest.raises(InvalidInput, match=r"tls\.crt.*cannot be read"):
         transport.listen(transport.server(nothing), "127.0.0.1:0", nothing)

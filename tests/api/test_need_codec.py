@@ -1,4 +1,4 @@
-"""What crosses the wire is validated once, and refused whole when anything in it is wrong."""
+"""Wire messages are validated once, and rejected as a whole when anything is invalid."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _additional_nowhere(n: capacity.CapacityNeed) -> None:
         (_no_step, "sizes.steps"),
     ],
 )
-def test_a_bad_need_is_refused_with_the_field_named(
+def test_an_invalid_need_is_rejected_with_the_field_named(
     spoil: Callable[[capacity.CapacityNeed], None], named: str
 ) -> None:
     """Every error begins with the place of the need and names the field."""
@@ -277,7 +277,7 @@ def test_needs_survive_the_wire(need: Need) -> None:
 
 
 def test_amounts_are_sent_in_steps_that_make_them_short() -> None:
-    """Most pods ask for whole mebibytes and tens of millicores."""
+    """Most pods request whole mebibytes and tens of millicores."""
     sizes = sizes_of([({"cpu": 250, "memory": 2**20}, 3), ({"cpu": 1000, "memory": 3 * 2**19}, 1)])
     message = need_codec.sizes_to_wire(sizes)
     assert (list(message.steps), list(message.amounts)) == ([250, 2**19], [1, 2, 4, 3])
@@ -337,8 +337,8 @@ def test_a_bad_overhead_is_left_out_with_the_field_named(
     assert named in faults[0]
 
 
-def test_overheads_without_end_are_refused() -> None:
-    """Each is matched with each kind of machine: a sender's fault must not stop a shard."""
+def test_too_many_overheads_are_rejected() -> None:
+    """Each is matched with each instance type: a sender's fault must not stall a shard."""
     many = [capacity.NodeOverhead(resources={"cpu": "1"})] * 1001
     with pytest.raises(InvalidInput, match="more than 1000"):
         overhead_codec.overheads_from_wire(many, "cluster a")
@@ -376,8 +376,8 @@ def test_machines_survive_the_wire() -> None:
         [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "value": "b", "effect": "NoSchedule"}],
     ],
 )
-def test_a_taint_that_no_node_can_have_is_refused(taints: list[dict[str, str]]) -> None:
-    """A Node with it could not be registered, and pods would wait for it for ever."""
+def test_a_taint_that_is_invalid_on_a_node_is_rejected(taints: list[dict[str, str]]) -> None:
+    """A Node with it could not be registered, and pods would wait forever."""
     message = sound_machine()
     for taint in taints:
         message.taints.add(**taint)
@@ -404,8 +404,8 @@ def test_without_allocatable_the_resources_count() -> None:
         ("id", ""),
     ],
 )
-def test_an_impossible_machine_is_refused(field: str, value: object) -> None:
-    """Unknown states, prices that are no numbers and broken invariants do not get in."""
+def test_an_inconsistent_machine_is_rejected(field: str, value: object) -> None:
+    """Unknown states, prices that are not numbers and violated invariants are rejected."""
     message = sound_machine()
     setattr(message, field, value)
     with pytest.raises(InvalidInput):

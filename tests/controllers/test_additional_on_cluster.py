@@ -1,4 +1,4 @@
-"""Pods that the real kube-scheduler finds no place for, and what they ask for."""
+"""Pods that are unschedulable for a real kube-scheduler, and their additional requests."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ async def _condition(client: KubeClient, where: str, kind: str) -> dict[str, Any
 
 
 def _large(name: str, cpu: str = "50", **spec: Any) -> dict[str, Any]:
-    """A Pod for which only a Node of 64 CPUs has room."""
+    """A Pod that fits only on a Node of 64 CPUs."""
     body = pod(name, **spec)
     body["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
     return body
 
 
-async def test_a_pod_that_does_not_fit_asks_once_then_again_and_no_more_once_it_is_bound(
+async def test_a_pod_that_does_not_fit_requests_a_machine_then_another_and_none_once_bound(
     kubeconfig: dict[str, Path],
 ) -> None:
     async with (
@@ -126,7 +126,7 @@ async def test_a_pod_that_does_not_fit_asks_once_then_again_and_no_more_once_it_
         await client.delete("/api/v1/nodes/n-roomy")
 
 
-async def test_equal_stuck_pods_ask_a_bounded_number_of_times(
+async def test_equivalent_unschedulable_pods_request_a_bounded_number_of_machines(
     kubeconfig: dict[str, Path],
 ) -> None:
     """Hundreds of them; in twice the time that all three requests of a pod take, and also under a
@@ -147,7 +147,7 @@ async def test_equal_stuck_pods_ask_a_bounded_number_of_times(
         assert len({owner["name"] for owner in owners}) == MAX_ASKING_PER_GROUP
 
 
-async def test_while_a_machine_that_could_hold_it_is_on_its_way_a_pod_does_not_ask(
+async def test_a_pod_requests_no_machine_while_one_that_fits_is_joining(
     kubeconfig: dict[str, Path],
 ) -> None:
     upcoming = f"{GROUP_VERSION}/upcomingnodes/m-coming"
@@ -172,7 +172,7 @@ async def test_while_a_machine_that_could_hold_it_is_on_its_way_a_pod_does_not_a
             await _until(client, where, 1, "a request once nothing is on its way")
 
 
-async def test_a_pod_whose_need_is_short_is_told_so_and_asks_for_nothing_more(
+async def test_a_pod_whose_need_is_short_gets_an_event_and_requests_no_more(
     kubeconfig: dict[str, Path],
 ) -> None:
     """Also one whose own request does not say it, but that of another which asks for the same."""
@@ -236,7 +236,7 @@ _SAME_ZONE = {
 }
 
 
-async def test_a_pod_whose_companions_run_asks_for_a_machine_in_their_domain(
+async def test_a_pod_with_running_affinity_peers_requests_a_machine_in_their_domain(
     kubeconfig: dict[str, Path],
 ) -> None:
     async with (
@@ -259,7 +259,7 @@ async def test_a_pod_whose_companions_run_asks_for_a_machine_in_their_domain(
             await _until(client, where, 0, "all of them to go with what the Pod wants")
 
 
-async def test_pods_that_no_machine_helps_do_not_ask(kubeconfig: dict[str, Path]) -> None:
+async def test_pods_that_no_machine_helps_request_none(kubeconfig: dict[str, Path]) -> None:
     """One waits for a volume claim that nobody makes, one behind a scheduling gate; a third one,
     which is their equal but for that, asks.
     """

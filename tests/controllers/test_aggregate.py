@@ -232,13 +232,13 @@ def test_a_change_costs_the_same_whatever_the_size() -> None:
 
 
 def _waiting(aggregate: Aggregate[int], now: float) -> tuple[int, int]:
-    """The rows told, and the rows kept back."""
+    """The reported rows, and those held back."""
     content = aggregate.content(now)
     return len(content.needs), len(content.incomplete)
 
 
-def test_a_gang_is_told_at_once_when_all_its_members_have_asked() -> None:
-    """At a smaller size it might be put where there is no room for the rest of it."""
+def test_a_gang_is_reported_at_once_when_all_its_members_exist() -> None:
+    """At a smaller size it might be placed where the rest of it does not fit."""
     aggregate: Aggregate[int] = Aggregate()
     member = _demand(co_location=_gang("a"))
     aggregate.put(1, member, 3)
@@ -248,7 +248,7 @@ def test_a_gang_is_told_at_once_when_all_its_members_have_asked() -> None:
     assert _waiting(aggregate, now=0.1) == (1, 0)
 
 
-def test_a_gang_that_no_longer_grows_is_told_as_it_is() -> None:
+def test_a_gang_that_no_longer_grows_is_reported_as_it_is() -> None:
     """What keeps the others away, such as a quota, may last; the scheduler binds those there."""
     aggregate: Aggregate[int] = Aggregate()
     member = _demand(co_location=_gang("a"))
@@ -260,8 +260,8 @@ def test_a_gang_that_no_longer_grows_is_told_as_it_is() -> None:
     assert _waiting(aggregate, now=59.0) == (1, 0)
 
 
-def test_a_gang_once_told_is_told_whatever_becomes_of_it() -> None:
-    """Its machines are in use: to keep it back would say that nobody needs them."""
+def test_a_gang_once_reported_stays_reported() -> None:
+    """Its machines are in use: holding it back would release them."""
     aggregate: Aggregate[int] = Aggregate()
     member = _demand(co_location=_gang("a"))
     for number in range(3):
@@ -273,7 +273,7 @@ def test_a_gang_once_told_is_told_whatever_becomes_of_it() -> None:
     assert _waiting(aggregate, now=0.2) == (1, 0)
 
 
-def test_a_group_of_unknown_size_and_one_that_exceeds_it_are_told_at_once() -> None:
+def test_a_gang_of_unknown_size_and_one_that_exceeds_it_are_reported_at_once() -> None:
     aggregate: Aggregate[int] = Aggregate()
     aggregate.put(1, _demand(co_location=_gang("unknown")))
     for number in (2, 3):

@@ -128,7 +128,7 @@ async def _needs(shard: FakeShard, *expected: str) -> dict[str, Need]:
                 return found
 
 
-async def test_what_pods_ask_is_what_their_shard_receives(kubeconfig: dict[str, Path]) -> None:
+async def test_the_shard_receives_what_pods_request(kubeconfig: dict[str, Path]) -> None:
     controller = pod_controller.PodControllerConfig(
         kubeconfig["bigfleet-pod-controller"], observe_port=0
     )

@@ -1,4 +1,4 @@
-"""A bad object is refused at admission, with the field named; a good one is accepted."""
+"""An invalid object is rejected at admission, with the field named; a valid one is accepted."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def test_only_label_operators_of_node_selectors_are_accepted(
         ({"resources": {"cpu": "-1"}}, "spec.resources[cpu]", "is negative"),
         ({"resources": {"cpu": -1}}, "spec.resources[cpu]", "is negative"),
         ({"resources": {"cpu": "much"}}, "spec.resources.cpu", "should match"),
-        ({"resources": {"cpu": "0", "memory": 0}}, "spec.resources", "asks for nothing"),
+        ({"resources": {"cpu": "0", "memory": 0}}, "spec.resources", "requests nothing"),
         ({"resources": {}}, "spec.resources", "at least 1"),
         ({"resources": {"cpu": "1", "": "1"}}, "spec.resources", "without a name"),
         (
@@ -158,7 +158,7 @@ async def test_only_label_operators_of_node_selectors_are_accepted(
         (
             {"additional": True, "coLocation": {"topologyKey": "rack"}},
             "spec.additional",
-            "not with coLocation",
+            "not in coLocation",
         ),
         ({"interruptionPenalty": "-3"}, "spec.interruptionPenalty", "is negative"),
         ({"reclamationPenalty": "pinned"}, "spec.reclamationPenalty", "should match"),
@@ -169,7 +169,7 @@ async def test_only_label_operators_of_node_selectors_are_accepted(
         ),
     ],
 )
-async def test_a_refusal_names_the_field(
+async def test_a_rejection_names_the_field(
     kubeconfig: dict[str, Path], spec: dict[str, Any], field: str, words: str
 ) -> None:
     message = await _refusal(kubeconfig, _request(**spec))

@@ -33,7 +33,7 @@ def _affinity(*terms: dict[str, Any]) -> dict[str, Any]:
     return {"nodeAffinity": required}
 
 
-def test_a_daemon_takes_what_its_pod_asks_for_and_a_pod_slot() -> None:
+def test_a_daemon_takes_its_pods_requests_and_a_pod_slot() -> None:
     sidecar = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "50m"}}}
     found = _overhead(initContainers=[sidecar])
     assert found.amounts == (("cpu", 150), ("memory", 64 * 1024), ("pods", 1000))
@@ -76,7 +76,7 @@ def test_a_daemon_on_the_hosts_network_needs_no_other() -> None:
     assert any(toleration.tolerates(taint) for toleration in on_host.tolerations)
 
 
-def test_a_daemon_that_tolerates_everything_says_so_once() -> None:
+def test_a_daemon_that_tolerates_everything_has_one_toleration() -> None:
     found = _overhead(tolerations=[{"operator": "Exists"}, {"key": "a", "operator": "Exists"}])
     assert found.tolerations == (_EVERYTHING,)
 
@@ -99,6 +99,6 @@ def test_a_daemon_for_a_node_by_name_is_on_no_machine_to_come() -> None:
     assert overhead(_daemon_set(nodeSelector={"kubernetes.io/hostname": "n-1"})) is None
 
 
-def test_a_daemon_that_asks_for_nonsense_is_an_error_with_its_name() -> None:
+def test_a_daemon_with_invalid_requests_is_an_error_with_its_name() -> None:
     with pytest.raises(InvalidInput, match=r"daemonset.*d.*9E"):
         overhead(_daemon_set("9E"))

@@ -53,8 +53,8 @@ def test_empty_nodes_go_first_then_fewest_pods_then_those_with_a_jobs_pods() -> 
     assert [(v.pods, v.cost, v.fits) for v in found[:2]] == [(0, 0.0, True), (1, 1.0, True)]
 
 
-def test_nodes_that_are_named_can_all_go_together() -> None:
-    """Six CPUs are free in all: the pods of two Nodes find room there, not those of three."""
+def test_reported_nodes_can_all_be_drained_together() -> None:
+    """Six CPUs are free in all: the pods of two Nodes fit, not those of three."""
     nodes = _nodes("a", "b", "c", "full")
     pods = [(WEB, "a", 2), (WEB, "b", 3), (WEB, "c", 4), (WEB, "full", 7)]
     assert _names(_review(nodes, *pods)) == "a b"
@@ -66,7 +66,7 @@ def test_who_is_the_last_to_hold_others_up_stays() -> None:
     assert _names(_review(_nodes("a"), (DAEMON, "a", 1))) == "a"
 
 
-def test_a_node_that_kube_scheduler_may_not_use_takes_nobody() -> None:
+def test_a_node_that_kube_scheduler_may_not_use_accepts_no_pods() -> None:
     others = [
         node("cordoned", cordoned=True),
         node("unready", ready=False),
@@ -77,7 +77,7 @@ def test_a_node_that_kube_scheduler_may_not_use_takes_nobody() -> None:
     assert _review([node("a"), *others, node("b", ours=False)], (WEB, "a", 2))[0].fits
 
 
-def test_only_ready_machines_of_ours_that_nobody_marked_are_candidates() -> None:
+def test_only_ready_unmarked_machines_of_the_fleet_are_candidates() -> None:
     nodes = [
         node("foreign", ours=False),
         node("unready", ready=False),
@@ -90,7 +90,7 @@ def test_only_ready_machines_of_ours_that_nobody_marked_are_candidates() -> None
 
 
 def test_pods_that_must_not_be_evicted_keep_their_node() -> None:
-    """One that nobody would make anew, and one that is marked."""
+    """One without a controller, and one that is annotated."""
     marked = shape(metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
     nodes, bare = _nodes("bare", "marked", "free"), shape(owner="")
     pods = [(bare, "bare", 1), (marked, "marked", 1), (WEB, "free", 1)]
@@ -98,12 +98,12 @@ def test_pods_that_must_not_be_evicted_keep_their_node() -> None:
     [verdict] = _review(nodes, *pods, only=["bare"])
     assert (verdict.fits, verdict.why) == (
         False,
-        "team: it has no controller that would make it anew",
+        "team: it has no controller to recreate it",
     )
 
 
-def test_pods_that_wait_or_are_being_evicted_take_their_room_first() -> None:
-    """The room for the Node's own pods is spoken for, and a Node that they need stays."""
+def test_waiting_and_evicted_pods_are_placed_first() -> None:
+    """The capacity for the Node's own pods is reserved, and a Node that they need stays."""
     nodes = [*_nodes("a", "b"), node("leaving", reclaiming=True)]
     assert _names(_review(nodes, (WEB, "a", 4), (WEB, "b", 4), most=1)) == "a"
     assert _review(nodes, (WEB, "a", 4), (WEB, "b", 4), (WEB, "", 5)) == []
@@ -130,7 +130,7 @@ def test_a_node_that_is_asked_about_is_judged_even_when_it_cannot_go() -> None:
     pods = [(WEB, "a", 8), (WEB, "b", 2), (WEB, "cordoned", 3)]
     [no] = _review(nodes, *pods, only=["a"])
     assert (no.fits, no.pods) == (False, 8)
-    assert no.why == "a pod of namespace team finds no room elsewhere"
+    assert no.why == "a pod of namespace team does not fit on any other node"
     [yes] = _review(nodes, *pods, only=["cordoned"])
     assert (yes.fits, yes.pods, yes.cost) == (True, 3, 3.0)
     assert _review(nodes, *pods, only=["unknown"]) == []
@@ -198,7 +198,7 @@ def test_five_thousand_pods_on_three_hundred_nodes_are_judged_at_once() -> None:
 
 
 @given(st.dictionaries(st.integers(0, 5), st.integers(1, 4)), st.integers(1, 6))
-def test_what_stays_holds_everything(pods: dict[int, int], most: int) -> None:
+def test_the_remaining_nodes_fit_all_pods(pods: dict[int, int], most: int) -> None:
     """However pods of one CPU are dealt: as many Nodes go as are named, no more than asked for, and
     the rest holds all pods; and none is missing that could go.
     """

@@ -1,4 +1,4 @@
-"""What giving machines back would disturb, asked on a real control plane, and what follows."""
+"""The disruption of releasing machines, assessed on a real control plane, and reclaims."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def _is_as_before(client: KubeClient, name: str) -> bool:
 
 
 @pytest.mark.alone
-async def test_with_two_thousand_pods_the_best_machines_are_known_within_a_second(
+async def test_with_two_thousand_pods_the_best_machines_are_found_within_a_second(
     kubeconfig: dict[str, Path],
 ) -> None:
     """The empty ones first, then one whose pods find room; nothing of the question is left. Pods
@@ -160,8 +160,8 @@ async def test_with_two_thousand_pods_the_best_machines_are_known_within_a_secon
         assert (await get(client, _REVIEWS))["items"] == []
 
 
-async def test_machines_that_must_not_be_emptied_say_why(kubeconfig: dict[str, Path]) -> None:
-    """A budget, a mark, a pod that nobody would make anew; a Job's pods are counted as such."""
+async def test_machines_that_must_not_be_drained_report_why(kubeconfig: dict[str, Path]) -> None:
+    """A budget, an annotation, a pod without a controller; a Job's pods are counted as such."""
     names = ["m-budget", "m-mark", "m-bare", "m-job", "m-room"]
     async with (
         await admin(kubeconfig) as client,
@@ -190,9 +190,9 @@ async def test_machines_that_must_not_be_emptied_say_why(kubeconfig: dict[str, P
         assert report.machines[0].machine_id == "m-room"
         assert len(report.machines) == 5
         why = {each.machine_id: each.blocked for each in report.machines}
-        assert "2 pods are of the budget blocked/b, which allows" in why["m-budget"]
-        assert "is marked cluster-autoscaler.kubernetes.io/safe-to-evict=false" in why["m-mark"]
-        assert why["m-bare"] == "pod blocked/bare has no controller that would make it anew"
+        assert "2 pods match budget blocked/b, which allows" in why["m-budget"]
+        assert "is annotated cluster-autoscaler.kubernetes.io/safe-to-evict=false" in why["m-mark"]
+        assert why["m-bare"] == "pod blocked/bare has no controller to recreate it"
         assert why["m-job"] == FIT_UNKNOWN
         assert _about(report, "m-job").batch_pods == 1
 
@@ -218,7 +218,7 @@ async def test_without_a_pod_controller_only_empty_machines_are_known_to_be_free
 async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """Refused because it costs more than was said, or because the pods find no room elsewhere."""
+    """Refused because it costs more than allowed, or because the pods do not fit elsewhere."""
     async with (
         await admin(kubeconfig) as client,
         ready_nodes(client, "m-dear", "m-other"),
@@ -239,7 +239,7 @@ async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
             assert await _is_as_before(client, "m-dear")
             return ack.refused == words
 
-        why = "m-dear: a pod of namespace refused finds no room elsewhere"
+        why = "m-dear: a pod of namespace refused does not fit on any other node"
         await eventually(lambda: refused(why, 100.0), "a reclaim to be refused for want of room")
         await client.delete(f"{deployments}/web")
         await client.create(deployments, _deployment("roams", 3, both, "1"))
@@ -252,7 +252,7 @@ async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
         await eventually(settled, "the first pods to have gone")
         found = (await get(client, f"/api/v1/namespaces/{where}/pods"))["items"]
         here = [each for each in found if each["spec"]["nodeName"] == "m-dear"]
-        cost = f"it would cost {len(here)} to evict {len(here)} pods, which is more than 0.5"
+        cost = f"evicting {len(here)} pods would cost {len(here)}, more than 0.5"
         await eventually(lambda: refused(cost, 0.5), "a reclaim to be refused for its cost")
         for each in found:
             again = await get(client, f"/api/v1/namespaces/{where}/pods/{each['metadata']['name']}")
@@ -296,7 +296,7 @@ async def test_reclaims_that_come_together_share_their_review(kubeconfig: dict[s
         # alone, and the second review may come before its Node is seen to be leaving.
         started = sum(ack.nodes_started for ack in acks)
         assert 15 <= started <= 17, [ack.refused for ack in acks if ack.refused]
-        assert all("finds no room elsewhere" in ack.refused for ack in acks if ack.refused)
+        assert all("does not fit on any other node" in ack.refused for ack in acks if ack.refused)
 
 
 def _reviews_answered() -> float:
@@ -304,7 +304,7 @@ def _reviews_answered() -> float:
     return sum(each.value for each in family.samples if each.name.endswith("_count"))
 
 
-async def test_the_cordon_of_somebody_else_outlives_a_refused_reclaim(
+async def test_a_users_cordon_outlives_a_refused_reclaim(
     kubeconfig: dict[str, Path],
 ) -> None:
     async with (
@@ -323,7 +323,7 @@ async def test_the_cordon_of_somebody_else_outlives_a_refused_reclaim(
         assert not any("bigfleet" in mark for mark in found["metadata"]["annotations"])
 
 
-async def test_the_node_of_somebody_else_is_not_emptied(kubeconfig: dict[str, Path]) -> None:
+async def test_a_foreign_node_is_not_drained(kubeconfig: dict[str, Path]) -> None:
     async with await admin(kubeconfig) as client, _operator(kubeconfig) as shard:
         for name, machine in (("m-none", None), ("m-two", "m-one")):
             await add_ready_node(client, name)
@@ -336,10 +336,10 @@ async def test_the_node_of_somebody_else_is_not_emptied(kubeconfig: dict[str, Pa
             await client.delete(f"/api/v1/nodes/{name}")
 
 
-async def test_a_cordon_that_an_earlier_operator_left_is_taken_back(
+async def test_the_cordon_of_a_previous_operator_is_removed(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """It ended while it looked at what a reclaim would disturb; nothing had been begun."""
+    """It stopped during the assessment of a reclaim; no drain had started."""
     async with await admin(kubeconfig) as client, ready_nodes(client, "m-looked-at"):
         marks = {"metadata": {"annotations": {"bigfleet.lucy.sh/reclaim-review": "true"}}}
         path = "/api/v1/nodes/m-looked-at"
@@ -348,7 +348,7 @@ async def test_a_cordon_that_an_earlier_operator_left_is_taken_back(
             await eventually(lambda: _is_as_before(client, "m-looked-at"), "the cordon to go")
 
 
-async def test_reviews_that_nobody_waits_for_are_removed(
+async def test_stale_reviews_are_removed(
     kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disruptions, "_STALE_SECONDS", 0.0)

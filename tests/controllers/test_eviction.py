@@ -1,4 +1,4 @@
-"""Evictions take turns, so that pods of one budget hold up nobody whose time is short."""
+"""Evictions are limited, so that pods of one budget do not delay urgent ones."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ async def test_evictions_that_hang_on_one_budget_hold_up_no_others() -> None:
     assert len(server.order) == len(set(server.order)) == 80
 
 
-async def test_who_was_refused_once_is_asked_for_one_at_a_time() -> None:
-    """Under a budget more would only conflict."""
+async def test_an_owner_whose_eviction_was_refused_is_evicted_one_at_a_time() -> None:
+    """Under a budget concurrent ones would only conflict."""
     server = Server(guarded="web")
     await evictor(server).evict_all(pods("web", 20), deadline=10)
     assert len(server.order) == 20
@@ -167,8 +167,8 @@ async def _unasked(_: Sequence[str]) -> Sequence[MachineDisruption]:
     raise AssertionError("nobody said what it may cost")
 
 
-async def test_after_the_grace_nobody_is_asked_to_leave_any_more() -> None:
-    """Then the provider takes the machine: whoever is still there goes with it."""
+async def test_after_the_grace_period_nothing_is_evicted() -> None:
+    """Then the provider takes the machine, with the pods that are left."""
     cluster = NodeOfOne()
     reclaims = Reclaimer(cast(KubeClient, cluster), asyncio.get_running_loop().time, _unasked)
     await reclaims.start(

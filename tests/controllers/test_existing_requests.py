@@ -1,4 +1,4 @@
-"""What the pod controller knows of the requests that are there."""
+"""The pod controller's cache of requests."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_terms_between_pods_are_those_of_one_namespace() -> None:
     assert not _short(known, "b", gang, "other")
 
 
-def test_a_need_is_not_short_any_more_when_nobody_says_so() -> None:
+def test_a_need_is_not_short_any_more_without_a_condition() -> None:
     known = _known(_request("a", _spec(), "PriorityStarved"))
     known.put(_request("a", _spec(), "Satisfied", status="False"))
     assert not _short(known, "b", _spec())

@@ -155,7 +155,7 @@ _PODS = st.lists(st.tuples(st.integers(0, len(_SHAPES) - 1), _WHERE), max_size=2
 
 
 @given(_PODS, _PODS, st.sets(_WHERE, max_size=2), st.sets(st.integers(0, len(_SHAPES) - 1)))
-def test_a_pod_goes_where_every_rule_lets_it_or_nowhere(
+def test_a_pod_is_placed_where_every_rule_allows_or_nowhere(
     before: list[tuple[int, int]],
     later: list[tuple[int, int]],
     gone: set[int],
@@ -163,35 +163,35 @@ def test_a_pod_goes_where_every_rule_lets_it_or_nowhere(
 ) -> None:
     """Whatever runs, whatever comes later, and whichever Nodes go."""
     pods = [Count(_SHAPES[which], where, 1) for which, where in before]
-    room = FreeCapacity(_NODES, pods, [_SHAPES[number] for number in sorted(movable)])
+    capacity = FreeCapacity(_NODES, pods, [_SHAPES[number] for number in sorted(movable)])
     for number in gone:
-        room.close(number)
+        capacity.close(number)
     later = [each for each in later if each[0] in movable]
     for which, where in later:
-        room.change(_SHAPES[which], where, 1)
+        capacity.change(_SHAPES[which], where, 1)
     board = Board([*before, *later], gone)
     for which in movable:
         allowed = [n for n in range(len(_NODES)) if board.allows(_SHAPES[which], n)]
-        chosen = room.place(_SHAPES[which])
+        chosen = capacity.place(_SHAPES[which])
         assert (chosen in allowed) if allowed else (chosen == NOWHERE)
     for which, where in later:
-        room.change(_SHAPES[which], where, -1)
+        capacity.change(_SHAPES[which], where, -1)
     for number in gone:
-        room.reopen(number, takes_pods=not _NODES[number].cordoned)
+        capacity.reopen(number, takes_pods=not _NODES[number].cordoned)
     board = Board(before, set())
     for which in movable:
         allowed = [n for n in range(len(_NODES)) if board.allows(_SHAPES[which], n)]
-        assert (room.place(_SHAPES[which]) in allowed) == bool(allowed)
+        assert (capacity.place(_SHAPES[which]) in allowed) == bool(allowed)
 
 
-def test_of_nodes_with_room_the_emptiest_and_most_balanced_is_chosen() -> None:
+def test_of_fitting_nodes_the_least_allocated_and_most_balanced_is_chosen() -> None:
     small, web = shape("1"), shape("100m")
     nodes = [node("full"), node("empty"), node("half")]
-    room = FreeCapacity(nodes, [Count(small, 0, 7), Count(small, 2, 4)], [small, web])
-    assert nodes[room.place(web)].name == "empty"
+    capacity = FreeCapacity(nodes, [Count(small, 0, 7), Count(small, 2, 4)], [small, web])
+    assert nodes[capacity.place(web)].name == "empty"
     for _ in range(5):
-        room.change(small, 1, 1)
-    assert nodes[room.place(web)].name == "half"
+        capacity.change(small, 1, 1)
+    assert nodes[capacity.place(web)].name == "half"
 
 
 @pytest.mark.parametrize(("zone", "expected"), [("a", "a2"), ("b", None)])
@@ -201,7 +201,7 @@ def test_a_pod_with_volumes_stays_in_the_zone_that_it_comes_from(
     claim = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
     keeps = shape("2", volumes=[claim])
     nodes = [node("from", zone=zone), node("a2", zone="a"), node("c1", "32", zone="c")]
-    room = FreeCapacity(nodes, [Count(keeps, 0, 1)], [keeps])
-    room.close(0)
-    where = room.place(keeps, 0)
+    capacity = FreeCapacity(nodes, [Count(keeps, 0, 1)], [keeps])
+    capacity.close(0)
+    where = capacity.place(keeps, 0)
     assert (nodes[where].name if where != NOWHERE else None) == expected

@@ -1,4 +1,4 @@
-"""How many pods a gang will have, from what its owner says."""
+"""The size of a gang, from its owner."""
 
 from __future__ import annotations
 

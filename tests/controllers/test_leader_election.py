@@ -66,8 +66,8 @@ async def test_who_cannot_renew_stops_before_another_may_begin(
         await holder.renew()
 
 
-async def test_a_refusal_counts_only_when_it_lasts(kubeconfig: dict[str, Path]) -> None:
-    """An API server that just came back refuses everybody for a moment."""
+async def test_a_denial_counts_only_when_it_lasts(kubeconfig: dict[str, Path]) -> None:
+    """An API server that just restarted denies access for a moment."""
     async with await KubeClient.from_kubeconfig(kubeconfig["recorder"]) as nobody:
         clock = _Clock()
         elector = LeaderElector(nobody, _NAME, "one", clock, LASTS_SECONDS)
@@ -75,7 +75,7 @@ async def test_a_refusal_counts_only_when_it_lasts(kubeconfig: dict[str, Path]) 
         clock.now += _NOT_QUITE
         assert not await elector.try_acquire_or_renew()
         clock.now += _JUST - _NOT_QUITE
-        with pytest.raises(BigFleetError, match="the file x gives the right"):
+        with pytest.raises(BigFleetError, match="the file x grants access"):
             await elector.acquire()
 
 

@@ -69,7 +69,7 @@ def test_a_cordoned_node_counts_for_what_it_runs_at_once() -> None:
 
 @pytest.mark.parametrize("mark", [RECLAIM_DEADLINE, RECLAIM_REVIEW])
 def test_what_we_cordoned_ourselves_has_no_limit(mark: str) -> None:
-    """Else a look at what a reclaim would disturb would fetch another machine."""
+    """Otherwise the review of a reclaim would acquire another machine."""
     assert Cluster(node(marks=[mark], unschedulable=True)).after(HOLD) == []
 
 
@@ -93,8 +93,8 @@ def test_a_taint_by_hand_limits_a_node_unless_it_is_new(effect: str) -> None:
     assert found.message == f"by-hand:{effect}"
 
 
-def test_taints_say_nothing_while_the_machines_own_are_not_known() -> None:
-    """An operator that has just started knows them only after the shard's replay."""
+def test_taints_are_ignored_while_the_machines_own_are_unknown() -> None:
+    """An operator that has just started learns them from the shard's replay."""
     cluster = Cluster(node("m-1", ("gpu", "NoSchedule")))
     cluster.machines["m-1"] = None
     assert cluster.after(HOLD) == []
@@ -108,7 +108,7 @@ def test_a_node_that_is_not_ready_for_the_hold_is_broken() -> None:
     assert (found.reason, found.counts_pods, found.broken) == (LimitReason.NOT_READY, False, True)
 
 
-def test_a_node_that_was_ready_meanwhile_has_its_hold_anew() -> None:
+def test_the_timeout_restarts_for_a_node_that_was_ready_meanwhile() -> None:
     cluster = Cluster(node(ready=False))
     cluster.after(0)
     cluster.health.put(node())
@@ -145,8 +145,8 @@ def test_a_machine_whose_node_never_came_is_broken_after_the_hold() -> None:
     assert cluster.reasons(HOLD) == {"m-1": LimitReason.MISSING}
 
 
-def test_a_machine_that_joins_anew_is_not_missing_for_its_former_life() -> None:
-    """Its Node of before was deleted; the next one has all of the hold to come."""
+def test_a_machine_that_joins_again_is_not_missing() -> None:
+    """Its previous Node was deleted; the timeout restarts for the next one."""
     cluster = Cluster(node())
     cluster.health.remove("m-1", cluster.machines)
     cluster.health.forget("m-1")

@@ -1,4 +1,4 @@
-"""How an operator looks at what limited Nodes hold, without a cluster."""
+"""How an operator lists the pods of limited Nodes, without a cluster."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Cluster:
 
 
 class _Watch:
-    """Lists the Nodes once, and then says nothing."""
+    """Lists the Nodes once, without further events."""
 
     def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
@@ -76,8 +76,8 @@ async def _following(cluster: _Cluster) -> tuple[NodeLimits, asyncio.Task[None]]
     return limits, task
 
 
-async def test_of_a_thousand_cordoned_nodes_a_few_hundred_are_looked_at_each_time() -> None:
-    """Those first that were not looked at for longest, so that each has its turn."""
+async def test_of_a_thousand_cordoned_nodes_a_few_hundred_are_listed_each_time() -> None:
+    """The least recently listed first, so that each is listed in turn."""
     cluster = _Cluster(450)
     limits, task = await _following(cluster)
     assert len(await limits.current()) == 200

@@ -185,7 +185,7 @@ async def test_a_cordoned_node_counts_for_the_pods_that_it_runs(
         await _limits(shard, lambda limits: not limits)
 
 
-async def test_a_taint_by_hand_is_a_limit_and_says_which_taint(
+async def test_a_taint_by_hand_is_a_limit_that_names_the_taint(
     kubeconfig: dict[str, Path],
 ) -> None:
     async with (
@@ -241,10 +241,10 @@ async def test_a_machine_that_is_about_to_join_again_is_not_missing(
         assert await _next_limits(shard) == [{}] * 3
 
 
-async def test_a_node_that_only_lost_its_label_is_neither_missing_nor_emptied(
+async def test_a_node_that_only_lost_its_label_is_neither_missing_nor_drained(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """Its pods run on; people are told by an Event."""
+    """Its pods run on; an Event reports it."""
     async with (
         await admin(kubeconfig) as client,
         ready_nodes(client, "m-unlabelled"),
@@ -257,7 +257,7 @@ async def test_a_node_that_only_lost_its_label_is_neither_missing_nor_emptied(
         assert await _next_limits(shard) == [{}] * 3
 
 
-async def test_a_node_whose_machine_the_shard_does_not_know_is_told_by_an_event(
+async def test_a_node_whose_machine_is_unknown_to_the_shard_gets_an_event(
     kubeconfig: dict[str, Path],
 ) -> None:
     async with (
@@ -277,7 +277,7 @@ async def _has_event(client: KubeClient, name: str) -> bool:
     )
 
 
-async def test_a_broken_node_is_emptied_though_its_pods_cannot_end(
+async def test_a_broken_node_is_drained_though_its_pods_cannot_terminate(
     kubeconfig: dict[str, Path],
 ) -> None:
     """The shard takes it to cost nothing; one that works again by then is kept."""
@@ -309,7 +309,7 @@ async def _reclaim(shard: FakeShard, name: str) -> str:
         return (await shard.acks.get()).refused
 
 
-async def test_when_many_nodes_are_silent_at_once_none_is_broken(
+async def test_when_many_nodes_are_unreachable_at_once_none_is_broken(
     kubeconfig: dict[str, Path],
 ) -> None:
     """What runs on them goes on counting: the cluster is cut off from them."""

@@ -1,4 +1,4 @@
-"""What pods that are alike share, which Nodes they may use, and the domains that others leave."""
+"""Shapes of equivalent pods, the Nodes they may use, and the domains that others allow."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_node_is_read_as_kube_scheduler_sees_it() -> None:
         ("Launched", {"cpu": "4", "memory": "8Gi", "pods": 9}, {"zone": "b"}, False),
     ],
 )
-def test_a_machine_on_its_way_takes_whom_it_could_hold(
+def test_an_upcoming_machine_takes_pods_that_fit(
     phase: str, resources: dict[str, Any], labels: dict[str, str], could: bool
 ) -> None:
     raw = {
@@ -221,7 +221,7 @@ def test_who_avoids_others_is_to_be_where_they_are_not() -> None:
     assert _where(there, alone) == [{"key": ZONE, "operator": "NotIn", "values": ["a", "b"]}]
 
 
-def test_of_nodes_as_domains_nothing_is_said_since_another_node_is_another_domain() -> None:
+def test_hostname_domains_are_omitted_since_a_new_node_is_a_new_domain() -> None:
     spreads, avoids = (
         shape(**spread(HOSTNAME_LABEL)),
         shape(**anti_affinity_terms(peers(HOSTNAME_LABEL))),
@@ -322,7 +322,7 @@ def test_counts_are_those_of_the_pods_that_are_there(
         (0, {"bigfleet.lucy.sh/reclamation-penalty": "much"}, 1.0),
     ],
 )
-def test_an_eviction_costs_what_karpenter_would_say_and_the_penalty_in_dollars(
+def test_an_eviction_costs_as_in_karpenter_and_the_penalty_in_dollars(
     priority: int, annotations: dict[str, str], cost: float
 ) -> None:
     assert eviction_cost(priority, annotations) == cost

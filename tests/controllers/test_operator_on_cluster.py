@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -252,7 +253,7 @@ async def test_a_machine_joins_stays_and_leaves(kubeconfig: dict[str, Path]) -> 
 async def test_a_node_gets_the_labels_that_its_first_pods_are_selected_by(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """Those that a kubelet may give itself, and none of the marks by which we know Nodes."""
+    """Those that a kubelet may set, and none of BigFleet's own labels."""
     given = {
         "team.example/kind": "ml",
         "plain": "",
@@ -291,7 +292,7 @@ async def test_a_node_gets_the_labels_that_its_first_pods_are_selected_by(
         await client.delete("/api/v1/nodes/m-labels")
 
 
-async def test_what_left_while_the_operator_was_away_leaves_nothing(
+async def test_what_left_while_the_operator_was_down_is_cleaned_up(
     kubeconfig: dict[str, Path],
 ) -> None:
     """Each new session asks after every machine that has a Node or another object here; what it
@@ -322,7 +323,7 @@ async def test_what_left_while_the_operator_was_away_leaves_nothing(
         await client.delete("/api/v1/nodes/m-stranger")
 
 
-async def test_a_machine_that_joins_again_is_not_taken_for_one_that_left(
+async def test_a_machine_that_joins_again_does_not_count_as_left(
     kubeconfig: dict[str, Path],
 ) -> None:
     """Idle is what it was before it got its new credential: late news of that harm neither the
@@ -474,7 +475,7 @@ async def test_a_node_that_is_not_there_can_be_reclaimed_at_once(
         assert (await shard.acks.get()).nodes_started == 1
 
 
-async def test_a_request_whose_need_is_short_says_so_until_it_is_not(
+async def test_a_request_has_the_condition_while_its_need_is_short(
     kubeconfig: dict[str, Path],
 ) -> None:
     """Beside what others say of it, and its being acknowledged takes nothing of that away."""
@@ -522,10 +523,26 @@ async def test_a_request_whose_need_is_short_says_so_until_it_is_not(
         await client.delete(path)
 
 
-async def test_a_request_that_the_shard_cannot_take_says_why_and_others_are_acknowledged(
+@dataclass(frozen=True)
+class ShortConditionReader:
+    """Reads the condition CapacityShort of the requests at `path`, with their phases."""
+
+    client: KubeClient
+    path: str
+
+    async def get(self, name: str) -> dict[str, str]:
+        status = (await get(self.client, f"{self.path}/{name}")).get("status", {})
+        conditions = {each["type"]: each for each in status.get("conditions", [])}
+        return {**conditions.get("CapacityShort", {}), "phase": status.get("phase", "")}
+
+    async def has(self, name: str, **wanted: str) -> bool:
+        return (await self.get(name)).items() >= wanted.items()
+
+
+async def test_a_rejected_request_reports_why_and_others_are_acknowledged(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """Until a roll-up is taken whole; in between it is not said to be acknowledged."""
+    """Until a roll-up is accepted as a whole; meanwhile it is not acknowledged."""
     async with (
         await admin(kubeconfig) as client,
         namespace(client, "left-out") as where,
@@ -537,43 +554,25 @@ async def test_a_request_that_the_shard_cannot_take_says_why_and_others_are_ackn
         ]
         await client.create(path, request("a", priority=1000))
         await client.create(path, request("b"))
-
-        async def condition_of(name: str) -> dict[str, str]:
-            status = (await get(client, f"{path}/{name}")).get("status", {})
-            said = {each["type"]: each for each in status.get("conditions", [])}
-            return {**said.get("CapacityShort", {}), "phase": status.get("phase", "")}
-
-        async def says(name: str, **wanted: str) -> bool:
-            return (await condition_of(name)).items() >= wanted.items()
+        short = ShortConditionReader(client, path)
 
         async with _operator(kubeconfig, address):
             [first, _] = (await shard.rollups.get()).needs
             odd, plain = ("a", "b") if first.priority else ("b", "a")
-            refused = {"status": "True", "reason": "Rejected", "phase": ""}
-            await eventually(lambda: says(odd, **refused), "the condition")
-            assert "300000 bytes are more" in (await condition_of(odd))["message"]
-            await eventually(lambda: says(plain, phase="Acknowledged"), "the other's phase")
-            assert await says(odd, **refused)
+            rejected = {"status": "True", "reason": "Rejected", "phase": ""}
+            await eventually(lambda: short.has(odd, **rejected), "the condition")
+            assert "300000 bytes are more" in (await short.get(odd))["message"]
+            await eventually(lambda: short.has(plain, phase="Acknowledged"), "the other's phase")
+            assert await short.has(odd, **rejected)
             shard.rejected_items = []
             shard.order(ShardMessage(demand_status=DemandStatus()))
             await client.create(path, request("c"))
-            mended = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
-            await eventually(lambda: says(odd, **mended), "the condition to be taken back")
+            satisfied = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
+            await eventually(lambda: short.has(odd, **satisfied), "the condition to be taken back")
         await client.delete(path)
 
 
-def _told(client: KubeClient, path: str) -> Callable[[str], Coroutine[Any, Any, dict[str, str]]]:
-    """What a request's condition CapacityShort says, and its phase."""
-
-    async def told(name: str) -> dict[str, str]:
-        status = (await get(client, f"{path}/{name}")).get("status", {})
-        said = {each["type"]: each for each in status.get("conditions", [])}
-        return {**said.get("CapacityShort", {}), "phase": status.get("phase", "")}
-
-    return told
-
-
-async def test_a_request_of_which_nothing_can_be_made_says_why_until_it_is_mended(
+async def test_an_invalid_request_reports_why_until_it_is_fixed(
     kubeconfig: dict[str, Path],
 ) -> None:
     """The API server admits an amount that no machine and no sum can have; others go on."""
@@ -583,70 +582,68 @@ async def test_a_request_of_which_nothing_can_be_made_says_why_until_it_is_mende
         fake_shard() as (shard, address),
     ):
         path = requests_path(where)
-        told = _told(client, path)
+        short = ShortConditionReader(client, path)
         huge = {"cpu": "1000000000000", "pods": "1"}
         await client.create(path, request("huge", resources=huge))
         await client.create(path, request("plain"))
 
-        async def says(name: str, **wanted: str) -> bool:
-            return (await told(name)).items() >= wanted.items()
-
         async with _operator(kubeconfig, address):
             await _rollup_with(shard, "1")
-            refused = {"status": "True", "reason": "Invalid", "phase": ""}
-            await eventually(lambda: says("huge", **refused), "the condition")
-            assert "cpu" in (await told("huge"))["message"]
-            await eventually(lambda: says("plain", phase="Acknowledged"), "the other's phase")
-            assert "status" not in await told("plain")
+            rejected = {"status": "True", "reason": "Invalid", "phase": ""}
+            await eventually(lambda: short.has("huge", **rejected), "the condition")
+            assert "cpu" in (await short.get("huge"))["message"]
+            await eventually(lambda: short.has("plain", phase="Acknowledged"), "the other's phase")
+            assert "status" not in await short.get("plain")
             await client.create(path, request("later", resources=huge))
-            await eventually(lambda: says("later", **refused), "a later one's condition")
+            await eventually(lambda: short.has("later", **rejected), "a later one's condition")
             shard.order(ShardMessage(demand_status=DemandStatus()))
             sane = {"spec": {"resources": {"cpu": "2"}}}
             await client.patch(f"{path}/huge", sane)
             await _rollup_with(shard, "3")
-            mended = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
-            await eventually(lambda: says("huge", **mended), "the condition to be taken back")
+            satisfied = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
+            await eventually(
+                lambda: short.has("huge", **satisfied), "the condition to be taken back"
+            )
         await client.delete(path)
 
 
-async def test_requests_that_are_too_many_for_a_message_say_so_and_those_in_force_do_not(
+async def test_requests_beyond_the_message_size_report_it_and_those_in_effect_do_not(
     kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And likewise those of a roll-up that the shard refuses as a whole."""
+    """And likewise those of a roll-up that the shard rejects as a whole."""
     async with (
         await admin(kubeconfig) as client,
         namespace(client, "too-many") as where,
         fake_shard() as (shard, address),
     ):
         path = requests_path(where)
-        told = _told(client, path)
+        short = ShortConditionReader(client, path)
         await client.create(path, request("in-force"))
 
-        async def says(name: str, **wanted: str) -> bool:
-            return (await told(name)).items() >= wanted.items()
-
         async with _operator(kubeconfig, address):
-            await eventually(lambda: says("in-force", phase="Acknowledged"), "the phase")
+            await eventually(lambda: short.has("in-force", phase="Acknowledged"), "the phase")
             monkeypatch.setattr(rollup, "MAX_ROLLUP_BYTES", 10)
             await client.create(path, request("unsent"))
             unsent = {"status": "True", "reason": "RollUpTooLarge", "phase": ""}
-            await eventually(lambda: says("unsent", **unsent), "the condition")
-            assert "a message holds 10" in (await told("unsent"))["message"]
+            await eventually(lambda: short.has("unsent", **unsent), "the condition")
+            assert "exceed the limit of 10" in (await short.get("unsent"))["message"]
             shard.rejected = "12000 needs are more than 10000"
             monkeypatch.setattr(rollup, "MAX_ROLLUP_BYTES", 10**6)
             rejected = {"status": "True", "reason": "RollUpRejected"}
-            await eventually(lambda: says("unsent", **rejected), "the other reason")
-            assert (await told("unsent"))["message"] == shard.rejected
-            assert "status" not in await told("in-force")
+            await eventually(lambda: short.has("unsent", **rejected), "the other reason")
+            assert (await short.get("unsent"))["message"] == shard.rejected
+            assert "status" not in await short.get("in-force")
             shard.rejected = ""
             shard.order(ShardMessage(demand_status=DemandStatus()))
-            mended = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
-            await eventually(lambda: says("unsent", **mended), "the condition to be taken back")
+            satisfied = {"status": "False", "reason": "Satisfied", "phase": "Acknowledged"}
+            await eventually(
+                lambda: short.has("unsent", **satisfied), "the condition to be taken back"
+            )
         await client.delete(path)
 
 
 async def test_a_hint_of_the_shard_becomes_an_object(kubeconfig: dict[str, Path]) -> None:
-    """And the next one takes its place, also when there is nothing to be had any more."""
+    """And the next one replaces it, also when nothing is available any more."""
     update = AvailableCapacityUpdate(
         supersedes_key="capacity:x",
         resources=Resources(resources={"cpu": "4"}),
@@ -681,10 +678,10 @@ def _hint(key: str) -> ShardMessage:
     )
 
 
-async def test_a_hint_goes_when_it_is_withdrawn_or_not_repeated(
+async def test_a_hint_is_deleted_when_it_is_withdrawn_or_not_repeated(
     kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else each kind of pod that was ever asked for would leave an object behind for good."""
+    """Otherwise each profile that was ever requested would leave an object behind."""
     monkeypatch.setattr(available_capacity, "RESEND_TIMEOUT_SECONDS", 2.0)
     path = f"{GROUP_VERSION}/availablecapacities"
     async with await admin(kubeconfig) as client, fake_shard() as (shard, address):
@@ -711,10 +708,10 @@ async def test_a_hint_goes_when_it_is_withdrawn_or_not_repeated(
         await client.delete(path)
 
 
-async def test_each_session_says_which_nodes_are_being_emptied(
+async def test_each_session_reports_which_nodes_are_being_drained(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """A shard that lost its disk knows of no eviction; the Nodes that carry the mark do."""
+    """A shard that lost its disk has no record of drains; the annotated Nodes do."""
     async with (
         await admin(kubeconfig) as client,
         namespace(client, "being-emptied") as where,

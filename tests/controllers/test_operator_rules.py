@@ -14,7 +14,6 @@ from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.api.v1alpha1.provider_pb2 import Resources
 from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate, MachineDisruption
 from bigfleet.api.wellknown import MACHINE_LABEL, RECLAIM_DEADLINE
-from bigfleet.controllers.operator.acknowledger import rfc3339
 from bigfleet.controllers.operator.available_capacity import availability_name, availability_object
 from bigfleet.controllers.operator.disruptions import select_machines
 from bigfleet.controllers.operator.node_types import Node
@@ -27,6 +26,7 @@ from bigfleet.controllers.operator.phase_effects import (
 from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods
 from bigfleet.controllers.operator.reclaim import rejection_reason
 from bigfleet.controllers.operator.session import backoff_seconds
+from bigfleet.kube.timestamps import rfc3339_micro
 from bigfleet.model.machine import MachineState
 
 
@@ -75,9 +75,7 @@ def test_a_machine_that_may_be_joining_keeps_its_credential_and_its_new_node(
 
 
 @given(st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
-def test_redialling_waits_between_a_quarter_and_thirty_seconds(
-    failures: int, random: float
-) -> None:
+def test_redialing_waits_between_a_quarter_and_thirty_seconds(failures: int, random: float) -> None:
     delay = backoff_seconds(failures, random)
     assert 0.25 <= delay <= 30
     assert delay <= backoff_seconds(failures + 1, random)
@@ -108,7 +106,9 @@ def test_a_pod_that_nobody_would_make_anew_or_that_is_marked_is_immovable() -> N
     assert "n/p has no controller" in _pod().not_evictable_reason
     assert "n/p has no controller" in _pod(ownerReferences=[{"kind": "Node"}]).not_evictable_reason
     marked = _pod(ownerReferences=_OWNED, annotations={"bigfleet.lucy.sh/do-not-disrupt": "true"})
-    assert marked.not_evictable_reason == "pod n/p is marked bigfleet.lucy.sh/do-not-disrupt=true"
+    assert (
+        marked.not_evictable_reason == "pod n/p is annotated bigfleet.lucy.sh/do-not-disrupt=true"
+    )
     assert _pod(ownerReferences=_OWNED).not_evictable_reason == ""
 
 
@@ -171,7 +171,7 @@ def test_half_of_a_report_is_kept_for_machines_that_were_asked_about() -> None:
         ([3.0], 3.0, ""),
         ([1.5, 1.5], 3.0, ""),
         ([0.1] * 10, 1.0, ""),
-        ([2.0, 1.5], 3.0, "it would cost 3.5 to evict 2 pods, which is more than 3"),
+        ([2.0, 1.5], 3.0, "evicting 2 pods would cost 3.5, more than 3"),
         ([], 0.0, ""),
     ],
 )
@@ -186,7 +186,7 @@ def test_a_reclaim_is_refused_when_all_its_nodes_together_cost_too_much(
 def test_only_the_node_of_the_machine_of_its_name_is_ours() -> None:
     assert _node(labels={MACHINE_LABEL: "m-1"}).not_owned_reason == ""
     assert "has no label bigfleet.lucy.sh/machine" in _node().not_owned_reason
-    assert "is another machine's" in _node(labels={MACHINE_LABEL: "m-2"}).not_owned_reason
+    assert "belongs to another machine" in _node(labels={MACHINE_LABEL: "m-2"}).not_owned_reason
 
 
 def _node(provider_id: str = "", **metadata: Any) -> Node:
@@ -238,4 +238,4 @@ def test_a_hint_shows_count_cost_and_conditions_that_a_machine_can_meet() -> Non
 
 
 def test_moments_are_written_to_the_microsecond() -> None:
-    assert rfc3339(1.5) == "1970-01-01T00:00:01.500000Z"
+    assert rfc3339_micro(1.5) == "1970-01-01T00:00:01.500000Z"

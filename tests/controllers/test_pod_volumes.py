@@ -65,7 +65,7 @@ def test_a_storage_drivers_own_word_for_the_zone_is_taken_for_the_zone(key: str)
 
 
 def test_a_disk_within_a_node_can_be_reached_from_no_other_machine() -> None:
-    with pytest.raises(Unsupported, match="pv-1, which is on a Node of its own"):
+    with pytest.raises(Unsupported, match="pv-1, which is local to a Node"):
         volume_choices(_volume(_term(_in("kubernetes.io/hostname", "n-1"))))
 
 
@@ -145,14 +145,14 @@ def test_a_claim_of_a_class_without_provisioner_may_take_any_free_volume_that_fi
     ],
     ids=["class", "size", "access-mode", "mode", "taken", "released"],
 )
-def test_a_volume_that_a_claim_cannot_take_says_nothing_of_where_its_pod_may_run(
+def test_a_volume_that_a_claim_cannot_use_does_not_constrain_its_pod(
     unfit: Volume,
 ) -> None:
     assert free_choices(_claim(), [_free("a"), unfit]) == [[[_in(_ZONE, "a")]]]
     assert free_choices(_claim(), [unfit]) is None
 
 
-def test_a_claim_takes_only_volumes_that_it_selects_or_that_are_kept_for_it() -> None:
+def test_a_claim_uses_only_volumes_that_it_selects_or_that_are_reserved_for_it() -> None:
     fast = _claim(selector={"matchLabels": {"disk": "fast"}})
     assert free_choices(fast, [_free("a"), _free("b")]) == [[[_in(_ZONE, "a")]]]
     kept = _free("b", claimRef={"name": "db", "namespace": "team"})

@@ -124,10 +124,10 @@ async def test_a_claim_that_waits_for_its_pod_allows_what_its_class_does_until_i
         await client.delete(f"{_VOLUMES}/pv-first-consumer")
 
 
-async def test_a_pod_whose_claim_must_be_bound_first_asks_for_nothing_until_then(
+async def test_a_pod_whose_claim_must_be_bound_first_has_no_request_until_then(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """kube-scheduler does not look at it; the claim may even come after the pod."""
+    """kube-scheduler does not try it; the claim may even be created after the pod."""
     async with await admin(kubeconfig) as client, namespace(client, "bound-first") as where:
         pods = f"/api/v1/namespaces/{where}/pods"
         claims = f"/api/v1/namespaces/{where}/persistentvolumeclaims"
@@ -148,7 +148,7 @@ async def test_a_pod_whose_claim_must_be_bound_first_asks_for_nothing_until_then
         await client.delete(f"{_VOLUMES}/pv-bound-first")
 
 
-async def test_a_claim_of_a_class_without_provisioner_goes_where_free_volumes_are(
+async def test_a_claim_of_a_class_without_provisioner_is_bound_where_free_volumes_are(
     kubeconfig: dict[str, Path],
 ) -> None:
     """As soon as there is one more, its zone is allowed, too."""
@@ -206,10 +206,10 @@ def _seen(name: str, where: str) -> Pod:
     return msgspec.json.decode(msgspec.json.encode(body), type=Pod)
 
 
-async def test_a_claim_that_changes_says_nothing_of_pods_that_are_gone(
+async def test_a_changed_claim_does_not_affect_deleted_pods(
     kubeconfig: dict[str, Path],
 ) -> None:
-    """Or else the request of such a pod would be written again, for ever."""
+    """Otherwise the request of such a pod would be written again."""
     notified: Counter[str] = Counter()
     async with (
         await admin(kubeconfig) as client,

@@ -106,8 +106,8 @@ class Slow(Rejoining):
         return await super().delete(path, options)
 
 
-async def test_it_can_be_reclaimed_itself_while_the_one_before_is_still_looked_at() -> None:
-    """The second reclaim must not be taken for a longer grace of the first."""
+async def test_it_can_be_reclaimed_while_the_previous_one_is_still_drained() -> None:
+    """The second reclaim must not count as a longer grace period of the first."""
     cluster = Slow()
     reclaims = Reclaimer(cast(KubeClient, cluster), lambda: 0.0, _unasked)
     again = ReclaimInstruction(instruction_id="i", nodes=["m-1"], grace_period_seconds=60)

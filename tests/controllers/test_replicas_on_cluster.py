@@ -1,4 +1,4 @@
-"""Two replicas of a controller: one works, the other takes over within seconds."""
+"""Two replicas of a controller: one leads, the other takes over within seconds."""
 
 from __future__ import annotations
 

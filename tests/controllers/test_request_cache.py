@@ -1,4 +1,4 @@
-"""Which requests are in force, and which of them have not been answered yet."""
+"""Which requests count, and which of them are not acknowledged yet."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _member(name: str, gang: str = "g", members: str = "3") -> CapacityRequest:
     return request
 
 
-def test_a_gang_that_is_not_told_yet_is_not_acknowledged_and_holds_up_nobody() -> None:
+def test_an_incomplete_gang_is_not_acknowledged_and_does_not_delay_others() -> None:
     request_cache = RequestCache()
     request_cache.replace([])
     request_cache.put(_member("first"))
@@ -73,8 +73,8 @@ def test_a_gang_that_is_not_told_yet_is_not_acknowledged_and_holds_up_nobody() -
     assert take_unacknowledged == [_key("first"), _key("second"), _key("third")]
 
 
-def test_what_an_operator_finds_when_it_starts_is_told_whole_or_not() -> None:
-    """A gang of which two have finished needs the machine of the third, and always has."""
+def test_gangs_that_exist_at_the_start_are_reported_complete_or_not() -> None:
+    """A gang of which two have finished still needs the machine of the third."""
     request_cache = RequestCache()
     request_cache.replace([_member("third")])
     assert len(request_cache.aggregate.content(0.0).needs) == 1
@@ -105,7 +105,7 @@ def test_its_own_acknowledgement_is_no_change_of_demand() -> None:
     assert not request_cache.changed.is_set()
 
 
-def test_a_request_being_deleted_asks_for_nothing() -> None:
+def test_a_terminating_request_adds_no_demand() -> None:
     request_cache = RequestCache()
     request_cache.put(_request("a"))
     request_cache.put(_request("a", deletionTimestamp="2026-01-01T00:00:00Z"))

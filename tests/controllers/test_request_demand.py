@@ -55,7 +55,7 @@ def test_a_plain_request_has_no_group_and_no_more_than_its_size() -> None:
     assert not plain.profile.never_preempts
 
 
-def test_a_gang_asks_for_one_domain_on_the_wire_and_other_requests_do_not() -> None:
+def test_a_gang_requires_one_domain_on_the_wire_and_other_requests_do_not() -> None:
     gang = _demand(coLocation={"topologyKey": _RACK, "labelSelector": _WEB})
     assert gang.profile.same_key == _RACK
     assert gang.group == '["team","topology.bigfleet/rack",[["app","In",["web"]]]]'
@@ -116,7 +116,7 @@ def test_workloads_that_spread_are_needs_of_their_own() -> None:
     assert len(groups) == 5
 
 
-def test_soft_spread_prefers_and_parts_nobody() -> None:
+def test_a_soft_spread_only_prefers_and_forms_no_group() -> None:
     soft = _demand(topologySpread=[_spread(maxSkew=5, whenUnsatisfiable="ScheduleAnyway")])
     assert soft.group == ""
     assert soft.profile.spread == (Spread(_ZONE, 1, hard=False),)
@@ -147,7 +147,7 @@ def test_pods_that_want_the_same_ports_repel_each_other_in_all_namespaces() -> N
     assert spreads.profile.anti_affinity == (HOSTNAME_LABEL,)
 
 
-def test_a_gang_stays_one_group_whatever_else_it_asks_for() -> None:
+def test_a_gang_stays_one_group_whatever_else_it_requests() -> None:
     term = {"topologyKey": _RACK, "labelSelector": _WEB}
     gang = _demand(coLocation=term)
     more = _demand(coLocation=term, antiAffinity=_apart(HOSTNAME_LABEL), hostPorts=[{"port": 1}])

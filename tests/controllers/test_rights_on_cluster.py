@@ -1,4 +1,4 @@
-"""Who may do what: a joining machine registers itself and no more; nobody but one watches Pods."""
+"""RBAC: a joining machine only registers itself; only the pod controller watches Pods."""
 
 from __future__ import annotations
 
@@ -143,10 +143,10 @@ async def test_only_what_can_be_a_nodes_name_is_given_a_credential(
 
 
 @pytest.mark.parametrize("labels", [{"a": "b"}, {"bigfleet.lucy.sh/machine": "another"}])
-async def test_a_machine_gets_no_credential_for_the_node_of_somebody_else(
+async def test_a_machine_gets_no_credential_for_a_foreign_node(
     kubeconfig: dict[str, Path], labels: dict[str, str]
 ) -> None:
-    """It would take that Node over; whose it is, is said."""
+    """It would take over that Node; the error names its owner."""
     async with (
         await KubeClient.from_kubeconfig(kubeconfig["bigfleet-operator"]) as operator,
         await admin(kubeconfig) as administrator,
@@ -180,7 +180,7 @@ async def test_only_the_pod_controller_may_watch_pods(
         ("fake-host", "/api/v1/pods"),
     ],
 )
-async def test_nobody_reads_what_it_has_no_use_for(
+async def test_no_role_may_read_what_it_does_not_need(
     kubeconfig: dict[str, Path], identity: str, path: str
 ) -> None:
     async with await KubeClient.from_kubeconfig(kubeconfig[identity]) as client:

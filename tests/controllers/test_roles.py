@@ -1,4 +1,4 @@
-"""How the roles start, and what they say when they cannot."""
+"""How the roles start, and their errors when they cannot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_outside_a_pod_a_kubeconfig_is_needed() -> None:
         await operator.run(_settings(None), asyncio.Event())
 
 
-async def test_readiness_says_what_is_missing() -> None:
+async def test_readiness_reports_what_is_missing() -> None:
     async with KubeClient(Configuration(host="http://127.0.0.1:1")) as client:
         assert "no answer yet" in Operator(_settings(None), client).not_ready()
         assert (
@@ -43,7 +43,7 @@ async def test_readiness_says_what_is_missing() -> None:
         )
 
 
-async def test_an_unreachable_cluster_is_waited_for_and_the_role_still_ends_when_told_to() -> None:
+async def test_a_role_waits_for_an_unreachable_cluster_and_still_stops() -> None:
     stop = asyncio.Event()
     async with KubeClient(Configuration(host="http://127.0.0.1:1")) as client:
         serving = Operator(_settings(None), client)

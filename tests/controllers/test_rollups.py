@@ -62,7 +62,7 @@ async def _sending(
 
 
 async def test_nothing_is_sent_before_the_requests_are_listed() -> None:
-    """An empty roll-up would say that the cluster needs nothing and cost it its machines."""
+    """An empty roll-up would mean no demand, and cost the cluster its machines."""
     request_cache, shard = RequestCache(), _Shard()
     async with _sending(request_cache, shard, [], rollup_seconds=0.02):
         await asyncio.sleep(0.1)

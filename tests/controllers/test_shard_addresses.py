@@ -5,30 +5,30 @@ from __future__ import annotations
 from bigfleet.controllers.operator.shard_addresses import ShardAddressList
 
 
-def test_after_a_failure_the_next_address_is_dialled_and_then_the_first_again() -> None:
+def test_after_a_failure_the_next_address_is_dialed_and_then_the_first_again() -> None:
     """Those before count as failed rounds, so that waiting grows by rounds and not by addresses."""
     route = ShardAddressList(["a", "b", "a"])
-    dialled, rounds = [], []
+    dialed, rounds = [], []
     for _ in range(4):
-        dialled.append(route.address)
+        dialed.append(route.address)
         rounds.append(route.failed())
-    assert dialled == ["a", "b", "a", "b"]
+    assert dialed == ["a", "b", "a", "b"]
     assert rounds == [0, 0, 1, 1]
 
 
-def test_the_shard_that_served_last_is_among_those_that_are_dialled() -> None:
-    """It was named by another one, and is found again while nobody can name it."""
+def test_the_shard_that_served_last_is_dialed_too() -> None:
+    """Another one redirected to it, and it is found again without a redirect."""
     route = ShardAddressList(["a", "b"])
     route.redirected("c")
     route.served()
-    dialled = []
+    dialed = []
     for _ in range(4):
         route.failed()
-        dialled.append(route.address)
-    assert dialled == ["a", "b", "c", "a"]
+        dialed.append(route.address)
+    assert dialed == ["a", "b", "c", "a"]
 
 
-def test_a_shard_that_was_named_and_did_not_serve_is_not_dialled_again() -> None:
+def test_a_redirect_that_did_not_serve_is_not_dialed_again() -> None:
     """Only the configured ones are known to be worth it."""
     route = ShardAddressList(["a", "b"])
     route.redirected("c")

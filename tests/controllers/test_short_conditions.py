@@ -1,4 +1,4 @@
-"""Which requests say that machines are missing for them, and how often that is written."""
+"""Which requests have the condition CapacityShort, and how often it is written."""
 
 from __future__ import annotations
 
@@ -113,10 +113,10 @@ async def _settled(cluster: Cluster, writes: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(short_conditions, "_LOOK_SECONDS", 0.005)
+    monkeypatch.setattr(short_conditions, "_POLL_INTERVAL_SECONDS", 0.005)
 
 
-async def test_as_many_of_each_size_say_it_as_pods_are_short_the_newest_first() -> None:
+async def test_as_many_requests_of_a_size_have_it_as_pods_are_short_the_newest_first() -> None:
     small = [_request(f"small-{age}", "1", age) for age in range(5)]
     large = [_request(f"large-{age}", "2", age) for age in range(5)]
 
@@ -132,7 +132,7 @@ async def test_as_many_of_each_size_say_it_as_pods_are_short_the_newest_first() 
     ]
 
 
-async def test_of_a_size_that_nothing_can_hold_all_say_it_and_no_other() -> None:
+async def test_all_requests_of_a_size_that_fits_no_machine_have_it_and_no_others() -> None:
     requests = [_request(f"r-{age}", "1", age) for age in range(3)]
 
     async def play(cluster: Cluster) -> None:
@@ -144,7 +144,7 @@ async def test_of_a_size_that_nothing_can_hold_all_say_it_and_no_other() -> None
     assert {name for name, *_ in writes} == {"huge-0", "huge-1", "huge-2"}
 
 
-async def test_nothing_is_written_twice_however_often_it_is_said_or_seen() -> None:
+async def test_nothing_is_written_twice_however_often_it_is_reported() -> None:
     async def play(cluster: Cluster) -> None:
         for _ in range(3):
             cluster.status(_size(1, 1))
@@ -177,7 +177,7 @@ async def test_a_message_alone_is_renewed_once_a_minute_a_reason_at_once() -> No
     ]
 
 
-async def test_when_newer_requests_come_they_say_it_in_place_of_older_ones() -> None:
+async def test_newer_requests_get_it_in_place_of_older_ones() -> None:
     async def play(cluster: Cluster) -> None:
         cluster.status(_size(1, 1))
         await _settled(cluster, 1)
@@ -192,7 +192,7 @@ async def test_when_newer_requests_come_they_say_it_in_place_of_older_ones() -> 
 
 
 async def test_a_size_that_is_not_there_any_more_changes_nothing() -> None:
-    """The shard answers an older roll-up: what it says of this one is to come."""
+    """The shard's report is about an older roll-up; that about this one is to come."""
 
     async def play(cluster: Cluster) -> None:
         cluster.status(_size(1, 1))
@@ -204,7 +204,7 @@ async def test_a_size_that_is_not_there_any_more_changes_nothing() -> None:
     assert writes == [("a", "True", "PriorityStarved")]
 
 
-async def test_without_sizes_the_whole_need_is_meant_but_few_of_many_say_it() -> None:
+async def test_without_sizes_the_whole_need_is_short_but_few_of_many_requests_have_it() -> None:
     requests = [_request(f"r-{number}", str(1 + number % 3)) for number in range(1000)]
 
     async def play(cluster: Cluster) -> None:
@@ -214,7 +214,7 @@ async def test_without_sizes_the_whole_need_is_meant_but_few_of_many_say_it() ->
     assert len(await _played(Cluster(*requests), play)) == 200
 
 
-async def test_what_an_earlier_operator_wrote_stands_until_the_shard_has_spoken() -> None:
+async def test_existing_conditions_stay_until_the_shards_first_report() -> None:
     short = {"status": "True", "reason": "PriorityStarved", "message": "m"}
 
     async def play(cluster: Cluster) -> None:
@@ -225,7 +225,7 @@ async def test_what_an_earlier_operator_wrote_stands_until_the_shard_has_spoken(
     assert await _played(Cluster(_request("r", short=short)), play) == [("r", "False", "Satisfied")]
 
 
-async def test_a_request_that_was_deleted_and_made_anew_is_told_anew() -> None:
+async def test_a_recreated_request_gets_a_new_condition() -> None:
     async def play(cluster: Cluster) -> None:
         cluster.status(_size(1, 1))
         await _settled(cluster, 1)
@@ -236,7 +236,7 @@ async def test_a_request_that_was_deleted_and_made_anew_is_told_anew() -> None:
     assert len(await _played(Cluster(_request("r", age=9)), play)) == 2
 
 
-async def test_nonsense_of_a_shard_changes_nothing() -> None:
+async def test_an_invalid_report_changes_nothing() -> None:
     async def play(cluster: Cluster) -> None:
         cluster.status(_size(1, 1), reason="Not a reason!")
         await _settled(cluster, 1)

@@ -38,7 +38,7 @@ def _sizes(count: int, seed: int = 1, most_pods: int = 200) -> dict[Amounts, int
 
 
 def _extra(classes: Classes, pods: Mapping[Amounts, int], name: str = "cpu") -> float:
-    """What the classes ask for beyond their pods, as a share."""
+    """The cost of the classes beyond their pods, as a share."""
     asked = sum(dict(size)[name] * count for size, count in pods.items())
     got = sum(dict(c)[name] * sum(pods[m] for m in members) for c, members in classes.items())
     return got / asked - 1
@@ -110,15 +110,15 @@ def test_a_size_far_larger_than_both_is_the_last_resort() -> None:
     assert merges[7].cost < 0.001
 
 
-def test_sizes_that_ask_for_different_resources_are_merged_last() -> None:
-    """A class that joins them would want a GPU for each pod."""
+def test_sizes_with_different_resources_are_merged_last() -> None:
+    """A class that merges them would need a GPU for each pod."""
     plain, gpu = _size(1000, 1000), _size(1000, 1000, **{"nvidia.com/gpu": 1000})
     larger = [_size(1000 * n, 1000 * n) for n in range(2, 10)]
     merges = merges_of([plain, gpu, *larger], [1] * 10, 1)
     assert [merge.last_resort for merge in merges] == [False] * 8 + [True]
 
 
-def test_very_many_sizes_are_taken_together_before_they_are_merged() -> None:
+def test_very_many_sizes_are_quantized_before_they_are_merged() -> None:
     pods = _sizes(3000)
     cells = quantize(sorted(pods))
     assert len(cells) <= 512
@@ -158,7 +158,7 @@ def test_small_changes_leave_nearly_all_classes_what_they_were() -> None:
     assert _extra(before, pods) < 0.08
 
 
-def test_when_sizes_have_changed_much_they_are_merged_anew() -> None:
+def test_when_sizes_have_changed_much_they_are_merged_again() -> None:
     """Old classes would cover new sizes at any price."""
     classes = SizeClasses()
     classes.of(_sizes(300), MAX_CLASSES)
@@ -175,13 +175,13 @@ def test_a_few_classes_more_or_less_move_no_other_size() -> None:
 
 
 def test_five_hundred_sizes_are_merged_within_twenty_milliseconds() -> None:
-    """The least of several, since others may take the CPU; twice of it leaves some room."""
+    """The minimum of several runs, since other processes use the CPU, with a margin of two."""
     pods = _sizes(500)
     took = min(cpu_seconds(lambda: SizeClasses().of(pods, MAX_CLASSES)) for _ in range(5))
     assert took < 0.04 * slowness()
 
 
-def test_room_is_made_where_it_costs_the_cluster_least() -> None:
+def test_classes_are_dropped_where_it_costs_the_cluster_least() -> None:
     cheap = MergeCandidate(20, 10.0, 0.1, iter([Step(n, 0.01) for n in range(19, 7, -1)]))
     dear = MergeCandidate(20, 10.0, 0.9, iter([Step(n, 0.01) for n in range(19, 7, -1)]))
     assert allocate_classes({"cheap": cheap, "dear": dear}, 350.0) == {"cheap": 15, "dear": 20}

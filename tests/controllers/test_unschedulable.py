@@ -1,4 +1,4 @@
-"""Which unschedulable pods ask for a machine beyond those that are there, and when."""
+"""Which unschedulable pods request an additional machine, and when."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _watched(
     until: int,
     outlook: Callable[[str], Outlook] = _nothing_else,
 ) -> list[tuple[int, AdditionalRequest[str]]]:
-    """Who asked at which second, looked at once a second."""
+    """The requests by second, with one pass per second."""
     return [
         (now, ask) for now in range(since, until + 1) for ask in rules.due_requests(now, outlook)
     ]
@@ -46,7 +46,7 @@ def _rules(*pods: str, group: str = "g") -> Rules:
     return rules
 
 
-def test_a_pod_asks_after_the_hold_and_then_with_growing_patience_three_times_in_all() -> None:
+def test_a_pod_requests_after_the_delay_and_then_at_growing_intervals_three_times_in_all() -> None:
     moments = [(at, ask.number) for at, ask in _watched(_rules("a"), 0, 3_600)]
     assert moments == [(15, 1), (75, 2), (255, 3)]
 
@@ -66,15 +66,15 @@ def test_waiting_for_a_machine_that_was_asked_for_does_not_count_for_the_next() 
     assert [at for at, _ in _watched(rules, 137, 300)] == [196]
 
 
-def test_after_a_machine_has_come_the_hold_is_waited_again() -> None:
-    """kube-scheduler needs a moment to try the pods that it had put off."""
+def test_the_delay_restarts_after_a_machine_has_joined() -> None:
+    """kube-scheduler needs a moment to retry its backoff queue."""
     rules = _rules("a")
     _watched(rules, 0, 70)
     _watched(rules, 71, 72, lambda _: Outlook(should_wait=True))
     assert [at for at, _ in _watched(rules, 73, 90)] == [87]
 
 
-def test_of_pods_that_are_alike_ten_ask_the_oldest_first_and_others_only_in_their_place() -> None:
+def test_of_equivalent_pods_ten_request_the_oldest_first_and_others_only_in_their_place() -> None:
     rules = _rules(*(f"p{number}" for number in range(10_000)))
     asks = _watched(rules, 0, 3_600)
     assert {ask.pod for _, ask in asks} == {f"p{number}" for number in range(10)}
@@ -83,7 +83,7 @@ def test_of_pods_that_are_alike_ten_ask_the_oldest_first_and_others_only_in_thei
     assert {ask.pod for _, ask in _watched(rules, 3_601, 7_200)} == {"p10"}
 
 
-def test_each_pod_that_was_helped_lets_one_more_of_its_group_ask_at_a_time() -> None:
+def test_each_pod_that_was_helped_lets_one_more_of_its_group_request_at_a_time() -> None:
     """A hundred pods that machines help are helped in four rounds, and one that is deleted while it
     asks is no sign that asking helps.
     """
@@ -101,7 +101,7 @@ def test_each_pod_that_was_helped_lets_one_more_of_its_group_ask_at_a_time() -> 
     assert len(_watched(rules, 21, 41)) == MAX_ASKING_PER_GROUP
 
 
-def test_groups_do_not_hold_each_other_up_but_few_ask_in_one_look() -> None:
+def test_groups_do_not_block_each_other_but_few_request_in_one_pass() -> None:
     rules = Rules()
     for number in range(100):
         rules.observe(f"p{number}", f"g{number}", f"{number:03}", 0.0)
@@ -109,7 +109,7 @@ def test_groups_do_not_hold_each_other_up_but_few_ask_in_one_look() -> None:
     assert by_second == {15: MAX_REQUESTS_PER_PASS, 16: 20, 17: 20, 18: 20, 19: 20}
 
 
-def test_of_a_gang_that_runs_nowhere_the_oldest_alone_asks() -> None:
+def test_of_an_unplaced_gang_only_the_oldest_requests() -> None:
     """Machines for several of them could come in as many domains."""
     rules = _rules("a", "b", "c")
     asks = _watched(rules, 0, 3_600, lambda _: Outlook(should_wait=False, gang_unplaced=True))
@@ -148,7 +148,7 @@ def test_to_be_seen_again_changes_nothing_and_a_new_group_keeps_what_was_asked()
     assert rules.asked("a") == 1
 
 
-def test_a_pod_that_is_bound_is_forgotten_and_says_how_often_it_had_asked() -> None:
+def test_a_bound_pod_is_forgotten_and_its_number_of_requests_returned() -> None:
     rules = _rules("a")
     _watched(rules, 0, 80)
     assert rules.forget("a") == 2
@@ -168,7 +168,7 @@ _MOVES = st.lists(
 
 
 @given(_MOVES)
-def test_whatever_happens_no_pod_asks_too_soon_or_too_often(
+def test_whatever_happens_no_pod_requests_too_soon_or_too_often(
     moves: Iterable[tuple[str, int, int]],
 ) -> None:
     """Numbers go up by one, the hold passes before each, and a group never has more that ask than

@@ -1,4 +1,4 @@
-"""Which waiting pods find room on the machines that are on their way."""
+"""Which waiting pods fit on the upcoming machines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _anywhere(_: Shape) -> Sequence[Mapping[str, Any]]:
     return ()
 
 
-def test_a_machine_takes_as_many_as_it_has_room_for() -> None:
+def test_a_machine_takes_as_many_as_fit() -> None:
     waits = shape("3")
     assert unplaced_pods([_machine()], {waits: 5}, _anywhere) == {waits: 3}
     assert unplaced_pods([_machine(), _machine()], {waits: 5}, _anywhere) == {waits: 1}
@@ -37,8 +37,8 @@ def test_the_largest_pods_are_placed_first_and_leave_the_rest_to_the_small() -> 
     assert unplaced_pods([_machine()], {small: 4, large: 1}, _anywhere) == {large: 0, small: 2}
 
 
-def test_a_machine_bought_for_others_holds_nobody_up() -> None:
-    """Its taints, its labels or its size say that it is for others."""
+def test_a_machine_for_other_pods_delays_no_pod() -> None:
+    """By its taints, labels or size it is for others."""
     waits = shape("2", nodeSelector={"zone": "b"})
     tainted = Machine({}, _machine().allocatable, (Taint("gpu", "", "NoSchedule"),))
     assert unplaced_pods([_machine(zone="a")], {waits: 1}, _anywhere) == {waits: 1}
@@ -55,7 +55,7 @@ def test_pods_that_keep_apart_by_hostname_get_a_machine_each() -> None:
 def test_a_machine_in_a_zone_where_a_pod_must_not_run_does_not_count(
     zone: str | None, left: int
 ) -> None:
-    """One that says no zone may be in any."""
+    """One without a zone may be in any."""
     waits = shape("1", **spread(ZONE))
     there = cluster([node("n1", zone="a"), node("n2", zone="b")], (waits, "n1", 1), (waits, "", 1))
     labels = {ZONE: zone} if zone else {}

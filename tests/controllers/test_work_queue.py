@@ -100,7 +100,7 @@ async def test_a_passing_failure_is_repeated_until_it_passes() -> None:
     assert worker.on_rejected == []
 
 
-async def test_a_refusal_is_reported_once_and_not_repeated() -> None:
+async def test_a_rejection_is_reported_once_and_not_retried() -> None:
     worker = _Worker()
     worker.failures = [ApiError("POST", 422, "Invalid", "")]
     async with _running(worker, 2) as queue:
@@ -111,10 +111,10 @@ async def test_a_refusal_is_reported_once_and_not_repeated() -> None:
     assert worker.done == []
 
 
-async def test_an_object_that_nobody_foresaw_keeps_no_other_waiting(
+async def test_an_object_with_an_unexpected_error_does_not_block_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A bug met at one of them is counted, logged with its key, and tried again later."""
+    """The error is counted, logged with its key, and the key is retried."""
     worker, before = _Worker(), metrics.internal_errors._value.get()
     worker.failures = [AttributeError("'NoneType' object has no attribute 'get'")]
     async with _running(worker, 1) as queue, asyncio.timeout(60):
@@ -127,5 +127,5 @@ async def test_an_object_that_nobody_foresaw_keeps_no_other_waiting(
             await worker.finished.wait()
     assert worker.done == ["plain", "odd"]
     assert metrics.internal_errors._value.get() == before + 1
-    assert "a bug, met at odd" in caplog.text
+    assert "unexpected error while reconciling odd" in caplog.text
     assert "AttributeError" in caplog.text

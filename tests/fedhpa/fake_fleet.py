@@ -123,7 +123,7 @@ class Api:
 
 
 class PlayedLink(MemberLink):
-    """A member that takes every HPA."""
+    """A member that accepts every HPA."""
 
     def __init__(self, state: MemberState, api: Api) -> None:
         super().__init__(state, None)
@@ -175,7 +175,7 @@ def add(api: Api, name: str, minimum: int, maximum: int) -> None:
 def controller(
     api: Api, cut_off: str = ""
 ) -> tuple[AutoscalerController, HostCluster, MemberRegistry]:
-    """A new process: it knows what it can read, and no more."""
+    """A new process, without memory."""
     host = HostCluster(api)  # type: ignore[arg-type]
     for path, body in api.objects.items():
         plural, name = path.split("/")[-2:]

@@ -29,12 +29,12 @@ from bigfleet.fedhpa.shares.timestamps import Timestamps, update_timestamps
 
 @dataclass
 class SimCluster:
-    """One member: `load` in replicas that it would take, `room` in replicas it can place."""
+    """One member: `load` in replicas that it would take, `capacity` in replicas it can schedule."""
 
     name: str
     bounds: ClusterBounds = field(default_factory=ClusterBounds)
     load: float = 0.0
-    room: int = 10**6
+    capacity: int = 10**6
     reachable: bool = True
     selected: bool = True
     share: Share | None = None
@@ -50,7 +50,7 @@ class SimCluster:
 
     @property
     def scheduled(self) -> int:
-        return min(self.desired, self.room)
+        return min(self.desired, self.capacity)
 
     @property
     def usage(self) -> float:
@@ -197,4 +197,4 @@ def random_fleet(random: Random) -> SimFleet:
 
 def change_load(random: Random, c: SimCluster) -> None:
     c.load = random.choice([0.0, random.uniform(0, 10), random.uniform(0, 60)])
-    c.room = random.choice([10**6, 10**6, random.randint(0, 20)])
+    c.capacity = random.choice([10**6, 10**6, random.randint(0, 20)])

@@ -57,7 +57,7 @@ def _metrics(random: Random, fleet: SimFleet) -> None:
     c.measuring = not c.measuring
 
 
-def _wish(random: Random, fleet: SimFleet) -> None:
+def _change_bounds(random: Random, fleet: SimFleet) -> None:
     min_replicas = random.randint(1, 20)
     fleet.total = ReplicaBounds(min_replicas, min_replicas + random.randint(0, 60))
 
@@ -84,7 +84,7 @@ EVENTS: Mapping[str, Callable[[Random, SimFleet], None]] = {
     "select": _select,
     "lose-hpa": _lose_hpa,
     "metrics": _metrics,
-    "wish": _wish,
+    "bounds": _change_bounds,
     "lost-write": _lost_write,
 }
 _WEIGHTS = (8, 1, 2, 1, 1, 1, 1, 1)

@@ -1,4 +1,4 @@
-"""Real HPA controllers in the members, and a resource metrics API that tells them of a load.
+"""Real HPA controllers in the members, and a resource metrics API that serves a load.
 
 kube-controller-manager runs its own HPA controller against the member's API server; the metrics
 API behind it is played here, so that a test can say how much CPU the target's Pods use.

@@ -22,7 +22,7 @@ _REFUSED = {
 
 
 async def _requests(status: dict[str, Any], **metadata: Any) -> int:
-    """The requests that one look at an unclaimed workload makes."""
+    """The requests of one pass over an unclaimed workload."""
     api = Api(["a"])
     add(api, "web", 1, 5)
     api.objects[AUTOSCALER.path]["status"] = status
@@ -49,7 +49,7 @@ async def test_it_waits_for_an_autoscaler_that_has_shares_and_will_claim_it() ->
         ({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}),
     ],
 )
-async def test_it_does_not_wait_for_one_that_is_refused_or_goes(
+async def test_it_does_not_wait_for_one_that_is_not_accepted_or_deleted(
     status: dict[str, Any], metadata: dict[str, Any]
 ) -> None:
     assert await _requests(status, **metadata) > 1
@@ -64,7 +64,7 @@ async def test_once_claimed_it_names_its_autoscaler() -> None:
 
 
 async def _both(first: str, second: str) -> Api:
-    """Two autoscalers of one target that is not there yet, looked at in this order."""
+    """Two autoscalers of one target that does not exist yet, reconciled in this order."""
     api = Api(["a"])
     for name, created in (("older", "2026-01-01T00:00:00Z"), ("younger", "2026-01-02T00:00:00Z")):
         add(api, name, 1, 5)
@@ -86,10 +86,10 @@ async def test_before_the_target_exists_the_older_one_gets_shares_and_the_other_
     assert [name.name for name in api.hpas["a"]] == ["older"]
     conditions = api.objects[ObjectKey(AUTOSCALERS, "n", "younger").path]["status"]["conditions"]
     assert conditions[0]["status"] == "False"
-    assert "FederatedHorizontalPodAutoscaler older already" in conditions[0]["message"]
+    assert "already scaled by FederatedHorizontalPodAutoscaler older" in conditions[0]["message"]
 
 
-async def test_once_the_older_one_is_gone_the_other_is_looked_at_and_takes_over() -> None:
+async def test_once_the_older_one_is_deleted_the_other_is_reconciled_and_takes_over() -> None:
     api = await _both("older", "younger")
     del api.objects[ObjectKey(AUTOSCALERS, "n", "older").path]
     api.hpas["a"].clear()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bigfleet.fedhpa.host_cluster import rfc3339
 from bigfleet.fedhpa.members.objects import LAST_INCREASE
 from bigfleet.fedhpa.objects import AUTOSCALERS, ObjectKey
 from bigfleet.fedhpa.shares import HpaReport, Share
 from bigfleet.fedhpa.shares.timestamps import Timestamps, update_timestamps
+from bigfleet.kube.timestamps import rfc3339
 from tests.fedhpa.fake_fleet import Api, add, controller
 
 KEY = ObjectKey(AUTOSCALERS, "n", "web")

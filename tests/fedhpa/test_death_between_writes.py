@@ -1,4 +1,4 @@
-"""The controller may die before or after any request; whoever comes after keeps the sums."""
+"""The controller may crash before or after any request; its successor keeps the totals."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_raising_gives_all_that_fits_and_the_lowest_first(
 
 
 @given(LEVELS, st.data(), st.integers(-5, 300))
-def test_lowering_takes_all_that_may_go_and_the_highest_first(
+def test_lowering_takes_all_that_it_may_and_the_highest_first(
     levels: dict[str, int], data: st.DataObject, amount: int
 ) -> None:
     floors = {name: data.draw(st.integers(0, level)) for name, level in levels.items()}
@@ -36,7 +36,7 @@ def test_lowering_takes_all_that_may_go_and_the_highest_first(
 
 
 @given(LEVELS, st.integers(-5, 400))
-def test_a_proportion_is_exact_and_nobody_gets_more_than_it_wants(
+def test_a_proportion_is_exact_and_none_gets_more_than_it_wants(
     wants: dict[str, int], amount: int
 ) -> None:
     given_ = in_proportion(amount, wants)

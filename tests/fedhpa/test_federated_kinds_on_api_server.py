@@ -1,4 +1,4 @@
-"""A bad federated object is refused at admission with the field named; a good one is accepted."""
+"""An invalid federated object is rejected with the field named; a valid one is accepted."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _cpu(target: dict[str, Any]) -> dict[str, Any]:
         ({"rebalance": {"minUsagePercent": 101}}, "spec.rebalance.minUsagePercent", "100"),
     ],
 )
-async def test_an_autoscalers_refusal_names_the_field(
+async def test_an_autoscalers_rejection_names_the_field(
     kubeconfig: dict[str, Path], spec: dict[str, Any], field: str, words: str
 ) -> None:
     message = await _refusal(kubeconfig, AUTOSCALERS, _autoscaler(**spec))
@@ -151,7 +151,7 @@ async def test_an_autoscalers_refusal_names_the_field(
         ),
     ],
 )
-async def test_a_workloads_refusal_names_the_field(
+async def test_a_workloads_rejection_names_the_field(
     kubeconfig: dict[str, Path], body: dict[str, Any], field: str, words: str
 ) -> None:
     message = await _refusal(kubeconfig, DEPLOYMENTS, body)

@@ -63,7 +63,7 @@ async def test_the_autoscaler_may_come_before_its_target(federated: Fleet) -> No
         await federated.until_condition(where, "TargetFound", "True")
 
 
-async def test_the_list_overrides_the_workloads_own_preferences_and_says_so(
+async def test_the_list_overrides_the_workloads_own_preferences_and_its_status_says_so(
     federated: Fleet,
 ) -> None:
     """Kept where chosen, created with one, deleted where not chosen, once enough is ready."""
@@ -88,9 +88,9 @@ async def test_the_list_overrides_the_workloads_own_preferences_and_says_so(
             conditions = found.get("status", {}).get("conditions", [])
             said = {each["type"]: (each["status"], each["message"]) for each in conditions}
             status, message = said.get("Autoscaled", ("", ""))
-            return status == "True" and "do not count" in message
+            return status == "True" and "are ignored" in message
 
-        await eventually(told, "the workload to say that its own preferences do not count")
+        await eventually(told, "the status that its own preferences are ignored")
 
 
 async def test_replicas_are_left_alone_through_a_rolling_update(federated: Fleet) -> None:
@@ -135,7 +135,7 @@ async def test_recreate_is_handed_to_the_members_and_replicas_stay(federated: Fl
         assert await federated.replicas(where) == {"east": 3}
 
 
-async def test_a_target_or_an_hpa_that_somebody_deleted_is_restored(federated: Fleet) -> None:
+async def test_a_deleted_target_or_hpa_is_restored(federated: Fleet) -> None:
     async with place(federated, "restored") as where, federated.federation():
         await federated.host.create(deployments(where), deployment())
         await federated.host.create(autoscalers(where), autoscaler(2, 10))
@@ -156,7 +156,7 @@ async def test_a_target_or_an_hpa_that_somebody_deleted_is_restored(federated: F
         await federated.until_replicas(where, {"east": 1, "west": 1})
 
 
-async def test_what_somebody_changed_in_a_member_is_put_right(federated: Fleet) -> None:
+async def test_changes_in_a_member_are_reverted(federated: Fleet) -> None:
     async with place(federated, "drift") as where, federated.federation():
         await federated.host.create(deployments(where), deployment())
         await federated.host.create(autoscalers(where), autoscaler(2, 10))
@@ -220,7 +220,7 @@ async def test_pods_without_a_node_make_a_further_member_open(federated: Fleet) 
         await federated.until_replicas(where, {"east": 12, "west": 1})
 
 
-async def test_when_the_autoscaler_goes_replicas_are_the_workloads_own_again(
+async def test_when_the_autoscaler_is_deleted_the_workloads_own_replicas_count_again(
     federated: Fleet,
 ) -> None:
     """What runs stays; nothing jumps back to what was written before."""
@@ -240,10 +240,10 @@ async def test_when_the_autoscaler_goes_replicas_are_the_workloads_own_again(
         await federated.until_replicas(where, {"east": 4, "west": 3})
 
 
-async def test_what_somebody_else_made_in_a_member_is_left_alone_and_named(
+async def test_unmanaged_objects_in_a_member_are_left_alone_and_named(
     federated: Fleet,
 ) -> None:
-    """Neither taken over nor deleted, nor scaled; the other member has all meanwhile."""
+    """Neither adopted nor deleted nor scaled; the other member has all meanwhile."""
     async with place(federated, "strangers") as where, federated.federation():
         theirs = deployment("theirs")["spec"]["template"]
         body = {"metadata": {"name": "web"}, "spec": {**theirs["spec"], "replicas": 3}}
@@ -262,14 +262,14 @@ async def test_what_somebody_else_made_in_a_member_is_left_alone_and_named(
         assert part["spec"]["template"]["spec"]["containers"][0]["image"] == "theirs"
 
 
-async def test_a_target_has_one_autoscaler_and_the_second_is_told(federated: Fleet) -> None:
+async def test_a_target_has_one_autoscaler_and_the_second_is_not_accepted(federated: Fleet) -> None:
     async with place(federated, "two-of-them") as where, federated.federation():
         await federated.host.create(deployments(where), deployment())
         await federated.host.create(autoscalers(where), autoscaler(2, 10))
         await federated.until_shares(where, {"east": (1, 5), "west": (1, 5)})
         await federated.host.create(autoscalers(where), autoscaler(2, 10, "second"))
         refused = await federated.until_condition(where, "Accepted", "False", "second")
-        assert "FederatedHorizontalPodAutoscaler web already" in refused["message"]
+        assert "already scaled by FederatedHorizontalPodAutoscaler web" in refused["message"]
         assert await federated.shares(where, "second") == {}
 
 

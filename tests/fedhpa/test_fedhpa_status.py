@@ -32,7 +32,7 @@ _BODY: dict[str, Any] = {
                 "type": "ClustersReachable",
                 "status": "False",
                 "reason": "Unreachable",
-                "message": "they keep their shares: cloud does not answer",
+                "message": "keeping their shares: cloud does not answer",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }
         ],
@@ -80,9 +80,9 @@ def test_without_clusters_only_the_heads_are_shown() -> None:
     assert _shown(status={})[1:] == ["  CLUSTER  STATE  MIN  MAX  CURRENT  DESIRED  PLACED  MOVED"]
 
 
-def test_only_what_is_not_well_is_said_beneath() -> None:
+def test_only_problems_are_listed_beneath() -> None:
     assert _shown()[4] == (
-        "  ClustersReachable is False: they keep their shares: cloud does not answer"
+        "  ClustersReachable is False: keeping their shares: cloud does not answer"
     )
 
 
@@ -95,13 +95,13 @@ def test_no_line_is_wider_than_a_terminal_however_long_a_reason_is() -> None:
     assert "a long story" in shown[5]
 
 
-def test_what_two_conditions_say_is_shown_once() -> None:
+def test_a_message_of_two_conditions_is_shown_once() -> None:
     status = copy.deepcopy(_BODY["status"])
     status["conditions"].append(status["conditions"][0] | {"type": "BoundsApplied"})
-    assert sum("keep their shares" in line for line in _shown(status=status)) == 1
+    assert sum("keeping their shares" in line for line in _shown(status=status)) == 1
 
 
-def test_one_that_is_being_deleted_says_so() -> None:
+def test_one_that_is_terminating_is_shown_as_such() -> None:
     metadata = {**_BODY["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
     assert any("is being deleted" in line for line in _shown(metadata=metadata))
 
@@ -133,7 +133,7 @@ def test_a_kubeconfig_takes_in_the_files_that_it_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"clusters": []}, "is no kubeconfig"),
+        ({"clusters": []}, "is not a kubeconfig"),
         (
             {
                 "clusters": [{"name": "x", "cluster": {}}],
@@ -144,7 +144,7 @@ def test_a_kubeconfig_takes_in_the_files_that_it_names(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_kubeconfig_that_cannot_travel_is_refused(
+def test_a_kubeconfig_that_cannot_be_self_contained_is_rejected(
     tmp_path: Path, content: dict[str, object], words: str
 ) -> None:
     path = tmp_path / "kubeconfig"

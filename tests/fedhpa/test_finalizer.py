@@ -23,7 +23,7 @@ def _held(api: Api) -> bool:
     return FINALIZER in api.objects[KEY.path]["metadata"]["finalizers"]
 
 
-async def test_it_goes_once_no_hpa_of_it_is_left() -> None:
+async def test_it_is_deleted_once_no_hpa_of_it_is_left() -> None:
     api = await _deleted()
     looker, _, _ = controller(api)
     await looker.reconcile(KEY)
@@ -44,7 +44,7 @@ async def test_it_waits_for_a_member_that_is_cut_off_and_still_has_its_hpa() -> 
     assert not _held(api)
 
 
-async def test_what_runs_becomes_the_workloads_own_wish() -> None:
+async def test_what_runs_becomes_the_workloads_own_replicas() -> None:
     api = await _deleted()
     looker, _, _ = controller(api)
     await looker.reconcile(KEY)

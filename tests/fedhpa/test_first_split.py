@@ -65,11 +65,11 @@ def test_preferences_beyond_max_are_named_and_the_others_are_met() -> None:
     assert _split(sim) == {"a": (4, 5)}
 
 
-def test_max_that_no_cluster_may_have_is_said_and_not_forced() -> None:
+def test_max_that_no_cluster_may_have_is_reported_and_not_forced() -> None:
     sim = fleet((2, 20), "a", "b")
     for cluster in sim.clusters:
         cluster.bounds = ClusterBounds(0, 4)
-    assert sim.plan().problems == ("12 of maxReplicas can be used by no cluster in use",)
+    assert sim.plan().problems == ("12 of maxReplicas cannot be used by the clusters in use",)
     assert _split(sim) == {"a": (1, 4), "b": (1, 4)}
 
 

@@ -81,8 +81,8 @@ def test_more_is_wanted_only_where_max_holds_it_down() -> None:
     assert (limited.wanted, free.wanted) == (15, 5)
 
 
-def test_metrics_of_fewer_replicas_than_there_are_now_want_no_more_than_they_say() -> None:
-    """An HPA that has just scaled from two to five still says what the two used."""
+def test_metrics_of_fewer_replicas_than_now_are_scaled_by_those_only() -> None:
+    """An HPA that has just scaled from two to five still has the metrics of the two."""
     hpa = _hpa([_cpu(averageUtilization=50)], [_seen(averageUtilization=200)], _TOO_MANY)
     stale, fresh = hpa_report_of(hpa, 0, 2), hpa_report_of(hpa, 0, 5)
     assert stale is not None
@@ -123,7 +123,7 @@ def test_pods_without_a_node_are_not_placed() -> None:
 
 
 @pytest.mark.parametrize("condition", ["AbleToScale", "ScalingActive"])
-def test_an_hpa_without_target_or_metrics_says_nothing(condition: str) -> None:
+def test_an_hpa_without_target_or_metrics_has_no_report(condition: str) -> None:
     hpa = _hpa([], [])
     for each in hpa.status.conditions or ():
         if each.type == condition:

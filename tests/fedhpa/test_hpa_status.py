@@ -1,4 +1,4 @@
-"""What a federated HPA's status tells about its clusters."""
+"""A federated HPA's status of its clusters."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ async def test_sums_and_each_clusters_part_are_there() -> None:
     assert _condition(status, "BoundsApplied")["status"] == "True"
 
 
-async def test_a_name_that_is_no_member_is_told() -> None:
+async def test_a_name_that_is_not_a_member_is_reported() -> None:
     api = Api(["a", "b"])
     add(api, "web", 2, 10)
     api.objects[KEY.path]["spec"]["clusters"] = {"names": ["a", "tokyo"]}
-    told = _condition(await _status(api), "ClustersReachable")
-    assert told["status"] == "False"
-    assert "called tokyo" in told["message"]
+    condition = _condition(await _status(api), "ClustersReachable")
+    assert condition["status"] == "False"
+    assert "tokyo" in condition["message"]
 
 
-async def test_a_preference_for_a_cluster_that_is_no_member_is_told() -> None:
+async def test_a_preference_for_a_cluster_that_is_not_a_member_is_reported() -> None:
     api = Api(["a", "b"])
     add(api, "web", 2, 10)
     api.objects[KEY.path]["spec"]["preferences"] = [{"cluster": "*", "maxReplicas": 9}]
     marks = {PREFERENCES: '{"clusters": {"tokyo": {"minReplicas": 1}}}'}
     api.objects[KEY.path]["metadata"]["annotations"] = marks
-    told = _condition(await _status(api), "ClustersReachable")
-    assert told["message"] == "no member of the federation is called tokyo"
+    condition = _condition(await _status(api), "ClustersReachable")
+    assert condition["message"] == "not members of the federation: tokyo"
 
 
 async def test_the_last_cluster_that_was_removed_has_no_line_any_more() -> None:
@@ -60,7 +60,7 @@ async def test_the_last_cluster_that_was_removed_has_no_line_any_more() -> None:
     assert status["maxReplicas"] == 0
 
 
-async def test_several_writes_into_a_cluster_are_told_as_one_move() -> None:
+async def test_several_writes_into_a_cluster_are_reported_as_one_move() -> None:
     api = Api(["a", "b"])
     add(api, "web", 1, 10)
     await _status(api)
@@ -77,7 +77,7 @@ async def test_a_member_that_is_cut_off_keeps_its_line() -> None:
     status = await _status(api, cut_off="b")
     line = next(each for each in status["clusters"] if each["name"] == "b")
     assert (line["state"], line["minReplicas"], line["maxReplicas"]) == ("Unreachable", 1, 5)
-    assert "keep their shares" in _condition(status, "ClustersReachable")["message"]
+    assert "keeping their shares" in _condition(status, "ClustersReachable")["message"]
 
 
 async def test_a_condition_keeps_its_time_while_it_stays_the_same() -> None:
@@ -95,6 +95,6 @@ async def test_preferences_that_cannot_be_met_are_named() -> None:
         {"cluster": "a", "minReplicas": 8},
         {"cluster": "b", "minReplicas": 8},
     ]
-    told = _condition(await _status(api), "BoundsApplied")
-    assert told["status"] == "False"
-    assert "cluster b: preferred minReplicas 8" in told["message"]
+    condition = _condition(await _status(api), "BoundsApplied")
+    assert condition["status"] == "False"
+    assert "cluster b: preferred minReplicas 8" in condition["message"]

@@ -1,4 +1,4 @@
-"""A person who joins a member hears at once what will not work with it."""
+"""Joining a member reports at once what will not work with it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tests.support.fedhpa_fleet import Fleet
 pytestmark = pytest.mark.cluster
 
 
-async def test_a_member_whose_user_may_not_scale_is_told_what_to_apply(
+async def test_joining_without_permissions_reports_what_to_apply(
     federated: Fleet, federated_clusters: dict[str, Cluster]
 ) -> None:
-    """Not minutes later, by a status that says Unreachable."""
+    """Not minutes later, by a status Unreachable."""
     admin = federated_clusters["host"].kubeconfigs["admin"]
     recorder = federated_clusters["west"].kubeconfigs["recorder"]
     await federated.leave("west")
@@ -48,5 +48,5 @@ async def test_a_file_that_is_no_kubeconfig_joins_nothing(
 ) -> None:
     admin = federated_clusters["host"].kubeconfigs["admin"]
     (tmp_path / "odd").write_text("- 1")
-    with pytest.raises(InvalidInput, match=r"odd.* is no kubeconfig"):
+    with pytest.raises(InvalidInput, match=r"odd.* is not a kubeconfig"):
         await fedhpa_join.join(admin, "west", tmp_path / "odd", [])

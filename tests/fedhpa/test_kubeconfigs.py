@@ -1,4 +1,4 @@
-"""What a member's kubeconfig may say, and what makes it rejected."""
+"""What a member's kubeconfig may contain, and what is rejected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TOKEN = {"token": "t.o-k_en"}
 
 
 def test_inline_credentials_are_read() -> None:
-    """Of the current context only: what others hold is nobody's business."""
+    """Of the current context only; others are ignored."""
     text = kubeconfig(
         {
             **SERVER,

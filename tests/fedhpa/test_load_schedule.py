@@ -1,4 +1,4 @@
-"""The load of a federation's callers, and the replicas that it takes."""
+"""The load of a federation's callers, and the replicas that it needs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_less_load_than_its_part_of_min_makes_no_cluster_have_too_many() -> None
     )
 
 
-def test_callers_stay_on_premise_until_all_its_places_are_taken() -> None:
+def test_callers_stay_on_premise_until_it_is_full() -> None:
     spike = {"c1": 5.4, "c2": 0.425, "c3": 0.425}
     assert schedule().routed_load(spike, is_full=False) == spike
 

@@ -1,4 +1,4 @@
-"""Max goes where it is needed, from where it is not needed or cannot be used."""
+"""Max moves to where it is needed, from where it is not needed or cannot be used."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_steady_load_within_the_limits_moves_nothing() -> None:
     assert sim.run(3600.0) == 0
 
 
-def test_fresh_hpas_neither_give_nor_take_however_they_look() -> None:
-    """The old federation took the max of HPAs that had not looked at their target yet."""
+def test_new_hpas_neither_give_nor_take_whatever_their_status() -> None:
+    """The former federation took the max of HPAs that had not read their target yet."""
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 10)})
     a, b = sim.cluster("a"), sim.cluster("b")
     a.load, a.desired, b.created_at = 50.0, 10, sim.now
@@ -51,7 +51,7 @@ def test_fresh_hpas_neither_give_nor_take_however_they_look() -> None:
     assert _max(sim) == {"a": 18, "b": 2}
 
 
-def test_a_cluster_whose_metrics_are_gone_keeps_its_share() -> None:
+def test_a_cluster_without_metrics_keeps_its_share() -> None:
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 10)})
     sim.cluster("a").load, sim.cluster("a").desired = 50.0, 10
     sim.cluster("b").measuring = False
@@ -84,11 +84,11 @@ def test_load_that_swings_by_less_than_the_headroom_moves_nothing() -> None:
     assert len(sim.moves) == before
 
 
-def test_what_a_cluster_cannot_place_goes_to_one_that_can() -> None:
-    """Current below desired: the seed's second reason to take max away."""
+def test_what_a_cluster_cannot_schedule_moves_to_one_that_can() -> None:
+    """Current below desired is the second reason to lower max."""
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 10)})
     a, b = sim.cluster("a"), sim.cluster("b")
-    a.load, a.room, b.load = 10.0, 4, 30.0
+    a.load, a.capacity, b.load = 10.0, 4, 30.0
     assert sim.run(150.0) <= 1
     sim.run(120.0)
     assert _max(sim) == {"a": 4, "b": 16}
@@ -99,8 +99,8 @@ def test_a_cluster_that_still_finds_nodes_is_not_called_full() -> None:
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 10)})
     a, b = sim.cluster("a"), sim.cluster("b")
     a.load, a.desired, b.load, b.desired = 10.0, 10, 30.0, 10
-    for room in range(1, 10):
-        a.room = room
+    for capacity in range(1, 10):
+        a.capacity = capacity
         sim.run(150.0)
     assert _max(sim) == {"a": 10, "b": 10}
 
@@ -108,13 +108,13 @@ def test_a_cluster_that_still_finds_nodes_is_not_called_full() -> None:
 def test_a_full_cluster_is_tried_again_only_after_the_retry_time() -> None:
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 10)})
     a, b = sim.cluster("a"), sim.cluster("b")
-    a.load, a.room, b.load = 10.0, 4, 30.0
+    a.load, a.capacity, b.load = 10.0, 4, 30.0
     sim.run(300.0)
     b.load, b.desired = 2.0, 2
     moved = len(sim.moves)
     sim.run(300.0)
     assert len(sim.moves) == moved
-    a.room = 100
+    a.capacity = 100
     sim.run(300.0)
     assert _max(sim)["a"] > 10
 

@@ -1,4 +1,4 @@
-"""Min goes from where it is idle to where more runs anyway."""
+"""Min moves from where it is idle to where more runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _idle_and_busy(**settings: float) -> SimFleet:
     return sim
 
 
-def test_min_goes_in_one_step_to_where_more_than_min_runs() -> None:
+def test_min_moves_in_one_step_to_where_more_than_min_runs() -> None:
     sim = _idle_and_busy()
     sim.reconcile()
     assert _min(sim) == {"idle": 1, "busy": 9}
@@ -32,7 +32,7 @@ def test_a_threshold_of_zero_leaves_min_alone() -> None:
     assert _idle_and_busy(min_usage_percent=0).run(3600.0) == 0
 
 
-def test_nobody_gives_min_away_when_nobody_runs_more() -> None:
+def test_no_cluster_gives_up_min_when_none_runs_more() -> None:
     sim = _idle_and_busy()
     sim.cluster("busy").load, sim.cluster("busy").desired = 5.0, 5
     assert sim.run(3600.0) == 0

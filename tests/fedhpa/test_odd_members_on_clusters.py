@@ -1,4 +1,4 @@
-"""One member's Secret is that member's business: it runs nothing here, and stops nobody else."""
+"""An invalid member Secret runs nothing here, and blocks no other member."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def _why(federated: Fleet, where: str, name: str, word: str = "") -> str:
 
 
 async def test_a_command_in_a_kubeconfig_is_never_run(federated: Fleet, tmp_path: Path) -> None:
-    """The member is rejected by name, the other one is served, and a mended Secret is taken."""
+    """The member is rejected by name, the other one is served, and a fixed Secret is accepted."""
     mark = tmp_path / "was-run"
     args = ["-c", f"id > {mark}"]
     api = "client.authentication.k8s.io/v1"
@@ -74,7 +74,9 @@ async def test_a_command_in_a_kubeconfig_is_never_run(federated: Fleet, tmp_path
         await federated.until_condition(where, "ClustersReachable", "True")
 
 
-async def test_a_member_that_turns_odd_keeps_its_share_and_stops_nobody(federated: Fleet) -> None:
+async def test_a_member_that_becomes_invalid_keeps_its_share_and_blocks_no_other(
+    federated: Fleet,
+) -> None:
     """Also each kind of oddity in turn, and the Secrets that were there before the start."""
     await federated.host.create(SECRETS, member_secret("antlers", "a: 2024-13-45"))
     try:
@@ -82,9 +84,9 @@ async def test_a_member_that_turns_odd_keeps_its_share_and_stops_nobody(federate
             await federated.host.create(deployments(where), deployment())
             await federated.host.create(autoscalers(where), autoscaler(2, 10))
             await federated.until_shares(where, {"east": (1, 5), "west": (1, 5)})
-            await _why(federated, where, "antlers", "is no kubeconfig")
+            await _why(federated, where, "antlers", "is not a kubeconfig")
             for text, word in (
-                ("[" * 20_000, "is no kubeconfig"),
+                ("[" * 20_000, "is not a kubeconfig"),
                 (_changed(federated.secrets["east"], {"tokenFile": "/etc/passwd"}), "tokenFile"),
                 ("a: &a [*a]", "unconstructable"),
             ):
@@ -123,7 +125,7 @@ async def _redirecting(folder: Path, target: str) -> AsyncIterator[InlineAccess]
 
 
 async def test_a_member_cannot_lead_its_federation_elsewhere(tmp_path: Path) -> None:
-    """A redirect would let whoever writes a kubeconfig ask the machine's own plain servers."""
+    """A redirect would let a kubeconfig's author reach this machine's plain servers."""
     asked: list[str] = []
 
     async def hidden(request: web.Request) -> web.Response:
@@ -149,8 +151,8 @@ async def test_a_member_cannot_lead_its_federation_elsewhere(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["encrypted", "other"])
-def test_a_key_that_cannot_be_used_is_an_error_and_no_question(kind: str) -> None:
-    """OpenSSL would ask the terminal for a passphrase, and stop the whole process meanwhile."""
+def test_an_encrypted_key_is_an_error_and_not_a_prompt(kind: str) -> None:
+    """OpenSSL would prompt for a passphrase, and block the whole process."""
     authority = Authority.create("odd", timedelta(days=1))
     certificate, key = authority.issue("odd", [x509.DNSName("odd")], timedelta(days=1))
     if kind == "encrypted":

@@ -18,7 +18,7 @@ def _on_premise_first(**settings: float) -> SimFleet:
 def test_a_spike_beyond_the_on_premise_capacity_spills_over() -> None:
     sim = _on_premise_first()
     onprem = sim.cluster("onprem")
-    onprem.room, onprem.load = 8, 16.0
+    onprem.capacity, onprem.load = 8, 16.0
     sim.run(300.0)
     assert sim.shares() == {"onprem": Share(1, 8), "cloud": Share(1, 12)}
 
@@ -34,10 +34,10 @@ def test_a_spike_beyond_the_preferred_max_spills_over() -> None:
     assert sim.shares() == {"onprem": Share(1, 8), "cloud": Share(1, 12)}
 
 
-def test_nothing_is_opened_while_one_in_use_has_room() -> None:
+def test_nothing_is_opened_while_one_in_use_has_capacity() -> None:
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 10)})
     sim.clusters += fleet((1, 1), "c").clusters
-    sim.cluster("a").load, sim.cluster("a").room = 30.0, 4
+    sim.cluster("a").load, sim.cluster("a").capacity = 30.0, 4
     sim.run(7200.0)
     assert set(sim.shares()) == {"a", "b"}
 
@@ -52,7 +52,7 @@ def test_nothing_is_opened_when_all_of_max_is_in_use() -> None:
 def test_one_at_a_time_is_opened_and_given_time() -> None:
     sim = _on_premise_first()
     for each in sim.clusters:
-        each.room, each.load = 4, 20.0
+        each.capacity, each.load = 4, 20.0
     sim.run(270.0)
     assert set(sim.shares()) == {"onprem", "cloud"}
     sim.run(600.0)
@@ -62,7 +62,7 @@ def test_one_at_a_time_is_opened_and_given_time() -> None:
 def test_an_idle_one_is_closed_after_its_time_and_gives_all_back() -> None:
     sim = _on_premise_first()
     onprem, cloud = sim.cluster("onprem"), sim.cluster("cloud")
-    onprem.room, onprem.load, cloud.load = 8, 12.0, 5.0
+    onprem.capacity, onprem.load, cloud.load = 8, 12.0, 5.0
     sim.run(600.0)
     assert set(sim.shares()) == {"onprem", "cloud"}
     onprem.load, cloud.load = 5.0, 0.5
@@ -75,7 +75,7 @@ def test_an_idle_one_is_closed_after_its_time_and_gives_all_back() -> None:
 def test_one_that_can_place_nothing_is_left_again_and_the_next_is_tried() -> None:
     sim = _on_premise_first()
     onprem = sim.cluster("onprem")
-    onprem.room, onprem.load, sim.cluster("cloud").room = 8, 16.0, 0
+    onprem.capacity, onprem.load, sim.cluster("cloud").capacity = 8, 16.0, 0
     sim.run(900.0)
     assert set(sim.shares()) == {"onprem", "other"}
 
@@ -83,7 +83,7 @@ def test_one_that_can_place_nothing_is_left_again_and_the_next_is_tried() -> Non
 def test_load_that_only_the_full_cluster_has_does_not_make_clusters_come_and_go() -> None:
     sim = _on_premise_first()
     onprem = sim.cluster("onprem")
-    onprem.room, onprem.load = 8, 16.0
+    onprem.capacity, onprem.load = 8, 16.0
     sim.run(7200.0)
     before = len(sim.moves)
     sim.run(36000.0)
@@ -92,5 +92,5 @@ def test_load_that_only_the_full_cluster_has_does_not_make_clusters_come_and_go(
 
 def test_without_rebalancing_nothing_is_opened_or_moved() -> None:
     sim = _on_premise_first(enabled=False)
-    sim.cluster("onprem").room, sim.cluster("onprem").load = 8, 16.0
+    sim.cluster("onprem").capacity, sim.cluster("onprem").load = 8, 16.0
     assert sim.run(7200.0) == 0

@@ -1,4 +1,4 @@
-"""What happens when the federation, or the way to a member, is gone: nothing, and no jump after."""
+"""An outage of the federation, or of the way to a member, changes nothing, also afterwards."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ async def test_without_the_federation_members_go_on_and_its_return_changes_nothi
         assert versions[0] == versions[1], "an HPA was written although nothing had changed"
 
 
-async def test_while_the_federations_api_server_is_gone_nothing_is_moved(
+async def test_nothing_is_moved_while_the_host_api_server_is_down(
     federated: Fleet,
 ) -> None:
-    """A move is written down there first; so without it there is none."""
+    """A move is recorded there first, so without it there is none."""
     async with (
         place(federated, "host-gone") as where,
         nodes(federated, east=1, west=1),

@@ -28,7 +28,7 @@ def test_what_runs_stays_where_it_is_when_more_are_wanted() -> None:
     assert divide_replicas(7, [_place("a", 5), _place("b", 0)]).replicas == {"a": 5, "b": 2}
 
 
-def test_fewer_are_taken_from_where_most_run() -> None:
+def test_surplus_replicas_are_removed_where_most_run() -> None:
     assert divide_replicas(4, [_place("a", 5), _place("b", 1)]).replicas == {"a": 3, "b": 1}
 
 
@@ -63,7 +63,7 @@ def test_a_part_with_zero_replicas_gets_one_because_no_hpa_would_wake_it() -> No
     assert placement_by_list(["a"], 1, [_place("a", 0)]).replicas == {"a": 1}
 
 
-def test_off_the_list_it_goes_only_when_the_listed_ones_run_enough() -> None:
+def test_it_is_removed_off_the_list_only_when_the_listed_ones_run_enough() -> None:
     assert placement_by_list(["a"], 2, [_place("a", 1), _place("c", 4)]).removed == []
     assert placement_by_list(["a"], 2, [_place("a", 2), _place("c", 4)]).removed == ["c"]
 

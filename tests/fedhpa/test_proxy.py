@@ -48,7 +48,7 @@ async def test_bytes_pass_both_ways(proxy: PartitionableProxy) -> None:
     assert await asked(proxy) == b"abab"
 
 
-async def test_a_cut_ends_connections_at_once_and_refuses_new_ones_until_it_is_mended(
+async def test_a_cut_closes_connections_at_once_and_refuses_new_ones_until_it_is_restored(
     proxy: PartitionableProxy,
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)

@@ -86,7 +86,7 @@ async def test_each_member_follows_its_own_load_and_a_spike_gets_the_others_slac
         await eventually(all_given, "all of max, and enough of it in the west")
 
 
-async def test_members_follow_load_while_the_federation_is_gone(
+async def test_members_follow_load_while_the_federation_is_down(
     federated: Fleet, loads: dict[str, Load]
 ) -> None:
     """Use case 2: within the last limits, up and down."""

@@ -21,14 +21,14 @@ def _told(api: Api) -> dict[str, Any]:
 
 
 def _api(refusal: ApiError) -> Api:
-    """The cluster that comes first refuses."""
+    """The first cluster rejects the HPA."""
     api = Api(["a", "b"])
     add(api, "web", 2, 10)
     api.rejections["a"] = refusal
     return api
 
 
-async def test_the_others_get_all_when_the_first_cluster_refuses() -> None:
+async def test_the_others_get_all_when_the_first_cluster_rejects() -> None:
     api = _api(_MISSING)
     looker, _, _ = controller(api)
     await looker.reconcile(KEY)
@@ -36,7 +36,7 @@ async def test_the_others_get_all_when_the_first_cluster_refuses() -> None:
     assert api.shares() == {"b": WHOLE}
 
 
-async def test_the_cluster_that_refuses_is_named_with_what_to_do() -> None:
+async def test_the_cluster_that_rejects_is_named_with_a_hint() -> None:
     api = _api(_MISSING)
     looker, _, _ = controller(api)
     for _ in range(2):
@@ -46,16 +46,16 @@ async def test_the_cluster_that_refuses_is_named_with_what_to_do() -> None:
         assert "create it there" in _told(api)["message"]
 
 
-async def test_a_strangers_object_is_left_alone_and_told() -> None:
+async def test_an_unmanaged_object_is_left_alone_and_reported() -> None:
     api = _api(NotManaged("Deployment n/web", "x=y"))
     looker, _, _ = controller(api)
     await looker.reconcile(KEY)
     await looker.reconcile(KEY)
-    assert "Deployment n/web: 409 NotOurs: was not made by" in _told(api)["message"]
+    assert "Deployment n/web: 409 NotManaged: exists and is not managed by" in _told(api)["message"]
     assert api.shares() == {"b": WHOLE}
 
 
-async def test_it_is_asked_again_before_anything_is_taken_from_the_others() -> None:
+async def test_it_is_retried_before_anything_is_taken_from_the_others() -> None:
     api = _api(_MISSING)
     looker, _, _ = controller(api)
     await looker.reconcile(KEY)
@@ -72,8 +72,8 @@ async def test_it_is_asked_again_before_anything_is_taken_from_the_others() -> N
     assert _told(api)["status"] == "True"
 
 
-async def test_another_content_is_offered_at_once() -> None:
-    """The user mended what every cluster had refused."""
+async def test_changed_content_is_retried_at_once() -> None:
+    """The user fixed what every cluster had rejected."""
     api = _api(_MISSING)
     looker, host, _ = controller(api)
     await looker.reconcile(KEY)

@@ -33,11 +33,11 @@ def _autoscaler(annotation: Any, *preferences: dict[str, Any]) -> Autoscaler:
     return msgspec.json.decode(msgspec.json.encode(body), type=Autoscaler)
 
 
-def test_without_a_selection_all_are_chosen_by_the_alphabet() -> None:
+def test_without_a_selection_all_are_chosen_in_alphabetical_order() -> None:
     assert selected(_selection(), REGISTERED) == ["a", "m", "z"]
 
 
-def test_names_are_taken_in_the_users_order_and_unknown_ones_are_passed_over() -> None:
+def test_names_are_used_in_the_users_order_and_unknown_ones_ignored() -> None:
     assert selected(_selection(names=["z", "nowhere", "a"]), REGISTERED) == ["z", "a"]
 
 
@@ -52,6 +52,7 @@ def test_names_are_taken_in_the_users_order_and_unknown_ones_are_passed_over() -
             {"matchExpressions": [{"key": "gpu", "operator": "NotIn", "values": ["yes"]}]},
             ["m", "z"],
         ),
+        ({"matchExpressions": [{"key": "gpu", "operator": "Near"}]}, []),
     ],
 )
 def test_labels_select_as_everywhere_in_kubernetes(

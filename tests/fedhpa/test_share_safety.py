@@ -52,8 +52,8 @@ def test_each_step_of_any_exchange_keeps_the_sums(
         else:
             state[name] = after
         assert not violations(total, {}, held, state)
-    room = total.max - total.min >= sum(s.max for s in present.values())
-    if room and set(present) <= set(wanted):
+    slack = total.max - total.min >= sum(s.max for s in present.values())
+    if slack and set(present) <= set(wanted):
         assert state == wanted
 
 
@@ -127,7 +127,7 @@ def test_a_cluster_that_returns_is_not_moved_at_once() -> None:
     assert sim.shares() == {"a": Share(2, 17), "b": Share(2, 3)}
 
 
-def test_a_cluster_that_is_deselected_hands_its_share_over_before_it_goes() -> None:
+def test_a_deselected_cluster_hands_over_its_share_before_it_leaves() -> None:
     sim = settled((4, 20), {"a": (2, 10), "b": (2, 10)})
     b = sim.cluster("b")
     b.selected = False
@@ -146,12 +146,12 @@ def test_a_cluster_that_was_removed_leaves_its_share_to_the_others() -> None:
     assert sim.shares() == {"a": Share(4, 20)}
 
 
-def test_an_hpa_that_somebody_deleted_is_made_again_as_it_was() -> None:
+def test_a_deleted_hpa_is_recreated_as_it_was() -> None:
     sim = settled((4, 20), {"a": (3, 14), "b": (1, 6)})
     a = sim.cluster("a")
     a.deleted_share, a.share = a.share, None
     [write] = sim.reconcile().writes
-    assert (write.before, write.after, write.reason) == (None, Share(3, 14), "its HPA was gone")
+    assert (write.before, write.after, write.reason) == (None, Share(3, 14), "its HPA was deleted")
 
 
 def test_when_no_cluster_is_selected_nothing_is_removed() -> None:
@@ -160,10 +160,10 @@ def test_when_no_cluster_is_selected_nothing_is_removed() -> None:
         each.selected = False
     plan = sim.reconcile()
     assert not plan.writes
-    assert "left as it is" in plan.problems[0]
+    assert "nothing is changed" in plan.problems[0]
 
 
-def test_a_lowered_max_takes_first_what_nobody_needs() -> None:
+def test_a_lowered_max_takes_first_what_is_not_needed() -> None:
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 10)})
     sim.cluster("a").load, sim.cluster("a").desired = 8.0, 8
     sim.total = ReplicaBounds(2, 11)
@@ -172,17 +172,17 @@ def test_a_lowered_max_takes_first_what_nobody_needs() -> None:
     assert sum(share.max for share in sim.shares().values()) == 11
 
 
-def test_min_equal_to_max_leaves_shares_where_they_are_and_says_so() -> None:
+def test_min_equal_to_max_leaves_shares_unchanged_and_is_reported() -> None:
     sim = settled((10, 10), {"a": (5, 5), "b": (5, 5)})
     sim.cluster("a").bounds = ClusterBounds(0, 3)
     plan = sim.reconcile()
     assert not plan.writes
-    assert "too little room" in plan.problems[-1]
+    assert "too close to each other" in plan.problems[-1]
     assert sim.shares() == {"a": Share(5, 5), "b": Share(5, 5)}
 
 
-def test_an_answer_that_was_lost_is_counted_both_ways() -> None:
-    """b was to get more max, nobody knows whether it did: a is not given the same again."""
+def test_a_lost_response_is_counted_both_ways() -> None:
+    """b was to get more max, with unknown outcome: a is not given the same again."""
     sim = settled((2, 20), {"a": (1, 10), "b": (1, 4)})
     b = sim.cluster("b")
     b.believed, b.reachable = Share(1, 10), False
@@ -190,8 +190,8 @@ def test_an_answer_that_was_lost_is_counted_both_ways() -> None:
     assert sim.run(3600.0) == 0
 
 
-def test_nobody_has_to_go_because_another_cannot_be_reached() -> None:
-    """The user lowers max, and what an absent cluster keeps leaves less than others must have."""
+def test_no_cluster_has_to_leave_because_another_is_unreachable() -> None:
+    """The user lowers max, and an unreachable cluster's share leaves less than the others need."""
     sim = settled((5, 13), {"a": (1, 8), "b": (4, 5)})
     sim.cluster("b").bounds = ClusterBounds(4)
     sim.cluster("a").reachable = False

@@ -14,8 +14,8 @@ LIMIT_CPU_SECONDS = 5.0
 
 
 @pytest.mark.timeout(300)
-async def test_a_steady_pass_over_a_thousand_is_quick_and_asks_nobody() -> None:
-    """At most five seconds of one core, and not one request: what changes is heard of."""
+async def test_a_steady_pass_over_a_thousand_is_fast_and_sends_no_request() -> None:
+    """At most five seconds of one core, and no request: changes arrive by watches."""
     api = Api([f"m{number}" for number in range(MEMBERS)])
     for number in range(AUTOSCALED):
         add(api, f"web-{number}", 20, 100)

@@ -148,7 +148,7 @@ async def test_a_server_that_only_fails_is_asked_ever_less_often() -> None:
         await rig.close()
 
 
-async def test_an_object_of_another_shape_ends_the_watch_with_a_sentence() -> None:
+async def test_an_object_of_another_schema_ends_the_watch_with_an_error() -> None:
     api = FakeApi()
     api.put("a")
     api.objects["a"]["value"] = "text"
@@ -156,7 +156,7 @@ async def test_an_object_of_another_shape_ends_the_watch_with_a_sentence() -> No
     try:
         await eventually(lambda: rig.failure() is not None)
         assert isinstance(rig.failure(), InvalidInput)
-        assert "is not a Thing" in str(rig.failure())
+        assert "is not a valid Thing" in str(rig.failure())
     finally:
         await rig.close()
 
@@ -172,8 +172,8 @@ async def test_a_server_error_on_a_read_is_reported_and_not_repeated_in_secret()
         await rig.close()
 
 
-async def test_changes_that_are_left_to_gather_are_all_taken_in_order() -> None:
-    """Cuts, bookmarks and the end of a connection fall into the time in which nobody reads."""
+async def test_batched_changes_are_all_delivered_in_order() -> None:
+    """Cuts, bookmarks and the end of a connection during the batch interval."""
     api = FakeApi()
     rig = await Rig.start(api, batch_seconds=0.02)
     try:

@@ -1,1 +1,1 @@
-"""Who calls, and what they may call: identities, certificates, the authorization table."""
+"""Authentication and authorization of gRPC calls: identities, certificates, rules."""

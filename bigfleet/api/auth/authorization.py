@@ -1,7 +1,7 @@
-"""Who may call what, and for whom: one table, and the guard that holds every call to it.
+"""Authorization of gRPC calls: one table of rules, and the interceptor that enforces it.
 
-A caller is who its certificate says. A call that names its sender (a Hello its cluster, an order
-its shard) must name the caller itself, so that no shard can give orders as another.
+Callers are identified by their certificates. A message that names its sender (a Hello its cluster,
+a provider call its shard) must name the caller, so that no shard can act as another.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _PACKAGE = "bigfleet.v1alpha1"
 _TLS = "TLSv1.3"
 
 Context = grpc.aio.ServicerContext[Any, Any]
-# The id that a message gives its sender; None where it gives none.
+# Returns the sender's id in a message; None where the message has none.
 SenderOf = Callable[[Any], str | None]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """`roles` may call. Of them `restricted_role` speaks only for itself: `sender` finds what it
-    says.
+    """`roles` may call; callers of `restricted_role` only as themselves, by the id that `sender`
+    finds in the message.
     """
 
     roles: frozenset[str]
@@ -39,7 +39,7 @@ class Rule:
     sender: SenderOf | None = None
 
 
-# Full method name to its rule; a method that is not in it admits nobody.
+# Full method name to its rule; a method without a rule is denied to all.
 AuthorizationTable = Mapping[str, Rule]
 
 
@@ -62,7 +62,7 @@ def _replica(message: Any) -> str:
 _ADMIN = Rule(frozenset({"admin"}))
 _READ = Rule(frozenset({"admin", "readonly"}))
 _REPLICA = Rule(frozenset({"admin", "coordinator"}), "coordinator", _replica)
-# Replicas look at each other, to tell an election with a fault from one without.
+# Replicas read each other's state, to tell a failover from a planned leader change.
 _FLEET_READ = Rule(frozenset({"admin", "coordinator", "readonly"}))
 _OWN_SHARD = Rule(frozenset({"admin", "shard"}), "shard", _shard)
 _PROVIDER_READ = Rule(frozenset({"admin", "readonly", "shard"}))
@@ -91,7 +91,7 @@ _SERVICES: Mapping[str, Mapping[str, Rule]] = {
         "SnapshotSave": _ADMIN,
         "JoinRaftCluster": _REPLICA,
         "LeaveRaftCluster": _REPLICA,
-        # A new leader asks the one before it for a sign of life.
+        # A new leader checks whether its predecessor is alive.
         "ListShards": Rule(_READ.roles | {"coordinator"}),
         "ListDomainAssignments": _FLEET_READ,
         "ListClusterAssignments": _FLEET_READ,
@@ -108,7 +108,7 @@ AUTHORIZATION_TABLE: AuthorizationTable = {
 
 
 class CallDenied(BigFleetError):
-    """A call that its caller may not make. `status` is what it is answered with."""
+    """A call that is denied with `status`."""
 
     def __init__(self, status: grpc.StatusCode, reason: str) -> None:
         super().__init__(reason)
@@ -116,10 +116,10 @@ class CallDenied(BigFleetError):
 
 
 def authenticate(context: Context) -> Principal:
-    """Who calls; Refused without a certificate that says so, or over an older TLS."""
-    said = context.auth_context()
-    uris = [value.decode(errors="replace") for value in said.get("peer_uri", [])]
-    if (version := b"".join(said.get("ssl_tls_version", []))) != _TLS.encode():
+    """The caller; CallDenied without a valid certificate URI, or over an older TLS."""
+    properties = context.auth_context()
+    uris = [value.decode(errors="replace") for value in properties.get("peer_uri", [])]
+    if (version := b"".join(properties.get("ssl_tls_version", []))) != _TLS.encode():
         text = f"the connection is {version.decode() or 'plaintext'}; only {_TLS} is served here"
         raise CallDenied(grpc.StatusCode.UNAUTHENTICATED, text)
     if len(uris) != 1:
@@ -132,15 +132,15 @@ def authenticate(context: Context) -> Principal:
 
 
 def authorize(rule: Rule | None, caller: Principal, method: str) -> None:
-    """Refused unless the table lets `caller` call `method`."""
+    """CallDenied unless `rule` allows `caller` to call `method`."""
     roles = rule.roles if rule else frozenset[str]()
     if caller.role not in roles:
-        text = f"{caller} may not call {method}; it is for {', '.join(sorted(roles)) or 'nobody'}"
+        text = f"{caller} may not call {method}; allowed: {', '.join(sorted(roles)) or 'none'}"
         raise CallDenied(grpc.StatusCode.PERMISSION_DENIED, text)
 
 
 def check_sender(rule: Rule, caller: Principal, message: Any) -> None:
-    """Refused when a message of `caller` claims to be of another."""
+    """CallDenied when `message` names a sender other than `caller`."""
     if rule.sender is None or caller.role != rule.restricted_role:
         return
     claimed = rule.sender(message)
@@ -157,7 +157,7 @@ else:
 
 
 class AuthorizationInterceptor(_Interceptor):
-    """Holds every call to `rules`; what it refuses is counted and logged."""
+    """Enforces `rules` on every call; denied calls are counted and logged."""
 
     def __init__(self, rules: AuthorizationTable) -> None:
         self._rules = rules
@@ -167,7 +167,7 @@ class AuthorizationInterceptor(_Interceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """The handler that the call would have without a guard, guarded."""
+        """The call's handler, wrapped in the checks."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
@@ -179,7 +179,7 @@ class _AuthorizedHandler:
         self._method, self._rule = method, rules.get(method)
 
     def handler(self, plain: Any) -> Any:
-        """`plain` behind the checks: of the caller at once, of each message when it comes."""
+        """`plain` with the caller checked first, and each message when it arrives."""
         one_answer = plain.unary_unary or plain.stream_unary
         answers = plain.unary_stream or plain.stream_stream
         streamed = plain.stream_unary or plain.stream_stream
@@ -203,7 +203,7 @@ class _AuthorizedHandler:
         return make(behaviour, plain.request_deserializer, plain.response_serializer)
 
     async def _authorized(self, request: Any, context: Context, streamed: bool) -> Any:
-        """The request, or the stream of them, once it is known that its caller may make it."""
+        """The request, or the stream of requests, after authorization of its caller."""
         try:
             caller = authenticate(context)
             authorize(self._rule, caller, self._method)
@@ -228,6 +228,6 @@ class _AuthorizedHandler:
     async def _deny(self, context: Context, denied: CallDenied) -> NoReturn:
         metrics.calls_denied.labels(denied.status.name).inc()
         fields = {"peer": context.peer(), "method": self._method}
-        _LOG.warning("call refused: %s", denied, extra=fields)
+        _LOG.warning("call denied: %s", denied, extra=fields)
         await context.abort(denied.status, str(denied))
         raise AssertionError("abort always raises")

@@ -1,6 +1,6 @@
-"""X.509 as our parts use it: an authority, the leaves it signs, and what a leaf says about itself.
+"""X.509 certificates: authorities, the leaves they sign, and the names in them.
 
-ECDSA on P-256. A leaf names one caller in a URI, and the roles that it may serve as in DNS names.
+ECDSA on P-256. A leaf names its principal in a URI, and the roles it may serve as in DNS names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# A clock that is a little behind must not refuse a certificate made just now.
+# A peer whose clock is slightly behind must accept a new certificate.
 _BACKDATED = timedelta(hours=1)
 
 PrivateKey = ec.EllipticCurvePrivateKey
@@ -23,14 +23,14 @@ SERVER, CLIENT = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUT
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate that signs others, and its key."""
+    """A CA certificate and its key."""
 
     certificate: x509.Certificate
     key: PrivateKey
 
     @staticmethod
     def create(name: str, validity: timedelta) -> Authority:
-        """A new one that trusts nobody but itself."""
+        """A new self-signed authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
             _builder(_name(name), _name(name), key, validity)
@@ -61,12 +61,12 @@ class Authority:
 
 
 def certificate_pem(certificate: x509.Certificate) -> bytes:
-    """The certificate as files hold it."""
+    """The certificate in PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def key_pem(key: PrivateKey) -> bytes:
-    """The key as files hold it; not encrypted, so the file's mode is its only guard."""
+    """The key in PEM; not encrypted, so only the file's mode protects it."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -75,18 +75,18 @@ def key_pem(key: PrivateKey) -> bytes:
 
 
 def same_key(certificate: x509.Certificate, key: object) -> bool:
-    """Whether `key` is the private half of the certificate's."""
+    """Whether `key` is the certificate's private key."""
     public = getattr(key, "public_key", None)
     return public is not None and _public_der(public()) == _public_der(certificate.public_key())
 
 
 def uris(certificate: x509.Certificate) -> list[str]:
-    """The URIs that the certificate speaks for."""
+    """The URIs in the certificate's subject alternative name."""
     return _alternatives(certificate, x509.UniformResourceIdentifier)
 
 
 def dns_names(certificate: x509.Certificate) -> list[str]:
-    """The host names that the certificate may serve as."""
+    """The DNS names in the certificate's subject alternative name."""
     return _alternatives(certificate, x509.DNSName)
 
 

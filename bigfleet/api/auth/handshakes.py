@@ -1,5 +1,5 @@
-"""Failed TLS handshakes, from the lines that gRPC's own code writes about them to sentences and a
-metric. Those lines do not name the peer, so ours cannot either.
+"""Turns gRPC's log lines about failed TLS handshakes into clear messages and a metric. gRPC does
+not log the peer, so neither do we.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ _LOG = logging.getLogger(__name__)
 _FAILED = re.compile(r"Handshake failed with error \w+: (?P<why>.*)")
 _NAME_MISMATCH = re.compile(r"No match found for server name: (?P<name>\S+)")
 _REFUSED_BY_PEER = (
-    "the peer does not accept our certificate: it trusts another authority, looks for another "
-    "role, or ours has expired; its own error says which"
+    "the peer rejected our certificate: it trusts another authority, expects another role, or our "
+    "certificate has expired; see its own error"
 )
-# What OpenSSL says, what the metric calls it, and what it means; the first that fits counts.
+# OpenSSL's text, the metric's label, and the meaning; the first match counts.
 _MEANINGS: Sequence[tuple[str, str, str]] = (
     ("certificate has expired", "expired", "the peer's certificate has expired"),
     (
         "CERTIFICATE_VERIFY_FAILED",
         "authority",
-        "the peer's certificate was signed by no authority in our ca.crt",
+        "the peer's certificate was not signed by an authority in our ca.crt",
     ),
-    ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "no-certificate", "the peer showed no certificate"),
+    ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "no-certificate", "the peer sent no certificate"),
     (
         "WRONG_VERSION_NUMBER",
         "plaintext",
@@ -34,31 +34,31 @@ _MEANINGS: Sequence[tuple[str, str, str]] = (
     ("HTTP_REQUEST", "plaintext", "the peer speaks plaintext; start it with --identity DIR"),
     ("NO_SHARED_CIPHER", "old-tls", "the peer does not speak TLS 1.3"),
     ("_ALERT_", "refused-by-peer", _REFUSED_BY_PEER),
-    # What is left of an alert that OpenSSL's clients send unencrypted.
+    # How an alert reads that OpenSSL's clients send unencrypted.
     ("BAD_PACKET_LENGTH", "refused-by-peer", _REFUSED_BY_PEER),
 )
 
 
 def record_handshake_failure(line: str) -> bool:
-    """Log and count the handshake that `line` is about; False when it is about something else."""
+    """Log and count the failed handshake in `line`; False when it is about something else."""
     found = _FAILED.search(line)
     if found is None:
-        return _note_wrong_name(line)
+        return _log_wrong_name(line)
     why = found["why"].strip()
     reason, meaning = next(
-        ((reason, meaning) for said, reason, meaning in _MEANINGS if said in why),
-        ("other", "see what TLS says"),
+        ((reason, meaning) for text, reason, meaning in _MEANINGS if text in why),
+        ("other", "see the TLS error"),
     )
     metrics.handshakes_failed.labels(reason).inc()
     _LOG.warning("TLS handshake failed: %s", meaning, extra={"reason": reason, "tls": why})
     return True
 
 
-def _note_wrong_name(line: str) -> bool:
-    """Not counted: it is for the peer to say whether that ends the handshake."""
+def _log_wrong_name(line: str) -> bool:
+    """Not counted: the peer decides whether the handshake fails."""
     found = _NAME_MISMATCH.search(line)
     if found is None:
         return False
-    text = "TLS: the peer looks for %s, and our certificate is not valid for that: is it our port?"
+    text = "TLS: the peer expects %s, which our certificate is not valid for; is it the right port?"
     _LOG.warning(text, found["name"], extra={"reason": "name"})
     return True

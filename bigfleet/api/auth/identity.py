@@ -1,5 +1,5 @@
-"""Who a process is to its peers: a certificate that names it in one URI, its key, and the
-authorities that it trusts. Three files of one directory, read again whenever they change.
+"""A process's identity: a certificate that names it in one URI, its key, and the authorities that
+it trusts. Three files in one directory, reloaded when they change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNNAMED_ROLES = ("admin", "readonly")
 
 @dataclass(frozen=True)
 class Principal:
-    """What the URI bigfleet://ROLE[/ID] says; `id` is "" for the roles that are one for all."""
+    """The name bigfleet://ROLE[/ID]; `id` is "" for roles without names."""
 
     role: str
     id: str = ""
@@ -35,7 +35,7 @@ class Principal:
 
     @staticmethod
     def parse(uri: str) -> Principal:
-        """InvalidInput for anything that is no name of ours."""
+        """InvalidInput unless `uri` is a principal's name."""
         role, _, own = uri.removeprefix(SCHEME).partition("/")
         with_name = role in NAMED_ROLES and own
         if not uri.startswith(SCHEME) or not (with_name or (role in UNNAMED_ROLES and not own)):
@@ -49,7 +49,7 @@ class Principal:
 
 @dataclass(frozen=True)
 class IdentityFiles:
-    """The contents of the three files, which fit together, and what they say."""
+    """The contents of the three files, which match, and what the certificate says."""
 
     certificate: bytes
     key: bytes
@@ -66,7 +66,7 @@ class Identity:
     directory: Path
 
     def load(self) -> IdentityFiles:
-        """The files as they are now; InvalidInput says which of them is wrong, and how."""
+        """Read the files; InvalidInput names the invalid file, and why."""
         leaf_path = self.directory / CERTIFICATE
         content = {name: self._read(name) for name in (CERTIFICATE, KEY, AUTHORITY)}
         leaf = self._certificates(CERTIFICATE, content[CERTIFICATE])[0]
@@ -88,7 +88,7 @@ class Identity:
         )
 
     def file_contents(self) -> dict[str, str]:
-        """The files by name, for whoever hands them to another machine; InvalidInput as `load`."""
+        """The files' contents by name, to copy them elsewhere; InvalidInput as `load`."""
         pem = self.load()
         parts = (pem.certificate, pem.key, pem.authority)
         return {
@@ -96,7 +96,7 @@ class Identity:
         }
 
     def load_as(self, role: str, own: str) -> IdentityFiles:
-        """As `load`; InvalidInput also unless this is the `role` called `own`, and still valid."""
+        """As `load`; InvalidInput also unless it is that of `role`/`own`, and not expired."""
         pem, wanted = self.load(), Principal(role, own)
         if pem.name != wanted:
             hint = f"is the identity of {pem.name}, but this process is {wanted}"
@@ -109,7 +109,7 @@ class Identity:
         return pem
 
     def version(self) -> tuple[tuple[int, int, int], ...]:
-        """Changes whenever a file does; OSError when one is not there."""
+        """Changes whenever a file does; OSError when a file is missing."""
         stats = [(self.directory / name).stat() for name in (CERTIFICATE, KEY, AUTHORITY)]
         return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
 
@@ -127,31 +127,31 @@ class Identity:
         try:
             return x509.load_pem_x509_certificates(pem)
         except ValueError:
-            hint = "holds no certificate in PEM"
+            hint = "contains no certificate in PEM"
             raise InvalidInput("identity", str(self.directory / name), hint) from None
 
     def _key(self, pem: bytes) -> object:
         try:
             return serialization.load_pem_private_key(pem, None)
         except (ValueError, TypeError):
-            hint = "holds no private key in PEM without a password"
+            hint = "contains no unencrypted private key in PEM"
             raise InvalidInput("identity: key", str(self.directory / KEY), hint) from None
 
 
 class IdentityReloader:
-    """An identity's newest good files. Files that do not fit together, as in the middle of their
-    replacement, are waited out with the last good ones; so are those of somebody else.
+    """An identity's newest valid files. While the files do not match, as during their replacement,
+    or name another principal, the last valid ones are used.
     """
 
     def __init__(self, identity: Identity) -> None:
-        """InvalidInput when there are no good files to begin with."""
+        """InvalidInput when the files are not valid at the start."""
         self._identity = identity
         self._version = self._current_version()
         self._pem = identity.load()
         self._note()
 
     def current(self) -> IdentityFiles:
-        """What the next connection shall use."""
+        """The files for the next connection."""
         version = self._current_version()
         if version is not None and version != self._version:
             self._version = version
@@ -169,10 +169,10 @@ class IdentityReloader:
             name = self._pem.name
             self._pem = self._identity.load_as(name.role, name.id)
         except BigFleetError as error:
-            _LOG.error("the changed identity cannot be used, the last one stays: %s", error)
+            _LOG.error("changed identity is invalid, keeping the last one: %s", error)
         else:
             self._note()
-            _LOG.info("identity read again: %s until %s", self._pem.name, self._pem.expires)
+            _LOG.info("identity reloaded: %s, expires %s", self._pem.name, self._pem.expires)
 
     def _note(self) -> None:
         metrics.identity_expires.labels(str(self._pem.name)).set(self._pem.expires.timestamp())

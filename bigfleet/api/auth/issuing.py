@@ -1,10 +1,10 @@
-"""Identities for test fleets: an authority of their own, and a directory for each process.
+"""Identities for test fleets: a CA, and a directory for each process.
 
-    DIR/authority/       ca.crt, ca.key: whoever reads the key can be anybody
+    DIR/authority/       ca.crt, ca.key: whoever has the key can impersonate anyone
     DIR/shard-a/         tls.crt, tls.key, ca.crt of bigfleet://shard/a
-    DIR/readonly/        for looking only
+    DIR/readonly/        read-only access
 
-A fleet that matters takes them from its own issuer (cert-manager, SPIFFE, Vault) in this form.
+In production an issuer (cert-manager, SPIFFE, Vault) provides the same files.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _AUTHORITY_DIRECTORY, _AUTHORITY_KEY = "authority", "ca.key"
 
 
 def directory_of(out: Path, name: Principal) -> Path:
-    """Where below `out` the identity of `name` lies."""
+    """The directory below `out` for the identity of `name`."""
     return out / (f"{name.role}-{name.id}" if name.id else name.role)
 
 
 def issue(
     out: Path, names: Sequence[Principal], validity: timedelta, new_authority: bool = False
 ) -> dict[Principal, Identity]:
-    """Make or renew the identities of `names` below `out`, by its authority, which is made first
-    where there is none. `new_authority` replaces it: every identity there then trusts the new one
-    and the one before, so that a fleet can be renewed while it runs.
+    """Create or renew the identities of `names` below `out`, signed by its authority, which is
+    created if missing. `new_authority` replaces it: every identity there then trusts the new and
+    the previous one, so that a running fleet can be rotated.
 
-    InvalidInput when an id cannot be a directory's name or the authority's files are not right.
+    InvalidInput when an id cannot be a directory's name or the authority's files are invalid.
     """
     for name in names:
         _check(name)
@@ -58,7 +58,7 @@ def _check(name: Principal) -> None:
 
 
 def _authority(directory: Path, renewed: bool) -> tuple[Authority, bytes]:
-    """The authority, and what is trusted: it first, then the one that it has replaced."""
+    """The authority, and the trust bundle: the authority, then the one it replaced."""
     certificate, key = directory / AUTHORITY, directory / _AUTHORITY_KEY
     exists = certificate.exists()
     if exists and not renewed:
@@ -92,7 +92,7 @@ def _issue(
     if name.role in _SERVERS:
         alternatives.append(x509.DNSName(f"{name.role}.bigfleet.internal"))
     if name.role == "coordinator":
-        # etcd members check each other's host; a test fleet's are on one machine.
+        # etcd members verify each other's host; in a test fleet they share one machine.
         alternatives += [x509.DNSName("localhost"), *(x509.IPAddress(each) for each in _LOOPBACK)]
     leaf, key = authority.issue(f"bigfleet {name.role}", alternatives, validity)
     identity = Identity(directory_of(out, name))
@@ -103,7 +103,7 @@ def _issue(
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace the file in one step: a process that reads it now sees the old or the new."""
+    """Replace the file atomically."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)

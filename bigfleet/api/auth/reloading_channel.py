@@ -1,4 +1,4 @@
-"""A channel whose new calls use the newest certificate: gRPC's own keeps its first for ever."""
+"""A channel whose new calls use the newest certificate; gRPC's own keeps the first for ever."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import grpc.aio
 
 from bigfleet.api.auth.identity import IdentityFiles, IdentityReloader
 
-# Longer than any call that is not a session; a session has a channel of its own.
+# Longer than any call but a session, which has its own channel.
 _DRAIN_TIMEOUT_SECONDS = 300.0
 
 
 class ReloadingChannel(grpc.aio.Channel):
-    """Stands for one connection, made anew for the first call after `reloader` has changed; calls
-    under way end on the old one.
+    """Wraps one channel, replaced at the first call after `reloader` changed; calls in progress
+    finish on the old one.
     """
 
     def __init__(
@@ -35,22 +35,22 @@ class ReloadingChannel(grpc.aio.Channel):
         await self.close()
 
     async def close(self, grace: float | None = None) -> None:
-        """Close what is open, old connections at once."""
+        """Close all channels, replaced ones at once."""
         for task, old in list(self._retiring.items()):
             task.cancel()
             await old.close(None)
         await self._channel.close(grace)
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """Of the connection that the next call would use."""
+        """The state of the channel that the next call would use."""
         return self._current_channel().get_state(try_to_connect)
 
     async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        """Until that connection is in another state."""
+        """Wait until that channel's state changes."""
         await self._current_channel().wait_for_state_change(last_observed_state)
 
     async def channel_ready(self) -> None:
-        """Until that connection is ready."""
+        """Wait until that channel is ready."""
         await self._current_channel().channel_ready()
 
     def unary_unary(self, *method: Any, **more: Any) -> Any:
@@ -70,7 +70,7 @@ class ReloadingChannel(grpc.aio.Channel):
         return self._calls("stream_stream", method, more)
 
     def _calls(self, kind: str, method: Sequence[Any], more: Mapping[str, Any]) -> Any:
-        """What a stub keeps for one method: it must find the newest connection at each call."""
+        """A stub keeps this for one method, so it looks up the newest channel at each call."""
 
         def call(*request: Any, **options: Any) -> Any:
             return getattr(self._current_channel(), kind)(*method, **more)(*request, **options)

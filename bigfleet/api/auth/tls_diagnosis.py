@@ -1,8 +1,7 @@
-"""Why a peer does not let us in: gRPC says "Socket closed", and one handshake by hand says more.
+"""Why TLS to a peer fails: where gRPC only reports "Socket closed", a handshake by hand says more.
 
-A server of TLS 1.3 looks at its client's certificate last, and gRPC does not pass on what it says
-about it. So, once a call has failed in a way that may be TLS's, the question is asked again
-without gRPC.
+A TLS 1.3 server verifies its client's certificate last, and gRPC drops the alert it sends. So when
+a call failed in a way that may be due to TLS, the handshake is repeated without gRPC.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from bigfleet.api.auth.identity import CERTIFICATE, Identity, IdentityFiles
 from bigfleet.model.errors import InvalidInput
 
 _PROBE_SECONDS = 2.0
-# What gRPC's details hold where TLS, or its absence, can be the reason.
+# gRPC's details contain one of these where TLS, or its absence, may be the reason.
 _MAYBE_TLS = ("Socket closed", "handshake", "Handshake", "Hostname", "reset", "Broken pipe", "EOF")
 _EXPIRED_CODE = 10
 _NAME_MISMATCH_CODE = 62
-_OTHER_AUTHORITY = "was refused: another authority signed it than those in the {role}'s ca.crt"
-# The alerts by which a server says what it has against our certificate.
+_OTHER_AUTHORITY = "was rejected: its authority is not in the {role}'s ca.crt"
+# What a server's alerts say about our certificate.
 _ALERTS: Mapping[str, str] = {
     "TLSV1_ALERT_UNKNOWN_CA": _OTHER_AUTHORITY,
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "was refused as expired; is the {role}'s clock right?",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "was rejected as expired; check the {role}'s clock",
     "SSLV3_ALERT_BAD_CERTIFICATE": _OTHER_AUTHORITY,
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _OTHER_AUTHORITY,
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "did not reach the {role}",
@@ -38,8 +37,8 @@ _ALERTS: Mapping[str, str] = {
 async def explain_failure(
     error: grpc.aio.AioRpcError, address: str, identity: Identity | None, role: str
 ) -> str:
-    """What the failed call means, for people: the reason that TLS has, where it has one, and what
-    to do; otherwise gRPC's own words. Takes at most some seconds, and only if TLS may be why.
+    """Explain a failed call: TLS's reason and what to do about it, else gRPC's details. Takes up to
+    some seconds when TLS may be the reason.
     """
     details = error.details() or "no reason given"
     maybe_tls = error.code() is grpc.StatusCode.UNAVAILABLE and any(
@@ -50,7 +49,7 @@ async def explain_failure(
 
 
 def _reason(address: str, identity: Identity | None, role: str) -> str:
-    """Why a handshake with `address` fails; "" when it does not, or not because of TLS."""
+    """Why a handshake with `address` fails; "" when it succeeds, or fails for other reasons."""
     try:
         if identity is None:
             return _reason_for_plaintext(address)
@@ -70,8 +69,8 @@ def _reason_for_plaintext(address: str) -> str:
         if "ALERT" not in (error.reason or ""):
             return ""
     return (
-        f"{address} speaks TLS only, and this side was told --insecure: give it --identity DIR "
-        "with a certificate of that fleet"
+        f"{address} requires TLS, and this side runs with --insecure: use --identity DIR with a "
+        "certificate of that fleet"
     )
 
 
@@ -80,7 +79,7 @@ def _reason_for_identity(address: str, identity: Identity, role: str) -> str:
     if pem.expires <= datetime.now(UTC):
         return (
             f"our own certificate {path} ({pem.name}) expired at {pem.expires.isoformat()}, so "
-            f"{address} refuses it: put a new one there, it is read without a restart"
+            f"{address} rejects it: replace it, no restart is needed"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -97,45 +96,45 @@ def _reason_for_identity(address: str, identity: Identity, role: str) -> str:
         return ""
     return (
         f"{address} closed the connection once it had seen our certificate {path} ({pem.name}): "
-        f"most likely the {role}'s ca.crt does not hold the authority that signed it; its log says"
+        f"most likely its authority is not in the {role}'s ca.crt; see the {role}'s log"
     )
 
 
 def _peer_rejected(
     error: ssl.SSLCertVerificationError, address: str, identity: Identity, role: str
 ) -> str:
-    """What we have against the certificate that the peer shows."""
+    """Why the peer's certificate is invalid."""
     if error.verify_code == _NAME_MISMATCH_CODE:
         return (
-            f"who answers at {address} is no {role}: its certificate is not valid for "
-            f"{role}.bigfleet.internal. Is it the right port, and does it run as itself?"
+            f"the server at {address} is not a {role}: its certificate is not valid for "
+            f"{role}.bigfleet.internal; check the port, and the server's identity"
         )
     if error.verify_code == _EXPIRED_CODE:
-        return f"the certificate of the {role} at {address} has expired: put a new one there"
+        return f"the certificate of the {role} at {address} has expired: replace it"
     return (
-        f"the certificate of the {role} at {address} was signed by no authority in "
-        f"{identity.directory / 'ca.crt'} ({error.verify_message}): both sides need the same one"
+        f"the certificate of the {role} at {address} was not signed by an authority in "
+        f"{identity.directory / 'ca.crt'} ({error.verify_message}); both sides need the same one"
     )
 
 
 def _rejected_by_peer(
     error: ssl.SSLError, address: str, pem: IdentityFiles, identity: Identity, role: str
 ) -> str:
-    """What the peer has against us, as far as its alert says."""
+    """Why the peer rejects our certificate, as far as its alert says."""
     if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"):
         return (
-            f"{address} speaks plaintext, and this side wants TLS: start the {role} there with "
-            "--identity DIR, or, if plaintext is meant, this side with --insecure"
+            f"{address} speaks plaintext, and this side requires TLS: start the {role} with "
+            "--identity DIR, or, if plaintext is intended, this side with --insecure"
         )
-    said = _ALERTS.get(error.reason or "", "was not accepted ({reason})")
+    meaning = _ALERTS.get(error.reason or "", "was rejected ({reason})")
     path = identity.directory / CERTIFICATE
-    return f"{address}: our certificate {path} ({pem.name}) " + said.format(
+    return f"{address}: our certificate {path} ({pem.name}) " + meaning.format(
         role=role, reason=error.reason
     )
 
 
 def _handshake(address: str, context: ssl.SSLContext, name: str) -> bytes:
-    """The first bytes that the peer sends over TLS, b"" when it hangs up instead."""
+    """The first bytes that the peer sends over TLS; b"" when it closes the connection."""
     host, _, port = address.rpartition(":")
     with (
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_SECONDS) as plain,

@@ -128,14 +128,15 @@ class CoordinatorServicer:
 
     def ClaimEpoch(self, request, context):
         """For a shard that has lost its epoch: a new one, larger by a million than any that it has
-        reported; 0 for a shard that never reported. UNAVAILABLE while a process of that shard is alive, or may be.
+        reported; 0 for a shard that never reported. UNAVAILABLE while a process of that shard is alive,
+        or may be.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResolveCluster(self, request, context):
-        """The shard that serves a cluster: whom it was given to first, for good.
+        """The shard that serves a cluster: the first one that it was assigned to, permanently.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -26,10 +26,10 @@ if _version_not_supported:
 
 
 class CapacityProviderStub:
-    """Every mutation returns at once; its progress shows in Get and List. A mutation repeated for the
-    same (machine, target state) returns the operation already under way and starts nothing new.
-    An order whose (shard_epoch, sequence_number) is not newer than the last one seen from that
-    shard for that machine is refused with FAILED_PRECONDITION, which means nothing else.
+    """Every mutation returns at once; Get and List show its progress. A mutation repeated for the same
+    (machine, target state) returns the operation already in progress and starts no new one. A call
+    whose (shard_epoch, sequence_number) is not newer than the last one seen from that shard for that
+    machine is rejected with FAILED_PRECONDITION, which is used for nothing else.
     """
 
     def __init__(self, channel):
@@ -76,10 +76,10 @@ class CapacityProviderStub:
 
 
 class CapacityProviderServicer:
-    """Every mutation returns at once; its progress shows in Get and List. A mutation repeated for the
-    same (machine, target state) returns the operation already under way and starts nothing new.
-    An order whose (shard_epoch, sequence_number) is not newer than the last one seen from that
-    shard for that machine is refused with FAILED_PRECONDITION, which means nothing else.
+    """Every mutation returns at once; Get and List show its progress. A mutation repeated for the same
+    (machine, target state) returns the operation already in progress and starts no new one. A call
+    whose (shard_epoch, sequence_number) is not newer than the last one seen from that shard for that
+    machine is rejected with FAILED_PRECONDITION, which is used for nothing else.
     """
 
     def Create(self, request, context):
@@ -112,8 +112,9 @@ class CapacityProviderServicer:
 
     def ClaimEpoch(self, request, context):
         """For a shard that has lost its epoch: a new one, larger by a million than any that this shard has
-        shown or been given here, so that no old copy of its state counts up to it. From then on an order of an older epoch of this shard is refused with
-        FAILED_PRECONDITION for every machine. Optional: a provider without it answers UNIMPLEMENTED.
+        used or been given here, so that no old copy of its state counts up to it. From then on calls
+        with an older epoch of this shard are rejected with FAILED_PRECONDITION for every machine.
+        Optional: a provider without it answers UNIMPLEMENTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -178,10 +179,10 @@ def add_CapacityProviderServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CapacityProvider:
-    """Every mutation returns at once; its progress shows in Get and List. A mutation repeated for the
-    same (machine, target state) returns the operation already under way and starts nothing new.
-    An order whose (shard_epoch, sequence_number) is not newer than the last one seen from that
-    shard for that machine is refused with FAILED_PRECONDITION, which means nothing else.
+    """Every mutation returns at once; Get and List show its progress. A mutation repeated for the same
+    (machine, target state) returns the operation already in progress and starts no new one. A call
+    whose (shard_epoch, sequence_number) is not newer than the last one seen from that shard for that
+    machine is rejected with FAILED_PRECONDITION, which is used for nothing else.
     """
 
     @staticmethod

@@ -69,7 +69,7 @@ Global___OperatorMessage: _TypeAlias = OperatorMessage  # noqa: Y015
 
 @_typing.final
 class RollUpTooLarge(_message.Message):
-    """Instead of a roll-up that no message can hold; the last good one stays in force."""
+    """Sent instead of a roll-up that exceeds the message size limit; the last valid one stays in effect."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -146,9 +146,7 @@ Global___ShardMessage: _TypeAlias = ShardMessage  # noqa: Y015
 
 @_typing.final
 class DemandStatus(_message.Message):
-    """What is wrong with a cluster's demand: every need that is short, and nothing of the others. It
-    replaces everything that was said before.
-    """
+    """All needs of a cluster that are short. It replaces everything that was reported before."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -170,7 +168,7 @@ Global___DemandStatus: _TypeAlias = DemandStatus  # noqa: Y015
 
 @_typing.final
 class NeedStatus(_message.Message):
-    """A need that is short, by the identity under which the operator reported it."""
+    """A need that is short, identified as the operator reported it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -182,9 +180,9 @@ class NeedStatus(_message.Message):
     profile_fingerprint: _builtins.str
     group: _builtins.str
     reason: _builtins.str
-    """As of NeedView.UnmetReason, in CamelCase, fit for a condition's reason."""
+    """As NeedView.UnmetReason, in CamelCase, as for a condition's reason."""
     message: _builtins.str
-    """A sentence for people."""
+    """A message for users."""
     @_builtins.property
     def sizes(self) -> _capacity_pb2.PodSizes:
         """How many pods of each reported size are short. A size that is not in the need means all."""
@@ -208,9 +206,8 @@ Global___NeedStatus: _TypeAlias = NeedStatus  # noqa: Y015
 
 @_typing.final
 class DisruptionInquiry(_message.Message):
-    """Which machines could be given back at the least cost to those whose pods run there? `machine_ids`
-    are those that the shard would look at first; the operator may know better ones. At most `max_machines`
-    are named in the answer.
+    """Asks which machines can be released at the least cost to their pods. `machine_ids` are those that
+    the shard prefers; the operator may know better ones. The answer has at most `max_machines`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -239,8 +236,8 @@ Global___DisruptionInquiry: _TypeAlias = DisruptionInquiry  # noqa: Y015
 
 @_typing.final
 class DisruptionReport(_message.Message):
-    """Machines in the order in which they are best given back. Each can be emptied though all those
-    named before it are gone: its pods find room elsewhere.
+    """Machines in order of preference. Each can be drained after all those before it: its pods fit
+    elsewhere.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -275,15 +272,15 @@ class MachineDisruption(_message.Message):
     BLOCKED_FIELD_NUMBER: _builtins.int
     machine_id: _builtins.str
     pods: _builtins.int
-    """Pods that would have to go: neither finished nor finishing, nor of a DaemonSet."""
+    """Pods to evict: neither terminated nor terminating, nor of a DaemonSet."""
     batch_pods: _builtins.int
-    """Those of them that Jobs own: work that ends by itself, and is lost when it is interrupted."""
+    """Those of them that Jobs own: work that completes by itself, and is lost when interrupted."""
     cost: _builtins.float
-    """1 for an ordinary pod, more for one of higher priority or deletion cost, summed, and the
-    reclamation penalties in dollars.
+    """The sum over the pods of 1, adjusted by priority and deletion cost, and of reclamation penalties
+    in dollars.
     """
     blocked: _builtins.str
-    """Why the machine must not be given back now; empty when it may."""
+    """Why the machine must not be released now; empty when it may."""
     def __init__(
         self,
         *,
@@ -303,7 +300,7 @@ Global___MachineDisruption: _TypeAlias = MachineDisruption  # noqa: Y015
 
 @_typing.final
 class Redirect(_message.Message):
-    """Instead of the acknowledgement of a Hello: another shard serves this cluster; dial that one."""
+    """Sent instead of the acknowledgement of a Hello: another shard serves this cluster; dial that one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -363,13 +360,13 @@ class Acknowledgement(_message.Message):
     coordinator_term: _builtins.int
     shard_epoch: _builtins.int
     rejected: _builtins.str
-    """Why a roll-up was refused as a whole; the last good one stays in force. Empty when accepted."""
+    """Why a roll-up was rejected as a whole; the last valid one stays in effect. Empty when accepted."""
     unconfirmed_reductions: _builtins.str
-    """Why that which the roll-up takes back does not count yet; what it adds is in force."""
+    """Why the reductions in the roll-up do not count yet; its additions are in effect."""
     @_builtins.property
     def rejected_items(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedItem]:
-        """What could not be taken of a roll-up; all the rest of it is in force. A need that was taken in an
-        earlier form stays in force in that. At most 1,000.
+        """Rejected parts of a roll-up; the rest of it is in effect. A need that was accepted in an earlier
+        form stays in effect in that form. At most 1,000.
         """
 
     def __init__(
@@ -398,10 +395,10 @@ class RejectedItem(_message.Message):
     IS_OVERHEAD_FIELD_NUMBER: _builtins.int
     WHY_FIELD_NUMBER: _builtins.int
     index: _builtins.int
-    """Its place among the roll-up's `needs`, or among its `node_overheads`."""
+    """Its index in the roll-up's `needs`, or in its `node_overheads`."""
     is_overhead: _builtins.bool
     why: _builtins.str
-    """What is wrong with it."""
+    """Why it is rejected."""
     def __init__(
         self,
         *,
@@ -419,9 +416,9 @@ Global___RejectedItem: _TypeAlias = RejectedItem  # noqa: Y015
 
 @_typing.final
 class NodeStateInquiry(_message.Message):
-    """The machines of which this cluster has Nodes or other objects. Each is answered by a
-    NodeStateUpdate as soon as the shard knows the machine and nothing is being ordered of it: one
-    that left the cluster while its operator was away is told of so. A newer inquiry replaces this.
+    """The machines that have Nodes or other objects in this cluster. Each is answered by a
+    NodeStateUpdate once the shard knows the machine and no operation on it is in progress; so the
+    operator learns of machines that left while it was down. A newer inquiry replaces this.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -432,8 +429,8 @@ class NodeStateInquiry(_message.Message):
     def machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def drains(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeDrain]:
-        """Those whose Nodes are being emptied. A shard that does not know why takes it up: else a machine
-        whose pods are gone would pass for one at work.
+        """Those whose Nodes are being drained. A shard that did not know continues the drain; otherwise a
+        machine whose pods are evicted would count as serving.
         """
 
     def __init__(
@@ -458,7 +455,7 @@ class NodeDrain(_message.Message):
     SECONDS_LEFT_FIELD_NUMBER: _builtins.int
     machine_id: _builtins.str
     seconds_left: _builtins.int
-    """Until its grace is over; 0 when it is."""
+    """Until the end of its grace period; 0 when it is over."""
     def __init__(
         self,
         *,
@@ -484,12 +481,12 @@ class BootstrapRequest(_message.Message):
     request_id: _builtins.str
     cluster_id: _builtins.str
     machine_id: _builtins.str
-    """The machine that will join, so that its credential can be bound to one Node name."""
+    """The machine that will join; its credential is bound to this Node name."""
     @_builtins.property
     def requirements(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.NodeSelectorRequirement]:
-        """What must hold of the Node's labels, so that the pods which the machine is for can use it: the
-        machine's own value of each label that their scheduler looks at, as IN with one value. The
-        operator has the Node registered with them, where a kubelet may do so.
+        """Requirements on the Node's labels, so that the pods for which the machine is meant can use it:
+        the machine's value of each label that their scheduling depends on, as IN with one value. The
+        operator has the Node registered with those that a kubelet may set.
         """
 
     def __init__(
@@ -520,7 +517,7 @@ class BootstrapBlobResponse(_message.Message):
     user_data: _builtins.bytes
     ttl_seconds: _builtins.int
     error: _builtins.str
-    """Not empty: this cluster cannot take the machine now."""
+    """Not empty: the machine cannot join this cluster now."""
     def __init__(
         self,
         *,
@@ -550,7 +547,7 @@ class ReclaimInstruction(_message.Message):
     grace_period_seconds: _builtins.int
     preemptor_priority: _builtins.int
     max_cost: _builtins.float
-    """Do it only if it costs no more than this, as of MachineDisruption; absent: in any case."""
+    """Only if it costs no more than this, as MachineDisruption.cost; absent: at any cost."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -574,7 +571,7 @@ Global___ReclaimInstruction: _TypeAlias = ReclaimInstruction  # noqa: Y015
 
 @_typing.final
 class ReclaimAck(_message.Message):
-    """The nodes are cordoned and their eviction has begun; it does not say that they are empty."""
+    """The nodes are cordoned and evictions have started; the nodes need not be empty yet."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -584,7 +581,7 @@ class ReclaimAck(_message.Message):
     instruction_id: _builtins.str
     nodes_started: _builtins.int
     refused: _builtins.str
-    """Not empty: nothing was begun, because it would disturb more than was said."""
+    """Not empty: not started, because it would cost more than allowed."""
     def __init__(
         self,
         *,
@@ -705,8 +702,8 @@ class AvailableCapacityUpdate(_message.Message):
     confidence: Global___AvailableCapacityUpdate.Confidence.ValueType
     cost_per_hour: _builtins.float
     withdrawn: _builtins.bool
-    """This cluster does not ask for it any more: what was said under this key is to be forgotten. What
-    a new session does not repeat within a minute is to be forgotten, too.
+    """This cluster no longer requests it: delete what was reported under this key. Also delete what a
+    new session does not repeat within a minute.
     """
     @_builtins.property
     def requirements(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.NodeSelectorRequirement]: ...

@@ -45,10 +45,10 @@ class ShardAdminServicer:
     """Missing associated documentation comment in .proto file."""
 
     def RemoveCluster(self, request, context):
-        """Take a cluster that is gone out of the fleet. Answered once it is on the shard's disk; the shard
-        then carries it through, also after a restart, and calls that are repeated say what is left.
-        NOT_FOUND for a cluster that it knows nothing of; FAILED_PRECONDITION while the cluster's
-        operator may be alive and `force` is not set; UNAVAILABLE when nobody can tell whose it is.
+        """Remove a deleted cluster from the fleet. Answered once it is persisted; the shard then completes
+        it, also after a restart, and repeated calls return what is left. NOT_FOUND for an unknown
+        cluster; FAILED_PRECONDITION while the cluster's operator may be alive and `force` is not set;
+        UNAVAILABLE when the cluster's shard cannot be determined.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -55,22 +55,21 @@ class ShardReadServicer:
     """Missing associated documentation comment in .proto file."""
 
     def InspectNeeds(self, request, context):
-        """The needs as the last cycle served them; small gangs of one size are one need there.
+        """The needs as the last cycle served them; small gangs of one size are merged into one need.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def InspectMachine(self, request, context):
-        """One machine, what it is for, and what lately happened to it; NOT_FOUND for an unknown one.
+        """One machine, what it is for, and its recent history; NOT_FOUND for an unknown one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def InspectCeilings(self, request, context):
-        """What ceilings allow clusters, what these have, and what waits. Clusters without any ceiling are
-        not named.
+        """Clusters with ceilings: what these allow, what the clusters have, and what waits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,4 +1,4 @@
-"""Tells requests that they are known: one paced write each, never in the way of roll-ups."""
+"""Acknowledges CapacityRequests in their status, rate limited, without delaying roll-ups."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Set
-from datetime import UTC, datetime
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.controllers.operator.aggregate import NeedKey
 from bigfleet.controllers.operator.request_cache import RequestCache, RequestKey
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339_micro
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -21,10 +21,7 @@ _TICK_SECONDS = 0.05
 
 
 class Acknowledger:
-    """Acknowledges at most `per_second` requests a second; 0 means none at all.
-
-    `now` is the time in seconds since 1970.
-    """
+    """Acknowledges at most `per_second` requests a second, none for 0. `now` is Unix time."""
 
     def __init__(
         self,
@@ -47,12 +44,12 @@ class Acknowledger:
         )
 
     def accepted(self, version: int, excluded: Set[NeedKey]) -> None:
-        """A roll-up of this version of the aggregate, without these rows, is in force."""
+        """The shard accepted a roll-up of this version, but for the rows `excluded`."""
         if not self._per_second:
             return
-        moment = rfc3339(self._now())
+        accepted_at = rfc3339_micro(self._now())
         for key in self._request_cache.take_unacknowledged(version, excluded):
-            self._accepted_at[key] = moment
+            self._accepted_at[key] = accepted_at
             self._due.append(key)
             self._due_event.set()
 
@@ -76,12 +73,12 @@ class Acknowledger:
             await asyncio.sleep(_TICK_SECONDS)
 
     async def _acknowledge(self, key: RequestKey) -> None:
-        moment = self._accepted_at.get(key)
-        if moment is None or key not in self._request_cache:
+        accepted_at = self._accepted_at.get(key)
+        if accepted_at is None or key not in self._request_cache:
             self._accepted_at.pop(key, None)
             return
         path = f"{GROUP_VERSION}/namespaces/{key.namespace}/capacityrequests/{key.name}/status"
-        status = {"phase": "Acknowledged", "acknowledgedAt": moment}
+        status = {"phase": "Acknowledged", "acknowledgedAt": accepted_at}
         await self._client.patch(path, {"status": status})
         self._accepted_at.pop(key, None)
         metrics.operator_acknowledged.inc()
@@ -90,8 +87,3 @@ class Acknowledger:
         self._accepted_at.pop(key, None)
         if error.status != NOT_FOUND:
             _LOG.error("cannot acknowledge %s/%s: %s", key.namespace, key.name, error)
-
-
-def rfc3339(seconds: float) -> str:
-    """Seconds since 1970 as Kubernetes writes moments, to the microsecond."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

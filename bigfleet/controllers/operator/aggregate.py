@@ -1,7 +1,6 @@
-"""The sum of a cluster's demand, kept up to date one request at a time. Pure.
+"""A cluster's aggregated demand, updated one request at a time. Pure.
 
-Whatever the number of requests, there is one row for each (profile, group), and adding or removing
-a request costs the same in a large cluster as in a small one.
+There is one row for each (profile, group), and adding or removing a request takes constant time.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from bigfleet.model.need import Need
 
 K = TypeVar("K", bound=Hashable)
 
-# Up to ten needs take so many bytes at most. With more, that could only be had by ever coarser
-# sizes, which cost machines; so for each further need, each of them may take so many bytes more,
-# some ten classes of sizes, until it has MOST_CLASSES.
+# The budget for up to ten needs. Keeping it with more needs would require ever coarser sizes, which
+# cost machines; so each further need adds bytes, for some ten classes of sizes, to the budget of
+# every need, until it has MAX_CLASSES.
 _SMALL_NEED_COUNT, _MAX_BYTES, _EXTRA_BYTES_PER_NEED = 10, 3_900, 80
-# When there is too much, this much room is left for what is to come; only when much is not used,
-# there may be more classes again.
+# Over budget, classes are reduced until this share is free; they grow again only when much of the
+# budget is unused.
 _SPARE_SHARES, _UNUSED_SHARE = (0.05, 0.15, 0.25), 0.4
 
 
 class NeedKey(NamedTuple):
-    """What a row is for."""
+    """The key of a row."""
 
     fingerprint: str
     group: str
 
 
 class RollUpContent(NamedTuple):
-    """What a roll-up says, the rows whose gangs are not whole yet and that it leaves out, and of
-    which row each need is.
+    """The needs of a roll-up, the rows it omits as their gangs are incomplete, and the row of each
+    need.
     """
 
     needs: list[CapacityNeed]
@@ -46,7 +45,7 @@ class RollUpContent(NamedTuple):
 
 
 class Aggregate(Generic[K]):
-    """Requests by key, summed into needs. `version` grows with every change of the sum."""
+    """Requests by key, aggregated into needs. `version` increases with every change."""
 
     def __init__(self) -> None:
         self._demands: dict[K, RequestDemand] = {}
@@ -58,10 +57,7 @@ class Aggregate(Generic[K]):
         return len(self._demands)
 
     def put(self, key: K, demand: RequestDemand, members: int = 0, created: float = 0.0) -> None:
-        """Request `key` asks for `demand`, as one of `members` of its group where that is known.
-
-        `created` is when it was made, in seconds.
-        """
+        """Set the demand of request `key`; `members` is the size of its gang, 0 if unknown."""
         before = self._demands.get(key)
         if before is demand:
             return
@@ -72,7 +68,7 @@ class Aggregate(Generic[K]):
         self._builder(demand).put(key, demand.unit, created, members)
 
     def remove(self, key: K) -> None:
-        """Request `key` is gone; harmless if it never counted."""
+        """Remove request `key`, if it is there."""
         demand = self._demands.pop(key, None)
         if demand is not None:
             self._subtract(key, demand)
@@ -85,14 +81,14 @@ class Aggregate(Generic[K]):
         return list(self._demands)
 
     def needs(self) -> list[Need]:
-        """One need for each row, by its key, with every size as it was asked for."""
+        """The need of each row, sorted by key, with all distinct sizes."""
         return [self._builders[key].need() for key in sorted(self._builders)]
 
     def content(self, now: float) -> RollUpContent:
-        """`needs` as messages, without the gangs that are gathering, and with so few classes of
-        sizes that they are small; `now` in seconds, monotonic.
+        """The needs as messages, without incomplete gangs, and with few enough classes of sizes to
+        stay within the budget; `now` in monotonic seconds.
 
-        Rows that did not change keep their message; it is not to be modified.
+        Rows that did not change keep their message; do not modify it.
         """
         incomplete = frozenset(key for key, row in self._builders.items() if row.incomplete(now))
         rows = {key: self._builders[key] for key in sorted(self._builders) if key not in incomplete}
@@ -100,33 +96,33 @@ class Aggregate(Generic[K]):
         return RollUpContent([row.wire() for row in rows.values()], incomplete, tuple(rows))
 
     def mark_all_complete(self) -> None:
-        """Every gang is taken for whole: what is here was here before us."""
+        """Treat every gang as complete, since it existed before this process."""
         for row in self._builders.values():
             row.mark_complete()
 
     def need_key_of(self, key: K) -> NeedKey:
-        """The row in which request `key` counts."""
+        """The row of request `key`."""
         return _need_key(self._demands[key])
 
     def requests_of(self, row: NeedKey, size: Amounts | None) -> list[K] | None:
-        """The requests that a size in the last report of a need stands for, newest first; of all
-        sizes for None. None for a size that is not in it, or a need that is not there any more.
+        """The requests that a size of the last reported need stands for, newest first; of all sizes
+        for None. None for a size that is not in it, or a row that no longer exists.
         """
         found = self._builders.get(row)
         return None if found is None else found.newest(size)
 
     def _enforce_budget(self, rows: Mapping[NeedKey, NeedBuilder[K]]) -> None:
-        """Limit the classes of sizes if all of them together take too much."""
+        """Limit the classes of sizes if they exceed the budget."""
         taken, others = self._apply_limits(rows, self._limits)
         most = _size_budget(len(rows), others)
         if taken <= most and not (self._limits and taken < (1 - _UNUSED_SHARE) * most):
             return
-        # How long a number will be is not known before: where the first try is not enough, again.
+        # The encoded length of numbers is not known in advance, so the first try may not suffice.
         for spare in _SPARE_SHARES:
-            merge_candidate = self._merge_candidates(rows)
-            limits = allocate_classes(merge_candidate, (1 - spare) * most)
+            candidates = self._merge_candidates(rows)
+            limits = allocate_classes(candidates, (1 - spare) * most)
             self._limits = {
-                k: limit for k, limit in limits.items() if limit < merge_candidate[k].classes
+                k: limit for k, limit in limits.items() if limit < candidates[k].classes
             }
             if self._apply_limits(rows, self._limits)[0] <= most:
                 return
@@ -135,7 +131,7 @@ class Aggregate(Generic[K]):
     def _apply_limits(
         rows: Mapping[NeedKey, NeedBuilder[K]], limits: Mapping[NeedKey, int]
     ) -> tuple[int, int]:
-        """How many bytes classes of sizes take under these limits, and how many all the rest."""
+        """The bytes that sizes take under these limits, and those of all other fields."""
         for key, row in rows.items():
             row.limit(limits.get(key, MAX_CLASSES))
         taken = [row.bytes() for row in rows.values()]
@@ -166,7 +162,7 @@ class Aggregate(Generic[K]):
 
 
 def _size_budget(needs: int, others: int) -> float:
-    """How many bytes the sizes of so many needs may take, whose rest takes `others`."""
+    """The budget in bytes for the sizes of so many needs, whose other fields take `others`."""
     if needs <= _SMALL_NEED_COUNT:
         return _MAX_BYTES - others
     each = max(0.0, _MAX_BYTES / _SMALL_NEED_COUNT - others / needs)

@@ -1,6 +1,6 @@
-"""The shard's hints about machines that could be had, published as AvailableCapacity objects.
+"""The shard's hints about available machines, published as AvailableCapacity objects.
 
-An object goes when its hint is withdrawn, or when a new session does not repeat it.
+An object is deleted when its hint is withdrawn, or when a new session does not repeat it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import APPLY_PATCH, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.types import Named, ObjectList
 
 _LOG = logging.getLogger(__name__)
 _CONCURRENCY = 4
@@ -37,24 +38,12 @@ _OPERATORS = {
 
 _PATH = f"{GROUP_VERSION}/availablecapacities"
 _NAME_PREFIX = "ac-"
-# A shard works hints out every few seconds. One that is at its limits may take longer.
+# A shard sends hints every few seconds; an overloaded one takes longer.
 RESEND_TIMEOUT_SECONDS = 60.0
 
 
-class _Metadata(msgspec.Struct):
-    name: str
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _Objects(msgspec.Struct):
-    items: list[_Object]
-
-
 class AvailableCapacityPublisher:
-    """Publishes hints, the newest of each kind of demand only."""
+    """Publishes the newest hint for each demand."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -73,7 +62,7 @@ class AvailableCapacityPublisher:
         self._queue.add(name)
 
     async def sweep(self) -> None:
-        """A session has begun: wait until it has told everything, and delete what it has not.
+        """At the start of a session, wait until all hints were sent, and delete stale objects.
 
         Cancelled with the session.
         """
@@ -81,7 +70,7 @@ class AvailableCapacityPublisher:
             await self._sweep()
             await asyncio.Event().wait()
         finally:
-            self._reported.clear()  # now, because the next session may tell before it is swept for
+            self._reported.clear()  # now: the next session may send hints before its sweep
 
     async def _sweep(self) -> None:
         await asyncio.sleep(RESEND_TIMEOUT_SECONDS)
@@ -90,9 +79,11 @@ class AvailableCapacityPublisher:
                 content = await self._client.get(_PATH)
                 break
             except (ApiError, *CONNECTION_ERRORS) as error:
-                _LOG.warning("cannot list hints yet: %s", str(error) or repr(error))
+                _LOG.warning(
+                    "cannot list AvailableCapacity, retrying: %s", str(error) or repr(error)
+                )
             await asyncio.sleep(RESEND_TIMEOUT_SECONDS)
-        for item in msgspec.json.decode(content, type=_Objects).items:
+        for item in msgspec.json.decode(content, type=ObjectList[Named]).items:
             name = item.metadata.name
             if name.startswith(_NAME_PREFIX) and name not in self._reported:
                 self._stale.add(name)
@@ -122,16 +113,16 @@ class AvailableCapacityPublisher:
 
     def _on_rejected(self, name: str, error: ApiError) -> None:
         self._latest.pop(name, None)
-        _LOG.error("cannot publish the hint %s: %s", name, error)
+        _LOG.error("cannot publish AvailableCapacity %s: %s", name, error)
 
 
 def availability_name(supersedes_key: str) -> str:
-    """The object's name: the same for every hint about the same demand."""
+    """The object's name, the same for all hints about one demand."""
     return f"{_NAME_PREFIX}{hashlib.sha256(supersedes_key.encode()).hexdigest()[:16]}"
 
 
 def availability_object(update: AvailableCapacityUpdate) -> dict[str, Any]:
-    """The AvailableCapacity object. Wanting one domain is no property of a machine: left out."""
+    """The AvailableCapacity object. SAME is omitted: it is not a property of a machine."""
     requirements = [
         {"key": r.key, "operator": _OPERATORS[r.operator], "values": list(r.values)}
         for r in update.requirements

@@ -1,7 +1,7 @@
-"""What a machine needs to join this cluster, and for how long it may.
+"""Bootstrap blobs, with which machines join this cluster, and their credentials.
 
-Each joining machine gets a ServiceAccount named like its Node. Its token can register just that
-Node, and dies with the account as soon as the machine has joined or is gone.
+Each joining machine gets a ServiceAccount named like its Node. Its token can register only that
+Node, and is revoked with the account once the machine has joined or is gone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import datetime
 
 import msgspec
 
@@ -19,11 +18,12 @@ from bigfleet.api.v1alpha1.shard_pb2 import BootstrapBlobResponse, BootstrapRequ
 from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator.node_types import Node, node_path
 from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.types import Named, ObjectList
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-# Kubernetes' admission lets a kubelet give its own Node these, and no others of Kubernetes'.
-_KUBELETS = frozenset(
+# The labels of Kubernetes' own that the NodeRestriction admission plugin lets a kubelet set.
+_KUBELET_LABELS = frozenset(
     {
         "kubernetes.io/arch",
         "kubernetes.io/os",
@@ -31,31 +31,30 @@ _KUBELETS = frozenset(
         "topology.kubernetes.io/zone",
     }
 )
-_KUBELETS_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_KUBELET_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
-# What we mark Nodes with ourselves.
 _OUR_DOMAIN = "bigfleet.lucy.sh"
 
 
 def labels_of(requirements: Iterable[NodeSelectorRequirement]) -> Mapping[str, str]:
-    """Those with which the requirements hold, where that leaves one value and a kubelet may say it;
-    of the others the machine's provider, or the cluster's, has to take care.
+    """The labels that meet the requirements, where only one value does and the kubelet may set it;
+    the others must come from the machine's provider or the cluster's cloud provider.
     """
     return {
         each.key: each.values[0]
         for each in requirements
         if each.operator == NodeSelectorRequirement.IN
         and len(each.values) == 1
-        and _is_to_be_given(each.key)
+        and _may_be_set_by_kubelet(each.key)
         and (not each.values[0] or _NAME.fullmatch(each.values[0]))
     }
 
 
-def _is_to_be_given(key: str) -> bool:
+def _may_be_set_by_kubelet(key: str) -> bool:
     prefix, _, name = key.rpartition("/")
     if not _NAME.fullmatch(name) or (prefix and not _PREFIX.fullmatch(prefix)):
         return False
-    if key in _KUBELETS or _is_in(prefix, _KUBELETS_DOMAINS):
+    if key in _KUBELET_LABELS or _is_in(prefix, _KUBELET_DOMAINS):
         return True
     return not _is_in(prefix, (*_KUBERNETES_DOMAINS, _OUR_DOMAIN))
 
@@ -67,22 +66,9 @@ def _is_in(prefix: str, domains: Iterable[str]) -> bool:
 _LOG = logging.getLogger(__name__)
 TOKEN_SECONDS = 600
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-# That of a label's value.
+# The limit of a label value.
 _MAX_NAME_LENGTH = 63
 _ACCOUNTS = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
-
-
-class _AccountMetadata(msgspec.Struct, rename="camel"):
-    name: str
-    creation_timestamp: datetime
-
-
-class _Account(msgspec.Struct):
-    metadata: _AccountMetadata
-
-
-class _Accounts(msgspec.Struct):
-    items: list[_Account]
 
 
 class Credentials:
@@ -93,7 +79,7 @@ class Credentials:
         self._revoked: set[str] = set()
 
     async def issue(self, machine_id: str) -> str:
-        """A fresh token for `machine_id`; repeating it is harmless."""
+        """A new token for `machine_id`; idempotent."""
         self._revoked.discard(machine_id)
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": machine_id}}
         try:
@@ -104,7 +90,7 @@ class Credentials:
         return await request_token(self._client, machine_id, TOKEN_SECONDS)
 
     async def revoke(self, machine_id: str) -> None:
-        """Make every token of `machine_id` worthless."""
+        """Revoke all tokens of `machine_id`."""
         if machine_id in self._revoked:
             return
         try:
@@ -115,20 +101,20 @@ class Credentials:
         self._revoked.add(machine_id)
 
     async def sweep(self, now: float) -> None:
-        """Revoke what an earlier operator left behind: accounts that outlived their tokens."""
-        accounts = msgspec.json.decode(await self._client.get(_ACCOUNTS), type=_Accounts)
+        """Revoke expired accounts, which a previous operator left behind."""
+        accounts = msgspec.json.decode(await self._client.get(_ACCOUNTS), type=ObjectList[Named])
         for account in accounts.items:
-            age_seconds = now - account.metadata.creation_timestamp.timestamp()
+            age_seconds = now - account.metadata.created
             if account.metadata.name != "default" and age_seconds > TOKEN_SECONDS:
                 await self.revoke(account.metadata.name)
 
 
 class Bootstrap:
-    """Answers the shard's requests for blobs.
+    """Answers the shard's requests for bootstrap blobs.
 
-    Machines find the API server at `api_server` and trust `ca_pem`. `prepare_join` is told of a
-    machine that is about to join, and returns once what the shard said of it before has been
-    carried out here, such as removing its last credential.
+    Machines reach the API server at `api_server` and trust `ca_pem`. `prepare_join` is awaited for
+    each joining machine; it returns once earlier updates about the machine are done, such as
+    revoking its previous credential.
     """
 
     def __init__(
@@ -143,7 +129,7 @@ class Bootstrap:
         self._api_server, self._ca_pem, self._prepare_join = api_server, ca_pem, prepare_join
 
     async def answer(self, request: BootstrapRequest) -> BootstrapBlobResponse:
-        """The blob, or a sentence why this cluster cannot take the machine now."""
+        """The blob, or an error why the machine cannot join now."""
         response = BootstrapBlobResponse(request_id=request.request_id)
         if why := _invalid_node_name(request.machine_id):
             response.error = why
@@ -163,10 +149,9 @@ class Bootstrap:
         return response
 
     async def _clear_node_name(self, machine_id: str) -> str:
-        """Why the name is taken; "" when it is not.
+        """Why the Node's name is in use by another machine; "" when it is free.
 
-        A Node that was being reclaimed from here would make the machine join cordoned: it goes. One
-        that is not the machine's is somebody else's, who would lose it to the machine.
+        A Node that was being reclaimed is deleted: with it the machine would join cordoned.
         """
         try:
             node = msgspec.json.decode(await self._client.get(node_path(machine_id)), type=Node)
@@ -194,9 +179,9 @@ class Bootstrap:
 
 
 def _invalid_node_name(machine_id: str) -> str:
-    """Why no Node can have this name; "" when one can."""
+    """Why this name is invalid for a Node; "" when it is valid."""
     if not machine_id:
-        return "the request names no machine, so no credential can be bound to it"
+        return "the request has no machine_id"
     if len(machine_id) <= _MAX_NAME_LENGTH and _DNS_NAME.fullmatch(machine_id):
         return ""
     return (

@@ -1,4 +1,4 @@
-"""What DaemonSets take of each machine that joins. It is read from them, not from their pods."""
+"""The overhead of DaemonSets on each machine, computed from their pod templates."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from bigfleet.controllers.podspec.node_requirements import (
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.client import KubeClient
 from bigfleet.kube.pod_types import PodSpec, PodToleration, SelectorRequirement
+from bigfleet.kube.types import ObjectMeta
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
@@ -28,11 +29,11 @@ from bigfleet.model.need import NodeOverhead, Term
 
 _LOG = logging.getLogger(__name__)
 _PATH = "/apis/apps/v1/daemonsets"
-# A cluster that keeps its DaemonSets from us is served all the same.
+# Without access to DaemonSets the cluster is served all the same.
 _LIST_TIMEOUT_SECONDS = 10.0
-# The controller of DaemonSets adds these to their pods.
+# Tolerations that the DaemonSet controller adds to its pods.
 _NODE = "node.kubernetes.io"
-_ADDED = tuple(
+_ADDED_TOLERATIONS = tuple(
     PodToleration(f"{_NODE}/{key}", "Exists", "", effect)
     for effect, keys in (
         ("NoExecute", ("not-ready", "unreachable")),
@@ -41,12 +42,6 @@ _ADDED = tuple(
     for key in keys
 )
 _ADDED_ON_HOST_NETWORK = PodToleration(f"{_NODE}/network-unavailable", "Exists", "", "NoSchedule")
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str
-    namespace: str
-    deletion_timestamp: str | None = None
 
 
 class _Template(msgspec.Struct):
@@ -58,16 +53,16 @@ class _Spec(msgspec.Struct):
 
 
 class DaemonSet(msgspec.Struct):
-    """A DaemonSet as far as it says what its pods take, and of which Nodes."""
+    """The parts of a DaemonSet that decide its overhead."""
 
-    metadata: _Metadata
+    metadata: ObjectMeta
     spec: _Spec
 
 
 def overhead(daemon_set: DaemonSet) -> NodeOverhead | None:
-    """What one pod of it takes, and which machines get one; None if no new machine can.
+    """What one of its pods requests, and which machines run one; None if no new machine can.
 
-    InvalidInput for amounts that make no sense.
+    InvalidInput for invalid amounts.
     """
     spec = daemon_set.spec.template.spec
     try:
@@ -93,12 +88,12 @@ def _requirements(term: Sequence[RequirementBody]) -> Term:
 def _tolerated(spec: PodSpec) -> Sequence[PodToleration]:
     own = msgspec.convert(tolerations(spec), list[PodToleration])
     if any(not toleration.key and not toleration.effect for toleration in own):
-        return own  # everything
-    return [*own, *_ADDED, *([_ADDED_ON_HOST_NETWORK] if spec.host_network else [])]
+        return own  # tolerates everything
+    return [*own, *_ADDED_TOLERATIONS, *([_ADDED_ON_HOST_NETWORK] if spec.host_network else [])]
 
 
 def summed(overheads: Iterable[NodeOverhead]) -> tuple[NodeOverhead, ...]:
-    """One for all that match equal machines, in canonical order."""
+    """Sum the overheads that match the same machines; in canonical order."""
     found: dict[NodeOverhead, dict[str, int]] = {}
     for each in overheads:
         machines = NodeOverhead(each.requirements, each.alternatives, each.tolerations, ())
@@ -112,7 +107,7 @@ def summed(overheads: Iterable[NodeOverhead]) -> tuple[NodeOverhead, ...]:
 
 
 class DaemonSets:
-    """Follows the cluster's DaemonSets; `changed` is called when what they take has changed."""
+    """Watches the cluster's DaemonSets; `changed` is called when their overheads change."""
 
     def __init__(self, client: KubeClient, changed: Callable[[], None]) -> None:
         self._watch = Watch(client, _PATH, DaemonSet)
@@ -122,20 +117,20 @@ class DaemonSets:
         self._summed: tuple[NodeOverhead, ...] = ()
 
     def overheads(self) -> Sequence[capacity_pb2.NodeOverhead]:
-        """What they take, as a roll-up has it."""
+        """The overheads, as messages for a roll-up."""
         return overheads_to_wire(self._summed)
 
     async def wait_listed(self) -> None:
-        """Wait until they are listed, but not for long."""
+        """Wait until they are listed, with a timeout."""
         try:
             async with asyncio.timeout(_LIST_TIMEOUT_SECONDS):
                 await self._listed.wait()
         except TimeoutError:
             why = self._watch.stats.last_error or "no answer yet"
-            _LOG.error("what DaemonSets take is left out until they can be listed: %s", why)
+            _LOG.error("DaemonSets are ignored until they can be listed: %s", why)
 
     async def run(self) -> None:
-        """Keep up with the cluster until cancelled."""
+        """Watch until cancelled."""
         async with aclosing(self._watch.follow()) as changes:
             async for change in changes:
                 if isinstance(change, Listed):
@@ -153,7 +148,7 @@ class DaemonSets:
         try:
             return overhead(daemon_set)
         except InvalidInput as error:
-            _LOG.warning("a DaemonSet is left out: %s/%s: %s", *_key(daemon_set), error)
+            _LOG.warning("ignoring DaemonSet %s/%s: %s", *_key(daemon_set), error)
             return None
 
     def _sum(self) -> None:

@@ -1,8 +1,8 @@
-"""What it would disturb to give machines back: asked of those who know, when the shard asks.
+"""The disruption that releasing machines would cause, assessed when the shard asks.
 
-The pod controller says which Nodes can go, since it watches Pods; we list the Pods of just those
-Nodes, and the budgets. Without a pod controller nobody knows what is free: then only an empty Node
-is known to be free to go.
+The pod controller, which watches Pods, answers which Nodes can be drained; the operator lists only
+the Pods of those Nodes, and the disruption budgets. Without a pod controller only empty Nodes are
+known to be removable.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -23,24 +22,20 @@ from bigfleet.controllers.disruption_cost import node_blocking_annotation
 from bigfleet.controllers.operator.node_types import Node, node_path
 from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods
 from bigfleet.kube.client import CONNECTION_ERRORS, FORBIDDEN, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.types import ObjectList, ObjectMeta
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _REVIEWS = f"{GROUP_VERSION}/disruptionreviews"
 _REVIEW_SECONDS = 5.0
-# Some of those that have room elsewhere turn out to be forbidden by a budget.
+# Some Nodes whose pods fit elsewhere turn out to be blocked by a budget.
 SPARE_CANDIDATES = 8
 _MAX_NODES = 100
 _LISTS_AT_ONCE = 8
 _STALE_SECONDS, _SWEEP_SECONDS = 300.0, 60.0
-FIT_UNKNOWN = "nobody knows whether its pods find room"
-_FIT_STALE = "more pods run there than the pod controller had seen when it looked for room"
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str
-    creation_timestamp: datetime
+FIT_UNKNOWN = "whether its pods fit elsewhere is unknown"
+_FIT_STALE = "more pods run there than when the pod controller checked whether they fit elsewhere"
 
 
 class _NodeDisruption(msgspec.Struct):
@@ -50,13 +45,13 @@ class _NodeDisruption(msgspec.Struct):
     message: str = ""
 
     def rejection_reason(self, pods: int) -> str:
-        """Why a Node on which so many pods run now must not be emptied; "" when it may be."""
+        """Why a Node that now runs so many pods must not be drained; "" when it may be."""
         if not self.fits:
             return self.message
         return _FIT_STALE if pods > self.pods else ""
 
 
-# What nobody has looked at.
+# For Nodes that were not reviewed.
 _UNKNOWN = _NodeDisruption("", 0, fits=False, message=FIT_UNKNOWN)
 
 
@@ -66,32 +61,20 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class _Review(msgspec.Struct):
-    metadata: _Metadata
+    metadata: ObjectMeta
     status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _Reviews(msgspec.Struct):
-    items: list[_Review]
-
-
-class _Pods(msgspec.Struct):
-    items: list[PodOnNode]
-
-
-class _Budgets(msgspec.Struct):
-    items: list[Budget]
 
 
 @dataclass
 class _Batch:
-    """Nodes that are looked at in one review, and what it says once it is answered."""
+    """Nodes in one review, and its verdicts once it is answered."""
 
     names: dict[str, None] = field(default_factory=dict)
     verdicts: dict[str, _NodeDisruption] | None = None
 
 
 class Disruptions:
-    """`now` is the time in seconds since 1970."""
+    """Assesses the disruption that draining Nodes would cause. `now` is Unix time."""
 
     def __init__(self, client: KubeClient, now: Callable[[], float]) -> None:
         self._client, self._now = client, now
@@ -99,14 +82,14 @@ class Disruptions:
         self._reviewing, self._next = asyncio.Lock(), _Batch()
 
     async def run(self) -> None:
-        """Remove reviews that were left behind, until cancelled."""
+        """Delete stale reviews until cancelled."""
         while True:
             with suppress(ApiError, *CONNECTION_ERRORS):
                 await self._sweep()
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def report(self, inquiry: DisruptionInquiry) -> DisruptionReport:
-        """The machines that are best given back; ApiError or no answer when it cannot be known."""
+        """The machines that are best released; ApiError or a connection error on failure."""
         most = min(max(1, inquiry.max_machines), _MAX_NODES)
         asked = list(dict.fromkeys(inquiry.machine_ids))
         spec = {"maxNodes": most + SPARE_CANDIDATES, "preferred": asked[:_MAX_NODES]}
@@ -122,13 +105,13 @@ class Disruptions:
         return DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
 
     async def assess_nodes(self, nodes: Sequence[str]) -> Sequence[MachineDisruption]:
-        """What giving back these Nodes would disturb; those that are not there disturb nothing.
+        """The disruption that draining these Nodes would cause; none for those that do not exist.
 
-        Whoever asks while a review is under way shares the next one, so that what is given back
-        together finds room together, and twenty reclaims do not wait for twenty reviews.
+        Calls during a review share the next one, so that Nodes that are drained together are
+        checked together, and twenty reclaims do not wait for twenty reviews.
         """
         if not nodes:
-            return []  # without names, a review is about all Nodes
+            return []  # a review without names covers all Nodes
         if len(self._next.names) + len(nodes) > _MAX_NODES:
             self._next = _Batch()
         shared = self._next
@@ -143,7 +126,7 @@ class Disruptions:
         return await self._assess_all({name: known.get(name, _UNKNOWN) for name in nodes})
 
     async def _review(self, spec: Mapping[str, Any]) -> dict[str, _NodeDisruption] | None:
-        """What the pod controller says of each Node, in order; None without an answer."""
+        """The pod controller's verdict on each Node, in order; None without an answer."""
         body = {
             "apiVersion": "bigfleet.lucy.sh/v1alpha1",
             "kind": "DisruptionReview",
@@ -155,14 +138,14 @@ class Disruptions:
         except ApiError as error:
             if error.status not in (NOT_FOUND, FORBIDDEN):
                 raise
-            _LOG.warning("nobody can be asked what a reclaim would disturb: %s", error)
+            _LOG.warning("cannot create a DisruptionReview: %s", error)
             return None
         name = made.metadata.name
         try:
             async with asyncio.timeout(_REVIEW_SECONDS):
                 status = await self._answer(name)
         except TimeoutError:
-            _LOG.warning("no pod controller has answered %s in %g s", name, _REVIEW_SECONDS)
+            _LOG.warning("no pod controller answered %s within %g s", name, _REVIEW_SECONDS)
             return None
         finally:
             await self._remove(name)
@@ -181,17 +164,16 @@ class Disruptions:
         try:
             await self._client.delete(f"{_REVIEWS}/{name}")
         except (ApiError, *CONNECTION_ERRORS) as error:
-            _LOG.info("the disruption review %s is left for later: %s", name, error)
+            _LOG.info("cannot delete DisruptionReview %s yet: %s", name, error)
 
     async def _sweep(self) -> None:
-        found = msgspec.json.decode(await self._client.get(_REVIEWS), type=_Reviews)
+        found = msgspec.json.decode(await self._client.get(_REVIEWS), type=ObjectList[_Review])
         for review in found.items:
-            made = review.metadata.creation_timestamp.astimezone(UTC).timestamp()
-            if self._now() - made > _STALE_SECONDS:
+            if self._now() - review.metadata.created > _STALE_SECONDS:
                 await self._remove(review.metadata.name)
 
     async def _assess_all(self, verdicts: Mapping[str, _NodeDisruption]) -> list[MachineDisruption]:
-        """In the given order; what is not a Node of ours is left out."""
+        """In the given order; Nodes that are not BigFleet's are omitted."""
         if not verdicts:
             return []
         budgets = await self._budgets()
@@ -200,7 +182,7 @@ class Disruptions:
 
     async def _budgets(self) -> Sequence[Budget]:
         raw = await self._client.get("/apis/policy/v1/poddisruptionbudgets")
-        return msgspec.json.decode(raw, type=_Budgets).items
+        return msgspec.json.decode(raw, type=ObjectList[Budget]).items
 
     async def _assess(
         self, name: str, verdict: _NodeDisruption, budgets: Iterable[Budget]
@@ -215,7 +197,9 @@ class Disruptions:
             if node.not_owned_reason:
                 return None
             query = {"fieldSelector": f"spec.nodeName={name}"}
-            listed = msgspec.json.decode(await self._client.get("/api/v1/pods", query), type=_Pods)
+            listed = msgspec.json.decode(
+                await self._client.get("/api/v1/pods", query), type=ObjectList[PodOnNode]
+            )
         pods = [pod for pod in blocking_pods(listed.items) if not pod.terminating]
         return MachineDisruption(
             machine_id=name,
@@ -228,18 +212,18 @@ class Disruptions:
 
 
 def _blocked(node: Node, pods: Sequence[PodOnNode], budgets: Iterable[Budget]) -> str:
-    if mark := node_blocking_annotation(node.metadata.annotations or {}):
-        return f"node {node.metadata.name} is marked {mark}"
-    not_evictable_reason = (pod.not_evictable_reason for pod in pods if pod.not_evictable_reason)
+    if annotation := node_blocking_annotation(node.metadata.annotations or {}):
+        return f"node {node.metadata.name} is annotated {annotation}"
+    not_evictable = (pod.not_evictable_reason for pod in pods if pod.not_evictable_reason)
     forbidden = (why for budget in budgets if (why := budget.forbids(pods)))
-    return next(not_evictable_reason, "") or next(forbidden, "")
+    return next(not_evictable, "") or next(forbidden, "")
 
 
 def select_machines(
     found: Sequence[MachineDisruption], asked: Set[str], most: int
 ) -> list[MachineDisruption]:
-    """Those that may go, in their order, half of the places kept for those that were `asked` about;
-    then those that may not.
+    """At most `most` machines: those that may be released, in order, with half of the places for
+    those that were `asked` about; then blocked ones.
     """
     free = [each for each in found if not each.blocked]
     named = [each.machine_id for each in free if each.machine_id in asked][: (most + 1) // 2]

@@ -1,8 +1,8 @@
-"""Asks for evictions: few at once, the most urgent Node's first, and of one owner fewer still.
+"""Evicts pods with bounded concurrency, by Node deadline, with a lower limit per owner.
 
-The API server settles evictions under one disruption budget one after the other. Those that come at
-the same time conflict, and each conflict costs half a second of waiting inside the request, up to
-ten: pods of one budget would use up all places, and those of Nodes with less time would wait.
+The API server handles evictions under one disruption budget one at a time. Concurrent ones
+conflict, and each conflict blocks the request for half a second, up to ten times: pods of one
+budget would occupy all slots while more urgent Nodes wait.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class _Waiting:
 
 
 class EvictionSlots:
-    """At most `max_concurrent` turns at a time, and `max_per_owner` of one owner; the earliest
-    deadline comes first.
+    """At most `max_concurrent` slots, and `max_per_owner` for one owner; the earliest deadline
+    comes first.
     """
 
     def __init__(self, max_concurrent: int, max_per_owner: int) -> None:
@@ -56,7 +56,7 @@ class EvictionSlots:
 
     @asynccontextmanager
     async def slot(self, owner: str, deadline: float) -> AsyncIterator[None]:
-        """Within it, it is this owner's turn."""
+        """Hold a slot of this owner."""
         admitted = asyncio.get_running_loop().create_future()
         waiting = _Waiting(deadline, next(self._numbers), owner, admitted)
         insort(self._waiting, waiting)
@@ -72,11 +72,11 @@ class EvictionSlots:
                 self._admit()
 
     def serialize_owner(self, owner: str) -> None:
-        """From now on there is one turn of this owner at a time."""
+        """Limit this owner to one slot from now on."""
         self._serialized.add(owner)
 
     def reset(self) -> None:
-        """Nobody is guarded any more."""
+        """Lift the limits of `serialize_owner`."""
         self._serialized.clear()
 
     def _admit(self) -> None:
@@ -91,14 +91,14 @@ class EvictionSlots:
 
 
 class Evictor:
-    """Evicts pods of all Nodes that are being emptied."""
+    """Evicts pods of all Nodes that are being drained."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._slots = EvictionSlots(_MAX_CONCURRENT, _MAX_PER_OWNER)
 
     async def evict_all(self, pods: Iterable[PodOnNode], deadline: float) -> None:
-        """Ask once for the eviction of each pod that is not leaving yet."""
+        """Request once the eviction of each pod that is not terminating."""
         by_owner: defaultdict[str, deque[PodOnNode]] = defaultdict(deque)
         for pod in pods:
             if pod.metadata.deletion_timestamp is None:
@@ -112,7 +112,7 @@ class Evictor:
         )
 
     def reset(self) -> None:
-        """Nothing is being emptied: whose budget refused what is of no interest any more."""
+        """Forget which budgets refused evictions, when no Node is being drained any more."""
         self._slots.reset()
 
     async def _evict_those_of(self, owner: str, left: deque[PodOnNode], deadline: float) -> None:
@@ -139,14 +139,14 @@ class Evictor:
             await self._client.create(path, eviction)
         except ApiError as error:
             if error.status in (NOT_FOUND, CONFLICT):
-                return "gone"  # or another Pod of its name by now
+                return "gone"  # or replaced by another Pod of that name
             if error.status == TOO_MANY_REQUESTS:
-                return _REFUSED  # by a disruption budget; asked again
+                return _REFUSED  # by a disruption budget; retried
             if is_transient(error):
                 return "failed"
             _LOG.error("%s", error)
             return "failed"
         except CONNECTION_ERRORS as error:
-            _LOG.warning("%s: %r; asked again", path, error)
+            _LOG.warning("%s: %r; retrying", path, error)
             return "failed"
         return "evicted"

@@ -1,10 +1,9 @@
-"""Which pod sizes are joined first when there are too many of them. Pure; the same sizes give the
-same merges.
+"""Merges pod sizes when there are too many of them. Pure and deterministic.
 
-Again and again the two are joined whose joint size costs least beyond what their pods ask for. Each
-resource weighs by its share of the need's total, all alike. A joint size that is far larger than
-either of the two, the one's CPU with the other's memory, may be larger than any machine; so such
-two are joined last, as are those that ask for different resources at all.
+Agglomerative clustering: each step merges the two sizes whose joint size costs least beyond what
+their pods request. All resources weigh the same, by their share of the need's total. A joint size
+far larger than either, with one's CPU and the other's memory, may be larger than any machine; such
+pairs are merged last, as are those that request different resources.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Resource name to amount, in order of names, none of them zero.
+# Resource names and amounts, sorted by name, none of them zero.
 Amounts = tuple[tuple[str, int], ...]
 
 _Floats = NDArray[np.float64]
 
-# Merging takes time with the square of the number of sizes; 500 take some 15 ms.
+# Merging takes quadratic time in the number of sizes; 500 take some 15 ms.
 _MAX_SIZES_TO_MERGE = 512
-# Far larger is by more than half.
+# More than half as large again counts as far larger.
 _FAR_RATIO = 1.5
-# More than any merge costs: a share of the total, many times over.
+# Added to the cost of pairs that are merged last; more than any merge costs.
 _LAST_RESORT = 1e9
 _BINARY_DIGITS = 8
 
 
 class Merge(NamedTuple):
-    """Two clusters that become one, each named by the position of one of its sizes.
+    """Two clusters that are merged, each identified by the index of one of its sizes.
 
     `cost` is what the joint size adds, as a share of the need's total.
     """
@@ -42,7 +41,7 @@ class Merge(NamedTuple):
 
 
 def merges_of(sizes: Sequence[Amounts], pods: Sequence[int], left: int) -> list[Merge]:
-    """The merges in their order, until `left` clusters are left."""
+    """The merges in order, until `left` clusters are left."""
     if len(sizes) <= left:
         return []
     clusters = _Clusters(sizes, pods)
@@ -50,7 +49,7 @@ def merges_of(sizes: Sequence[Amounts], pods: Sequence[int], left: int) -> list[
 
 
 def elementwise_max(sizes: Iterable[Amounts]) -> Amounts:
-    """As large as the largest of them in each resource."""
+    """The maximum of each resource."""
     found: dict[str, int] = {}
     for size in sizes:
         for name, amount in size:
@@ -59,8 +58,8 @@ def elementwise_max(sizes: Iterable[Amounts]) -> Amounts:
 
 
 def quantize(sizes: Sequence[Amounts]) -> Mapping[Amounts, Sequence[Amounts]]:
-    """Few enough sizes to be merged, with those that each stands for: of too many, those that
-    differ least are taken together, by ever coarser steps.
+    """Few enough sizes for merging, each with those it stands for: too many are rounded to ever
+    fewer leading binary digits.
     """
     found: dict[Amounts, Sequence[Amounts]] = {size: [size] for size in sizes}
     for digits in range(_BINARY_DIGITS, 0, -1):
@@ -74,7 +73,7 @@ def quantize(sizes: Sequence[Amounts]) -> Mapping[Amounts, Sequence[Amounts]]:
 
 
 def _leading(amount: int, digits: int) -> int:
-    """The amount without all but so many leading binary digits."""
+    """The amount rounded down to so many leading binary digits."""
     shift = max(0, amount.bit_length() - digits)
     return amount >> shift << shift
 
@@ -86,16 +85,16 @@ def matrix(sizes: Sequence[Amounts], names: Sequence[str]) -> _Floats:
 
 
 def weights_of(amounts: _Floats, pods: _Floats) -> _Floats:
-    """What a unit of each resource is of the total, all resources being worth the same."""
+    """The weight of a unit of each resource, so that the totals of all resources weigh the same."""
     weights: _Floats = 1.0 / np.maximum(pods @ amounts, 1.0) / amounts.shape[1]
     return weights
 
 
 class _Clusters:
-    """Clusters of sizes, and what each pair would cost.
+    """Clusters of sizes, and the cost of merging each pair.
 
-    Rows of `_costs` stay where they are; those of clusters that are no more hold infinity.
-    `_nearest` is for each cluster the other with which it costs least, `_nearest_cost` that cost.
+    Rows of `_costs` keep their index; those of merged-away clusters are infinity. `_nearest` is for
+    each cluster the cheapest one to merge with, `_nearest_cost` that cost.
     """
 
     def __init__(self, sizes: Sequence[Amounts], pods: Sequence[int]) -> None:
@@ -104,11 +103,11 @@ class _Clusters:
         self._pods = np.array(pods, float)
         weighed = amounts * weights_of(amounts, self._pods)
         self._resource_masks = (amounts > 0) @ (1 << np.arange(len(names)))
-        # What all have alike costs nothing.
+        # A resource that is equal in all sizes adds no cost.
         self._columns = [column.copy() for column in weighed.T if np.ptp(column)]
         self._constant_cost = float(weighed[0].sum() - sum(column[0] for column in self._columns))
         self._demand_cost = self._pods * weighed.sum(axis=1)
-        # Infinity for those that are no more.
+        # Infinity for clusters that were merged away.
         self._merged_away = np.zeros(len(sizes))
         self._costs = self._all_costs()
         self._nearest = self._costs.argmin(axis=1)
@@ -131,7 +130,7 @@ class _Clusters:
         return costs
 
     def merge(self) -> Merge:
-        """Join the two that cost least."""
+        """Merge the cheapest pair."""
         kept = int(self._nearest_cost.argmin())
         joined = int(self._nearest[kept])
         cost = float(self._nearest_cost[kept])
@@ -146,7 +145,7 @@ class _Clusters:
         return Merge(kept, joined, cost - _LAST_RESORT if last_resort else cost, last_resort)
 
     def _merge_into(self, kept: int, joined: int) -> _Floats:
-        """Make `kept` as large as both; what it costs with each other."""
+        """Make `kept` as large as both; return its costs with all others."""
         row = np.full(len(self._pods), self._constant_cost)
         total = self._constant_cost
         larger, smaller = np.zeros(len(row), bool), np.zeros(len(row), bool)
@@ -169,7 +168,7 @@ class _Clusters:
         return row
 
     def _update_nearest(self, kept: int, joined: int, row: _Floats) -> None:
-        """Who is nearest to whom, now that `kept` is what it and `joined` were."""
+        """Update the nearest clusters after `joined` was merged into `kept`."""
         orphans = ((self._nearest == kept) | (self._nearest == joined)).nonzero()[0]
         nearer = (row < self._nearest_cost).nonzero()[0]
         self._nearest_cost[nearer], self._nearest[nearer] = row[nearer], kept

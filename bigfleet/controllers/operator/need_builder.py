@@ -1,4 +1,4 @@
-"""One need in the making: the requests of one profile and group, by size."""
+"""Builds one need from the requests of one profile and group, by size."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from bigfleet.controllers.operator.size_classes import (
 from bigfleet.model.need import Need, Profile, sizes_of
 
 K = TypeVar("K", bound=Hashable)
-# A gang that stops growing before it is whole (a quota, a failing webhook) is reported as it is.
+# A gang that stops growing while incomplete (a quota, a failing webhook) is reported as it is.
 GANG_TIMEOUT_SECONDS = 30.0
 
 
 class NeedBuilder(Generic[K]):
-    """Requests by size, and what is reported of them.
+    """Requests by size, and the need that is reported for them.
 
-    A gang's requests come one by one. Reported at each size it passes through, it would be given
-    machines for the first of them in a domain that has no room for the rest, and the pods bound
-    there would hold the others to it. So it is reported once all `members` are there.
+    A gang's requests arrive one by one. Reported early, the first of them would get machines in a
+    domain that may not fit the rest, and the pods bound there would pin the others to it. So a gang
+    is reported only once all `members` exist.
     """
 
     def __init__(self, profile: Profile, group: str) -> None:
@@ -43,14 +43,14 @@ class NeedBuilder(Generic[K]):
         self._bytes, self._bytes_of_sizes = 0, 0
 
     def put(self, key: K, size: Amounts, created: float, members: int) -> None:
-        """Add a request; of a gang that will have `members`, 0 where nobody knows."""
+        """Add a request, of a gang of `members`, 0 if unknown."""
         self._wire = None
         self._requests.setdefault(size, {})[key] = created
         self._members = max(self._members, members)
         self._grown = True
 
     def remove(self, key: K, size: Amounts) -> bool:
-        """Take a request away; False when none is left."""
+        """Remove a request; False when none is left."""
         self._wire = None
         del self._requests[size][key]
         if not self._requests[size]:
@@ -58,7 +58,7 @@ class NeedBuilder(Generic[K]):
         return bool(self._requests)
 
     def incomplete(self, now: float) -> bool:
-        """Whether requests of the gang are still to come; once not, never again."""
+        """Whether the gang is still incomplete; once complete, it stays so."""
         if self._grown:
             self._grown, self._grown_at = False, now
         complete = sum(map(len, self._requests.values())) >= self._members
@@ -66,11 +66,11 @@ class NeedBuilder(Generic[K]):
         return not self._complete
 
     def mark_complete(self) -> None:
-        """Wait for no more of the gang."""
+        """Treat the gang as complete."""
         self._complete = True
 
     def need(self) -> Need:
-        """With every size as it was asked for."""
+        """The need with all distinct sizes."""
         sizes = ((dict(size), len(requests)) for size, requests in self._requests.items())
         return Need(self._profile, sizes_of(sizes), self._group)
 
@@ -83,7 +83,7 @@ class NeedBuilder(Generic[K]):
         self._most = most
 
     def wire(self) -> CapacityNeed:
-        """What is reported. It is not to be modified, and is the same until a request changes."""
+        """The reported message, cached until a request changes; do not modify it."""
         if self._wire is None:
             self._classes = self._size_classes.of(self._pods(), self._most)
             sizes = (
@@ -95,12 +95,12 @@ class NeedBuilder(Generic[K]):
         return self._wire
 
     def bytes(self) -> tuple[int, int]:
-        """How many the classes of sizes take in what is reported, and how many all the rest."""
+        """The bytes of the sizes in the reported message, and those of all other fields."""
         self.wire()
         return self._bytes_of_sizes, self._bytes - self._bytes_of_sizes
 
     def merge_candidate(self, weight: float) -> MergeCandidate:
-        """The classes of sizes, and what fewer would cost; `weight` is the need's part of all."""
+        """The cost of fewer classes of sizes; `weight` is the need's share of the demand."""
         each = self.bytes()[0] / max(1, len(self._classes))
         return MergeCandidate(
             min(MAX_CLASSES, len(self._requests)),
@@ -110,8 +110,8 @@ class NeedBuilder(Generic[K]):
         )
 
     def newest(self, size: Amounts | None) -> list[K] | None:
-        """The requests in a class that was reported, newest first; in all classes for None. None
-        for a size that was not reported.
+        """The requests in a reported class, newest first; in all classes for None. None for a size
+        that was not reported.
         """
         if size is None:
             members: Iterable[Amounts] = self._requests

@@ -1,15 +1,15 @@
-"""Which machines serve no new pods, from their Nodes as they are now. Pure.
+"""Which machines serve no new pods, derived from their Nodes. Pure.
 
-| the Node | counts for | from when on |
+| the Node | counts as serving | from |
 |---|---|---|
 | is cordoned | what runs there | at once |
-| has a taint that is neither its machine's nor a passing one | what runs there | at once; on a new Node after the hold, because many joins begin with a taint |
-| is not Ready | nothing; the machine is broken | after the hold |
-| is not Ready, as are more than a fifth of all | what runs there | after the hold |
-| is gone | nothing; the machine is broken | at once; after the hold if it was never seen |
+| has a taint that is neither its machine's nor transient | what runs there | at once; on a new Node after the timeout, because many Nodes join with a taint |
+| is not Ready | nothing; the machine is broken | after the timeout |
+| is not Ready, as are more than a fifth of all | what runs there | after the timeout |
+| is missing | nothing; the machine is broken | at once if it was deleted; else after the timeout |
 
-What we cordoned ourselves does not count as cordoned, and what is being reclaimed is no concern of
-anybody's.
+Nodes that the operator cordoned for a review do not count as cordoned. Nodes that are being
+reclaimed are ignored.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from dataclasses import dataclass
 from bigfleet.api.limit_codec import LimitReason
 from bigfleet.controllers.operator.node_types import Node, NodeTaint
 
-# Those of the node controller come and go by themselves; what they mean for a Node that stays
-# unfit, its condition says.
+# The node lifecycle controller sets and clears these; a Node that stays unfit has a condition, too.
 _TRANSIENT_TAINT_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
-# A cluster of which more is away at once is cut off rather than broken.
+# If more Nodes than this are not Ready at once, the network is at fault rather than the machines.
 _MIN_AWAY, _AWAY_SHARE = 3, 0.2
 
-# The machines that the shard says serve this cluster, with their own taints where these are known.
+# The machines that the shard reports as serving this cluster, with their own taints where known.
 Machines = Mapping[str, Collection[NodeTaint] | None]
 
 
 @dataclass(frozen=True)
 class UnfitMachine:
-    """A machine that serves no new pods. `counts_pods` when what runs there still counts."""
+    """A machine that serves no new pods. `counts_pods`: what runs there still counts as served."""
 
     machine_id: str
     reason: LimitReason
@@ -43,7 +42,7 @@ class UnfitMachine:
 
 
 class NodeHealth:
-    """The Nodes of our machines, and since when each is not as it should be."""
+    """The Nodes of BigFleet's machines, and since when each is not ready or missing."""
 
     def __init__(self, ready_timeout_seconds: float) -> None:
         self._ready_timeout_seconds = ready_timeout_seconds
@@ -53,37 +52,37 @@ class NodeHealth:
         self._missing_since: dict[str, float] = {}
 
     def put(self, node: Node) -> bool:
-        """A Node as it is now; whether anything has changed that matters here."""
+        """Add or update a Node; return whether a relevant part of it changed."""
         before = self._nodes.get(node.metadata.name)
         self._nodes[node.metadata.name] = node
         self._deleted.discard(node.machine)
         return before is None or _fingerprint(before) != _fingerprint(node)
 
     def remove(self, name: str, machines: Machines) -> None:
-        """A Node is gone; by our own doing if its machine is not in service or was reclaimed."""
+        """Remove a Node. It counts as deleted unless its machine left service or was reclaimed."""
         node = self._nodes.pop(name, None)
         if node is not None and node.machine in machines and node.reclaim_deadline is None:
             self._deleted.add(node.machine)
 
     def names(self) -> set[str]:
-        """All Nodes there are."""
+        """The names of all Nodes."""
         return set(self._nodes)
 
     def orphaned_nodes(self) -> list[Node]:
-        """Nodes of our label under another name than their machine's have."""
+        """Nodes whose machine label differs from their name."""
         return [node for node in self._nodes.values() if node.not_owned_reason]
 
     def forget(self, machine_id: str) -> None:
-        """The machine joins anew: what was the matter before says nothing of it."""
+        """Reset what is known of a machine that joins again."""
         self._deleted.discard(machine_id)
         self._missing_since.pop(machine_id, None)
 
     def ours(self) -> Iterator[Node]:
-        """The Nodes whose name is their machine's."""
+        """The Nodes whose machine label is their name."""
         return (node for node in self._nodes.values() if not node.not_owned_reason)
 
     def unfit_machines(self, machines: Machines, now: float, unix_now: float) -> list[UnfitMachine]:
-        """The machines among `machines` that serve no new pods; `now` never goes back."""
+        """The machines among `machines` that serve no new pods; `now` in monotonic seconds."""
         self._note_not_ready(now)
         self._note_missing(machines, now)
         cut_off = self._is_cut_off()
@@ -116,7 +115,7 @@ class NodeHealth:
             if name in self._deleted:
                 why = "its Node was deleted"
             elif now - since >= self._ready_timeout_seconds:
-                why = f"no Node of it was seen for {self._ready_timeout_seconds:g} s"
+                why = f"it has had no Node for {self._ready_timeout_seconds:g} s"
             else:
                 continue
             yield UnfitMachine(name, LimitReason.MISSING, why, counts_pods=False, broken=True)
@@ -128,7 +127,7 @@ class NodeHealth:
         why = f"for more than {self._ready_timeout_seconds:g} s"
         if cut_off:
             away, total = len(self._not_ready_since), len(self._nodes)
-            why = f"{why}, as are {away} of {total} Nodes, too many to be broken"
+            why = f"{why}, like {away} of {total} Nodes, too many to be broken"
         return UnfitMachine(
             name, LimitReason.NOT_READY, why, counts_pods=cut_off, broken=not cut_off
         )
@@ -136,7 +135,7 @@ class NodeHealth:
     def _tainted(
         self, node: Node, own: Collection[NodeTaint] | None, unix_now: float
     ) -> UnfitMachine | None:
-        created = node.metadata.created
+        created = node.metadata.creation_timestamp
         is_new = created is None or unix_now - created.timestamp() < self._ready_timeout_seconds
         if own is None or is_new:
             return None
@@ -154,7 +153,7 @@ class NodeHealth:
 
 
 def _fingerprint(node: Node) -> object:
-    """What verdicts are made of."""
+    """All that `NodeHealth` reads of a Node."""
     taints = tuple(sorted(node.spec.taints or ()))
-    marks = node.reclaim_deadline, node.under_review, node.not_owned_reason
-    return node.metadata.uid, node.ready, node.spec.unschedulable, taints, marks
+    owned = node.reclaim_deadline, node.under_review, node.not_owned_reason
+    return node.metadata.uid, node.ready, node.spec.unschedulable, taints, owned

@@ -1,8 +1,8 @@
-"""What machines whose Nodes take no new pods still hold, as a roll-up says it.
+"""NodeLimits for a roll-up: what still runs on machines whose Nodes take no new pods.
 
-Pods are listed only of those Nodes, when a roll-up is made: of a few hundred, those first whose
-last look is longest ago. The others, and what cannot be listed in time, keep their last amounts,
-since a roll-up waits for no Node.
+When a roll-up is built, the Pods of only those Nodes are listed, of at most a few hundred, the
+least recently listed first. The others, and those that cannot be listed in time, keep their last
+amounts, so that no Node delays a roll-up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -23,12 +22,14 @@ from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator.node_health import NodeHealth, UnfitMachine
 from bigfleet.controllers.operator.node_types import Node, node_path
-from bigfleet.controllers.operator.pods import PodMetadata, has_terminated, is_per_node
+from bigfleet.controllers.operator.pods import has_terminated, is_per_node
 from bigfleet.controllers.operator.upcoming_nodes import UpcomingNodeController
 from bigfleet.controllers.podspec.amounts import effective_requests
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.pod_types import PodSpec, PodStatus
+from bigfleet.kube.timestamps import rfc3339
+from bigfleet.kube.types import ObjectList, ObjectMeta
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.model import resources
 from bigfleet.observe import metrics
@@ -37,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 _LISTS_AT_ONCE = 16
 _MAX_LISTS = 200
 _LIST_DEADLINE_SECONDS = 5.0
-# A cluster that keeps its Nodes from us is served all the same.
+# Without access to Nodes the cluster is served all the same.
 _LIST_TIMEOUT_SECONDS = 10.0
 _COMPONENT = "bigfleet-operator"
 
@@ -45,18 +46,14 @@ Amounts = Mapping[str, int]
 
 
 class _Pod(msgspec.Struct):
-    metadata: PodMetadata
+    metadata: ObjectMeta
     spec: PodSpec
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
 
-class _Pods(msgspec.Struct):
-    items: list[_Pod]
-
-
 def amounts_of(pods: Sequence[_Pod]) -> Amounts:
-    """What pods hold of their Node, also those that are still ending: but for what every Node has,
-    which is no demand of anybody's.
+    """What pods occupy on their Node, terminating ones included; without per-node pods, which are
+    not part of the demand.
     """
     amounts = []
     for pod in pods:
@@ -68,9 +65,9 @@ def amounts_of(pods: Sequence[_Pod]) -> Amounts:
 
 
 class NodeLimits:
-    """Follows the Nodes of our machines; `changed` is called when one is no longer as it was.
+    """Watches the Nodes of BigFleet's machines; `changed` is called when a relevant part changes.
 
-    `now` is in seconds and never goes back, `unix_now` is the time in seconds since 1970.
+    `now` is in monotonic seconds, `unix_now` is Unix time.
     """
 
     def __init__(
@@ -99,16 +96,16 @@ class NodeLimits:
         self._reported: set[str] = set()
 
     async def wait_listed(self) -> None:
-        """Wait until the Nodes are listed, but not for long."""
+        """Wait until the Nodes are listed, with a timeout."""
         try:
             async with asyncio.timeout(_LIST_TIMEOUT_SECONDS):
                 await self._listed.wait()
         except TimeoutError:
             why = self._watch.stats.last_error or "no answer yet"
-            _LOG.error("all machines count as fit until Nodes can be listed: %s", why)
+            _LOG.error("all machines count as healthy until Nodes can be listed: %s", why)
 
     async def run(self) -> None:
-        """Keep up with the cluster until cancelled."""
+        """Watch until cancelled."""
         async with aclosing(self._watch.follow()) as changes:
             async for change in changes:
                 if isinstance(change, Listed):
@@ -120,22 +117,22 @@ class NodeLimits:
                 self._changed()
 
     def forget(self, machine_id: str) -> None:
-        """The machine joins anew."""
+        """Reset what is known of a machine that joins again."""
         self._health.forget(machine_id)
 
     def is_broken(self, machine_id: str) -> bool:
-        """Whether the last roll-up said that the machine is broken."""
+        """Whether the last roll-up reported the machine as broken."""
         limit = self._limits.get(machine_id)
         return limit is not None and limit.broken
 
     async def current(self) -> Sequence[capacity_pb2.NodeLimit]:
-        """All limits as they are now."""
+        """The current limits."""
         if not self._listed.is_set():
             return []
         self._unlabelled = {}
         machines = self._machines.in_service()
-        judged = self._health.unfit_machines(machines, self._now(), self._unix_now())
-        unfit_machines = await self._confirmed(judged)
+        candidates = self._health.unfit_machines(machines, self._now(), self._unix_now())
+        unfit_machines = await self._confirmed(candidates)
         await self._refresh_held_amounts(unfit_machines)
         limits = {}
         for unfit in unfit_machines:
@@ -156,7 +153,7 @@ class NodeLimits:
         self._listed.set()
 
     async def _confirmed(self, unfit_machines: Sequence[UnfitMachine]) -> Sequence[UnfitMachine]:
-        """Without those of Nodes that have only lost their label, or cannot be asked for."""
+        """Without missing machines whose Nodes only lost their label, or cannot be read."""
         missing = [v.machine_id for v in unfit_machines if v.reason is LimitReason.MISSING]
         gone = await asyncio.gather(*(self._is_gone(name) for name in missing))
         there = {name for name, is_gone in zip(missing, gone, strict=True) if not is_gone}
@@ -174,30 +171,30 @@ class NodeLimits:
         return False
 
     async def _refresh_held_amounts(self, unfit_machines: Sequence[UnfitMachine]) -> None:
-        """List what is needed for `unfit_machines`; what has failed keeps what was known of it."""
+        """List the pods of `unfit_machines`; a failed list keeps the last amounts."""
         names = {unfit.machine_id for unfit in unfit_machines if unfit.counts_pods}
         self._held_amounts = {
             name: held for name, held in self._held_amounts.items() if name in names
         }
         due = [*sorted(names - self._held_amounts.keys()), *self._held_amounts][:_MAX_LISTS]
-        looks = [asyncio.create_task(self._list(name)) for name in due]
-        if looks:
-            _, late = await asyncio.wait(looks, timeout=_LIST_DEADLINE_SECONDS)
-            for look in late:
-                look.cancel()
+        lists = [asyncio.create_task(self._list(name)) for name in due]
+        if lists:
+            _, late = await asyncio.wait(lists, timeout=_LIST_DEADLINE_SECONDS)
+            for task in late:
+                task.cancel()
             if late:
-                _LOG.warning("what %d Nodes hold could not be listed in time", len(late))
+                _LOG.warning("the pods of %d Nodes could not be listed in time", len(late))
 
     async def _list(self, name: str) -> None:
         query = {"fieldSelector": f"spec.nodeName={name}"}
         try:
             async with self._lists:
                 raw = await self._client.get("/api/v1/pods", query)
-            held = amounts_of(msgspec.json.decode(raw, type=_Pods).items)
-            self._held_amounts.pop(name, None)  # to the end: the order is that of the looks
+            held = amounts_of(msgspec.json.decode(raw, type=ObjectList[_Pod]).items)
+            self._held_amounts.pop(name, None)  # to the end: least recently listed first
             self._held_amounts[name] = held
         except (ApiError, msgspec.MsgspecError, *CONNECTION_ERRORS) as error:
-            _LOG.warning("cannot list what node %s holds: %s", name, str(error) or repr(error))
+            _LOG.warning("cannot list the pods of node %s: %s", name, str(error) or repr(error))
 
     def _report_changes(self, limits: Mapping[str, NodeLimit]) -> None:
         counts = Counter(limit.reason for limit in limits.values())
@@ -211,15 +208,15 @@ class NodeLimits:
                 _LOG.warning("machine %s %s: %s, %s", name, what, limit.reason.value, limit.message)
 
     async def _report_orphaned_nodes(self) -> None:
-        """Of Nodes that say they are machines which the shard does not know, or which have another
-        name: whoever runs them pays for machines that nobody counts.
+        """Report Nodes whose machine is unknown to the shard, or has another name: they cost money,
+        and are not counted.
         """
         unlabelled = [node for node in self._unlabelled.values() if node.not_owned_reason]
         orphaned_nodes = [*self._health.orphaned_nodes(), *unlabelled]
         orphaned = {node.metadata.name: (node, node.not_owned_reason) for node in orphaned_nodes}
         for node in self._health.ours():
             if not self._machines.knows(node.machine):
-                why = f"the shard knows no machine {node.machine} of this cluster"
+                why = f"the shard does not know machine {node.machine} in this cluster"
                 orphaned[node.metadata.name] = node, why
         now = self._now()
         self._orphaned_since = {name: self._orphaned_since.get(name, now) for name in orphaned}
@@ -242,7 +239,7 @@ class NodeLimits:
                 "/api/v1/namespaces/default/events", _event(node, why, self._unix_now())
             )
         except (ApiError, *CONNECTION_ERRORS) as error:
-            _LOG.info("no event for node %s: %s", node.metadata.name, str(error) or repr(error))
+            _LOG.info("no Event for node %s: %s", node.metadata.name, str(error) or repr(error))
 
 
 def _limit(unfit: UnfitMachine, amounts: Amounts) -> NodeLimit:
@@ -256,7 +253,7 @@ def _limit(unfit: UnfitMachine, amounts: Amounts) -> NodeLimit:
 
 
 def _event(node: Node, why: str, now: float) -> dict[str, Any]:
-    moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    timestamp = rfc3339(now)
     about = {"apiVersion": "v1", "kind": "Node", "name": node.metadata.name}
     return {
         "apiVersion": "v1",
@@ -266,8 +263,8 @@ def _event(node: Node, why: str, now: float) -> dict[str, Any]:
         "type": "Warning",
         "reason": "MachineUnknown",
         "message": f"BigFleet does not count this Node: {why}",
-        "firstTimestamp": moment,
-        "lastTimestamp": moment,
+        "firstTimestamp": timestamp,
+        "lastTimestamp": timestamp,
         "count": 1,
         "source": {"component": _COMPONENT},
         "reportingComponent": _COMPONENT,

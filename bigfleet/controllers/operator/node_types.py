@@ -1,72 +1,57 @@
-"""The names by which this cluster's objects and the fleet's machines know each other."""
+"""Nodes as the operator reads them, and how they relate to the fleet's machines."""
 
 from __future__ import annotations
-
-from datetime import datetime
 
 import msgspec
 
 from bigfleet.api.wellknown import MACHINE_LABEL, RECLAIM_DEADLINE, RECLAIM_REVIEW
-
-
-class NodeMetadata(msgspec.Struct):
-    """A Node's names and marks."""
-
-    name: str
-    uid: str
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    created: datetime | None = msgspec.field(name="creationTimestamp", default=None)
+from bigfleet.kube.pod_types import Condition
+from bigfleet.kube.types import ObjectMeta
 
 
 class NodeTaint(msgspec.Struct, frozen=True, order=True):
-    """What keeps pods off a Node that do not tolerate it."""
+    """A taint of a Node."""
 
     key: str
     value: str = ""
     effect: str = ""
 
     def __str__(self) -> str:
-        """As kubectl writes it."""
+        """As kubectl prints it."""
         return (
             f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
         )
 
 
 class NodeSpec(msgspec.Struct):
-    """A Node's name at its provider, whether it is cordoned, and what else keeps pods off it."""
+    """A Node's provider id, whether it is cordoned, and its taints."""
 
     provider_id: str = msgspec.field(name="providerID", default="")
     unschedulable: bool = False
     taints: list[NodeTaint] | None = None
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
 class NodeStatus(msgspec.Struct):
-    """How a Node is."""
+    """A Node's conditions."""
 
-    conditions: list[_Condition] | None = None
+    conditions: list[Condition] | None = None
 
 
 class Node(msgspec.Struct):
-    """A Node as far as the operator must know whose it is."""
+    """The parts of a Node that the operator reads."""
 
-    metadata: NodeMetadata
+    metadata: ObjectMeta
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
     @property
     def ready(self) -> bool:
-        """Whether its kubelet says that it can run pods."""
+        """Whether its condition Ready is True."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions or ())
 
     @property
     def machine(self) -> str:
-        """The machine that it says it is, "" where it says none."""
+        """Its machine by its label; "" without one."""
         return (self.metadata.labels or {}).get(MACHINE_LABEL, "")
 
     def is_machine(self, machine_id: str, provider_id: str) -> bool:
@@ -77,23 +62,23 @@ class Node(msgspec.Struct):
 
     @property
     def not_owned_reason(self) -> str:
-        """Why this is not a Node of the machine of its name; "" when it is."""
+        """Why this is not the Node of the machine of that name; "" when it is."""
         machine = (self.metadata.labels or {}).get(MACHINE_LABEL)
         name = self.metadata.name
         if machine == name:
             return ""
         if machine is None:
-            return f"node {name} is none of the fleet's: it has no label {MACHINE_LABEL}"
-        return f"node {name} is another machine's: its label {MACHINE_LABEL} is {machine}"
+            return f"node {name} does not belong to the fleet: it has no label {MACHINE_LABEL}"
+        return f"node {name} belongs to another machine: its label {MACHINE_LABEL} is {machine}"
 
     @property
     def under_review(self) -> bool:
-        """Whether we cordoned it to see what its reclaim would disturb."""
+        """Whether the operator cordoned it to review the disruption of a reclaim."""
         return RECLAIM_REVIEW in (self.metadata.annotations or {})
 
     @property
     def reclaim_deadline(self) -> float | None:
-        """When our reclaim of it ends, in seconds since 1970; None when it is not reclaimed."""
+        """The deadline of its reclaim in Unix time; None when it is not being reclaimed."""
         try:
             return float((self.metadata.annotations or {})[RECLAIM_DEADLINE])
         except (KeyError, ValueError):
@@ -101,18 +86,12 @@ class Node(msgspec.Struct):
 
     @property
     def drain_deadline(self) -> float | None:
-        """As `reclaim_deadline`, but None for a Node that takes pods: it began a new life since, or
-        somebody wanted it back.
+        """As `reclaim_deadline`, but None for a Node that is not cordoned: it has joined again, or
+        was uncordoned by a user.
         """
         return self.reclaim_deadline if self.spec.unschedulable else None
 
 
-class Nodes(msgspec.Struct):
-    """A list of Nodes."""
-
-    items: list[Node]
-
-
 def node_path(name: str) -> str:
-    """Where the Node lives."""
+    """The API path of the Node."""
     return f"/api/v1/nodes/{name}"

@@ -1,4 +1,4 @@
-"""What a machine's state means for this cluster's objects of it."""
+"""The effects of a machine's state on its objects in this cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_JOINED = ("Provisioning", "Launched")
 
 
 class Removal(Enum):
-    """Which Node of a machine goes: none, one that was being emptied, or whichever is there."""
+    """Which Node of a machine to delete: none, only one that was being drained, or any."""
 
     NONE = "none"
     RECLAIMED = "reclaimed"
@@ -29,8 +29,8 @@ class Removal(Enum):
 
 @dataclass(frozen=True)
 class PhaseEffects:
-    """What follows from a state: the UpcomingNode's `phase`, None when that object goes, whether
-    the machine's credential is revoked, and which Node of it is deleted.
+    """The UpcomingNode's `phase`, None to delete it; whether to revoke the machine's credential;
+    and which Node of it to delete.
     """
 
     phase: str | None
@@ -39,10 +39,10 @@ class PhaseEffects:
 
 
 def phase_effects(known: str | None, state: MachineState, *, joining: bool) -> PhaseEffects:
-    """What to do now that a machine is in `state`, of which the phase `known` was written last.
+    """The effects of a machine entering `state`; `known` is the phase that was written last.
 
-    `joining` machines were given a credential since: then idle is what they were before, and
-    neither that credential nor their new Node must go. The same where nothing is known.
+    `joining` machines were issued a credential since. For them IDLE is the state before that, so
+    neither the credential nor the new Node must be deleted; likewise where no phase is known.
     """
     phase = phase_after(known, state)
     maybe_joining = state is MachineState.IDLE and (joining or known is None)
@@ -54,10 +54,10 @@ def phase_effects(known: str | None, state: MachineState, *, joining: bool) -> P
 
 
 def phase_after(known: str | None, state: MachineState) -> str | None:
-    """The UpcomingNode's next phase; None when the machine has left and the object goes.
+    """The UpcomingNode's next phase; None when the machine has left, and the object is deleted.
 
-    An idle machine is one that has just been made for us, or one that has come back from us; which
-    of them, only the phase before can tell.
+    An idle machine was either just created for this cluster or released by it; only the previous
+    phase tells which.
     """
     if state is MachineState.IDLE and known not in _NOT_JOINED:
         return None

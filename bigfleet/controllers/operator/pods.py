@@ -1,4 +1,4 @@
-"""Pods and budgets, as far as they matter to the emptying of a Node."""
+"""Pods and disruption budgets, as far as they matter for draining a Node."""
 
 from __future__ import annotations
 
@@ -7,27 +7,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from bigfleet.controllers.disruption_cost import eviction_cost, pod_blocking_annotation
+from bigfleet.kube.pod_types import LabelSelector
 from bigfleet.kube.selectors import compile_selector
+from bigfleet.kube.types import ObjectMeta
 
 _MIRROR = "kubernetes.io/config.mirror"
-
-
-class _Owner(msgspec.Struct):
-    kind: str
-    uid: str = ""
-    controller: bool = False
-
-
-class PodMetadata(msgspec.Struct, rename="camel"):
-    """A Pod's names, marks and owners."""
-
-    name: str
-    namespace: str
-    uid: str
-    annotations: dict[str, str] | None = None
-    owner_references: list[_Owner] | None = None
-    deletion_timestamp: str | None = None
-    labels: dict[str, str] | None = None
 
 
 class _PodSpec(msgspec.Struct):
@@ -39,67 +23,46 @@ class _PodStatus(msgspec.Struct):
 
 
 class PodOnNode(msgspec.Struct):
-    """A Pod as far as it matters to the emptying of its Node."""
+    """The parts of a Pod that the drain of its Node depends on."""
 
-    metadata: PodMetadata
+    metadata: ObjectMeta
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
     @property
     def owner(self) -> str:
-        """The UID of the controller that it belongs to, or its own."""
-        controller = self._controller
+        """The UID of its controller, or its own without one."""
+        controller = self.metadata.controller
         return controller.uid if controller else self.metadata.uid
 
     @property
     def batch(self) -> bool:
-        """Whether it is a Job's: work that ends by itself, and is lost when it is interrupted."""
-        controller = self._controller
+        """Whether a Job controls it: work that completes, and is lost when interrupted."""
+        controller = self.metadata.controller
         return controller is not None and controller.kind == "Job"
 
     @property
     def terminating(self) -> bool:
-        """Whether it has been deleted, and is only still ending."""
+        """Whether it was deleted, and is still terminating."""
         return self.metadata.deletion_timestamp is not None
 
     @property
     def cost(self) -> float:
-        """What it costs to evict it."""
+        """The cost of evicting it."""
         return eviction_cost(self.spec.priority or 0, self.metadata.annotations or {})
 
     @property
     def not_evictable_reason(self) -> str:
-        """Why it must not be evicted to save money; "" when it may be."""
+        """Why it must not be evicted; "" when it may be."""
         where = f"pod {self.metadata.namespace}/{self.metadata.name}"
-        if self._controller is None:
-            return f"{where} has no controller that would make it anew"
-        mark = pod_blocking_annotation(self.metadata.annotations or {})
-        return f"{where} is marked {mark}" if mark else ""
-
-    @property
-    def _controller(self) -> _Owner | None:
-        owners = self.metadata.owner_references or ()
-        return next((owner for owner in owners if owner.controller), None)
-
-
-class _Expression(msgspec.Struct):
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class _Selector(msgspec.Struct, rename="camel"):
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[_Expression] | None = None
-
-
-class _BudgetMetadata(msgspec.Struct):
-    name: str
-    namespace: str
+        if self.metadata.controller is None:
+            return f"{where} has no controller to recreate it"
+        annotation = pod_blocking_annotation(self.metadata.annotations or {})
+        return f"{where} is annotated {annotation}" if annotation else ""
 
 
 class _BudgetSpec(msgspec.Struct):
-    selector: _Selector | None = None
+    selector: LabelSelector | None = None
 
 
 class _BudgetStatus(msgspec.Struct, rename="camel"):
@@ -107,14 +70,14 @@ class _BudgetStatus(msgspec.Struct, rename="camel"):
 
 
 class Budget(msgspec.Struct):
-    """A PodDisruptionBudget, and what it allows now."""
+    """A PodDisruptionBudget, and the disruptions it currently allows."""
 
-    metadata: _BudgetMetadata
+    metadata: ObjectMeta
     spec: _BudgetSpec = msgspec.field(default_factory=_BudgetSpec)
     status: _BudgetStatus = msgspec.field(default_factory=_BudgetStatus)
 
     def forbids(self, pods: Sequence[PodOnNode]) -> str:
-        """Why not all of `pods` can be evicted at once; "" as far as this budget is concerned."""
+        """Why this budget forbids evicting all of `pods` at once; "" when it allows it."""
         selector = compile_selector(self.spec.selector)
         if selector is None:
             return ""
@@ -123,13 +86,11 @@ class Budget(msgspec.Struct):
         if count <= self.status.disruptions_allowed:
             return ""
         name = f"{self.metadata.namespace}/{self.metadata.name}"
-        return (
-            f"{count} pods are of the budget {name}, which allows {self.status.disruptions_allowed}"
-        )
+        return f"{count} pods match budget {name}, which allows {self.status.disruptions_allowed}"
 
 
 def blocking_pods(pods: Iterable[PodOnNode]) -> list[PodOnNode]:
-    """Those for whose sake a Node is not empty: not what runs on every Node, nor what has ended."""
+    """The pods that a drain must wait for: neither per-node nor terminated ones."""
     return [
         pod
         for pod in pods
@@ -137,12 +98,12 @@ def blocking_pods(pods: Iterable[PodOnNode]) -> list[PodOnNode]:
     ]
 
 
-def is_per_node(pod: PodMetadata) -> bool:
-    """Whether each Node has such a pod: a DaemonSet's, or one of its kubelet's own."""
+def is_per_node(pod: ObjectMeta) -> bool:
+    """Whether it is a pod of a DaemonSet, or a mirror pod of the kubelet."""
     daemon = any(o.controller and o.kind == "DaemonSet" for o in pod.owner_references or ())
     return daemon or _MIRROR in (pod.annotations or {})
 
 
 def has_terminated(phase: str) -> bool:
-    """Whether a pod in that phase holds nothing of its Node any more."""
+    """Whether a pod in that phase no longer occupies its Node."""
     return phase in ("Succeeded", "Failed")

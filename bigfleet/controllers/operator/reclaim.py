@@ -1,4 +1,4 @@
-"""Empties Nodes whose machines the fleet takes back: cordon, evict, then delete the Node."""
+"""Drains Nodes whose machines the fleet reclaims: cordon, evict, then delete the Node."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import msgspec
 from bigfleet.api.v1alpha1.shard_pb2 import MachineDisruption, ReclaimAck, ReclaimInstruction
 from bigfleet.api.wellknown import RECLAIM_DEADLINE, RECLAIM_REVIEW
 from bigfleet.controllers.operator.eviction import Evictor
-from bigfleet.controllers.operator.node_types import Node, Nodes, node_path
+from bigfleet.controllers.operator.node_types import Node, node_path
 from bigfleet.controllers.operator.pods import PodOnNode, blocking_pods
 from bigfleet.controllers.operator.upcoming_nodes import delete_node
 from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.types import ObjectList
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -24,22 +25,18 @@ _UNCORDON_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 _ROUNDING = 1e-6
 
 
-class _Pods(msgspec.Struct):
-    items: list[PodOnNode]
-
-
-# What giving back these Nodes would disturb.
+# Returns the disruption that draining these Nodes would cause.
 Assess = Callable[[Sequence[str]], Awaitable[Sequence[MachineDisruption]]]
 
 
 class Reclaimer:
-    """Reclaims under way, one task a Node: one that joins anew under its name is another Node.
+    """Reclaims in progress, one task for each Node (by UID).
 
-    `now` is the time in seconds since 1970. `is_broken` says of a Node whether pods cannot run
-    there any more, so that nothing is lost with those that are left.
+    `now` is Unix time. `is_broken` tells whether pods cannot run on a Node any more, so that
+    draining it disrupts nothing.
 
-    When the grace is over, evicting ends: the provider then takes the machine, and the update that
-    says so removes the Node.
+    Evictions stop when the grace period is over: the provider then takes the machine, and the
+    update about it removes the Node.
     """
 
     def __init__(
@@ -56,11 +53,11 @@ class Reclaimer:
         self._evictor = Evictor(client)
 
     async def start(self, instruction: ReclaimInstruction) -> ReclaimAck | None:
-        """Cordon the nodes and start to empty them, or say why not; None when it is not known
+        """Cordon the nodes and start draining them, or return why not; None when it is unknown
         whether any was cordoned.
 
-        Only machines of the fleet are emptied. Where the instruction says what it may cost at most,
-        the nodes are cordoned first, and looked at once more: what is dearer stays as it was.
+        Only machines of the fleet are drained. With `max_cost` the nodes are cordoned first and
+        assessed again; if they cost more, they are uncordoned.
         """
         names, identity = list(instruction.nodes), instruction.instruction_id
         try:
@@ -74,7 +71,7 @@ class Reclaimer:
                 if why := await self._too_costly(waiting, instruction.max_cost):
                     return _refused(identity, "disruption", why)
         except (ApiError, *CONNECTION_ERRORS) as error:
-            _LOG.error("cannot look at nodes %s: %s", ", ".join(names), str(error) or repr(error))
+            _LOG.error("cannot assess nodes %s: %s", ", ".join(names), str(error) or repr(error))
             return None
         deadline = self._now() + instruction.grace_period_seconds
         started = len(names) - len(nodes)
@@ -85,10 +82,10 @@ class Reclaimer:
         return ReclaimAck(instruction_id=identity, nodes_started=started)
 
     async def resume(self) -> None:
-        """Go on with what an earlier operator began; past its grace it is not ours any more. What
-        it had only cordoned to look at is as before.
+        """Resume the drains of a previous operator whose grace period is not over, and uncordon the
+        Nodes that it had cordoned only for a review.
         """
-        nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=Nodes)
+        nodes = msgspec.json.decode(await self._client.get("/api/v1/nodes"), type=ObjectList[Node])
         for node in nodes.items:
             deadline = node.drain_deadline
             if deadline is not None and deadline > self._now() and not node.not_owned_reason:
@@ -97,7 +94,7 @@ class Reclaimer:
                 await self._uncordon(node)
 
     async def close(self) -> None:
-        """Stop emptying; the cordons stay."""
+        """Stop draining; Nodes stay cordoned."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -109,20 +106,20 @@ class Reclaimer:
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
-        _LOG.warning("node %s is to be reclaimed but is not there: nothing to evict", name)
+        _LOG.warning("node %s to be reclaimed does not exist: nothing to evict", name)
         return None
 
     def _disrupts_nothing(self, node: Node) -> bool:
-        """Whether it disturbs nobody any more: it is being emptied, or its pods cannot run."""
+        """Whether its reclaim disrupts nothing more: it is being drained, or is broken."""
         return node.reclaim_deadline is not None or self._is_broken(node.metadata.name)
 
     async def _too_costly(self, nodes: Sequence[Node], max_cost: float) -> str:
-        """Why the nodes are not to be reclaimed, and then they are as before; "" if they are.
+        """Why the nodes must not be reclaimed, which are then uncordoned; "" if they may be.
 
-        They are cordoned before they are looked at: what comes later would not be counted.
+        They are cordoned before the assessment: it would miss pods that are bound later.
         """
         ours = [node for node in nodes if not node.spec.unschedulable or node.under_review]
-        why = "the look at it failed"
+        why = "the assessment failed"
         try:
             for node in ours:
                 await self._patch(node, {RECLAIM_REVIEW: "true"}, cordoned=True)
@@ -135,7 +132,7 @@ class Reclaimer:
         return why
 
     async def _uncordon(self, node: Node) -> None:
-        """Take our cordon back, unless the node is being emptied by now."""
+        """Remove our cordon, unless the node is being drained by now."""
         name, uid = node.metadata.name, node.metadata.uid
         for wait in (*_UNCORDON_RETRY_SECONDS, None):
             if uid in self._tasks:
@@ -169,7 +166,7 @@ class Reclaimer:
     async def _patch(
         self, node: Node, annotations: Mapping[str, str | None], *, cordoned: bool
     ) -> None:
-        """This very Node: for one that joined since under its name it is a conflict."""
+        """Patch this Node by UID: a conflict if another one has its name by now."""
         metadata = {"uid": node.metadata.uid, "annotations": annotations}
         patch = {"metadata": metadata, "spec": {"unschedulable": cordoned}}
         await self._client.patch(node_path(node.metadata.name), patch)
@@ -191,8 +188,8 @@ class Reclaimer:
         while True:
             try:
                 left = await self._pods_on(name)
-                # In this order: what was listed before the Node was seen to be still the same one
-                # is not on a Node that joined since under its name.
+                # In this order: pods listed before the Node's UID was verified cannot be on a Node
+                # that has since joined under its name.
                 if not await self._still_there(node):
                     return
                 if not left:
@@ -200,23 +197,23 @@ class Reclaimer:
                     return
                 await self._evict(left, self._deadlines[node.metadata.uid])
             except (ApiError, *CONNECTION_ERRORS) as error:
-                _LOG.warning("emptying node %s goes on: %s", name, str(error) or repr(error))
+                _LOG.warning("draining node %s, retrying: %s", name, str(error) or repr(error))
                 wait = _MAX_POLL_INTERVAL_SECONDS
             if self._now() >= self._deadlines[node.metadata.uid]:
                 metrics.operator_evictions.labels("grace-over").inc()
-                _LOG.warning("node %s was not empty when its grace was over", name)
+                _LOG.warning("node %s was not empty at the end of its grace period", name)
                 return
             await asyncio.sleep(wait)
             wait = min(wait * 2, _MAX_POLL_INTERVAL_SECONDS)
 
     async def _evict(self, pods: Iterable[PodOnNode], deadline: float) -> None:
-        """Ask for evictions as long as the grace lasts: after that they are not ours to ask for."""
+        """Evict `pods` until the deadline."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, deadline - self._now())):
                 await self._evictor.evict_all(pods, deadline)
 
     async def _still_there(self, node: Node) -> bool:
-        """Whether it is this very Node still: one that joined since under its name is not ours."""
+        """Whether the Node of that name still has the same UID."""
         try:
             found = await self._client.get(node_path(node.metadata.name))
         except ApiError as error:
@@ -226,23 +223,25 @@ class Reclaimer:
         return msgspec.json.decode(found, type=Node).metadata.uid == node.metadata.uid
 
     async def _pods_on(self, node: str) -> list[PodOnNode]:
-        """The Pods for whose sake the Node is not empty."""
+        """The Pods that the drain must wait for."""
         query = {"fieldSelector": f"spec.nodeName={node}"}
-        pods = msgspec.json.decode(await self._client.get("/api/v1/pods", query), type=_Pods)
+        pods = msgspec.json.decode(
+            await self._client.get("/api/v1/pods", query), type=ObjectList[PodOnNode]
+        )
         return blocking_pods(pods.items)
 
 
 def rejection_reason(found: Sequence[MachineDisruption], max_cost: float) -> str:
-    """Why these are not to be given back at that price; "" when they may be."""
+    """Why these machines must not be released at that cost; "" when they may be."""
     blocked = next((f"{each.machine_id}: {each.blocked}" for each in found if each.blocked), "")
     cost = sum(each.cost for each in found)
     if blocked or cost <= max_cost + _ROUNDING:
         return blocked
     pods = sum(each.pods for each in found)
-    return f"it would cost {cost:g} to evict {pods} pods, which is more than {max_cost:g}"
+    return f"evicting {pods} pods would cost {cost:g}, more than {max_cost:g}"
 
 
 def _refused(instruction_id: str, reason: str, why: str) -> ReclaimAck:
-    _LOG.info("%s is refused: %s", instruction_id, why)
+    _LOG.info("%s refused: %s", instruction_id, why)
     metrics.operator_reclaims_refused.labels(reason).inc()
     return ReclaimAck(instruction_id=instruction_id, refused=why)

@@ -1,4 +1,4 @@
-"""Every CapacityRequest of the cluster, by one watch: their sum, and who awaits an answer."""
+"""A cache of the cluster's CapacityRequests: their aggregate, and which await acknowledgement."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RequestKey(NamedTuple):
 
 
 class Metadata(msgspec.Struct, rename="camel"):
-    """A request's name, its marks, and whether it is on its way out."""
+    """The parts of a request's metadata that the operator reads."""
 
     name: str
     namespace: str
@@ -44,7 +44,7 @@ class Metadata(msgspec.Struct, rename="camel"):
 
 
 class Condition(msgspec.Struct, rename="camel"):
-    """One of the things that are said of a request."""
+    """A condition of a request."""
 
     type: str
     status: str
@@ -54,19 +54,19 @@ class Condition(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct):
-    """What the operator told the request's owner so far."""
+    """A request's status, as written by the operator."""
 
     phase: str = ""
     conditions: list[Condition] | None = None
 
     @property
     def short(self) -> Condition | None:
-        """Whether machines are missing for the request, as far as that was ever said."""
+        """The condition CapacityShort, if it was ever written."""
         return next((c for c in self.conditions or () if c.type == CAPACITY_SHORT), None)
 
 
 class CapacityRequest(msgspec.Struct):
-    """A request as far as the operator reads it; equal specs are parsed once."""
+    """The parts of a request that the operator reads; equal specs are parsed once."""
 
     metadata: Metadata
     spec: msgspec.Raw
@@ -78,13 +78,13 @@ class CapacityRequest(msgspec.Struct):
 
     @property
     def created(self) -> float:
-        """In seconds since 1970."""
-        moment = self.metadata.creation_timestamp
-        return moment.timestamp() if moment else 0.0
+        """In Unix time; 0 if unknown."""
+        timestamp = self.metadata.creation_timestamp
+        return timestamp.timestamp() if timestamp else 0.0
 
     @property
     def gang_members(self) -> int:
-        """How many requests its group will have; 0 where that is not said."""
+        """The size of its gang; 0 if unknown."""
         return gang_members(self.metadata.annotations) or 0
 
 
@@ -94,9 +94,9 @@ def _demand(namespace: str, spec: bytes) -> RequestDemand:
 
 
 class RequestCache:
-    """The requests in force. `changed` is set with every change of their sum. `created` says when
-    each was made, `short` what its condition CapacityShort says where it has one, `invalid` why
-    some ask for nothing; `invalid_version` is another number after every change of that.
+    """The cluster's requests. `changed` is set with every change of their aggregate. `created` has
+    their creation times, `short` their conditions CapacityShort, `invalid` the errors of invalid
+    ones; `invalid_version` increases with every change of `invalid`.
     """
 
     def __init__(self) -> None:
@@ -111,15 +111,13 @@ class RequestCache:
         self._watch_stats = WatchStats()
 
     def not_ready(self) -> str:
-        """Why the demand is not known yet; "" once it is."""
+        """Why the requests are not listed yet; "" once they are."""
         if self.listed.is_set():
             return ""
-        return (
-            f"capacity requests are not listed: {self._watch_stats.last_error or 'no answer yet'}"
-        )
+        return f"CapacityRequests are not listed: {self._watch_stats.last_error or 'no answer yet'}"
 
     async def follow(self, client: KubeClient) -> None:
-        """Keep up with the cluster until cancelled."""
+        """Watch until cancelled."""
         path = f"{GROUP_VERSION}/capacityrequests"
         watch = Watch(client, path, CapacityRequest, stats=self._watch_stats)
         async with aclosing(watch.follow()) as changes:
@@ -132,20 +130,20 @@ class RequestCache:
                     self.put(change.item)
 
     def replace(self, requests: list[CapacityRequest]) -> None:
-        """These are all requests there are."""
+        """Replace all requests."""
         started = time.perf_counter()
         for gone in set(self._keys()) - {r.key for r in requests}:
             self.remove(gone)
         for request in requests:
             self.put(request)
         if not self.listed.is_set():
-            # Told to wait for the rest of a gang that runs, the shard would take its machines.
+            # If a running gang were held back as incomplete, the shard would take its machines.
             self.aggregate.mark_all_complete()
         metrics.operator_rollup_seconds.labels("list").observe(time.perf_counter() - started)
         self.listed.set()
 
     def put(self, request: CapacityRequest) -> None:
-        """A request as it is now; without sense, or being deleted, it asks for nothing."""
+        """Add or update a request; an invalid or terminating one adds no demand."""
         key = request.key
         if request.metadata.deletion_timestamp is not None:
             self.remove(key)
@@ -167,7 +165,7 @@ class RequestCache:
         self._notify_if_changed(before)
 
     def remove(self, key: RequestKey) -> None:
-        """A request is gone."""
+        """Remove a request."""
         before = self.aggregate.version
         self.aggregate.remove(key)
         self._unacknowledged.pop(key, None)
@@ -179,8 +177,8 @@ class RequestCache:
     def take_unacknowledged(
         self, version: int, excluded: Set[NeedKey] = frozenset()
     ) -> list[RequestKey]:
-        """Take out the requests not yet acknowledged that `version` of the aggregate contained,
-        but for those in the rows `excluded`.
+        """Remove and return the unacknowledged requests that `version` of the aggregate contained,
+        except those in the rows `excluded`.
         """
         due = []
         for key, contained_in in self._unacknowledged.items():
@@ -193,8 +191,8 @@ class RequestCache:
         return due
 
     def newer_than(self, version: int) -> list[RequestKey]:
-        """The requests that `version` of the aggregate did not contain, nor any acknowledged one,
-        newest first.
+        """The unacknowledged requests that `version` of the aggregate did not contain, newest
+        first.
         """
         found = (k for k, contained_in in self._unacknowledged.items() if contained_in > version)
         return sorted(found, key=lambda key: -self.created[key])
@@ -206,7 +204,7 @@ class RequestCache:
         if phase == _ACKNOWLEDGED:
             self._unacknowledged.pop(key, None)
         elif changed or key not in self._unacknowledged:
-            self._unacknowledged.pop(key, None)  # to the end: the order is that of versions
+            self._unacknowledged.pop(key, None)  # to the end: ordered by version
             self._unacknowledged[key] = self.aggregate.version
 
     def _mark_invalid(self, key: RequestKey, error: Exception) -> None:
@@ -217,7 +215,7 @@ class RequestCache:
         if self.invalid.get(key) != str(error):
             self.invalid[key] = str(error)
             self._invalid_changed()
-            _LOG.warning("capacity request %s/%s is left out: %s", key.namespace, key.name, error)
+            _LOG.warning("ignoring CapacityRequest %s/%s: %s", key.namespace, key.name, error)
 
     def _mark_valid(self, key: RequestKey) -> None:
         if self.invalid.pop(key, None) is not None:

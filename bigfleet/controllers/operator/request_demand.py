@@ -1,4 +1,4 @@
-"""From a CapacityRequest to what it adds to its cluster's demand. Pure."""
+"""The demand of one CapacityRequest. Pure."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ Amount = str | int | float
 
 
 class CoLocation(msgspec.Struct, rename="camel"):
-    """Be in one domain of `topology_key` with the Pods selected in the own namespace."""
+    """Share a domain of `topology_key` with the selected Pods of the namespace."""
 
     topology_key: str
     label_selector: LabelSelector | None = None
 
 
 class AntiAffinity(msgspec.Struct, rename="camel"):
-    """Of the Pods selected in the own namespace, at most one in each domain of each key."""
+    """At most one of the selected Pods of the namespace in each domain of each key."""
 
     topology_keys: list[str]
     label_selector: LabelSelector | None = None
 
 
 class HostPort(msgspec.Struct, rename="camel"):
-    """A port of the machine itself."""
+    """A port of the node."""
 
     port: int
     protocol: str = "TCP"
@@ -88,10 +88,10 @@ class RequestSpec(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, eq=False)
 class RequestDemand:
-    """What one request asks for; equal requests of a namespace share one object.
+    """The demand of one request; equal requests of a namespace share one object.
 
-    `unit` holds (resource, units of `model.resources`) in order of names, none of them zero.
-    `group` is as of `model.need.Need`.
+    `unit` has (resource, units of `model.resources`), sorted by name, none of them zero.
+    `group` as in `model.need.Need`.
     """
 
     profile: Profile
@@ -100,14 +100,14 @@ class RequestDemand:
 
 
 def demand_of(namespace: str, spec: RequestSpec) -> RequestDemand:
-    """The Demand of a request in `namespace`; InvalidInput when it makes no sense."""
+    """The demand of a request in `namespace`; InvalidInput when it is invalid."""
     if "" in spec.resources:
-        raise InvalidInput("resources", spec.resources, "name every resource; one name is empty")
+        raise InvalidInput("resources", spec.resources, "have an empty resource name")
     unit = resources.parse_requests({name: str(q) for name, q in spec.resources.items()})
     if not any(unit.values()):
-        raise InvalidInput("resources", spec.resources, "ask for nothing")
+        raise InvalidInput("resources", spec.resources, "request nothing")
     if spec.additional and spec.co_location:
-        hint = "goes with the domain among the requirements, not with coLocation"
+        hint = "must name its domain in the requirements, not in coLocation"
         raise InvalidInput("additional", spec.additional, hint)
     requirements = requirements_of(spec.requirements)
     if spec.co_location:
@@ -130,16 +130,17 @@ def demand_of(namespace: str, spec: RequestSpec) -> RequestDemand:
 
 
 def group_of(namespace: str, spec: RequestSpec) -> str:
-    """Equal for just those requests that must share a domain, or that spread or repel each other.
+    """Equal for exactly those requests that must share a domain, or that spread or repel each
+    other.
 
-    It is JSON, so that no name or value can pass for the border between two others. Whoever must
-    share a domain is of one group for that alone. Host ports are the machine's: pods that want the
-    same ones repel each other in whatever namespace they are.
+    It is JSON, so that it is unambiguous whatever the names. With a co-location nothing else
+    counts. Host ports belong to the node: pods with the same ones repel each other across
+    namespaces.
     """
     if spec.additional:
         return ADDITIONAL_GROUP
     if spec.co_location:
-        selector = _conditions(spec.co_location.label_selector)
+        selector = _canonical(spec.co_location.label_selector)
         return _json([namespace, spec.co_location.topology_key, selector])
     parts = list(_pod_terms(spec))
     named: list[Any] = [namespace, *(value for part in parts for value in part)] if parts else []
@@ -149,21 +150,21 @@ def group_of(namespace: str, spec: RequestSpec) -> str:
 
 
 def _pod_terms(spec: RequestSpec) -> Iterator[list[Any]]:
-    """Each selector that is spread by, or repelled by, with the topology keys."""
+    """Each selector of a hard spread or anti-affinity, with its topology keys."""
     keys: dict[str, set[str]] = {}
     for each in spec.topology_spread or ():
         if each.when_unsatisfiable == _HARD:
-            selector = _json(_conditions(each.label_selector))
+            selector = _json(_canonical(each.label_selector))
             keys.setdefault(selector, set()).add(each.topology_key)
     if spec.anti_affinity:
-        selector = _json(_conditions(spec.anti_affinity.label_selector))
+        selector = _json(_canonical(spec.anti_affinity.label_selector))
         keys.setdefault(selector, set()).update(spec.anti_affinity.topology_keys)
     for selector in sorted(keys):
         yield [json.loads(selector), *sorted(keys[selector])]
 
 
 def _ports(spec: RequestSpec) -> list[tuple[int, str, str]]:
-    """In order; no address means every address."""
+    """Sorted; an empty address means all addresses."""
     return sorted(
         {
             (p.port, p.protocol, "" if p.host_ip == _EVERY_ADDRESS else p.host_ip)
@@ -172,15 +173,15 @@ def _ports(spec: RequestSpec) -> list[tuple[int, str, str]]:
     )
 
 
-def _conditions(selector: LabelSelector | None) -> list[Any]:
-    """Equal for selectors that mean the same, however they are written."""
+def _canonical(selector: LabelSelector | None) -> list[Any]:
+    """Equal for equivalent selectors, however they are written."""
     selector = selector or LabelSelector()
-    conditions = {
+    requirements = {
         (e.key, e.operator, tuple(sorted(set(e.values or ()))))
         for e in selector.match_expressions or ()
     }
-    conditions |= {(k, "In", (v,)) for k, v in (selector.match_labels or {}).items()}
-    return sorted(conditions)
+    requirements |= {(k, "In", (v,)) for k, v in (selector.match_labels or {}).items()}
+    return sorted(requirements)
 
 
 def _json(value: Any) -> str:
@@ -188,7 +189,7 @@ def _json(value: Any) -> str:
 
 
 def requirements_of(expressions: Iterable[SelectorRequirement] | None) -> Term:
-    """One Requirement each; InvalidInput names what makes no sense."""
+    """One Requirement each; InvalidInput for an invalid one."""
     return tuple(_requirement(expression) for expression in expressions or ())
 
 
@@ -205,7 +206,7 @@ def _requirement(raw: SelectorRequirement) -> Requirement:
 
 
 def alternatives_of(terms: Iterable[NodeSelectorTerm] | None) -> Sequence[Term]:
-    """One Term each; InvalidInput for one that asks for nothing, and for a wrong condition."""
+    """One Term each; InvalidInput for an empty one, and for an invalid requirement."""
     found = [requirements_of(term.match_expressions) for term in terms or ()]
     if not all(found):
         raise InvalidInput("nodeSelectorTerms", "{}", "has no matchExpressions")
@@ -213,7 +214,7 @@ def alternatives_of(terms: Iterable[NodeSelectorTerm] | None) -> Sequence[Term]:
 
 
 def tolerations_of(raw: Iterable[PodToleration] | None) -> Sequence[Toleration]:
-    """One Toleration each; InvalidInput for one that a pod could not have."""
+    """One Toleration each; InvalidInput for one that is invalid in a pod."""
     found = []
     for each in raw or ():
         exists = each.operator == "Exists"
@@ -228,7 +229,7 @@ def tolerations_of(raw: Iterable[PodToleration] | None) -> Sequence[Toleration]:
 
 
 def _anti_affinity(spec: RequestSpec) -> set[str]:
-    """Additional pods are of many workloads: only a machine each makes sense for all of them."""
+    """Additional pods belong to many workloads, so of their keys only the hostname is valid."""
     keys = set(spec.anti_affinity.topology_keys if spec.anti_affinity else ())
     if spec.host_ports:
         keys.add(HOSTNAME_LABEL)
@@ -236,7 +237,7 @@ def _anti_affinity(spec: RequestSpec) -> set[str]:
 
 
 def _spread(spec: RequestSpec) -> Iterator[Spread]:
-    """Soft terms only break ties, whatever their skew; of workloads they make no difference."""
+    """A soft spread only breaks ties, so its skew is dropped, and selectors do not matter."""
     for term in spec.topology_spread or ():
         if term.when_unsatisfiable != _HARD:
             yield Spread(term.topology_key, 1, hard=False)

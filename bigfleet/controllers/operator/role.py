@@ -1,4 +1,4 @@
-"""The operator as a role."""
+"""The operator role: configuration, wiring and leader election."""
 
 from __future__ import annotations
 
@@ -51,17 +51,16 @@ _LEASE = LeaseName(SYSTEM_NAMESPACE, "bigfleet-operator", RBAC_MANIFEST)
 
 @dataclass(frozen=True)
 class OperatorConfig:
-    """Without a `kubeconfig` the operator serves the cluster that its own pod runs in.
+    """Without a `kubeconfig` the operator serves the cluster that its pod runs in.
 
-    `shard_addresses` are host:port each; one shard that answers is enough.
-    `api_server_for_machines` and `ca_pem_for_machines` are what a joining machine is given; None
-    means what the operator itself uses. A roll-up is sent `debounce_seconds` after a change and at
-    the latest every `rollup_seconds`. At most `acknowledge_per_second` requests are told that they
-    are known; 0 tells none. At most `short_conditions_per_second` are told that they are short, or
-    are not any more. Without an `identity` it dials plaintext. Of several operators of one cluster
-    the one that holds a Lease of `lease_seconds` works; `replica` tells them apart, by default the
-    host's name with a random number. A Node that is not Ready for `node_ready_timeout_seconds` is
-    broken.
+    `shard_addresses` are host:port each; one reachable shard is enough. `api_server_for_machines`
+    and `ca_pem_for_machines` are given to joining machines; None means what the operator itself
+    uses. A roll-up is sent `debounce_seconds` after a change and at least every `rollup_seconds`.
+    At most `acknowledge_per_second` requests are acknowledged, none for 0, and at most
+    `short_conditions_per_second` conditions are written. Without an `identity` it dials plaintext.
+    Operators of one cluster elect a leader by a Lease of `lease_seconds`, in which they are named
+    `replica`, by default the host's name with a random suffix. A Node that is not Ready for
+    `node_ready_timeout_seconds` is broken.
     """
 
     cluster_id: str
@@ -82,7 +81,7 @@ class OperatorConfig:
 
 
 class Operator:
-    """All of the operator's parts, and which message goes to which of them."""
+    """Wires the operator's components, and dispatches the shard's messages to them."""
 
     def __init__(self, config: OperatorConfig, client: KubeClient) -> None:
         self._client = client
@@ -128,7 +127,7 @@ class Operator:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def not_ready(self) -> str:
-        """Why the cluster is not served yet; "" once it is."""
+        """Why the operator is not ready; "" once it is."""
         return self._request_cache.not_ready() or self._dialer.not_ready()
 
     async def run(self) -> None:
@@ -150,9 +149,9 @@ class Operator:
             await self._reclaimer.close()
 
     async def _serve_shard(self) -> None:
-        """What an earlier operator left comes first: the shard's replay must meet it known."""
+        """Load the state of a previous operator first: the shard's replay depends on it."""
         await self._retry("UpcomingNodes", self._nodes.load)
-        await self._retry("reclaims under way", self._reclaimer.resume)
+        await self._retry("reclaims in progress", self._reclaimer.resume)
         await self._retry("old credentials", lambda: self._credentials.sweep(time.time()))
         await self._daemon_sets.wait_listed()
         await self._limits.wait_listed()
@@ -171,10 +170,8 @@ class Operator:
             await asyncio.sleep(_RETRY_INTERVAL_SECONDS)
 
     async def send_rollups(self, session: Session) -> None:
-        """Speak for the cluster while `session` is open."""
-        inquiring = asyncio.create_task(
-            self._retry("our Nodes", partial(self._send_inquiry, session))
-        )
+        """Send the cluster's roll-ups while `session` is open."""
+        inquiring = asyncio.create_task(self._retry("Nodes", partial(self._send_inquiry, session)))
         sweeping = asyncio.create_task(self._availability.sweep())
         try:
             await self._rollups.send_over(session)
@@ -183,11 +180,11 @@ class Operator:
             sweeping.cancel()
 
     async def _send_inquiry(self, session: Session) -> None:
-        """What has become of our machines? While we were away nobody could tell us."""
+        """Ask for the states of this cluster's machines, which may have changed meanwhile."""
         session.send(OperatorMessage(inquiry=await self._nodes.inquiry()))
 
     def handle(self, message: ShardMessage, session: Session) -> None:
-        """Take on what the shard orders; answers go over `session`."""
+        """Handle a message of the shard; answers go over `session`."""
         match message.WhichOneof("message"):
             case "bootstrap_request":
                 self._spawn(self._answer_bootstrap(message.bootstrap_request, session))
@@ -202,9 +199,7 @@ class Operator:
             case "disruption_inquiry":
                 self._spawn(self._answer_inquiry(message.disruption_inquiry, session))
             case unknown:
-                _LOG.warning(
-                    "the shard sent a message that this version does not know: %s", unknown
-                )
+                _LOG.warning("the shard sent a message unknown to this version: %s", unknown)
 
     async def _answer_bootstrap(self, request: BootstrapRequest, session: Session) -> None:
         async with self._request_slots:
@@ -222,7 +217,7 @@ class Operator:
             async with self._request_slots:
                 report = await self._disruptions.report(inquiry)
         except (ApiError, *CONNECTION_ERRORS) as error:
-            _LOG.error("cannot say what a reclaim would disturb: %s", str(error) or repr(error))
+            _LOG.error("cannot assess disruption: %s", str(error) or repr(error))
         else:
             session.send(OperatorMessage(disruption_report=report))
 
@@ -234,11 +229,11 @@ class Operator:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            _LOG.error("an order of the shard could not be carried out", exc_info=error)
+            _LOG.error("handling a message of the shard failed", exc_info=error)
 
 
 async def run(config: OperatorConfig, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set. InvalidInput when there is no access to a cluster."""
+    """Run until `stop` is set; InvalidInput without access to a cluster."""
     async with await connect(config.kubeconfig) as client:
         elector = LeaderElector(
             client,

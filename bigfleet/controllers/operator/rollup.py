@@ -1,4 +1,4 @@
-"""Sends a cluster's whole demand over a session: when it changed, and at regular intervals."""
+"""Sends roll-ups, each with a cluster's whole demand: after changes, and at regular intervals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Shard(Protocol):
-    """Whoever takes roll-ups."""
+    """The receiver of roll-ups."""
 
     async def deliver(self, rollup: ClusterCapacityNeeds) -> Acknowledgement: ...
 
@@ -28,13 +28,13 @@ class Shard(Protocol):
 
 
 class RollUpSender:
-    """One roll-up under way at a time: what changes meanwhile goes into the next.
+    """Sends one roll-up at a time; changes meanwhile go into the next.
 
-    `accepted` is called with the version of the ledger's aggregate that the shard has taken over,
-    and the rows that were left out of it; `refused` with those of them that the shard cannot take,
-    and why; `withheld` with the reason and a sentence why nothing of a roll-up is in force, both ""
-    once it is, and with the version that is. `now` is in seconds and never goes back.
-    `overheads` says what DaemonSets take of machines, `limits` which machines serve no new pods.
+    `accepted` is called with the version of the aggregate that the shard accepted, and the rows
+    excluded from it; `refused` with the rows that the shard rejected, and why; `withheld` with the
+    reason and message when a whole roll-up was not accepted, both "" when it was, and with the
+    version in effect. `now` is in monotonic seconds. `overheads` are those of DaemonSets; `limits`
+    are the machines that serve no new pods.
     """
 
     def __init__(
@@ -60,10 +60,9 @@ class RollUpSender:
         self._logged_reasons: Set[str] = frozenset()
 
     async def send_over(self, shard: Shard) -> None:
-        """Send until cancelled; the first at once, because a new session knows nothing of us."""
-        await (
-            self._request_cache.listed.wait()
-        )  # "nothing listed yet" must not pass for "no demand"
+        """Send until cancelled; the first at once, because a new session has no demand yet."""
+        # An empty cache that is not listed yet must not count as no demand.
+        await self._request_cache.listed.wait()
         while True:
             self._request_cache.changed.clear()
             if self._limits is not None:
@@ -95,23 +94,24 @@ class RollUpSender:
         metrics.operator_rollup_seconds.labels("send").observe(time.perf_counter() - built)
         if answer.rejected:
             metrics.operator_rollups_rejected.inc()
-            _LOG.error("roll-up refused, the last good one stays in force: %s", answer.rejected)
+            _LOG.error("roll-up rejected, the last valid one stays in effect: %s", answer.rejected)
             self._withheld(ROLLUP_REJECTED, answer.rejected, self._in_force)
         else:
             self._in_force = version
             self._withheld("", "", version)
             if answer.unconfirmed_reductions:
                 _LOG.warning(
-                    "what the roll-up takes back is in doubt: %s", answer.unconfirmed_reductions
+                    "reductions in the roll-up are not confirmed yet: %s",
+                    answer.unconfirmed_reductions,
                 )
-            refused = self._note_left_out(answer, content.rows)
+            refused = self._record_rejected(answer, content.rows)
             self._accepted(version, content.incomplete | refused)
 
-    def _note_left_out(self, answer: Acknowledgement, rows: Sequence[NeedKey]) -> Set[NeedKey]:
-        """The rows that the shard cannot take; why is said where people look, once."""
+    def _record_rejected(self, answer: Acknowledgement, rows: Sequence[NeedKey]) -> Set[NeedKey]:
+        """The rows that the shard rejected; each reason is logged once."""
         reasons = {each.why for each in answer.rejected_items}
         for why in sorted(reasons - self._logged_reasons):
-            _LOG.error("the shard cannot take a part of the roll-up: %s", why)
+            _LOG.error("the shard rejected a part of the roll-up: %s", why)
         self._logged_reasons = reasons
         known = [each for each in answer.rejected_items if not each.is_overhead]
         refused = {rows[each.index]: each.why for each in known if 0 <= each.index < len(rows)}
@@ -120,14 +120,13 @@ class RollUpSender:
         return refused.keys()
 
     def _report_oversized(self, shard: Shard, timestamp_unix_nanos: int, size: int) -> None:
-        """Sent, it would end the session, and each new one again."""
+        """Report it instead of sending it, which would end the session each time."""
         metrics.operator_rollups_rejected.inc()
         why = (
-            f"the roll-up of this cluster is not sent: it takes {size} bytes, and a message holds "
-            f"{MAX_ROLLUP_BYTES}; aggregate requests: fewer co-location groups, fewer distinct "
-            "profiles"
+            f"the roll-up of this cluster is not sent: its {size} bytes exceed the limit of "
+            f"{MAX_ROLLUP_BYTES}; use fewer co-location groups and fewer distinct profiles"
         )
-        _LOG.error("roll-up not sent, the last good one stays in force: %s", why)
+        _LOG.error("roll-up not sent, the last valid one stays in effect: %s", why)
         self._withheld(ROLLUP_TOO_LARGE, why, self._in_force)
         too_large = RollUpTooLarge(
             timestamp_unix_nanos=timestamp_unix_nanos, bytes=size, max_bytes=MAX_ROLLUP_BYTES
@@ -135,8 +134,8 @@ class RollUpSender:
         shard.report_too_large(too_large)
 
     def build(self) -> tuple[ClusterCapacityNeeds, Set[NeedKey]]:
-        """The demand as it is now, under a timestamp later than every one before, and the rows of
-        gangs that are not whole yet, which it does not contain.
+        """The current demand, with a timestamp later than all before, and the rows of incomplete
+        gangs, which it does not contain.
         """
         rollup, content = self._build()
         return rollup, content.incomplete

@@ -1,4 +1,4 @@
-"""The operator's session with its shard: dialled from here, and dialled again for ever."""
+"""The operator's session with its shard, dialed by the operator and redialed for ever."""
 
 from __future__ import annotations
 
@@ -35,40 +35,40 @@ _ANSWER_SECONDS = 30.0
 
 
 class Session:
-    """One open stream. What is sent over it after its end is dropped: the shard asks again."""
+    """One open stream. Messages sent after its end are dropped; the shard asks again."""
 
     def __init__(self) -> None:
         self._outbox: asyncio.Queue[OperatorMessage] = asyncio.Queue()
         self._answers: dict[str, asyncio.Future[Acknowledgement]] = {}
 
     def send(self, message: OperatorMessage) -> None:
-        """Queue `message` behind those before it."""
+        """Queue `message`."""
         self._outbox.put_nowait(message)
 
     async def deliver(self, rollup: ClusterCapacityNeeds) -> Acknowledgement:
-        """Send `rollup` and wait for its answer; Unavailable when none comes."""
+        """Send `rollup` and wait for its acknowledgement; Unavailable at the timeout."""
         echo = str(rollup.timestamp_unix_nanos)
         return await self._ask(OperatorMessage(rollup=rollup), echo)
 
     async def send_hello(self, cluster_id: str) -> Acknowledgement:
-        """Send the first message of all, and wait for its answer; Unavailable when none comes."""
+        """Send the first message and wait for its acknowledgement; Unavailable at the timeout."""
         hello = Hello(cluster_id=cluster_id, protocol_version=PROTOCOL_VERSION)
         return await self._ask(OperatorMessage(hello=hello), cluster_id)
 
     def report_too_large(self, too_large: RollUpTooLarge) -> None:
-        """Tell the shard of a roll-up that cannot be sent; its answer is not awaited."""
+        """Report a roll-up that is too large to send, without waiting for an acknowledgement."""
         self.send(OperatorMessage(rollup_too_large=too_large))
 
     def answer(self, acknowledgement: Acknowledgement) -> None:
-        """Hand an acknowledgement to whoever waits for it."""
+        """Complete the call that waits for this acknowledgement."""
         waiting = self._answers.get(acknowledgement.echo)
         if waiting is None or waiting.done():
-            _LOG.info("nobody waits for the acknowledgement of %s", acknowledgement.echo)
+            _LOG.info("unexpected acknowledgement of %s", acknowledgement.echo)
         else:
             waiting.set_result(acknowledgement)
 
     async def messages(self) -> AsyncIterator[OperatorMessage]:
-        """What is to be written, without end."""
+        """The queued messages, for ever."""
         while True:
             yield await self._outbox.get()
 
@@ -87,10 +87,10 @@ class Session:
 
 
 class SessionHandler(Protocol):
-    """What the operator does while a session is open."""
+    """Handles the messages of a session, and sends roll-ups while it is open."""
 
     def handle(self, message: ShardMessage, session: Session) -> None:
-        """Take on anything but an acknowledgement; must not block."""
+        """Handle any message but an acknowledgement; must not block."""
         ...
 
     async def send_rollups(self, session: Session) -> None: ...
@@ -103,11 +103,11 @@ class _Redirected(Exception):
 
 
 class Dialer:
-    """Keeps one session open with whichever shard serves the cluster.
+    """Keeps one session open with the shard that serves the cluster.
 
-    Any of `addresses` may name another shard, which is dialled at once. After a failure the next
-    address is tried, the last one that served among them. `random` gives numbers in [0, 1), to
-    spread reconnections.
+    Any of `addresses` may redirect to another shard, which is dialed at once. After a failure the
+    next address is tried, including the last one that served. `random` returns numbers in [0, 1),
+    to spread reconnections.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Dialer:
         self._cluster_id, self._handler = cluster_id, handler
         self._identity = identity
         self._random, self._sleep = random, sleep
-        self._not_ready_reason = "not dialled yet"
+        self._not_ready_reason = "not dialed yet"
 
     def not_ready(self) -> str:
         """Why there is no session; "" while there is one."""
@@ -134,7 +134,7 @@ class Dialer:
         )
 
     async def run(self) -> None:
-        """Dial, serve, and dial again until cancelled."""
+        """Dial, serve and redial until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -148,14 +148,14 @@ class Dialer:
                 self._not_ready_reason = str(error)
             problem = self.not_ready()
             delay = backoff_seconds(self._shard_addresses.failed(), self._random())
-            _LOG.warning("%s; dialling again in %.1f s", problem, delay)
+            _LOG.warning("%s; redialing in %.1f s", problem, delay)
             await self._sleep(delay)
             metrics.operator_reconnects.inc()
 
     async def _follow(self) -> None:
-        """One session, with the shard that another one names if it does not serve us itself.
+        """Run one session, following a redirect.
 
-        A second redirect in a row is a failure: shards that disagree must not be dialled in a loop.
+        A second redirect in a row is a failure: shards that disagree must not be dialed in a loop.
         """
         try:
             await self._one_session()
@@ -166,7 +166,7 @@ class Dialer:
             await self._one_session()
 
     async def _one_session(self) -> None:
-        # A channel each: an old one would add its own waiting to ours.
+        # A new channel for each session: an old one would add its own backoff to ours.
         async with transport.channel(
             self._shard_addresses.address, self._identity, _ROLE
         ) as channel:
@@ -199,6 +199,6 @@ class Dialer:
 
 
 def backoff_seconds(failures: int, random: float) -> float:
-    """0.5 s doubling to 30 s, of which a random half is waited at least."""
+    """0.5 s doubling to 30 s, with a jitter of up to half."""
     whole: float = min(_FIRST_BACKOFF_SECONDS * 2 ** min(failures, 10), _LAST_BACKOFF_SECONDS)
     return whole * (0.5 + random / 2)

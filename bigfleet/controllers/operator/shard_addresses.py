@@ -1,4 +1,4 @@
-"""Which shard an operator dials next."""
+"""The shard addresses that an operator dials, in turn."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 
 class ShardAddressList:
-    """`address` is the one to dial now. After a failure the next of `addresses` is, the one that
-    served last among them.
+    """`address` is the one to dial now. After a failure it is the next of `addresses` and the one
+    that served last.
     """
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -16,24 +16,24 @@ class ShardAddressList:
         self._failures = 0
 
     def served(self) -> None:
-        """The shard at `address` has taken the session."""
+        """Record that the shard at `address` accepted the session."""
         self._failures, self._served_at = 0, self.address
 
     def redirected(self, address: str) -> None:
-        """The shard at `address` has named another one."""
+        """Dial `address` next, to which a shard redirected."""
         self.address = address
 
     def failed(self) -> int:
-        """Go on to the next address; how often all had failed before, since one has served."""
+        """Move to the next address; return how often all failed before, since one served."""
         known = self._known()
         rounds = self._failures // len(known)
         self._failures += 1
-        # A stranger to whom we were sent is not kept.
+        # An address from a redirect is kept only once it served.
         place = known.index(self.address) + 1 if self.address in known else 0
         self.address = known[place % len(known)]
         return rounds
 
     def _known(self) -> list[str]:
-        """All addresses worth dialling."""
+        """All addresses to dial."""
         others = [self._served_at] if self._served_at not in ("", *self._addresses) else []
         return [*self._addresses, *others]

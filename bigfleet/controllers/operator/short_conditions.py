@@ -1,8 +1,8 @@
-"""Says on CapacityRequests that machines are missing for them, as the shard sees it.
+"""Writes the condition CapacityShort on CapacityRequests for which the shard is short of machines.
 
-A need that is short does not say whose pods wait: that is kube-scheduler's choice. So of each size
-as many requests say so as pods are short, the newest, which are the likeliest to wait. Of a size
-that nothing in the fleet can hold, all do.
+A short need does not identify the waiting pods: kube-scheduler chooses them. So for each size it is
+written on as many requests as pods are short, the newest, which most likely wait; for a size that
+fits no machine of the fleet, on all.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.need_codec import sizes_from_wire
 from bigfleet.api.v1alpha1.shard_pb2 import DemandStatus, NeedStatus
 from bigfleet.api.wellknown import CAPACITY_SHORT, INVALID, NO_MATCHING_SUPPLY
-from bigfleet.controllers.operator.acknowledger import rfc3339
 from bigfleet.controllers.operator.aggregate import NeedKey
 from bigfleet.controllers.operator.request_cache import Condition, RequestCache, RequestKey
 from bigfleet.controllers.work_queue import RateLimiter, WorkQueue
 from bigfleet.kube.client import APPLY_PATCH, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339_micro
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import Size
 from bigfleet.observe import metrics
@@ -30,13 +30,13 @@ from bigfleet.observe import metrics
 _LOG = logging.getLogger(__name__)
 _CONCURRENCY = 8
 _POLL_INTERVAL_SECONDS = 1.0
-# The reason of a condition: its shard cannot take the need, and says why.
+# The condition's reason when the shard rejected the need.
 REJECTED = "Rejected"
-# What changes in a message alone, such as a count, is not worth a write each time.
+# Changes of the message only, such as a count, are written at most this often.
 _MESSAGE_REFRESH_SECONDS = 60.0
-# A person reads a few, and whoever asks for the same thing knows by any of them.
+# Users read only a few, and equal requests have equal conditions.
 _MAX_PER_NEED = 200
-# Of all requests that make no sense: more at once are one fault, repeated.
+# For invalid requests: more at once most likely have one cause.
 _MAX_INVALID = 1000
 _MAX_MESSAGE_LENGTH = 1024
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -44,7 +44,7 @@ _APPLY = {"fieldManager": "bigfleet-operator", "force": "true"}
 
 
 class _Short(NamedTuple):
-    """One need of which pods are short: how many of which size. No sizes means all pods."""
+    """A need that is short of pods by size; no sizes means all pods."""
 
     row: NeedKey
     sizes: tuple[Size, ...]
@@ -53,7 +53,7 @@ class _Short(NamedTuple):
 
 
 class _ConditionValue(NamedTuple):
-    """What a request's condition is to say."""
+    """The desired condition of a request."""
 
     status: str
     reason: str
@@ -61,28 +61,30 @@ class _ConditionValue(NamedTuple):
 
 
 class _Withheld(NamedTuple):
-    """What requests are to say that the version `in_force` does not contain."""
+    """The condition for requests that the version `in_force` does not contain."""
 
     value: _ConditionValue
     in_force: int
 
 
 class _Written(NamedTuple):
-    """What we wrote, when, and on which request of that name."""
+    """A written condition, when it was written, and the creation time of its request."""
 
     condition: Condition
     at: float
     created: float
 
 
-_SATISFIED = _ConditionValue("False", "Satisfied", "machines enough are there, or on their way")
+_SATISFIED = _ConditionValue(
+    "False", "Satisfied", "enough machines are available or being provisioned"
+)
 
 
 class ShortConditions:
-    """Writes at most `per_second` conditions a second, none of them twice.
+    """Writes changed conditions, at most `per_second` a second.
 
-    Until a shard has said what is short, what was written before stands. What it cannot take at all
-    is short, too, and so is what it is not told. `now` is the time in seconds since 1970.
+    Until the shard has reported what is short, existing conditions stay. Requests that the shard
+    rejected, or that were not sent to it, are short, too. `now` is Unix time.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class ShortConditions:
         self._rejected: Sequence[_Short] = []
         self._withheld: _Withheld | None = None
         self._wanted: dict[RequestKey, _ConditionValue] = {}
-        # What we wrote: ahead of what the ledger's watch has shown.
+        # Written conditions that the request cache may not show yet.
         self._written: dict[RequestKey, _Written] = {}
         self._changed = asyncio.Event()
         self._computed: tuple[int, float] = (-1, 0.0)
@@ -106,7 +108,7 @@ class ShortConditions:
         self._queue: WorkQueue[RequestKey] = WorkQueue(self._write, _CONCURRENCY, self._on_rejected)
 
     def set_rejected(self, refused: Mapping[NeedKey, str]) -> None:
-        """These rows are all that the shard cannot take of the last roll-up, and why."""
+        """Set the rows of the last roll-up that the shard rejected, and why."""
         found = [
             _Short(row, (), REJECTED, why[:_MAX_MESSAGE_LENGTH]) for row, why in refused.items()
         ]
@@ -115,8 +117,8 @@ class ShortConditions:
             self._changed.set()
 
     def set_withheld(self, reason: str, why: str, in_force: int) -> None:
-        """Nothing of the last roll-up is in force, for this reason; "" once one is. That of which
-        the shard knows is the `in_force` version of the aggregate.
+        """Set why the last roll-up is not in effect; "" when it is. `in_force` is the version of
+        the aggregate that is.
         """
         current = _ConditionValue("True", reason, why[:_MAX_MESSAGE_LENGTH])
         found = _Withheld(current, in_force) if reason else None
@@ -125,13 +127,11 @@ class ShortConditions:
             self._changed.set()
 
     def enqueue(self, status: DemandStatus) -> None:
-        """This is all that is short now."""
+        """Replace what is short."""
         try:
             self._short = [_short(each) for each in status.short]
         except InvalidInput as error:
-            _LOG.error(
-                "what the shard says of our demand makes no sense, and is ignored: %s", error
-            )
+            _LOG.error("ignoring an invalid DemandStatus of the shard: %s", error)
             return
         self._changed.set()
 
@@ -142,7 +142,7 @@ class ShortConditions:
             tasks.create_task(self._recompute_loop())
 
     async def _recompute_loop(self) -> None:
-        """Again when requests have come or gone: the newest are others then."""
+        """Recompute after changes, also of the requests, as the newest are affected."""
         while True:
             changed = self._changed.is_set()
             self._changed.clear()
@@ -181,7 +181,7 @@ class ShortConditions:
             self._queue.add(key)
 
     def _condition_values(self, short: Iterable[_Short]) -> dict[RequestKey, _ConditionValue]:
-        """What every request of a short need is to say; nothing of the others."""
+        """The desired conditions for the affected requests of short needs."""
         wanted: dict[RequestKey, _ConditionValue] = {}
         for each in short:
             value = _ConditionValue("True", each.reason, each.message)
@@ -190,7 +190,7 @@ class ShortConditions:
         return wanted
 
     def _unreported_requests(self) -> Iterator[tuple[RequestKey, _ConditionValue]]:
-        """What requests are to say of which the shard does not know."""
+        """The desired conditions of requests that the shard does not know."""
         if self._withheld is not None:
             for key in self._request_cache.newer_than(self._withheld.in_force)[:_MAX_PER_NEED]:
                 yield key, self._withheld.value
@@ -206,13 +206,13 @@ class ShortConditions:
         for amounts, pods in short.sizes:
             keys = aggregate.requests_of(short.row, amounts)
             if keys is None:
-                # It was withdrawn, or is counted with another size by now: the shard will say.
+                # Withdrawn, or merged into another size by now: keep until the shard's next report.
                 yield from (k for k in self._counted() if aggregate.need_key_of(k) == short.row)
             else:
                 yield from keys[: most if short.reason == NO_MATCHING_SUPPLY else min(most, pods)]
 
     def _currently_short(self) -> list[RequestKey]:
-        """The requests that say that they are short."""
+        """The requests whose condition is True."""
         current = (
             (key, self._current_condition(key))
             for key in {*self._request_cache.short, *self._written}
@@ -221,7 +221,7 @@ class ShortConditions:
         return [k for k, c in current if c is not None and c.status == "True" and k in known]
 
     def _counted(self) -> Iterator[RequestKey]:
-        """Those of them that ask for something."""
+        """Those of them that are valid."""
         return (key for key in self._currently_short() if key in self._request_cache)
 
     def _current_condition(self, key: RequestKey) -> Condition | None:
@@ -247,7 +247,9 @@ class ShortConditions:
             return
         current = self._current_condition(key)
         changed = current is None or current.status != value.status
-        since = current.last_transition_time if current and not changed else rfc3339(self._now())
+        since = (
+            current.last_transition_time if current and not changed else rfc3339_micro(self._now())
+        )
         condition = {"type": CAPACITY_SHORT, **value._asdict(), "lastTransitionTime": since}
         head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "CapacityRequest"}
         body = {**head, "metadata": {"name": key.name}, "status": {"conditions": [condition]}}
@@ -262,11 +264,11 @@ class ShortConditions:
     def _on_rejected(self, key: RequestKey, error: ApiError) -> None:
         self._wanted.pop(key, None)
         if error.status != NOT_FOUND:
-            _LOG.error("cannot say that %s/%s is short: %s", key.namespace, key.name, error)
+            _LOG.error("cannot write CapacityShort of %s/%s: %s", key.namespace, key.name, error)
 
 
 def _short(status: NeedStatus) -> _Short:
-    """InvalidInput when the shard's words make no sense."""
+    """InvalidInput when the shard's message is invalid."""
     row = NeedKey(status.profile_fingerprint, status.group)
     reason = status.reason if _REASON.fullmatch(status.reason) else "Short"
     sizes = sizes_from_wire(status.sizes, "sizes") if status.HasField("sizes") else ()

@@ -1,13 +1,12 @@
 """A need's distinct pod sizes as a bounded number of classes. Pure.
 
-A class is as large as the largest of its members in each resource, so whatever holds it holds each
-of them. The classes of a need come from `merging`.
+A class is the maximum of its members in each resource, so that whatever fits it fits each of them.
+The classes come from `merging`.
 
-They are steady. The merges are kept, and sizes that come later go into the class that covers them
-at the least cost, or become a class of their own while there is room; sizes that vanish leave their
-class as it was. Only when there is no room left, or the classes cost half as much again as when
-they were made, are sizes merged anew. And more or fewer classes of the same merges differ in as
-many pairs, so that a bound that changes a little moves no other size.
+Classes are stable. Merges are kept: new sizes go into the class that covers them at the least cost,
+or become a class of their own within the limit; removed sizes leave their class unchanged. Classes
+are rebuilt only at the limit, or when they cost half as much again as when they were built. A
+changed limit undoes or adds only as many merges, so that other sizes stay in their classes.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ K = TypeVar("K", bound=Hashable)
 
 MAX_CLASSES = 64
 MIN_CLASSES = 8
-# Of 16 classes, one is left for sizes that come later.
+# One of 16 classes is reserved for new sizes.
 _SPARE_DIVISOR = 16
-# The growth of cost that is borne, and how much of a need's total is in any case.
+# The growth of the cost that is tolerated, and the share of a need's total that always is.
 _GROWTH, _GROWTH_SHARE = 1.5, 0.01
-# How far the number of sizes may change before the merges say nothing of it any more.
+# The factor by which the number of sizes may change before the merges are rebuilt.
 _STALE = 1.25
 
 
 class Step(NamedTuple):
-    """One class fewer: so many are left, and it costs this share of the need's total."""
+    """One merge: how many classes are left, and its cost as a share of the need's total."""
 
     classes: int
     cost: float
 
 
 class SizeClasses:
-    """The classes of one need, as its sizes come and go."""
+    """The classes of one need, kept stable as its sizes change."""
 
     def __init__(self) -> None:
         self._sizes: Sequence[Amounts] = ()
@@ -60,16 +59,16 @@ class SizeClasses:
         self._baseline_excess = 0.0
 
     def of(self, pods: Mapping[Amounts, int], most: int) -> Classes:
-        """Classes for these sizes, given with their numbers of pods; at most `most`, which is at
-        least FEWEST_CLASSES. As many as there are sizes where those are no more.
+        """Classes for these sizes, which map to their numbers of pods; at most `most`, which is at
+        least MIN_CLASSES. One for each size if these are no more.
         """
         if len(pods) <= most:
             return {size: [size] for size in sorted(pods)}
         level = most - max(1, most // _SPARE_DIVISOR)
         if self._sizes:
             found, share = self._assign(pods, level)
-            bearable = (self._cost(level) + self._baseline_excess) * _GROWTH + _GROWTH_SHARE
-            if len(found) <= most and share <= bearable:
+            tolerated = (self._cost(level) + self._baseline_excess) * _GROWTH + _GROWTH_SHARE
+            if len(found) <= most and share <= tolerated:
                 return found
         self._rebuild(pods)
         found, share = self._assign(pods, level)
@@ -77,7 +76,7 @@ class SizeClasses:
         return found
 
     def steps(self, pods: Mapping[Amounts, int]) -> Iterator[Step]:
-        """What fewer and fewer classes cost, down to the fewest, or to a merge of last resort."""
+        """The costs of ever fewer classes, down to MIN_CLASSES or a merge of last resort."""
         known, there = len(self._sizes), len(pods)
         if max(known, there) > _STALE * min(known, there):
             self._rebuild(pods)
@@ -88,7 +87,7 @@ class SizeClasses:
                 yield Step(left, merge.cost)
 
     def _rebuild(self, pods: Mapping[Amounts, int]) -> None:
-        """Anew with these sizes."""
+        """Rebuild the merges for these sizes."""
         cells = quantize(sorted(pods))
         self._sizes = sorted(cells)
         self._pods = [sum(pods[size] for size in cells[class_size]) for class_size in self._sizes]
@@ -96,19 +95,19 @@ class SizeClasses:
         self._class_size_cache.clear()
 
     def _first(self, level: int) -> Sequence[Merge]:
-        """The merges that leave this many classes; no more are made than were ever asked for."""
+        """The merges that leave this many classes, computed only as far as needed."""
         wanted = max(0, len(self._sizes) - level)
         if len(self._merges) < wanted:
             self._merges = merges_of(self._sizes, self._pods, level)
         return self._merges[:wanted]
 
     def _cost(self, level: int) -> float:
-        """What this many classes cost when they were made, as a share of the total."""
+        """The cost of this many classes when they were built, as a share of the total."""
         return sum(merge.cost for merge in self._first(level))
 
     def _assign(self, pods: Mapping[Amounts, int], level: int) -> tuple[Classes, float]:
-        """Each size in the class that covers it at the least cost, and what that costs in all; a
-        size that none covers by itself.
+        """Assign each size to the class that covers it at the least cost, or to its own if none
+        does; and the total cost.
         """
         sizes, class_sizes = sorted(pods), self._class_sizes(level)
         names = sorted({name for each in (*sizes, *class_sizes) for name, _ in each})
@@ -138,8 +137,8 @@ class SizeClasses:
 
 
 class MergeCandidate(NamedTuple):
-    """A need whose classes take room: how much each takes, what part of the cluster's demand it is,
-    and what fewer would cost.
+    """A need's number of classes, the bytes of each, its share of the cluster's demand, and the
+    costs of fewer classes.
     """
 
     classes: int
@@ -149,9 +148,9 @@ class MergeCandidate(NamedTuple):
 
 
 def allocate_classes(needs: Mapping[K, MergeCandidate], max_bytes: float) -> dict[K, int]:
-    """How many classes each need may have, so that all take at most `max_bytes`, if they can.
+    """The number of classes for each need, so that all take at most `max_bytes`, if possible.
 
-    One class is given up after the other, each time where that adds least to the cluster's demand.
+    Greedy: each step drops the class that adds least to the cluster's demand.
     """
     allowed = {key: need.classes for key, need in needs.items()}
     taken = sum(need.classes * need.bytes_each for need in needs.values())

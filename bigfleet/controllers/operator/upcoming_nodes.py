@@ -1,4 +1,4 @@
-"""What the shard says of machines, written down for this cluster's users as UpcomingNodes."""
+"""Publishes the states of this cluster's machines, as the shard reports them, as UpcomingNodes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import msgspec
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.v1alpha1.shard_pb2 import NodeDrain, NodeStateInquiry, NodeStateUpdate
 from bigfleet.api.wellknown import MACHINE_LABEL
-from bigfleet.controllers.operator.acknowledger import rfc3339
 from bigfleet.controllers.operator.bootstrap import Credentials
-from bigfleet.controllers.operator.node_types import Node, Nodes, NodeTaint, node_path
+from bigfleet.controllers.operator.node_types import Node, NodeTaint, node_path
 from bigfleet.controllers.operator.phase_effects import Removal, phase_effects
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import APPLY_PATCH, CONFLICT, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339_micro
+from bigfleet.kube.types import ObjectList, ObjectMeta
 from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
 
@@ -34,22 +35,14 @@ class _Status(msgspec.Struct, rename="camel"):
     provisioning_start_time: str = ""
 
 
-class _Metadata(msgspec.Struct):
-    name: str
-
-
 class _UpcomingNode(msgspec.Struct):
-    metadata: _Metadata
+    metadata: ObjectMeta
     status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _UpcomingNodes(msgspec.Struct):
-    items: list[_UpcomingNode]
 
 
 @dataclass
 class _Written:
-    """What we last wrote of a machine; `spec` is None when an earlier operator wrote it."""
+    """The last written state of a machine; `spec` is None when a previous operator wrote it."""
 
     phase: str
     started: str
@@ -57,7 +50,7 @@ class _Written:
 
 
 class UpcomingNodeController:
-    """Carries out node state updates: per machine one after the other, and only the newest."""
+    """Applies node state updates, one at a time for each machine, and only the newest."""
 
     def __init__(
         self, client: KubeClient, credentials: Credentials, now: Callable[[], float]
@@ -70,20 +63,22 @@ class UpcomingNodeController:
         self.run = self._queue.run
 
     async def load(self) -> None:
-        """Read what an earlier operator wrote."""
-        found = msgspec.json.decode(await self._client.get(_UPCOMING), type=_UpcomingNodes)
+        """Read the UpcomingNodes of a previous operator."""
+        found = msgspec.json.decode(
+            await self._client.get(_UPCOMING), type=ObjectList[_UpcomingNode]
+        )
         for node in found.items:
             status = node.status
             self._known[node.metadata.name] = _Written(status.phase, status.provisioning_start_time)
 
     async def inquiry(self) -> NodeStateInquiry:
-        """The machines of which there are objects here, whatever has become of them, and those
-        whose Nodes are being emptied.
+        """The machines that have objects in this cluster, whatever their state, and those whose
+        Nodes are being drained.
         """
         found = await self._client.get("/api/v1/nodes", {"labelSelector": MACHINE_LABEL})
         nodes = {
             (node.metadata.labels or {}).get(MACHINE_LABEL, ""): node
-            for node in msgspec.json.decode(found, type=Nodes).items
+            for node in msgspec.json.decode(found, type=ObjectList[Node]).items
         }
         drains = [
             NodeDrain(machine_id=name, seconds_left=max(0, int(deadline - self._now())))
@@ -94,8 +89,8 @@ class UpcomingNodeController:
         return NodeStateInquiry(machine_ids=names, drains=drains)
 
     def in_service(self) -> Mapping[str, Collection[NodeTaint] | None]:
-        """The machines that serve this cluster as far as the shard has said, with the taints that
-        they joined with; None where these are not known yet.
+        """The machines that serve this cluster as reported by the shard, with the taints they
+        joined with; None where these are not known yet.
         """
         return {
             machine_id: None if known.spec is None else _taints_of(known.spec)
@@ -104,7 +99,7 @@ class UpcomingNodeController:
         }
 
     def knows(self, machine_id: str) -> bool:
-        """Whether the shard has said anything of the machine that still holds."""
+        """Whether the shard has reported the machine, and not its release."""
         return machine_id in self._known or machine_id in self._latest
 
     def _newest_is_configured(self, machine_id: str) -> bool:
@@ -112,12 +107,12 @@ class UpcomingNodeController:
         return update is None or MachineState(update.state) is MachineState.CONFIGURED
 
     async def prepare_join(self, machine_id: str) -> None:
-        """A machine is about to join: return once what was said of it before is carried out."""
+        """Wait until earlier updates about a machine that is about to join are applied."""
         await self._queue.wait_done(machine_id)
         self._joining.add(machine_id)
 
     def enqueue(self, update: NodeStateUpdate) -> None:
-        """Carry out `update` soon, unless a newer one for its machine comes first."""
+        """Queue `update`; a newer one for its machine replaces it."""
         if update.state not in _STATES:
             _LOG.error("machine %s: unknown state %d", update.machine_id, update.state)
             return
@@ -148,10 +143,10 @@ class UpcomingNodeController:
     async def _write(self, update: NodeStateUpdate, phase: str) -> None:
         name = update.machine_id
         known = self._known.get(name)
-        started = (known and known.started) or rfc3339(self._now())
+        started = (known and known.started) or rfc3339_micro(self._now())
         spec = _spec(update)
         if known and known.spec and not spec["resources"]:
-            spec = known.spec  # an update that describes no machine changes no description
+            spec = known.spec  # an update without a description keeps the known one
         head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "UpcomingNode"}
         body = {**head, "metadata": {"name": name}}
         if known is None or known.spec != spec:
@@ -169,7 +164,7 @@ class UpcomingNodeController:
         self._known.pop(machine_id, None)
 
     async def _remove_node(self, update: NodeStateUpdate, *, only_reclaimed: bool) -> None:
-        """Delete the Node that the machine was here; if asked, only one that was being emptied."""
+        """Delete the machine's Node; with `only_reclaimed` only if it was being drained."""
         path = node_path(update.node_name or update.machine_id)
         try:
             node = msgspec.json.decode(await self._client.get(path), type=Node)
@@ -178,16 +173,18 @@ class UpcomingNodeController:
                 return
             raise
         if not node.is_machine(update.machine_id, update.provider_id):
-            _LOG.error("node %s stays: it is not machine %s", node.metadata.name, update.machine_id)
+            _LOG.error(
+                "keeping node %s: it is not machine %s", node.metadata.name, update.machine_id
+            )
         elif not only_reclaimed or node.reclaim_deadline is not None:
             await delete_node(self._client, node)
 
     def _on_rejected(self, machine_id: str, error: ApiError) -> None:
-        _LOG.error("cannot write down the state of machine %s: %s", machine_id, error)
+        _LOG.error("cannot write the UpcomingNode of machine %s: %s", machine_id, error)
 
 
 async def delete_node(client: KubeClient, node: Node) -> None:
-    """Delete this very Node, not one that has taken its name since."""
+    """Delete this Node by UID, not another one of its name."""
     options = {"preconditions": {"uid": node.metadata.uid}}
     try:
         await _delete_if_there(client, node_path(node.metadata.name), options)
@@ -205,7 +202,7 @@ async def _delete_if_there(client: KubeClient, path: str, options: Any = None) -
 
 
 def _spec(update: NodeStateUpdate) -> dict[str, Any]:
-    """Without empty fields: server-side apply turns a map that it empties into a null."""
+    """Without empty fields: server-side apply turns a map that it empties into null."""
     taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in update.taints]
     optional = {"labels": dict(update.labels), "taints": taints}
     filled = {name: value for name, value in optional.items() if value}

@@ -1,4 +1,4 @@
-"""Writes one CapacityRequest for each Pod; optional, and the only part that watches Pods."""
+"""The pod controller: creates a CapacityRequest for each Pod. Optional; only it watches Pods."""
 
 from bigfleet.controllers.pod_controller.role import PodControllerConfig, run
 

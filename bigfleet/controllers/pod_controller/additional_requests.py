@@ -1,6 +1,6 @@
-"""Asks for additional machines for Pods that cannot be scheduled, and tells people so.
+"""Requests additional machines for unschedulable Pods, and reports it by Events and conditions.
 
-Who asks when is decided in `unschedulable`.
+`unschedulable` decides which Pods request one, and when.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from bigfleet.observe import metrics
 _LOG = logging.getLogger(__name__)
 _POLL_INTERVAL_SECONDS = 1.0
 _SHORT_EVENT_INTERVAL_SECONDS = 5.0
-_ASKED, _SHORT = "AdditionalCapacityRequested", "FailedProvisioning"
+_REQUESTED, _SHORT = "AdditionalCapacityRequested", "FailedProvisioning"
 _LOGGED_LIMIT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """What is kept of a Pod while it waits; `nominated`: others are being evicted for it."""
+    """A waiting Pod; `nominated`: others are being preempted for it."""
 
     metadata: Metadata
     shape: Shape
@@ -56,10 +56,7 @@ class _Waiting:
 
 
 class AdditionalRequests:
-    """Follows the Pods that kube-scheduler finds no place for.
-
-    `now` is in seconds and never goes back; `wall` is the time in seconds since 1970.
-    """
+    """Tracks the unschedulable Pods. `now` is in monotonic seconds; `wall` is Unix time."""
 
     def __init__(
         self,
@@ -79,14 +76,14 @@ class AdditionalRequests:
         self._logged: set[str] = set()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Request machines until cancelled."""
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self._events.run())
             loops.create_task(self._poll())
             loops.create_task(self._report_short_pods())
 
     def observe(self, key: RequestKey, pod: Pod, shape: Shape) -> None:
-        """A Pod whose first request is `key` waits, and kube-scheduler finds no place for it."""
+        """Track an unschedulable Pod, whose first request is `key`."""
         spec = self._writer.spec(key)
         if spec is None:
             return
@@ -99,10 +96,10 @@ class AdditionalRequests:
         metrics.pod_controller_unschedulable.set(len(self._rules))
 
     def on_bound(self, key: RequestKey, pod: Metadata, node: str = "") -> None:
-        """The Pod is bound to `node`, or wants nothing any more: nor does it any additional."""
+        """Drop the additional requests of a Pod that is bound to `node`, or needs none any more."""
         known = self._drop(key, bound=bool(node))
         if not known and not self._existing.any_additional:
-            return  # so it is with nearly all Pods
+            return  # the most common case
         asked = 0
         for number, each in enumerate(key.additional(), 1):
             if each in self._writer or each in self._existing:
@@ -114,67 +111,64 @@ class AdditionalRequests:
             )
 
     def forget(self, key: RequestKey) -> None:
-        """The Pod is gone, and its requests go with it."""
+        """Forget a deleted Pod; its requests are garbage-collected."""
         self._drop(key)
         for each in key.additional():
             self._writer.forget(each)
 
     def _drop(self, key: RequestKey, *, bound: bool = False) -> bool:
-        """Whether the Pod was one that waits."""
+        """Forget a waiting Pod; return whether it was one."""
         waiting = self._waiting.pop(key, None)
         if waiting is None:
             return False
         self._rules.forget(key, bound=bound)
         metrics.pod_controller_unschedulable.set(len(self._rules))
-        for reason in (_ASKED, _SHORT):
+        for reason in (_REQUESTED, _SHORT):
             self._events.forget(waiting.name, reason)
         return True
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
-            for ask in self._rules.due_requests(self._now(), self._outlook()):
+            for due in self._rules.due_requests(self._now(), self._outlook()):
                 try:
-                    await self._ask(ask)
-                except Exception as error:  # noqa: BLE001 - no pod keeps others from asking
-                    self._rules.defer(ask.pod, self._now())
-                    self._failed(ask.pod, error)
+                    await self._request(due)
+                except Exception as error:  # noqa: BLE001 - one pod must not block the others
+                    self._rules.defer(due.pod, self._now())
+                    self._failed(due.pod, error)
 
     @staticmethod
     def _failed(key: RequestKey, error: Exception) -> None:
         if isinstance(error, (ApiError, *CONNECTION_ERRORS)):
-            _LOG.warning("cannot look at the pod of %s: %s", key.path, str(error) or repr(error))
+            _LOG.warning("cannot read the pod of %s: %s", key.path, str(error) or repr(error))
             return
         metrics.internal_errors.inc()
-        _LOG.error("a bug, met at %s: please report it with what follows", key, exc_info=error)
+        _LOG.error("unexpected error for pod of %s; this is a bug", key.path, exc_info=error)
 
     def _outlook(self) -> Callable[[RequestKey], Outlook]:
-        """What else is known of a Pod, asked once for all that are alike."""
-        left = self._occupancy.unplaced_pods() if len(self._rules) else {}
-        unplaced: dict[Shape, bool] = {}
+        by_shape = self._occupancy.outlooks()
 
         def outlook(key: RequestKey) -> Outlook:
             waiting = self._waiting[key]
-            shape = waiting.shape
-            if shape not in unplaced:
-                unplaced[shape] = self._occupancy.is_unplaced_gang(shape)
-            should_wait = not left.get(shape) or waiting.nominated or key not in self._existing
-            return Outlook(should_wait or self._short_reason(key) is not None, unplaced[shape])
+            found = by_shape(waiting.shape)
+            should_wait = found.should_wait or waiting.nominated or key not in self._existing
+            should_wait = should_wait or self._short_reason(key) is not None
+            return found._replace(should_wait=should_wait)
 
         return outlook
 
     def _short_reason(self, key: RequestKey) -> ShortReason | None:
-        """Why the Pod, or an additional machine for it, waits for machines that nobody has."""
+        """Why the Pod's request, or an additional one, is short of machines."""
         for each in (key, *key.additional()):
             spec = self._writer.spec(each)
             if spec is not None and (found := self._existing.short_reason(each, spec)) is not None:
                 return found
         return None
 
-    async def _ask(self, ask: AdditionalRequest[RequestKey]) -> None:
-        key, waiting = ask.pod, self._waiting.get(ask.pod)
+    async def _request(self, due: AdditionalRequest[RequestKey]) -> None:
+        key, waiting = due.pod, self._waiting.get(due.pod)
         if waiting is None:
-            return  # it was bound, or has gone, while we asked for another
+            return  # bound or deleted meanwhile
         name = waiting.metadata
         path = f"/api/v1/namespaces/{name.namespace}/pods/{name.name}"
         pod = msgspec.json.decode(await self._client.get(path), type=Pod)
@@ -184,22 +178,22 @@ class AdditionalRequests:
             return
         if no_help_reason:
             self._rules.defer(key, self._now())
-            self._log(waiting.workload, f"asks for no additional machine: {no_help_reason}")
+            self._log(waiting.workload, f"requests no additional machine: {no_help_reason}")
             return
         where = self._occupancy.where(waiting.shape)
         spec = self._writer.interned(requests.additional_request(first.body, where))
-        *_, additional = list(key.additional())[: ask.number]
+        *_, additional = list(key.additional())[: due.number]
         self._writer.set_desired(additional, waiting.metadata, spec)
-        self._report(key, waiting, ask.number, where, pod.unschedulable_message or "")
+        self._report(key, waiting, due.number, where, pod.unschedulable_message or "")
 
     def _no_help_reason(self, pod: Pod, waiting: _Waiting) -> str:
-        """Why no machine would help the Pod; "" when one may."""
+        """Why no new machine would help the Pod; "" when one may."""
         if pod.unschedulable_message is None or pod.metadata.uid != waiting.metadata.uid:
-            return "it has been placed, or has gone"
+            return "it was bound or deleted"
         if waiting.shape.node_filter.pins_nodes:
             return "its node affinity names the Nodes that it may run on"
         if self._occupancy.pinned_to_full_node(waiting.shape):
-            return "its pod affinity holds it to the very Node on which others run"
+            return "its pod affinity pins it to the Node on which others run"
         return ""
 
     def _report(
@@ -217,23 +211,23 @@ class AdditionalRequests:
         )
         last = " It is the last one." if number == MAX_ADDITIONAL_PER_POD else ""
         message = (
-            "kube-scheduler finds no place although the machines for all requests are there; asked "
-            f"for additional machine {number} of at most {MAX_ADDITIONAL_PER_POD}"
+            "unschedulable although enough machines for all requests exist; requested additional "
+            f"machine {number} of at most {MAX_ADDITIONAL_PER_POD}"
             f"{f' ({domains})' if domains else ''}.{last}"
         )
-        self._events.enqueue(waiting.name, "Normal", _ASKED, message)
+        self._events.enqueue(waiting.name, "Normal", _REQUESTED, message)
         whole = f"{message} kube-scheduler: {unschedulable_message}"
         self._writer.set_condition(key, ConditionValue("True", "Unschedulable", whole))
         metrics.pod_controller_additional.labels(str(number)).inc()
         self._log(waiting.workload, f"has unschedulable pods: {whole}")
 
-    def _log(self, workload: str, sentence: str) -> None:
-        """Once for a workload."""
+    def _log(self, workload: str, text: str) -> None:
+        """Log once for each workload."""
         if len(self._logged) >= _LOGGED_LIMIT:
             self._logged.clear()
         if workload not in self._logged:
             self._logged.add(workload)
-            _LOG.info("%s %s", workload, sentence)
+            _LOG.info("%s %s", workload, text)
 
     async def _report_short_pods(self) -> None:
         while True:

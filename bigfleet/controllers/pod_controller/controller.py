@@ -1,4 +1,4 @@
-"""Watches Pods and what they run on, and hands each change to whom it concerns."""
+"""Watches Pods, Nodes and requests, and dispatches each change to the component that handles it."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ T = TypeVar("T")
 
 
 class PodController:
-    """Keeps the requests of all Pods right, but for those of `ignored_namespaces`.
+    """Reconciles the requests of all Pods, except those of `ignored_namespaces`.
 
-    `now` is in seconds and never goes back; `wall` is the time in seconds since 1970. A Pod that
-    cannot be scheduled for `delay_seconds`, though its need lacks no machine, asks for another one.
+    `now` is in monotonic seconds; `wall` is Unix time. A Pod that is unschedulable for
+    `delay_seconds`, though its need is not short, requests an additional machine.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class PodController:
         self._nodes_listed = asyncio.Event()
 
     def not_ready(self) -> str:
-        """Why not every Pod has been looked at yet; "" once they have."""
+        """Why not all Pods have been reconciled yet; "" once they have."""
         if self._pods_listed.is_set():
             return self._volumes.not_ready()
         watch = self._pods if self._requests_listed.is_set() else self._requests
         return f"{watch.path} is not listed yet {watch.stats.last_error}".strip()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self._follow_requests())
             loops.create_task(self._follow_pods())
@@ -104,7 +104,7 @@ class PodController:
                     self._writer.changed(change.item, deleted=change.deleted)
 
     async def _follow_pods(self) -> None:
-        # Before the requests are known, everything would look as if it had to be created.
+        # Requests first: else all of them would seem to be missing.
         await self._requests_listed.wait()
         async with _changes(self._pods) as changes:
             async for change in changes:
@@ -140,15 +140,15 @@ class PodController:
                     self._occupancy.set_upcoming(change.item.metadata.name, machine)
 
     async def _snapshot(self) -> ClusterSnapshot:
-        """The cluster as it is, once all of it is known."""
+        """A snapshot of the cluster, once Pods and Nodes are listed."""
         await self._pods_listed.wait()
         await self._nodes_listed.wait()
         return self._occupancy.snapshot()
 
     def _replace(self, pods: Sequence[Pod]) -> None:
-        """These are all Pods there are."""
-        there = {_key_for(pod.metadata) for pod in pods}
-        for gone in {*self._locations, *self._writer.first_keys()} - there:
+        """Replace all Pods."""
+        listed = {_key_for(pod.metadata) for pod in pods}
+        for gone in {*self._locations, *self._writer.first_keys()} - listed:
             self._forget(gone)
         self._volumes.forget_all()
         for pod in pods:
@@ -161,7 +161,7 @@ class PodController:
             return
         wants = requests.needs_request(pod)
         if not self._volumes.observe(pod, wants):
-            return  # we are called again with it once its claims are known
+            return  # called again once its claims are known
         spec = self._spec(key, pod) if wants else None
         known = pod.metadata.slim(owners=spec is not None and "coLocation" in spec.body)
         self._writer.set_desired(key, known, spec)
@@ -202,21 +202,19 @@ class PodController:
             return None
         for field in requests.unsupported_fields(pod):
             self._report(
-                key, pod, field, f"has {field}, which its CapacityRequest does not carry", field
+                key, pod, field, f"has {field}, which its CapacityRequest does not express", field
             )
         return self._writer.interned(body)
 
-    def _report(
-        self, key: RequestKey, pod: Pod, field: str, sentence: str, metric_label: str
-    ) -> None:
-        """Count each Pod that is seen anew; say it once for its workload."""
+    def _report(self, key: RequestKey, pod: Pod, field: str, text: str, metric_label: str) -> None:
+        """Count each new Pod; log once for each workload."""
         if key not in self._writer:
             metrics.pod_controller_unsupported_constraints.labels(metric_label).inc()
         if len(self._reported) >= _REPORTED_LIMIT:
             self._reported.clear()
         if (pod.workload, field) not in self._reported:
             self._reported.add((pod.workload, field))
-            _LOG.warning("%s: pod %s %s", pod.workload, pod.metadata.name, sentence)
+            _LOG.warning("%s: pod %s %s", pod.workload, pod.metadata.name, text)
 
 
 def _changes(watch: Watch[T]) -> aclosing[AsyncGenerator[Listed[T] | Changed[T], None]]:

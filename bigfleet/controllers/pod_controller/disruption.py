@@ -1,11 +1,11 @@
-"""Which Nodes can be given back at the least cost to the pods that run there. Pure.
+"""Which Nodes can be drained at the least cost to their pods. Pure.
 
-A Node can go if every pod of it finds room on those that stay, one by one, where kube-scheduler
-would put it. What is placed so stays placed for the Nodes that are tried next: all that are named
-can go together. Pods that wait, or that are being evicted already, take their room first.
+A Node can be drained if each of its pods, one by one, fits on the remaining Nodes, where
+kube-scheduler would put it. These placements are kept for the Nodes that are tried next, so that
+all reported Nodes can be drained together. Waiting pods and those being evicted are placed first.
 
-In this order: empty Nodes, then those whose pods cost least to evict, and those with a Job's pods
-last, since such work ends by itself and is lost when it is interrupted.
+Nodes are tried in this order: empty ones, then those whose pods cost least to evict, and those with
+pods of Jobs last, since that work completes by itself and is lost when interrupted.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from bigfleet.controllers.pod_controller.free_capacity import NOWHERE, Count, Fr
 from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot
 from bigfleet.controllers.pod_controller.shapes import Shape
 
-# More than this is not worth the time: what is cheap to give back has come by then.
+# Bounds the time of a review; the cheapest Nodes come first.
 _MAX_TRIED = 500
-_MAX_PLACED, _NODES_LOOKED_AT = 1_000, 1_000_000
+_MAX_PLACED, _MAX_NODE_CHECKS = 1_000, 1_000_000
 
 
 class NodeDisruption(NamedTuple):
-    """What giving back a Node means: for how many pods, at what cost, and whether all of them find
-    room; if not, why.
+    """The disruption of draining a Node: its pods, their cost, and whether all fit elsewhere; if
+    not, why.
     """
 
     node: str
@@ -41,10 +41,10 @@ def review(
     only: Collection[str] = (),
     preferred: Collection[str] = (),
 ) -> list[NodeDisruption]:
-    """At most `most` Nodes that can go together, the best first.
+    """At most `most` Nodes that can be drained together, the best first.
 
-    With `only`, of those Nodes alone, and with a verdict for each of them that cannot. Else half of
-    the places, rounded up, are kept for `preferred` Nodes.
+    With `only`, among those Nodes, and with a verdict also for those that cannot. Otherwise half of
+    the places, rounded up, are reserved for `preferred` Nodes.
     """
     return _Review(snapshot, only).verdicts(most, set(preferred))
 
@@ -80,7 +80,7 @@ class _Review:
         moving += [n for n, node in enumerate(self._nodes) if node.reclaiming]
         movable = [shape for n in moving for shape in self._on[n] if not shape.is_per_node]
         self._free_capacity = FreeCapacity(self._nodes, pods, [*movable, *snapshot.waiting])
-        self._left = max(_MAX_PLACED, _NODES_LOOKED_AT // max(1, len(self._nodes)))
+        self._left = max(_MAX_PLACED, _MAX_NODE_CHECKS // max(1, len(self._nodes)))
         self._reserve(snapshot.waiting)
 
     def verdicts(self, most: int, preferred: set[str]) -> list[NodeDisruption]:
@@ -125,7 +125,7 @@ class _Review:
         )
 
     def _reserve(self, waiting: Mapping[Shape, int]) -> None:
-        """Give those room who will take it before anybody else is evicted."""
+        """Place the pods that will be scheduled before any other is evicted."""
         for number, node in enumerate(self._nodes):
             if node.reclaiming and node.name not in self._only:
                 self._move_away(number, list(self._on[number].items()))
@@ -141,7 +141,7 @@ class _Review:
                 self._put(shape, number)
 
     def _put(self, shape: Shape, comes_from: int) -> bool:
-        """Place one pod, if there is time and room."""
+        """Place one pod, if it fits and the budget of checks allows."""
         self._left -= 1
         where = self._free_capacity.place(shape, comes_from) if self._left > 0 else NOWHERE
         if where == NOWHERE:
@@ -151,7 +151,7 @@ class _Review:
         return True
 
     def _try(self, number: int) -> str:
-        """Empty the Node; why that is not possible, and then all is as before."""
+        """Drain the Node; if that is impossible, undo it and return why."""
         moving = [(s, count) for s, count in self._on[number].items() if not s.is_per_node]
         for shape, _ in moving:
             self._left -= 1
@@ -178,7 +178,7 @@ class _Review:
     def _place_all(
         self, number: int, moving: Sequence[tuple[Shape, int]], placed: list[tuple[Shape, int]]
     ) -> Shape | None:
-        """The first shape of which a pod finds no place."""
+        """Place all pods; return the first shape of which one does not fit."""
         for shape, count in sorted(moving, key=lambda each: -each[0].priority):
             for _ in range(count):
                 self._left -= 1
@@ -191,4 +191,4 @@ class _Review:
 
 
 def _why(stuck: Shape) -> str:
-    return f"a pod of namespace {stuck.namespace} finds no room elsewhere"
+    return f"a pod of namespace {stuck.namespace} does not fit on any other node"

@@ -1,4 +1,4 @@
-"""Events on Pods, for `kubectl describe pod`: few a second, and each story once in a while."""
+"""Events on Pods, for `kubectl describe pod`, rate limited and deduplicated."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from bigfleet.controllers.work_queue import RateLimiter, WorkQueue
 from bigfleet.kube.client import APPLY_PATCH, NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _MAX_MESSAGE_LENGTH, _MAX_NAME_LENGTH = 1024, 200
 
 
 class PodName(NamedTuple):
-    """Which Pod, among all that ever had its name."""
+    """A Pod's name and UID."""
 
     namespace: str
     name: str
@@ -48,10 +48,10 @@ class _EventState:
 
 
 class PodEvents:
-    """One Event object for each Pod and reason, which counts.
+    """Writes one Event object for each Pod and reason, with a count.
 
-    It is written when it is new or says something else, and again ten minutes later if it is still
-    true. `now` is the time in seconds since 1970.
+    It is written when it is new or its message changes, and again every ten minutes while it still
+    holds. `now` is Unix time.
     """
 
     def __init__(self, client: KubeClient, now: Callable[[], float]) -> None:
@@ -62,7 +62,7 @@ class PodEvents:
         self.run = self._queue.run
 
     def enqueue(self, pod: PodName, event_type: str, reason: str, message: str) -> None:
-        """This is true of `pod` now; `event_type` is Normal or Warning."""
+        """Record an event for `pod`; `event_type` is Normal or Warning."""
         key, message = _Key(pod, reason), message[:_MAX_MESSAGE_LENGTH]
         state = self._event_states.get(key)
         if state is None:
@@ -75,7 +75,7 @@ class PodEvents:
         state.message = message if state.waiting else state.message
 
     def forget(self, pod: PodName, reason: str) -> None:
-        """It is not true any more: it need not be written if it has not been."""
+        """Drop an event that no longer holds, if it has not been written yet."""
         state = self._event_states.get(_Key(pod, reason))
         if state is not None and state.written_at is None:
             del self._event_states[_Key(pod, reason)]
@@ -105,7 +105,7 @@ class PodEvents:
         if state is not None:
             state.written_at, state.waiting = self._now(), False
         if error.status != NOT_FOUND:
-            _LOG.warning("no event for pod %s/%s: %s", key.pod.namespace, key.pod.name, error)
+            _LOG.warning("no Event for pod %s/%s: %s", key.pod.namespace, key.pod.name, error)
 
 
 def _event(key: _Key, state: _EventState, count: int, now: float) -> dict[str, Any]:
@@ -123,12 +123,8 @@ def _event(key: _Key, state: _EventState, count: int, now: float) -> dict[str, A
         "reason": key.reason,
         "message": state.message,
         "count": count,
-        "firstTimestamp": _moment(state.first),
-        "lastTimestamp": _moment(now),
+        "firstTimestamp": rfc3339(state.first),
+        "lastTimestamp": rfc3339(now),
         "source": {"component": _COMPONENT},
         "reportingComponent": _COMPONENT,
     }
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

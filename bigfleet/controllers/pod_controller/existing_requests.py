@@ -1,4 +1,4 @@
-"""CapacityRequests as they are in the cluster: what each asks for, and which are short. Pure."""
+"""The CapacityRequests in the cluster: their specs, and which are short of machines. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from bigfleet.controllers.pod_controller import requests
 from bigfleet.controllers.pod_controller.pods import ExistingRequest
 from bigfleet.controllers.pod_controller.unschedulable import MAX_ADDITIONAL_PER_POD
 
-# Reasons that are about the request itself, not about what its need is given.
+# Reasons that are about the request itself, not about its need.
 _REASONS_PER_SPEC = (NO_MATCHING_SUPPLY, INVALID, ROLLUP_TOO_LARGE, ROLLUP_REJECTED)
 
 
 class RequestKey(NamedTuple):
-    """Where a request lives."""
+    """A request's namespace and name."""
 
     namespace: str
     name: str
@@ -42,33 +42,33 @@ class RequestKey(NamedTuple):
         return f"{self.collection}/{self.name}"
 
     def additional(self) -> Iterator[RequestKey]:
-        """The keys that this request's Pod may use to ask for additional machines."""
+        """The keys of the additional requests that this request's Pod may have."""
         for number in range(1, MAX_ADDITIONAL_PER_POD + 1):
             yield RequestKey(self.namespace, requests.additional_name(self.name, number))
 
 
 @dataclass(eq=False)
 class InternedSpec:
-    """A request's spec, shared by all Pods that ask for the same."""
+    """A request's spec, shared by all Pods with an equal one."""
 
     body: Mapping[str, Any]
     digest: bytes
 
     @cached_property
     def without_amounts(self) -> bytes:
-        """Equal for requests that differ in their amounts alone."""
+        """Equal for requests that differ only in their amounts."""
         return _without_amounts(self.body)
 
 
 class ShortReason(NamedTuple):
-    """Why there are too few machines, in a word and in a sentence."""
+    """Why a request is short: the condition's reason and message."""
 
     reason: str
     message: str
 
 
 class ExistingRequests:
-    """Kept up to date by a watch, and ahead of it by our own writes."""
+    """A cache of the requests, updated by a watch and by our own writes."""
 
     def __init__(self) -> None:
         self._digests: dict[RequestKey, bytes] = {}
@@ -77,17 +77,17 @@ class ExistingRequests:
         self._additional: set[RequestKey] = set()
 
     def replace(self, requests: Iterable[ExistingRequest]) -> None:
-        """These are all there are."""
+        """Replace all requests."""
         for each in (self._digests, self._short, self._short_together, self._additional):
             each.clear()
         for request in requests:
             self.put(request)
 
     def put(self, request: ExistingRequest) -> RequestKey:
-        """One is there, in this state."""
+        """Add or update a request."""
         key = RequestKey(request.metadata.namespace, request.metadata.name)
         digest = digest_of(request.spec)
-        if self._digests.get(key) != digest:  # else the one that is there is shared by many
+        if self._digests.get(key) != digest:  # else keep the known object, which many share
             self._digests[key] = digest
         if request.spec.get("additional"):
             self._additional.add(key)
@@ -95,44 +95,44 @@ class ExistingRequests:
         for condition in request.status.conditions or ():
             if condition.type == CAPACITY_SHORT and condition.status == "True":
                 short_reason = ShortReason(condition.reason, condition.message)
-                self._note_short(key, request.spec, short_reason)
+                self._set_short(key, request.spec, short_reason)
         return key
 
     def wrote(self, key: RequestKey, spec: InternedSpec) -> None:
-        """We have just written it ourselves."""
+        """Record our own write of a request."""
         self._digests[key] = spec.digest
         if spec.body.get("additional"):
             self._additional.add(key)
 
     def remove(self, key: RequestKey) -> None:
-        """It is gone."""
+        """Remove a request."""
         self._digests.pop(key, None)
         self._additional.discard(key)
         self._not_short(key)
 
     @property
     def any_additional(self) -> bool:
-        """Whether any Pod has asked for an additional machine."""
+        """Whether any Pod has requested an additional machine."""
         return bool(self._additional)
 
     def __contains__(self, key: object) -> bool:
         return key in self._digests
 
     def digest(self, key: RequestKey) -> bytes | None:
-        """The digest of its spec; None when there is no such request."""
+        """The digest of the request's spec; None without such a request."""
         return self._digests.get(key)
 
     def asked(self, first: RequestKey) -> int:
-        """How many additional machines the Pod with this first request has asked for."""
+        """How many additional machines the Pod with this first request has requested."""
         there = (number for number, key in enumerate(first.additional(), 1) if key in self)
         return max(there, default=0)
 
     def short_reason(self, key: RequestKey, spec: InternedSpec) -> ShortReason | None:
-        """Why the request `key` with this spec waits for machines; None if it is not known to.
+        """Why the request `key` with this spec is short of machines; None if unknown.
 
-        Not each request of a short need says so. One that nothing can hold, or that was never asked
-        for, speaks for its equals only; any other for all that differ from it in nothing but their
-        amounts.
+        Not every request of a short need has the condition. One that fits no machine, or that was
+        never sent to the shard, counts for requests with an equal spec; any other for all that
+        differ only in their amounts.
         """
         own = self._short.get(key)
         if own is not None:
@@ -142,7 +142,7 @@ class ExistingRequests:
                 return next(iter(others.values()))
         return None
 
-    def _note_short(
+    def _set_short(
         self, key: RequestKey, body: Mapping[str, Any], short_reason: ShortReason
     ) -> None:
         if short_reason.reason in _REASONS_PER_SPEC:
@@ -171,6 +171,6 @@ def _without_amounts(spec: Mapping[str, Any]) -> bytes:
 
 
 def _scoped(namespace: str, body: Mapping[str, Any], digest: bytes) -> bytes:
-    """Terms between pods are about those of one namespace; anything else about all."""
+    """Scope the digest to the namespace if the spec has terms about other pods."""
     between = any(field in body for field in requests.BETWEEN_PODS)
     return digest + namespace.encode() if between else digest

@@ -1,7 +1,7 @@
-"""What is free on each Node, and where kube-scheduler would put a pod next. Pure.
+"""The free capacity of Nodes, and where kube-scheduler would place a pod. Pure.
 
-Everything that pods of the `movable` shapes can ask for is kept as columns over the Nodes, so that
-a pod is placed in a few array operations, however many other pods there are.
+Everything that pods of the `movable` shapes depend on is kept as columns over the Nodes, so that
+placing a pod takes a few array operations, however many other pods there are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ZONE = "topology.kubernetes.io/zone"
 
 
 class Count(NamedTuple):
-    """So many pods of one shape on the Node of that number."""
+    """The number of pods of one shape on the Node with that number."""
 
     shape: Shape
     node: int
@@ -41,7 +41,7 @@ class _Spread(NamedTuple):
 
 @dataclass
 class _Rules:
-    """What binds pods of one shape, and which tallies they count in."""
+    """The constraints of one shape, and the tallies that its pods count in."""
 
     static: Flags
     request: Numbers
@@ -54,8 +54,8 @@ class _Rules:
 
 
 class FreeCapacity:
-    """The Nodes by number, in the given order, with `pods` on them. Nodes that are not ready, or
-    cordoned, or leaving take no pods.
+    """The Nodes, numbered in the given order, with `pods` on them. Nodes that are not ready,
+    cordoned or being reclaimed accept no pods.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class FreeCapacity:
         self._link(movable)
 
     def close(self, node: int) -> None:
-        """The Node goes: it takes no more pods, and is no domain any more."""
+        """Remove the Node: it accepts no pods, and no longer counts as a domain."""
         self.open[node] = self._there[node] = False
 
     def reopen(self, node: int, *, takes_pods: bool) -> None:
-        """It stays after all."""
+        """Undo `close`."""
         self.open[node], self._there[node] = takes_pods, True
 
     def change(self, shape: Shape, node: int, by: int) -> None:
-        """So many pods of a movable shape more (or less) are on the Node."""
+        """Add (or with a negative number remove) pods of a movable shape on the Node."""
         rules = self._rules[shape]
         self._free[node] -= by * rules.request
         for used in rules.ports:
@@ -94,16 +94,16 @@ class FreeCapacity:
             tally.change(node, by)
 
     def fits_nowhere(self, shape: Shape, comes_from: int) -> bool:
-        """Whether no other Node has what a pod asks for, whatever the others are that run there."""
+        """Whether no other Node fits the pod, even regardless of inter-pod constraints."""
         rules = self._rules[shape]
         fits = rules.static & self.open & (self._free >= rules.request).all(axis=1)
         fits[comes_from] = False
         return not fits.any()
 
     def place(self, shape: Shape, comes_from: int = NOWHERE) -> int:
-        """The Node that kube-scheduler would choose for a pod of that shape now, or NOWHERE.
+        """The Node that kube-scheduler would choose for a pod of that shape, or NOWHERE.
 
-        A pod with volumes must stay in the zone that it `comes_from`.
+        A pod with volumes must stay in the zone of the Node that it `comes_from`.
         """
         rules = self._rules[shape]
         fits = rules.static & self.open & (self._free >= rules.request).all(axis=1)
@@ -111,13 +111,13 @@ class FreeCapacity:
             fits &= self._zones == self._zones[comes_from]
         for used in rules.ports:
             fits &= used == 0
-        self._bind_by_others(rules, fits)
+        self._apply_pod_terms(rules, fits)
         candidates = np.flatnonzero(fits)
         if not candidates.size:
             return NOWHERE
         return int(candidates[self._scores(candidates, rules.request).argmax()])
 
-    def _bind_by_others(self, rules: _Rules, fits: Flags) -> None:
+    def _apply_pod_terms(self, rules: _Rules, fits: Flags) -> None:
         for tally, itself in rules.affinity_terms:
             fits &= tally.somewhere
             if not (itself and not tally.counts[:-1].any()):
@@ -135,7 +135,7 @@ class FreeCapacity:
         return flags
 
     def _scores(self, nodes: Numbers, request: Numbers) -> NDArray[np.float64]:
-        """As kube-scheduler by default: the least allocated, and the most balanced."""
+        """kube-scheduler's default scores: least allocated and balanced allocation."""
         if not self._balanced:
             return np.zeros(len(nodes))
         columns = np.ix_(nodes, np.array(self._balanced, np.int64))
@@ -168,7 +168,7 @@ class FreeCapacity:
         return self._ports[port]
 
     def _link(self, movable: Sequence[Shape]) -> None:
-        """Tally what binds the movable shapes: their own terms, and the others' against them."""
+        """Build the tallies for the movable shapes' terms, and for others' anti-affinity terms."""
         index, by_shape = LabelIndex(), dict[Shape, list[Count]]()
         for shape in dict.fromkeys([*movable, *(shape for shape, _, _ in self._pods)]):
             index.add(shape)
@@ -213,12 +213,12 @@ class FreeCapacity:
             ]
 
     def _tally(
-        self, key: str, whom: Iterable[Shape], by_shape: Mapping[Shape, Sequence[Count]]
+        self, key: str, shapes: Iterable[Shape], by_shape: Mapping[Shape, Sequence[Count]]
     ) -> Tally:
-        """How many pods of `whom` each domain of `key` has; kept up to date from now on."""
+        """The pods of `shapes` in each domain of `key`; `change` keeps it up to date."""
         domains = self._columns.domains(key)
         tally = Tally(domains, np.zeros(domains.none + 1, np.int64))
-        for shape in whom:
+        for shape in shapes:
             for _, node, count in by_shape[shape]:
                 tally.change(node, count)
             if shape in self._rules:

@@ -1,7 +1,7 @@
-"""Where the volumes are that a claim may take, of a class that makes none. Pure.
+"""Where the volumes are that a claim of a class without a provisioner may be bound to. Pure.
 
-With a provisioner a claim that waits for its pod gets a volume of its own. Without one it gets a
-volume that is there already, so its pod can run only where one is that fits.
+Without a provisioner a claim is bound to an existing volume, so its pod can run only where there is
+a suitable one.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from bigfleet.model.errors import InvalidInput
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _STORAGE = "storage"
 _FILESYSTEM = "Filesystem"
-# More than any volume has, and less than where numbers end.
+# More than any volume has, and within 64 bits.
 _MAX_KIBIBYTES = 2**62
 
 
 def has_no_provisioner(storage_class: StorageClass) -> bool:
-    """Whether claims of the class get volumes that are there already only."""
+    """Whether claims of the class are bound to existing volumes only."""
     return storage_class.provisioner == _NO_PROVISIONER
 
 
 def free_choices(claim: Claim, volumes: Iterable[Volume]) -> Choices | None:
-    """Where one of `volumes` is that the claim may take; None where that says nothing.
+    """Where the `volumes` are that the claim may be bound to; None where that is no constraint.
 
-    It does not while there is none, nor where volumes of the class are within Nodes: whoever makes
-    those will make some on a new Node, too.
+    It is none while there is no such volume, and where volumes of the class are local to Nodes: a
+    new Node gets some, too.
     """
     of_class = [each for each in volumes if each.spec.storage_class_name == claim.storage_class]
     terms: list[TermBody] = []
@@ -84,15 +84,15 @@ def _kibibytes(quantities: Quantities | None) -> int:
 
 
 def _terms(volume: Volume) -> list[TermBody]:
-    """What of a machine lets it reach the volume, of which one is enough."""
+    """The terms by which a machine reaches the volume, ORed."""
     return [
-        [condition for term in terms for condition in term]
+        [requirement for term in terms for requirement in term]
         for terms in product(*volume_choices(volume))
     ]
 
 
 def _merged(terms: list[TermBody]) -> list[TermBody]:
-    """The same with fewer terms: the many volumes of a few zones are one list of zones."""
+    """Equivalent, with fewer terms: many volumes in a few zones become one list of zones."""
     others: list[TermBody] = []
     values: dict[str, set[str]] = {}
     for term in terms:

@@ -1,4 +1,4 @@
-"""How many pods a gang will have: what the object that makes its pods says."""
+"""The sizes of gangs, from the workloads that own their pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CACHE_SIZE = 10_000
 
 
 class OwnerSpec(msgspec.Struct, rename="camel"):
-    """What a Job, a ReplicaSet or a StatefulSet says of its number of pods."""
+    """The fields of a Job, ReplicaSet or StatefulSet that decide its number of pods."""
 
     parallelism: int | None = None
     completions: int | None = None
@@ -34,20 +34,20 @@ class _Workload(msgspec.Struct):
 
 
 class GangSizes:
-    """Asks once for each owner; what it says later does not count for a gang that has begun."""
+    """Looks up each owner once; later changes do not count for a gang that has started."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._known: OrderedDict[str, int] = OrderedDict()
 
     async def members(self, pod: Metadata) -> int:
-        """The pods that `pod`'s gang will have, itself among them; 0 where nobody says.
+        """The size of `pod`'s gang, including itself; 0 if unknown.
 
-        ApiError when the API server fails; a right that is missing, or an owner that has gone, is
-        no failure: the gang is then told as it comes.
+        ApiError when the API server fails. Without access to the owner, or without an owner, the
+        size is unknown, and the gang is reported pod by pod.
         """
-        if (said := gang_members(pod.annotations)) is not None:
-            return said
+        if (annotated := gang_members(pod.annotations)) is not None:
+            return annotated
         owner = next((o for o in pod.owner_references or () if o.controller), None)
         if owner is None or owner.kind not in _COLLECTIONS:
             return 0
@@ -64,13 +64,13 @@ class GangSizes:
         except ApiError as error:
             if error.status not in (NOT_FOUND, FORBIDDEN):
                 raise
-            _LOG.warning("the gang of %s/%s is told pod by pod: %s", namespace, owner.name, error)
+            _LOG.warning("gang size of %s/%s is unknown: %s", namespace, owner.name, error)
             return 0
         return members_of(msgspec.json.decode(raw, type=_Workload).spec)
 
 
 def members_of(spec: OwnerSpec) -> int:
-    """The pods that come together; 0 where they come one by one, each after the one before."""
+    """The pods that are created together; 0 where they are created one after the other."""
     if spec.parallelism is not None:
         return min(spec.parallelism, spec.completions or spec.parallelism)
     return 0 if spec.pod_management_policy == "OrderedReady" else spec.replicas or 0

@@ -1,4 +1,4 @@
-"""What Nodes are, as columns: whom they admit, and which domains they make up. Pure."""
+"""Nodes as columns: which pods they admit, and their topology domains. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Domains(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """How many pods of some kind each domain has."""
+    """The number of matching pods in each domain."""
 
     domains: Domains
     counts: Numbers
@@ -33,31 +33,31 @@ class Tally(NamedTuple):
         self.counts[self.domains.of[node]] += by
 
     def here(self) -> Numbers:
-        """By Node: how many its domain has."""
+        """For each Node, the count of its domain."""
         here: Numbers = self.counts[self.domains.of]
         return here
 
     @property
     def somewhere(self) -> Flags:
-        """Which Nodes are in a domain at all."""
+        """Which Nodes are in any domain."""
         flags: Flags = self.domains.of != self.domains.none
         return flags
 
 
 class NodeColumns:
-    """Answers for all Nodes at once, and remembers what it was asked."""
+    """Evaluates filters and domains over all Nodes, with a cache."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
         own = {key for node in nodes for key, value in node.labels.items() if value == node.name}
-        # What differs from Node to Node; what is not about these is asked once for all alike.
+        # Labels that differ from Node to Node; filters without these are evaluated once per class.
         self._own_keys = {"metadata.name", *own}
         self._classes = _classes(nodes)
         self._by_key: dict[str, Domains] = {}
         self._admitting: dict[NodeFilter, tuple[Flags, Flags]] = {}
 
     def admit(self, node_filter: NodeFilter) -> tuple[Flags, Flags]:
-        """Which Nodes node affinity lets pods onto, and whose taints they tolerate."""
+        """Which Nodes match the node affinity, and whose taints are tolerated."""
         if node_filter not in self._admitting:
             one_by_one = bool(node_filter.keys & self._own_keys)
             admitted = np.zeros(len(self._nodes), bool)
@@ -79,13 +79,13 @@ class NodeColumns:
         if key not in self._by_key:
             values = [node.labels.get(key) for node in self._nodes]
             known = sorted({value for value in values if value is not None})
-            places = {value: number for number, value in enumerate(known)}
-            numbers = [len(known) if value is None else places[value] for value in values]
+            indexes = {value: number for number, value in enumerate(known)}
+            numbers = [len(known) if value is None else indexes[value] for value in values]
             self._by_key[key] = Domains(np.array(numbers, np.int64), len(known))
         return self._by_key[key]
 
     def eligible(self, node_filter: NodeFilter, spread: HardSpread) -> Flags:
-        """Which Nodes' domains count for a spread of pods with these demands."""
+        """Which Nodes' domains count for a spread constraint."""
         admitted, tolerated = self.admit(node_filter)
         flags = np.ones(len(self._nodes), bool)
         if spread.honors_node_affinity:
@@ -96,7 +96,7 @@ class NodeColumns:
 
 
 def _classes(nodes: Sequence[Node]) -> Sequence[Sequence[int]]:
-    """Nodes that differ in nothing but their names, as far as a pod can ask."""
+    """Groups of Nodes that are equal to pods but for their names."""
     found: dict[tuple[frozenset[tuple[str, str]], tuple[Taint, ...]], list[int]] = {}
     for number, node in enumerate(nodes):
         labels = frozenset((k, v) for k, v in node.labels.items() if v != node.name)

@@ -1,4 +1,4 @@
-"""Which Nodes there are, and which machines are on their way to become some. Pure."""
+"""Nodes and upcoming machines as the pod controller reads them. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _UPCOMING_PHASES = ("Provisioning", "Launched", "Registered")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A Node as kube-scheduler sees it. `ours` if a machine of the fleet is behind it, `reclaiming`
-    while that machine is being taken back, `blocking_annotation` is an annotation that forbids
-    this, `created` is as of RFC 3339.
+    """A Node as kube-scheduler sees it. `ours`: it is a machine of the fleet; `reclaiming`: that
+    machine is being reclaimed; `blocking_annotation` is an annotation that forbids it; `created` is
+    in RFC 3339.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine on its way into the cluster."""
+    """A machine that is joining the cluster."""
 
     labels: Mapping[str, str]
     allocatable: Mapping[str, int]
     taints: tuple[Taint, ...]
 
     def could_fit(self, shape: Shape) -> bool:
-        """Whether a pod of that shape could run on it, were it empty."""
+        """Whether a pod of that shape would fit on it if it is empty."""
         have = self.allocatable
         return (
             all(have.get(name, 0) >= amount for name, amount in shape.requests.items())
@@ -83,14 +83,14 @@ class _NodeStatus(msgspec.Struct):
 
 
 class RawNode(msgspec.Struct):
-    """A Node as the API server writes it, as far as it matters here."""
+    """The parts of a Node that are decoded."""
 
     metadata: _NodeMetadata
     spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
     def read(self) -> Node:
-        """As the rest of this module knows it."""
+        """Convert it to a Node."""
         labels, annotations = self.metadata.labels or {}, self.metadata.annotations or {}
         conditions = self.status.conditions or ()
         return Node(
@@ -118,14 +118,14 @@ class _UpcomingStatus(msgspec.Struct):
 
 
 class RawUpcomingNode(msgspec.Struct):
-    """An UpcomingNode as the operator wrote it."""
+    """The parts of an UpcomingNode that are decoded."""
 
     metadata: _NodeMetadata
     spec: _UpcomingSpec = msgspec.field(default_factory=_UpcomingSpec)
     status: _UpcomingStatus = msgspec.field(default_factory=_UpcomingStatus)
 
     def read(self) -> Machine | None:
-        """The machine while it is on its way; None once it has joined, or has gone."""
+        """The machine while it is joining; None once it has joined or was removed."""
         if self.status.phase not in _UPCOMING_PHASES:
             return None
         amounts = _capacity({name: str(each) for name, each in self.spec.resources.items()})
@@ -137,7 +137,7 @@ def _taints(raw: Iterable[_Taint] | None) -> tuple[Taint, ...]:
 
 
 def _capacity(quantities: Mapping[str, str]) -> dict[str, int]:
-    """What it has; an amount that cannot be read counts as none."""
+    """The capacity; invalid amounts are ignored."""
     found = {}
     for name, quantity in quantities.items():
         try:

@@ -1,19 +1,20 @@
-"""Which Nodes there are, and how many pods of which shape each of them holds. Pure.
+"""The cluster's Nodes, and the number of pods of each shape on them. Pure.
 
-Pods of one shape are interchangeable, so that they are only counted: a pod costs no more than an
-entry for the Nodes that have its shape.
+Pods of one shape are interchangeable, so they are only counted.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from heapq import nlargest
 from typing import Any, TypeVar
 
 from bigfleet.controllers.pod_controller.nodes import Machine, Node
 from bigfleet.controllers.pod_controller.shapes import Peers, Shape
+from bigfleet.controllers.pod_controller.unschedulable import Outlook
 from bigfleet.controllers.pod_controller.upcoming import unplaced_pods
 from bigfleet.model.need import HOSTNAME_LABEL
 
@@ -25,7 +26,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True)
 class PodLocation:
-    """Where a pod is: on `node`, or waiting if that is ""; a `terminating` one has been deleted."""
+    """Where a pod is: on `node`, or waiting if that is ""."""
 
     shape: Shape
     node: str
@@ -34,7 +35,7 @@ class PodLocation:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """What an Occupancy was at one moment: pods by shape, Node and number."""
+    """An Occupancy at a point in time: Nodes, and pods by shape, Node and number."""
 
     nodes: Sequence[Node]
     placed: Sequence[tuple[Shape, str, int]]
@@ -43,20 +44,20 @@ class ClusterSnapshot:
 
 
 class LabelIndex:
-    """Finds the shapes that a selector may be about without looking at all of them."""
+    """Finds the shapes that match a selector without scanning all of them."""
 
     def __init__(self) -> None:
         self._by_pair: dict[tuple[str, str, str], set[Shape]] = {}
         self._by_namespace: dict[str, set[Shape]] = {}
 
     def add(self, shape: Shape) -> None:
-        """From now on `shape` is to be found."""
+        """Add `shape`."""
         self._by_namespace.setdefault(shape.namespace, set()).add(shape)
         for pair in shape.labels.items():
             self._by_pair.setdefault((shape.namespace, *pair), set()).add(shape)
 
     def remove(self, shape: Shape) -> None:
-        """It is not any more."""
+        """Remove `shape`."""
         _discard(self._by_namespace, shape.namespace, shape)
         for pair in shape.labels.items():
             _discard(self._by_pair, (shape.namespace, *pair), shape)
@@ -97,7 +98,7 @@ class Occupancy:
     _by_label: LabelIndex = field(default_factory=LabelIndex)
 
     def add(self, place: PodLocation) -> None:
-        """A pod is there."""
+        """Add a pod."""
         shape = place.shape
         if not place.node:
             self.waiting[shape] += 1
@@ -110,7 +111,7 @@ class Occupancy:
         where[shape][place.node] += 1
 
     def remove(self, place: PodLocation) -> None:
-        """A pod that was there has gone."""
+        """Remove a pod."""
         shape = place.shape
         where = self.terminating if place.terminating else self.placed
         counts: Counter[Any] = where[shape] if place.node else self.waiting
@@ -125,7 +126,7 @@ class Occupancy:
                 self._by_label.remove(shape)
 
     def snapshot(self) -> ClusterSnapshot:
-        """As it is now, for whoever works on it while this changes."""
+        """A copy for use in another thread."""
         placed = [(s, node, n) for s, nodes in self.placed.items() for node, n in nodes.items()]
         terminating = [
             (s, node, n) for s, nodes in self.terminating.items() for node, n in nodes.items()
@@ -133,23 +134,42 @@ class Occupancy:
         return ClusterSnapshot(list(self.nodes.values()), placed, terminating, dict(self.waiting))
 
     def set_upcoming(self, name: str, machine: Machine | None) -> None:
-        """The machine of that name is on its way; None: it is not, or not any more."""
+        """Set the upcoming machine of that name; None removes it."""
         if machine is None:
             self.upcoming.pop(name, None)
         else:
             self.upcoming[name] = machine
 
     def unplaced_pods(self) -> dict[Shape, int]:
-        """How many of the pods that wait find no place on the machines on their way, by shape."""
-        return unplaced_pods(self.upcoming.values(), self.waiting, self.where)
+        """How many of the waiting pods of each shape do not fit on the upcoming machines."""
+        return unplaced_pods(self.upcoming.values(), self.waiting, self.allowed_domains)
+
+    def outlooks(self) -> Callable[[Shape], Outlook]:
+        """The Outlook of waiting pods by shape, as of now, computed on demand."""
+        unplaced = cache(self.unplaced_pods)
+
+        @cache
+        def outlook(shape: Shape) -> Outlook:
+            return Outlook(not unplaced().get(shape), self.is_unplaced_gang(shape))
+
+        return outlook
+
+    def allowed_domains(self, shape: Shape) -> Sequence[Mapping[str, Any]]:
+        """The domains that running pods allow a pod of `shape`, as requirements: with the pods of
+        its affinity, without those of its anti-affinity, and within its spread.
+        """
+        return _requirements(self._allowed_values(shape))
 
     def where(self, shape: Shape) -> Sequence[Mapping[str, Any]]:
-        """Requirements of an additional machine for a pod of `shape`.
-
-        They name the domains that the pods which run leave to it: beside its companions, away from
-        those that it avoids, and where its spread lets it. And they name the newest Nodes, which do
-        not help it: so a machine that has come for an earlier request is not taken for this one's.
+        """The requirements of an additional machine for a pod of `shape`: its allowed domains, and
+        none of the newest Nodes, so that the machine of an earlier request does not count for it.
         """
+        found = self._allowed_values(shape)
+        if newest := self._newest():
+            found[HOSTNAME_LABEL, "NotIn"] = newest
+        return _requirements(found)
+
+    def _allowed_values(self, shape: Shape) -> dict[tuple[str, str], set[str]]:
         found: dict[tuple[str, str], set[str]] = {}
         for peers in shape.affinity_terms:
             if domains := self._domains(peers):
@@ -160,21 +180,16 @@ class Occupancy:
         for peers in shape.anti_affinity_terms:
             if peers.topology_key != HOSTNAME_LABEL and (taken := self._domains(peers)):
                 found.setdefault((peers.topology_key, "NotIn"), set()).update(taken)
-        if newest := self._newest():
-            found[HOSTNAME_LABEL, "NotIn"] = newest
-        return [
-            {"key": key, "operator": operator, "values": sorted(values)[:_MAX_VALUES]}
-            for (key, operator), values in sorted(found.items())
-        ]
+        return found
 
     def pinned_to_full_node(self, shape: Shape) -> bool:
-        """Whether a pod must run on the very Node where others do: no other machine helps it."""
+        """Whether pod affinity pins a pod to a Node where others run: no new machine helps it."""
         return any(
             p.topology_key == HOSTNAME_LABEL and self._domains(p) for p in shape.affinity_terms
         )
 
     def is_unplaced_gang(self, shape: Shape) -> bool:
-        """Whether the pod belongs beside pods like itself, of which none runs."""
+        """Whether the pod has affinity to pods of its own kind, none of which runs yet."""
         return any(p.include(shape) and not self._domains(p) for p in shape.affinity_terms)
 
     def _newest(self) -> set[str]:
@@ -182,7 +197,7 @@ class Occupancy:
         return {node.labels.get(HOSTNAME_LABEL, node.name) for node in nodes}
 
     def _domains(self, peers: Peers) -> Counter[str]:
-        """How many of `peers` run in which domain."""
+        """The number of running `peers` in each domain."""
         counts: Counter[str] = Counter()
         for shape in self._by_label.find(peers):
             for name, count in self.placed[shape].items():
@@ -192,8 +207,8 @@ class Occupancy:
         return counts
 
     def _least(self, shape: Shape, peers: Peers, max_skew: int) -> set[str]:
-        """The domains that kube-scheduler would let a pod into now; any Node is a domain of its
-        own, and a further one is always allowed, so that nothing is said of those.
+        """The domains that the spread currently allows; empty for hostnames, since a new Node is a
+        new domain.
         """
         key = peers.topology_key
         if key == HOSTNAME_LABEL:
@@ -209,7 +224,14 @@ class Occupancy:
         return {domain for domain in there if counts[domain] + itself - least <= max_skew}
 
 
+def _requirements(found: Mapping[tuple[str, str], set[str]]) -> Sequence[Mapping[str, Any]]:
+    return [
+        {"key": key, "operator": operator, "values": sorted(values)[:_MAX_VALUES]}
+        for (key, operator), values in sorted(found.items())
+    ]
+
+
 def _narrow(found: dict[tuple[str, str], set[str]], key: str, allowed: set[str]) -> None:
-    """All terms of a key must hold; where they contradict each other the first one stands."""
+    """Intersect the terms of a key; where they contradict each other the first one counts."""
     known = found.get((key, "In"))
     found[key, "In"] = (known & allowed) or known if known else allowed

@@ -1,8 +1,8 @@
-"""What a Pod asks of its neighbours: to be with some, away from others, or spread evenly. Pure.
+"""A Pod's affinity, anti-affinity and topology spread as fields of its request. Pure.
 
-A request carries what the Pod asks of Pods like itself, those that its own labels make it one of.
-What it asks of others depends on where they run, which only kube-scheduler knows; of that, no more
-is carried than that a Node must have the topology key's label.
+A request expresses the terms whose selector matches the Pod itself. Terms about other Pods depend
+on where these run, which only kube-scheduler knows; of these the request only requires that a Node
+has the topology key's label.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HONOR, _IGNORE = "Honor", "Ignore"
 
 
 def pod_term_fields(pod: Pod) -> dict[str, Any]:
-    """The fields of a CapacityRequest's spec that speak of neighbours, as far as there are any."""
+    """The fields of a CapacityRequest's spec for terms between pods."""
     fields: dict[str, Any] = {}
     if (co_location := _co_location_term(pod)) is not None:
         selector = selector_body(co_location.label_selector or LabelSelector())
@@ -47,7 +47,7 @@ def pod_term_fields(pod: Pod) -> dict[str, Any]:
 
 
 def topology_key_requirements(pod: Pod) -> list[dict[str, Any]]:
-    """Requirements that a Node has a topology key at all, for terms that are not carried whole."""
+    """Requirements that a Node has the topology keys of terms that are not expressed otherwise."""
     co_location = _co_location_term(pod)
     keys = [t.topology_key for t in _required(_pod_affinity(pod)) if t is not co_location]
     keys += [
@@ -55,13 +55,13 @@ def topology_key_requirements(pod: Pod) -> list[dict[str, Any]]:
         for c in _constraints(pod)
         if c.when_unsatisfiable == _HARD and not _spreads_itself(c, pod)
     ]
-    # Every Node has its hostname, though nobody says so of a machine that is still to come.
+    # Every Node has its hostname; a new machine does not have the label yet.
     wanted = sorted({key for key in keys if key != HOSTNAME_LABEL})
     return [{"key": key, "operator": "Exists"} for key in wanted]
 
 
 def unsupported_pod_terms(pod: Pod) -> Iterator[str]:
-    """Fields that speak of neighbours and are left to kube-scheduler, at least in part."""
+    """Fields with terms between pods that only kube-scheduler applies, at least in part."""
     co_location = _co_location_term(pod)
     if any(term is not co_location for term in _required(_pod_affinity(pod))):
         yield "podAffinity.required"
@@ -80,7 +80,7 @@ def unsupported_pod_terms(pod: Pod) -> Iterator[str]:
 
 
 def _co_location_term(pod: Pod) -> PodAffinityTerm | None:
-    """The first required affinity term that the Pod's own labels meet."""
+    """The first required affinity term that matches the Pod itself."""
     terms = _required(_pod_affinity(pod))
     return next((term for term in terms if _selects_itself(term, pod)), None)
 
@@ -90,7 +90,7 @@ def _anti_affinity_terms(pod: Pod) -> Sequence[PodAffinityTerm]:
 
 
 def _selects_itself(term: PodAffinityTerm, pod: Pod) -> bool:
-    """Whether another Pod with this one's labels, in its namespace, would be one that is meant."""
+    """Whether the term matches the Pod itself."""
     return _covers(term, pod.metadata.namespace) and selects(
         term.label_selector, pod.metadata.labels or {}
     )
@@ -109,7 +109,7 @@ def _spreads_itself(constraint: TopologySpreadConstraint, pod: Pod) -> bool:
 
 
 def _spread(constraint: TopologySpreadConstraint, pod: Pod) -> dict[str, Any]:
-    """Defaults are left out, so that equal constraints look equal."""
+    """Without defaults, so that equivalent constraints are equal."""
     found: dict[str, Any] = {
         "topologyKey": constraint.topology_key,
         "maxSkew": constraint.max_skew,
@@ -128,7 +128,7 @@ def _spread(constraint: TopologySpreadConstraint, pod: Pod) -> dict[str, Any]:
 def _effective_selector(
     constraint: TopologySpreadConstraint, labels: Mapping[str, str]
 ) -> LabelSelector:
-    """With the Pod's own values of `matchLabelKeys`; an API server may have put them in already."""
+    """With the Pod's values of `matchLabelKeys`, which the API server may have added already."""
     own = [
         SelectorRequirement(key, "In", [labels[key]])
         for key in constraint.match_label_keys or ()

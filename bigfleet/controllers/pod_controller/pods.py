@@ -19,7 +19,7 @@ class _Struct(msgspec.Struct, rename="camel"):
 
 
 class Owner(_Struct):
-    """What an object belongs to."""
+    """An owner reference."""
 
     kind: str
     name: str
@@ -28,7 +28,7 @@ class Owner(_Struct):
 
 
 class Metadata(_Struct):
-    """A Pod's names, marks, owners and, if it is on its way out, since when."""
+    """The parts of a Pod's metadata that the pod controller reads."""
 
     name: str
     namespace: str
@@ -40,19 +40,19 @@ class Metadata(_Struct):
     deletion_timestamp: str | None = None
 
     def slim(self, *, owners: bool = False) -> Metadata:
-        """What must be kept of it for as long as the Pod lives: there are many Pods."""
-        said = (self.annotations or {}).get(GANG_MEMBERS)
+        """Only the fields that are kept for each Pod, to save memory."""
+        members = (self.annotations or {}).get(GANG_MEMBERS)
         return Metadata(
             name=self.name,
             namespace=sys.intern(self.namespace),
             uid=self.uid,
-            annotations={GANG_MEMBERS: said} if said is not None else None,
+            annotations={GANG_MEMBERS: members} if members is not None else None,
             owner_references=self.owner_references if owners else None,
         )
 
 
 class Pod(_Struct):
-    """A Pod as far as it says what its machine must be like."""
+    """The parts of a Pod that the pod controller reads."""
 
     metadata: Metadata
     spec: PodSpec
@@ -60,23 +60,23 @@ class Pod(_Struct):
 
     @property
     def terminal(self) -> bool:
-        """Whether it will never run again."""
+        """Whether it has terminated."""
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
     def unschedulable_message(self) -> str | None:
-        """Why kube-scheduler has found no place for it; None unless it has tried in vain."""
+        """kube-scheduler's message when it is Unschedulable; else None."""
         if self.spec.node_name or self.status.phase != "Pending":
             return None
         for each in self.status.conditions or ():
             if each.type == "PodScheduled":
-                refused = each.status == "False" and each.reason == "Unschedulable"
-                return each.message if refused else None
+                unschedulable = each.status == "False" and each.reason == "Unschedulable"
+                return each.message if unschedulable else None
         return None
 
     @property
     def workload(self) -> str:
-        """The Pod's namespace and controller, or its own name if it has none."""
+        """Its namespace and controller, or its own name without one."""
         owners = self.metadata.owner_references or ()
         owner = next((o for o in owners if o.controller), None)
         name = f"{owner.kind}/{owner.name}" if owner else f"Pod/{self.metadata.name}"
@@ -84,7 +84,7 @@ class Pod(_Struct):
 
 
 class RequestMetadata(_Struct):
-    """A request's names and labels."""
+    """A request's name, namespace and labels."""
 
     name: str
     namespace: str
@@ -92,13 +92,13 @@ class RequestMetadata(_Struct):
 
 
 class RequestStatus(_Struct):
-    """What others say of a request."""
+    """A request's conditions."""
 
     conditions: list[Condition] | None = None
 
 
 class ExistingRequest(_Struct):
-    """A CapacityRequest as found in the cluster."""
+    """A CapacityRequest in the cluster."""
 
     metadata: RequestMetadata
     spec: dict[str, Any]

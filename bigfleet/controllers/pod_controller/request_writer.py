@@ -1,11 +1,10 @@
-"""Makes the cluster's CapacityRequests equal to what is wanted: a queue of writes."""
+"""Reconciles the cluster's CapacityRequests with the desired ones."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -28,6 +27,7 @@ from bigfleet.kube.client import (
     ApiError,
     KubeClient,
 )
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -37,14 +37,14 @@ _MAX_MESSAGE_LENGTH = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Desired:
-    """The Pod a request is for; `spec` is None when there must be none."""
+    """The desired request of a Pod; `spec` is None when it must not have one."""
 
     pod: Metadata
     spec: InternedSpec | None
 
 
 class ConditionValue(NamedTuple):
-    """What a request's condition says of the additional machines that its Pod asked for."""
+    """The desired condition AdditionalCapacityRequested of a request."""
 
     status: str
     reason: str
@@ -52,9 +52,9 @@ class ConditionValue(NamedTuple):
 
 
 class RequestWriter:
-    """Writes, corrects and deletes requests; those of vanished Pods are left to their owner.
+    """Creates, updates and deletes requests; those of deleted Pods are garbage-collected.
 
-    `wall` is the time in seconds since 1970.
+    `wall` is Unix time.
     """
 
     def __init__(
@@ -78,18 +78,18 @@ class RequestWriter:
         return key in self._desired
 
     def first_keys(self) -> Iterator[RequestKey]:
-        """The first request of every Pod that is known."""
+        """The key of the first request of every known Pod."""
         for key, desired in self._desired.items():
             if desired.spec is None or not desired.spec.body.get("additional"):
                 yield key
 
     def spec(self, key: RequestKey) -> InternedSpec | None:
-        """What the request is to say; None when there is to be none."""
+        """The desired spec of a request; None when it must not exist."""
         desired = self._desired.get(key)
         return desired.spec if desired else None
 
     def interned(self, body: Mapping[str, Any]) -> InternedSpec:
-        """The one Spec of this text."""
+        """The shared InternedSpec for `body`."""
         digest = digest_of(body)
         spec = self._specs.get(digest)
         if spec is None:
@@ -97,30 +97,30 @@ class RequestWriter:
         return spec
 
     def set_desired(self, key: RequestKey, pod: Metadata, spec: InternedSpec | None) -> None:
-        """There is to be such a request for `pod`, or with None: none."""
+        """Set the desired request of `pod`; None deletes it."""
         before = self._desired.get(key)
         self._desired[key] = _Desired(pod, spec)
         if before is None or before.spec is not spec:
             self._queue.add(key)
 
     def forget(self, key: RequestKey) -> None:
-        """Its Pod is gone, and the garbage collector takes the request along."""
+        """Forget the request of a deleted Pod, which is garbage-collected."""
         self._desired.pop(key, None)
         self._condition_values.pop(key, None)
 
     def set_condition(self, key: RequestKey, value: ConditionValue) -> None:
-        """Have the request `key` say so in its condition."""
+        """Set the desired condition of request `key`."""
         self._condition_values[key] = value
         self._queue.add(key)
 
     def listed(self, found: Iterable[ExistingRequest]) -> None:
-        """These requests there are."""
+        """Handle a list of all requests."""
         self._existing.replace(found)
         for key in self._desired:
             self._queue.add(key)
 
     def changed(self, request: ExistingRequest, *, deleted: bool) -> None:
-        """One of them is new, changed or gone."""
+        """Handle a watch event of a request."""
         key = RequestKey(request.metadata.namespace, request.metadata.name)
         if deleted:
             self._existing.remove(key)
@@ -150,7 +150,7 @@ class RequestWriter:
         except ApiError as error:
             if error.status != CONFLICT:
                 raise
-            _count("create", "exists")  # our watch will show it, and what is in it
+            _count("create", "exists")  # the watch will deliver it
             return
         self._existing.wrote(key, spec)
         _count("create", "ok")
@@ -171,13 +171,12 @@ class RequestWriter:
         _count("delete", "ok")
 
     async def _write_condition(self, key: RequestKey, value: ConditionValue) -> None:
-        moment = datetime.fromtimestamp(self._wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         condition = {
             "type": ADDITIONAL_CAPACITY,
             "status": value.status,
             "reason": value.reason,
             "message": value.message[:_MAX_MESSAGE_LENGTH],
-            "lastTransitionTime": moment,
+            "lastTransitionTime": rfc3339(self._wall()),
         }
         head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "CapacityRequest"}
         body = {**head, "metadata": {"name": key.name}, "status": {"conditions": [condition]}}
@@ -188,7 +187,7 @@ class RequestWriter:
     def _on_rejected(self, key: RequestKey, error: ApiError) -> None:
         self._condition_values.pop(key, None)
         _count("write", f"refused-{error.status}")
-        _LOG.warning("capacity request %s/%s was refused: %s", key.namespace, key.name, error)
+        _LOG.warning("CapacityRequest %s/%s was rejected: %s", key.namespace, key.name, error)
 
 
 def _count(operation: str, outcome: str) -> None:

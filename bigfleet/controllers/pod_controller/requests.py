@@ -1,4 +1,4 @@
-"""From a Pod to what it needs of a machine. Pure: the same Pod gives the same request."""
+"""Builds the CapacityRequest of a Pod. Pure: the same Pod gives the same request."""
 
 from __future__ import annotations
 
@@ -34,24 +34,23 @@ _ANY_MACHINE = {"key": "node.kubernetes.io/instance-type", "operator": "Exists"}
 _NEVER = "Never"
 _NAME_LIMIT = 253
 _UID_CHARACTERS = 8
-# What a request says of other pods, rather than of its machine.
+# Fields of a request that are about other pods rather than the machine.
 BETWEEN_PODS = ("coLocation", "topologySpread", "antiAffinity")
 
 
 def needs_request(pod: Pod) -> bool:
-    """Whether the Pod asks for machines: not once it has ended, nor while gates keep kube-scheduler
-    from it, and never one that each Node brings along, or else an empty Node's own Pods would keep
-    the Node.
+    """Whether the Pod needs a CapacityRequest: not once it has terminated, nor while it has
+    scheduling gates, and never a per-node Pod, which would keep an otherwise empty Node.
     """
     owners = pod.metadata.owner_references or ()
-    brought_along = any(o.kind in ("DaemonSet", "Node") for o in owners)
-    return not (pod.terminal or pod.spec.scheduling_gates or brought_along)
+    per_node = any(o.kind in ("DaemonSet", "Node") for o in owners)
+    return not (pod.terminal or pod.spec.scheduling_gates or per_node)
 
 
 def request_for(pod: Pod, volumes: Iterable[Sequence[TermBody]] = ()) -> dict[str, Any]:
-    """The spec of the Pod's CapacityRequest. Unsupported names the field that forbids one.
+    """The spec of the Pod's CapacityRequest; Unsupported names a field that prevents it.
 
-    Of each of `volumes`, which are lists of terms, a machine must meet one term.
+    A machine must meet one term of each of `volumes`.
     """
     where = _node_requirements(pod, volumes)
     amounts = effective_requests(pod.spec, pod.status)
@@ -81,12 +80,14 @@ def _node_requirements(pod: Pod, volumes: Iterable[Sequence[TermBody]]) -> NodeR
         if narrowed is not None:
             found = narrowed
         elif not pod.spec.node_name:
-            raise Unsupported("volumes", "are where the Pod must not run: no machine can meet both")
+            raise Unsupported(
+                "volumes", "contradict the Pod's node requirements: no machine can meet both"
+            )
     return found
 
 
 def _host_ports(pod: Pod) -> list[dict[str, Any]]:
-    """In order, without repetitions: those of containers that stay for the Pod's life."""
+    """The host ports of containers and sidecars, sorted, without duplicates."""
     sidecars = [c for c in pod.spec.init_containers or () if c.restart_policy == "Always"]
     taken = {
         (p.host_port, p.protocol, p.host_ip)
@@ -114,7 +115,7 @@ def _penalties(pod: Pod) -> dict[str, str]:
 
 
 def unsupported_fields(pod: Pod) -> Iterator[str]:
-    """Fields of the Pod that its request does not carry; kube-scheduler still honours them."""
+    """Fields of the Pod that its request does not express; kube-scheduler still applies them."""
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     if affinity and affinity.preferred:
         yield "nodeAffinity.preferred"
@@ -128,10 +129,10 @@ def unsupported_fields(pod: Pod) -> Iterator[str]:
 def additional_request(
     spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The spec by which a Pod whose request is `spec` asks for a machine beyond those there are.
+    """The spec of an additional request for a Pod whose first request is `spec`.
 
-    The requirements `where` name the domains that kube-scheduler leaves it now; they stand for what
-    bound it to other pods.
+    The requirements `where` name the domains that kube-scheduler currently allows; they replace the
+    terms about other pods.
     """
     kept = {field: value for field, value in spec.items() if field not in BETWEEN_PODS}
     return {**kept, "requirements": [*spec["requirements"], *where], "additional": True}
@@ -140,9 +141,7 @@ def additional_request(
 def manifest_for(
     pod: Metadata, name: str, spec: Mapping[str, Any], members: int = 0
 ) -> dict[str, Any]:
-    """The whole CapacityRequest `name`: owned by its Pod, so that it goes with it; `members` is the
-    size of the Pod's gang, where that is known.
-    """
+    """The CapacityRequest `name`, owned by its Pod; `members` is its gang's size, 0 if unknown."""
     owner = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -166,13 +165,13 @@ def manifest_for(
 
 
 def request_name(pod_name: str, uid: str) -> str:
-    """A legal name that a later Pod of the same name will not have."""
-    room = _NAME_LIMIT - _UID_CHARACTERS - 1
-    return f"{pod_name[:room].rstrip('.-')}-{uid[:_UID_CHARACTERS]}"
+    """A valid name, unique among Pods of the same name."""
+    limit = _NAME_LIMIT - _UID_CHARACTERS - 1
+    return f"{pod_name[:limit].rstrip('.-')}-{uid[:_UID_CHARACTERS]}"
 
 
 def additional_name(request: str, number: int) -> str:
-    """The name of a Pod's `number`th additional request; its first one is called `request`."""
+    """The name of a Pod's `number`th additional request; `request` is its first one's."""
     return f"{request[: _NAME_LIMIT - len('-additional-1')]}-additional-{number}"
 
 

@@ -1,4 +1,4 @@
-"""Answers DisruptionReviews: the operator asks which Nodes can go, we know what is free."""
+"""Answers the operator's DisruptionReviews, which ask what Nodes can be drained."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,15 +16,13 @@ from bigfleet.controllers.pod_controller.disruption import NodeDisruption, revie
 from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.timestamps import rfc3339_micro
+from bigfleet.kube.types import ObjectMeta
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _REVIEWS = f"{GROUP_VERSION}/disruptionreviews"
-
-
-class _Metadata(msgspec.Struct):
-    name: str
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -39,15 +36,15 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class _Review(msgspec.Struct):
-    metadata: _Metadata
+    metadata: ObjectMeta
     spec: _Spec
     status: _Status = msgspec.field(default_factory=_Status)
 
 
 class Reviews:
-    """One at a time, each in a thread beside everything else.
+    """Answers reviews one at a time, each in a thread.
 
-    `snapshot` waits until all Nodes and Pods are known. `wall` is the time in seconds since 1970.
+    `snapshot` waits until Nodes and Pods are listed. `wall` is Unix time.
     """
 
     def __init__(
@@ -101,12 +98,12 @@ class Reviews:
     def _on_rejected(self, name: str, error: ApiError) -> None:
         self._open.pop(name, None)
         if error.status != NOT_FOUND:
-            _LOG.error("cannot answer the disruption review %s: %s", name, error)
+            _LOG.error("cannot answer DisruptionReview %s: %s", name, error)
 
 
 def _status(verdicts: Sequence[NodeDisruption], observed: float) -> Mapping[str, Any]:
     return {
-        "observedAt": datetime.fromtimestamp(observed, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "observedAt": rfc3339_micro(observed),
         "nodes": [
             {
                 "name": each.node,

@@ -1,4 +1,4 @@
-"""The pod controller as a role."""
+"""The pod controller role: configuration and leader election."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LEASE = LeaseName(SYSTEM_NAMESPACE, "bigfleet-pod-controller", RBAC_MANIFEST)
 
 @dataclass(frozen=True)
 class PodControllerConfig:
-    """Without a `kubeconfig` the controller serves the cluster that its own pod runs in.
+    """Without a `kubeconfig` the controller serves the cluster that its pod runs in.
 
-    `write_concurrency` is the number of writes that may be under way at once. Pods of
-    `ignored_namespaces` get no request: they run on nodes that BigFleet does not provide. A Pod
-    that cannot be scheduled for `unschedulable_delay_seconds`, though no machine is missing, asks
-    for a further one. Of several controllers the one that holds a Lease of `lease_seconds` works;
-    `replica` tells them apart, by default the host's name with a random number.
+    `write_concurrency` limits concurrent writes. Pods of `ignored_namespaces` get no request: they
+    run on nodes that BigFleet does not provide. A Pod that is unschedulable for
+    `unschedulable_delay_seconds`, though its need is not short, requests an additional machine.
+    Controllers of one cluster elect a leader by a Lease of `lease_seconds`, in which they are named
+    `replica`, by default the host's name with a random suffix.
     """
 
     kubeconfig: Path | None
@@ -45,7 +45,7 @@ class PodControllerConfig:
 
 
 async def run(config: PodControllerConfig, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set. InvalidInput when there is no access to a cluster."""
+    """Run until `stop` is set; InvalidInput without access to a cluster."""
     async with await connect(config.kubeconfig) as client:
 
         def start_worker() -> PodController:

@@ -1,4 +1,4 @@
-"""What decides where a pod may run, shared by all pods that are alike. Pure."""
+"""Shapes: what decides where a pod may run, shared by all equivalent pods. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from bigfleet.model import resources
 from bigfleet.model.need import Taint, Toleration
 
 _MIRROR = "kubernetes.io/config.mirror"
-# Different for each pod or Job, so that no two would be alike; no selector in use asks for them.
+# Labels that are unique to a pod or Job, and which selectors do not use.
 _PER_POD_LABELS = frozenset(
     {
         "controller-uid",
@@ -49,7 +49,7 @@ _ONE_POD = {resources.PODS: resources.parse(resources.PODS, "1", round_up=True)}
 
 
 class Peers(NamedTuple):
-    """Which pods a term is about, and how near is meant. `namespaces` None means all."""
+    """The pods that a term selects, and its topology key. `namespaces` None means all."""
 
     topology_key: str
     namespaces: frozenset[str] | None
@@ -63,7 +63,7 @@ class Peers(NamedTuple):
 
 
 class HardSpread(NamedTuple):
-    """A spread constraint that kube-scheduler does not break."""
+    """A spread constraint with DoNotSchedule."""
 
     peers: Peers
     max_skew: int
@@ -73,47 +73,47 @@ class HardSpread(NamedTuple):
 
 
 class NodeRule(NamedTuple):
-    """One term of required node affinity: conditions on labels, and on the Node's name."""
+    """One term of required node affinity: requirements on labels, and on the Node's name."""
 
     labels: tuple[LabelRequirement, ...]
     fields: tuple[LabelRequirement, ...]
 
     def admits(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether the Node qualifies; a term without any condition admits none."""
+        """Whether the Node matches; an empty term matches none."""
         if not self.labels and not self.fields:
             return False
-        named = {"metadata.name": name}
-        return all(c.matches(labels) for c in self.labels) and all(
-            c.matches(named) for c in self.fields
+        fields = {"metadata.name": name}
+        return all(r.matches(labels) for r in self.labels) and all(
+            r.matches(fields) for r in self.fields
         )
 
 
 class NodeFilter(NamedTuple):
-    """What a pod demands of a Node whatever runs there; hashable, as many shapes share it."""
+    """A pod's constraints on a Node, regardless of what runs there; shared by many shapes."""
 
     selector: Selector
     rules: tuple[NodeRule, ...] | None
     tolerations: tuple[Toleration, ...]
 
     def admit(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether node selector and required node affinity let the pod onto the Node."""
+        """Whether the Node matches node selector and required node affinity."""
         if not self.selector.matches(labels):
             return False
         return self.rules is None or any(rule.admits(name, labels) for rule in self.rules)
 
     @property
     def keys(self) -> frozenset[str]:
-        """The labels that it is about; the name of a Node counts as one."""
+        """The label keys in it; `metadata.name` counts as one."""
         terms = [c for rule in self.rules or () for c in (*rule.labels, *rule.fields)]
         return frozenset(k for k, _ in self.selector.pairs) | {c.key for c in terms}
 
     @property
     def pins_nodes(self) -> bool:
-        """Whether the pod may run on Nodes of certain names only."""
+        """Whether the pod may run only on Nodes given by name."""
         return bool(self.rules) and all(rule.fields for rule in self.rules or ())
 
     def tolerate(self, taints: Iterable[Taint]) -> bool:
-        """Whether none of `taints` keeps the pod away."""
+        """Whether all repelling `taints` are tolerated."""
         return all(
             any(toleration.tolerates(taint) for toleration in self.tolerations)
             for taint in taints
@@ -123,12 +123,11 @@ class NodeFilter(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Shape:
-    """Equal for all pods that kube-scheduler would treat alike; made by `Shapes` only.
+    """Equal for all pods that kube-scheduler treats alike; created by `Shapes` only.
 
-    `requests` are effective requests in units of `model.resources`. `is_per_node` marks pods that
-    go with their Node, such as a DaemonSet's; `batch` a Job's. `not_evictable_reason` says why a
-    pod must not be evicted, "" when it may be. `has_claims`: it has volumes, and must stay where
-    those are.
+    `requests` are effective requests in units of `model.resources`. `is_per_node`: pods that belong
+    to their Node, such as a DaemonSet's; `batch`: a Job's. `not_evictable_reason` is why a pod must
+    not be evicted, "" when it may be. `has_claims`: its volumes keep it where they are.
     """
 
     namespace: str
@@ -148,7 +147,7 @@ class Shape:
 
 
 class Shapes:
-    """Gives pods that are alike one shape; it is forgotten with the last of them."""
+    """Interns the shapes of pods; a shape is dropped with its last pod."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
@@ -180,12 +179,10 @@ def _identity(pod: Pod, amounts: Mapping[str, int]) -> bytes:
 
 
 def shape_of(pod: Pod, amounts: Mapping[str, int] | None = None) -> Shape:
-    """A shape of its own for one pod, which asks for these `amounts`, if they are known."""
+    """A new shape for one pod, with its effective requests if known."""
     spec, metadata, affinity = pod.spec, pod.metadata, pod.spec.affinity
     affinity_terms = affinity.pod_affinity.required if affinity and affinity.pod_affinity else None
-    anti_affinity_terms = (
-        affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
-    )
+    anti = affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
     labels, kind = _labels(pod), _owner_kind(pod)
     annotations = metadata.annotations or {}
     return Shape(
@@ -196,9 +193,7 @@ def shape_of(pod: Pod, amounts: Mapping[str, int] | None = None) -> Shape:
         node_filter=_node_filter(spec),
         host_ports=frozenset(_host_ports(spec)),
         affinity_terms=tuple(_peers(term, metadata.namespace) for term in affinity_terms or ()),
-        anti_affinity_terms=tuple(
-            _peers(term, metadata.namespace) for term in anti_affinity_terms or ()
-        ),
+        anti_affinity_terms=tuple(_peers(term, metadata.namespace) for term in anti or ()),
         spread=tuple(_hard_spread(spec.topology_spread_constraints, metadata.namespace, labels)),
         has_claims=_has_claims(spec),
         is_per_node=kind in ("DaemonSet", "Node") or _MIRROR in annotations,
@@ -226,13 +221,13 @@ def _owner_kind(pod: Pod) -> str:
 
 def _not_evictable_reason(kind: str, annotations: Mapping[str, str]) -> str:
     if not kind:
-        return "it has no controller that would make it anew"
-    mark = pod_blocking_annotation(annotations)
-    return f"it is marked {mark}" if mark else ""
+        return "it has no controller to recreate it"
+    annotation = pod_blocking_annotation(annotations)
+    return f"it is annotated {annotation}" if annotation else ""
 
 
 def _requests(pod: Pod) -> dict[str, int]:
-    """What it reserves; of a pod whose amounts cannot be read, its slot alone."""
+    """The effective requests; only the pod slot if they are invalid."""
     try:
         return effective_requests(pod.spec, pod.status)
     except Unsupported:
@@ -268,7 +263,7 @@ def _host_ports(spec: PodSpec) -> Iterator[tuple[str, int]]:
 
 
 def _peers(term: PodAffinityTerm, own_namespace: str) -> Peers:
-    """A selector of namespaces is taken for all of them: their labels are not known here."""
+    """A namespace selector counts as all namespaces, whose labels are not watched."""
     if term.namespace_selector is not None:
         return Peers(term.topology_key, None, compile_selector(term.label_selector))
     namespaces = frozenset(term.namespaces or (own_namespace,))

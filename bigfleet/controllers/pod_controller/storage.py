@@ -1,4 +1,4 @@
-"""Claims, volumes and storage classes, and where each lets a Pod run. Pure."""
+"""Claims, volumes and storage classes, and how they constrain where a Pod can run. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.pod_types import LabelSelector, NodeSelector, Quantities, ResourceRequirements
 
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
-# Under which names else storage drivers speak of zones and regions: a machine that is still to come
-# has labels of the general names only.
+# Labels of storage drivers for zones and regions; a new machine has the general labels only.
 _TOPOLOGY_LABEL_ALIASES = {
     "failure-domain.beta.kubernetes.io/zone": _ZONE,
     "failure-domain.beta.kubernetes.io/region": _REGION,
@@ -21,7 +20,7 @@ _TOPOLOGY_LABEL_ALIASES = {
     "topology.disk.csi.azure.com/zone": _ZONE,
     "topology.gke.io/zone": _ZONE,
 }
-# What separates several zones in a volume's label.
+# Separates zones in a volume's label.
 _SEPARATOR = "__"
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
@@ -108,13 +107,13 @@ class StorageClass(_Struct):
     allowed_topologies: list[_Topology] | None = None
 
 
-# Of each of these, a machine must meet one term.
+# A machine must meet one term of each.
 Choices = list[Sequence[TermBody]]
 ClaimKey = tuple[str, str]
 
 
 def claims_of(pod: Pod) -> Iterator[ClaimKey]:
-    """The claims that the Pod's volumes name."""
+    """The claims of the Pod's volumes."""
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim is not None:
             yield pod.metadata.namespace, volume.persistent_volume_claim.claim_name
@@ -123,7 +122,7 @@ def claims_of(pod: Pod) -> Iterator[ClaimKey]:
 
 
 def volume_choices(volume: Volume) -> Choices:
-    """Where the volume can be reached. Unsupported when that is on a Node that it names."""
+    """Where the volume can be reached; Unsupported for a volume local to a Node."""
     found: Choices = []
     for key, value in sorted((volume.metadata.labels or {}).items()):
         if _TOPOLOGY_LABEL_ALIASES.get(key, key) in (_ZONE, _REGION):
@@ -133,14 +132,14 @@ def volume_choices(volume: Volume) -> Choices:
         terms = affinity.required.node_selector_terms or ()
         usable = [c for term in terms if (c := term_body(term)) is not None]
         if not usable:
-            why = f"include {volume.metadata.name}, which is on a Node of its own"
-            raise Unsupported("volumes", f"{why}: no machine that is still to come can reach it")
-        found.append([[_canonical(condition) for condition in term] for term in usable])
+            why = f"include {volume.metadata.name}, which is local to a Node"
+            raise Unsupported("volumes", f"{why}: no new machine can reach it")
+        found.append([[_canonical(requirement) for requirement in term] for term in usable])
     return found
 
 
 def class_choices(storage_class: StorageClass) -> Choices:
-    """Where the class may put a volume."""
+    """Where the class may provision a volume."""
     terms = [
         [_one_of(each.key, each.values) for each in topology.match_label_expressions or ()]
         for topology in storage_class.allowed_topologies or ()
@@ -152,5 +151,6 @@ def _one_of(key: str, values: Sequence[str]) -> RequirementBody:
     return _canonical({"key": key, "operator": "In", "values": list(values)})
 
 
-def _canonical(condition: RequirementBody) -> RequirementBody:
-    return {**condition, "key": _TOPOLOGY_LABEL_ALIASES.get(condition["key"], condition["key"])}
+def _canonical(requirement: RequirementBody) -> RequirementBody:
+    key = requirement["key"]
+    return {**requirement, "key": _TOPOLOGY_LABEL_ALIASES.get(key, key)}

@@ -1,35 +1,35 @@
-"""Which unschedulable pods ask for a machine beyond those that are there, and when. Pure.
+"""Which unschedulable pods request an additional machine, and when. Pure.
 
-BigFleet counts machines, kube-scheduler places pods, and the count knows less: where other pods
-sit, and whatever no model of capacity contains. So a need can be met on paper while its pods wait.
-This closes the loop by what is seen.
+BigFleet counts machines, and kube-scheduler places pods by more than the count knows: by the other
+pods on each Node, and by constraints that no capacity model contains. So a need can be met while
+its pods stay unschedulable. These rules close the loop by observation.
 
-| A pod that kube-scheduler calls Unschedulable           | asks                               |
+| A pod with reason Unschedulable                         | requests                           |
 |---------------------------------------------------------|------------------------------------|
-| has no CapacityRequest yet, or a need known to be short | not: machines are missing (*)      |
-| will find room on a machine on its way, or has a        | not: that is why pods wait (*)     |
-| nominated Node                                          |                                    |
-| has seen none of this for the hold of 15 s, in which    | for a machine                      |
-| kube-scheduler has tried again                          |                                    |
-| waits all the same, 60 s later; and 180 s after that    | for a second, and for a third      |
-| has asked three times                                   | no more: it lacks something else   |
-| is of a gang that runs nowhere yet                      | only if it is the oldest of them,  |
-|                                                         | as the others must follow it, and  |
-|                                                         | 30 s later: so long an operator    |
-|                                                         | waits for the rest of a gang       |
-| cannot be helped by any machine, as the caller says     | not for a minute; others of its    |
+| has no CapacityRequest yet, or its need is short        | none: machines are missing (*)     |
+| will fit on an upcoming machine, or has a nominated     | none: that is why it waits (*)     |
+| Node                                                    |                                    |
+| had none of these for the delay of 15 s, in which       | a machine                          |
+| kube-scheduler has retried                              |                                    |
+| is still waiting 60 s later; and 180 s after that       | a second, and a third              |
+| has requested three                                     | no more: something else is missing |
+| belongs to a gang none of which runs yet                | only if it is the oldest of them,  |
+|                                                         | since the others must follow it,   |
+|                                                         | and 30 s later: so long the        |
+|                                                         | operator waits for the whole gang  |
+| cannot be helped by a machine, as reported by `defer`   | none for a minute; others of its   |
 |                                                         | group take its place               |
 
-(*) The hold begins anew, and this time does not count for the 60 and the 180 seconds.
+(*) The delay starts again, and this time does not count for the 60 and 180 seconds.
 
-Of pods that are alike (a `group`) at most ten ask at a time, the oldest first: what a machine
-takes is known only once kube-scheduler has filled it, and it usually takes many of them. So ten
-thousand pods that nothing helps cost thirty requests. Each one that was helped lets one more of
-its group ask at a time, so that those that machines do help need not wait for each other. Of all
-groups together at most twenty pods ask in one look, again the oldest first.
+Of equivalent pods (a `group`) at most ten request at a time, the oldest first: how many a machine
+takes is known only once kube-scheduler has filled it, and it usually takes many. So ten thousand
+pods that no machine helps cost thirty requests. Each pod that was helped lets one more of its group
+request at a time, so that pods that machines do help need not wait for each other. Over all groups
+at most twenty pods request in one pass, again the oldest first.
 
-When a pod is bound, or has gone, it is forgotten, and its requests with it: its machine then serves
-the cluster like any other.
+When a pod is bound or deleted, it is forgotten with its requests; its machine then serves the
+cluster like any other.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from typing import Generic, NamedTuple, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 UNSCHEDULABLE_DELAY_SECONDS = 15.0
-# For this time after its last pod a gang that is not whole is not reported to the shard.
+# The operator holds an incomplete gang back for this long after its last pod.
 GANG_TIMEOUT_SECONDS = 30.0
 RETRY_INTERVAL_SECONDS = (60.0, 180.0)
 MAX_ADDITIONAL_PER_POD = 1 + len(RETRY_INTERVAL_SECONDS)
@@ -52,8 +52,8 @@ DEFER_SECONDS = 60.0
 
 
 class Outlook(NamedTuple):
-    """What else is known of a waiting pod: whether it should be `should_wait`, because its need is
-    short or a machine is coming; and whether it is of a gang that runs nowhere yet.
+    """A waiting pod's outlook. `should_wait`: its need is short or a machine is coming;
+    `gang_unplaced`: it belongs to a gang none of which runs yet.
     """
 
     should_wait: bool
@@ -61,7 +61,7 @@ class Outlook(NamedTuple):
 
 
 class AdditionalRequest(NamedTuple, Generic[K]):
-    """`pod` asks for its `number`th additional machine."""
+    """The `number`th additional machine of `pod`."""
 
     pod: K
     number: int
@@ -69,8 +69,8 @@ class AdditionalRequest(NamedTuple, Generic[K]):
 
 @dataclass(slots=True, eq=False)
 class _Waiting(Generic[K]):
-    """`quiet` is for how long nothing was to be waited for; `waited` is the sum of all such times
-    since it asked last.
+    """`quiet` is for how long it has had no reason to wait; `waited` is the sum of all such times
+    since its last request.
     """
 
     pod: K
@@ -95,17 +95,17 @@ class _Waiting(Generic[K]):
 
 @dataclass(slots=True, eq=False)
 class _Group(Generic[K]):
-    """`asking` are those that have asked, the others wait for their turn."""
+    """`asking` are the pods that have requested a machine, `others` those that have not."""
 
     asking: dict[K, _Waiting[K]] = field(default_factory=dict)
     others: dict[K, _Waiting[K]] = field(default_factory=dict)
-    # Whose turn it is, so that their clocks run.
+    # Those of `others` that may request next, and whose time is counted.
     next: list[_Waiting[K]] = field(default_factory=list)
     at_a_time: int = MAX_ASKING_PER_GROUP
 
 
 class UnschedulablePods(Generic[K]):
-    """The pods that wait, by group. Moments are in seconds and never go back."""
+    """The unschedulable pods by group. Times are in monotonic seconds."""
 
     def __init__(self, delay_seconds: float = UNSCHEDULABLE_DELAY_SECONDS) -> None:
         self._delay_seconds = delay_seconds
@@ -122,8 +122,8 @@ class UnschedulablePods(Generic[K]):
         return pod in self._waiting
 
     def observe(self, pod: K, group: Hashable, created: str, now: float, asked: int = 0) -> None:
-        """kube-scheduler finds no place for `pod`, which was `created` then (RFC 3339) and has
-        `asked` so often already. To be seen again changes nothing, unless its group is another.
+        """Track an unschedulable pod, `created` then (RFC 3339), with `asked` requests already.
+        Idempotent unless its group changes.
         """
         known = self._waiting.get(pod)
         if known is not None and known.group == group:
@@ -136,7 +136,7 @@ class UnschedulablePods(Generic[K]):
         (group_state.asking if asked else group_state.others)[pod] = waiting
 
     def forget(self, pod: K, *, bound: bool = False) -> int:
-        """`pod` is bound, has ended or is gone; how often it had asked."""
+        """Forget a pod that is bound, terminated or deleted; return its number of requests."""
         waiting = self._waiting.pop(pod, None)
         if waiting is None:
             return 0
@@ -150,7 +150,7 @@ class UnschedulablePods(Generic[K]):
         return waiting.asked
 
     def defer(self, pod: K, now: float) -> None:
-        """No machine helps `pod` as things are: what it was about to ask for does not count."""
+        """Take back the last request of `pod`, which no machine helps now, and pause it."""
         waiting = self._waiting.get(pod)
         if waiting is None:
             return
@@ -162,43 +162,46 @@ class UnschedulablePods(Generic[K]):
         group_state.next = [each for each in group_state.next if each is not waiting]
 
     def asked(self, pod: K) -> int:
-        """How often `pod` has asked."""
+        """The number of requests of `pod`."""
         waiting = self._waiting.get(pod)
         return waiting.asked if waiting else 0
 
     def due_requests(
         self, now: float, outlook: Callable[[K], Outlook]
     ) -> list[AdditionalRequest[K]]:
-        """Who asks now. It is to be called every few seconds: time passes between two looks."""
+        """The requests that are due. To be called every few seconds, as time is counted between
+        calls.
+        """
         due = [
             each
             for group_state in self._groups.values()
             for each in self._due(group_state, now, outlook)
         ]
-        asks = heapq.nsmallest(MAX_REQUESTS_PER_PASS, due, key=lambda each: each.created)
-        for each in asks:
+        chosen = heapq.nsmallest(MAX_REQUESTS_PER_PASS, due, key=lambda each: each.created)
+        for each in chosen:
             each.asked += 1
             each.waited = 0.0
             group_state = self._groups[each.group]
             if each.pod in group_state.others:
                 group_state.asking[each.pod] = group_state.others.pop(each.pod)
                 group_state.next.remove(each)
-        return [AdditionalRequest(each.pod, each.asked) for each in asks]
+        return [AdditionalRequest(each.pod, each.asked) for each in chosen]
 
     def _due(
         self, group_state: _Group[K], now: float, outlook: Callable[[K], Outlook]
     ) -> Iterator[_Waiting[K]]:
         self._fill_slots(group_state, now)
         for place, each in enumerate([*group_state.asking.values(), *group_state.next]):
-            seen = outlook(each.pod)
-            each.pass_time(now, should_wait=seen.should_wait or (seen.gang_unplaced and place > 0))
-            gang_timeout_seconds = GANG_TIMEOUT_SECONDS if seen.gang_unplaced else 0.0
+            found = outlook(each.pod)
+            should_wait = found.should_wait or (found.gang_unplaced and place > 0)
+            each.pass_time(now, should_wait=should_wait)
+            gang_timeout_seconds = GANG_TIMEOUT_SECONDS if found.gang_unplaced else 0.0
             if each.is_due(self._delay_seconds + gang_timeout_seconds):
                 yield each
 
     def _fill_slots(self, group_state: _Group[K], now: float) -> None:
-        """Fill the group's free places with its oldest pods; a clock begins when its pod's turn
-        does. Those whose turn it was, but that are older than nobody any more, keep it.
+        """Fill the group's free slots with its oldest pods, whose time is counted from now on; pods
+        keep their slots even if older ones come.
         """
         free = group_state.at_a_time - len(group_state.asking) - len(group_state.next)
         if free <= 0 or len(group_state.others) == len(group_state.next):

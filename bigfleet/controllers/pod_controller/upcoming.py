@@ -1,9 +1,9 @@
-"""Which waiting pods the machines on their way will take. Pure.
+"""Which waiting pods will fit on the upcoming machines. Pure.
 
-A pod that one of them will take waits for it and asks for nothing. To ask only whether a machine
-*could* hold a pod is not enough: while a cluster grows some machine is always on its way, bought
-for other pods, and a pod that nothing was bought for would never ask. So the machines are filled,
-as far as requests, selectors, taints and the domains that running pods leave say what fits.
+Such pods wait and request no additional machine. It is not enough to check whether a machine could
+fit a pod: in a growing cluster some machine is always joining, acquired for other pods, and a pod
+without one would wait for ever. So pods are packed onto the machines, by requests, selectors,
+taints, and the domains that running pods allow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bigfleet.controllers.pod_controller.nodes import Machine
 from bigfleet.controllers.pod_controller.shapes import Shape
 from bigfleet.model.need import HOSTNAME_LABEL
 
-# Beyond so many machines, the largest of those on their way, everybody is said to wait.
+# Only so many upcoming machines, the largest ones, are packed.
 MAX_MACHINES = 100
 
 Where = Callable[[Shape], Sequence[Mapping[str, Any]]]
@@ -24,10 +24,10 @@ Where = Callable[[Shape], Sequence[Mapping[str, Any]]]
 def unplaced_pods(
     machines: Iterable[Machine], waiting: Mapping[Shape, int], where: Where
 ) -> dict[Shape, int]:
-    """How many of the `waiting` pods of each shape find no place on `machines`.
+    """How many of the `waiting` pods of each shape do not fit on `machines`.
 
-    `where` says, as node selector requirements, which domains other pods leave to a shape. The
-    largest pods come first, as they fit in the fewest places.
+    `where` returns the domains that other pods allow a shape, as node selector requirements. The
+    largest pods are packed first.
     """
     machines_left = sorted(
         map(_RemainingCapacity, machines), key=lambda remaining: remaining.size, reverse=True
@@ -49,14 +49,14 @@ def unplaced_pods(
 
 
 class _RemainingCapacity:
-    """What is still free on a machine."""
+    """The free capacity of a machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine, self._free = machine, dict(machine.allocatable)
         self.size = self._free.get("cpu", 0)
 
     def take(self, shape: Shape, count: int, domains: Sequence[Mapping[str, Any]]) -> int:
-        """Give up to `count` pods of `shape` their places; how many found one."""
+        """Place up to `count` pods of `shape`; return how many fit."""
         machine = self._machine
         if not machine.could_fit(shape) or not all(_allows(each, machine) for each in domains):
             return 0
@@ -73,7 +73,7 @@ class _RemainingCapacity:
 
 
 def _allows(requirement: Mapping[str, Any], machine: Machine) -> bool:
-    """A machine that does not say its domain, as its name before it has one, may be anywhere."""
+    """Whether the machine meets it; one without the label (its hostname) may be anywhere."""
     domain = machine.labels.get(requirement["key"])
     return domain is None or (domain in requirement["values"]) == (requirement["operator"] == "In")
 

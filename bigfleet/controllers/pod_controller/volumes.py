@@ -1,9 +1,9 @@
-"""What the claims of Pods come to: claims, volumes and classes, watched once a Pod has a claim.
+"""Where the claims of Pods let them run; claims, volumes and classes are watched on demand.
 
-A claim that is bound holds its Pods to where its volume can be reached. One that is still to be
-bound, by a class that waits for its first Pod, leaves all places where that class may put a volume;
-where the class makes none, all where a free volume is that the claim may take. With any other
-unbound claim kube-scheduler does not even look at the Pod.
+A bound claim restricts its Pods to where its volume can be reached. An unbound one of a class with
+WaitForFirstConsumer restricts them to where the class may provision a volume, or without a
+provisioner to where there is a suitable free volume. With any other unbound claim kube-scheduler
+does not schedule the Pod.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ K = TypeVar("K", Claim, Volume, StorageClass)
 
 
 class _Cache(Generic[K]):
-    """All objects of one kind, by key, as a watch shows them."""
+    """All objects of one kind by key, from a watch."""
 
     def __init__(self, watch: Watch[K]) -> None:
         self._watch: Watch[K] = watch
@@ -54,7 +54,7 @@ class _Cache(Generic[K]):
         return self._objects.values()
 
     async def follow(self, changed: Callable[[K | None], None]) -> None:
-        """Calls `changed` with each object that changed, with None after a list."""
+        """Call `changed` with each changed object, and with None after a list."""
         async with aclosing(self._watch.follow()) as changes:
             async for change in changes:
                 if isinstance(change, Listed):
@@ -74,8 +74,8 @@ def _key_of(item: Claim | Volume | StorageClass) -> ClaimKey:
 
 
 class Volumes:
-    """What the claims of Pods come to. `changed` is called with each Pod for which that may have
-    changed. Nothing is watched before a Pod with a claim is seen.
+    """The constraints from the claims of Pods. `changed` is called with each Pod whose constraints
+    may have changed. Nothing is watched before the first Pod with a claim.
     """
 
     def __init__(self, client: KubeClient, changed: Callable[[Pod], None]) -> None:
@@ -91,11 +91,11 @@ class Volumes:
         self._users: dict[ClaimKey, set[str]] = {}
 
     def not_ready(self) -> str:
-        """Why Pods with claims cannot be judged yet; "" once they can, or when there are none."""
+        """Why the claims of Pods are not known yet; "" once they are, or when there are none."""
         if not self._needed.is_set():
             return ""
         every = (self._claims, self._volumes, self._classes)
-        return next((trouble for known in every if (trouble := known.not_listed())), "")
+        return next((reason for cache in every if (reason := cache.not_listed())), "")
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -106,9 +106,7 @@ class Volumes:
             watches.create_task(self._classes.follow(lambda _: self._recheck(set(self._pods))))
 
     def observe(self, pod: Pod, wants: bool) -> bool:
-        """Note which claims the Pod uses, if it `wants` a machine; False while nothing is known of
-        them.
-        """
+        """Track the Pod's claims, if it `wants` a machine; False until claims are listed."""
         self.forget(pod.metadata.uid)
         claims = set(claims_of(pod)) if wants else ()
         if not claims:
@@ -120,7 +118,7 @@ class Volumes:
         return not self.not_ready()
 
     def forget(self, uid: str) -> None:
-        """The Pod has ended or is gone; harmless if it was never seen."""
+        """Stop tracking a Pod, if it is tracked."""
         pod = self._pods.pop(uid, None)
         for claim in set(claims_of(pod)) if pod else ():
             self._users[claim].discard(uid)
@@ -128,15 +126,15 @@ class Volumes:
                 del self._users[claim]
 
     def forget_all(self) -> None:
-        """No Pod has been seen yet."""
+        """Stop tracking all Pods."""
         self._pods.clear()
         self._users.clear()
 
     def choices_of(self, pod: Pod) -> Choices | None:
-        """Where the Pod's claims let it run; None while kube-scheduler must wait for one of them.
+        """Where the Pod's claims let it run; None while kube-scheduler waits for one of them.
 
-        Unsupported for a Pod without a Node that no new machine can serve. A Pod that has a Node
-        runs there whatever its claims have come to.
+        Unsupported for an unbound Pod that no new machine can serve; a bound one runs on its Node
+        anyway.
         """
         found: Choices = []
         for namespace, name in claims_of(pod):
@@ -178,7 +176,7 @@ class Volumes:
             self._recheck(self._waiting_for(volume.spec.storage_class_name))
 
     def _waiting_for(self, class_name: str) -> list[str]:
-        """Pods with claims that may take any volume of this class."""
+        """Pods with unbound claims that any volume of this class may satisfy."""
         storage_class = self._classes.get(class_name)
         if storage_class is None or not has_no_provisioner(storage_class):
             return []

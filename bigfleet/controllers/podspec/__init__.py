@@ -1,4 +1,4 @@
-"""What a pod asks of its machine, read as kube-scheduler reads it. Pure.
+"""A pod's scheduling requirements, read as kube-scheduler reads them. Pure.
 
 Shared by the pod controller, which reads Pods, and the operator, which reads the pod templates of
 DaemonSets.

@@ -1,4 +1,4 @@
-"""How much of its machine a pod takes: what kube-scheduler reserves for it, and one pod slot."""
+"""A pod's effective requests: what kube-scheduler reserves for it, and one pod slot."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from bigfleet.model.errors import InvalidInput
 
 Amounts = dict[str, int]
 
-# Resources that a Pod may ask for as a whole, in place of its containers' sum.
+# Resources that a Pod may request at pod level, in place of its containers' sum.
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
 _ALWAYS = "Always"
 _RESIZE_PENDING, _INFEASIBLE = "PodResizePending", "Infeasible"
 
 
 def effective_requests(spec: PodSpec, status: PodStatus | None = None) -> Amounts:
-    """In units of `model.resources`. Unsupported names an amount that no machine can have.
+    """The pod's requests in units of `model.resources`; Unsupported for an invalid quantity.
 
     Containers and sidecars run together; each plain init container runs with the sidecars that
-    started before it; the Pod's own requests, where it has some, replace that; overhead is added.
-    While a resize is under way, the larger of what is asked for and what `status` says is set aside
-    counts, and what is set aside alone when its machine can never carry the resize out.
+    started before it; pod-level requests, if any, replace that; overhead is added. During a resize
+    the larger of the requested and the allocated amount in `status` counts, or only the allocated
+    one when the resize is infeasible.
     """
     status = status or PodStatus()
     resizing = _Resizing(status)
     initial = spec.init_containers or []
     sidecars = [resizing.of(c) for c in initial if c.restart_policy == _ALWAYS]
     peak = resources.add([*sidecars, *(resizing.of(c) for c in spec.containers)])
-    for moment in _init_container_peaks(initial, resizing):
-        peak = _largest([peak, moment])
+    for init_peak in _init_container_peaks(initial, resizing):
+        peak = _largest([peak, init_peak])
     peak |= _pod_level_requests(spec, status, resizing)
     total = resources.add([peak, _units(spec.overhead)])
     total[resources.PODS] = resources.parse(resources.PODS, "1", round_up=True)
@@ -47,7 +47,7 @@ def effective_requests(spec: PodSpec, status: PodStatus | None = None) -> Amount
 
 
 class _Resizing:
-    """What is asked for and what is set aside, where the two may differ."""
+    """Requested and allocated amounts, which differ during a resize."""
 
     def __init__(self, status: PodStatus) -> None:
         pending = (c for c in status.conditions or () if c.type == _RESIZE_PENDING)
@@ -57,40 +57,39 @@ class _Resizing:
         self._statuses: Mapping[str, ContainerStatus] = {c.name: c for c in every}
 
     def of(self, container: Container) -> Amounts:
-        """What counts for a container that stays for the Pod's life."""
-        asked = _requests(container.resources)
+        """The requests that count for a container or sidecar."""
+        requested = _requests(container.resources)
         status = self._statuses.get(container.name)
         if status is None or status.resources is None:
-            return asked
-        return self.larger(asked, status.resources, status.allocated_resources)
+            return requested
+        return self.larger(requested, status.resources, status.allocated_resources)
 
     def larger(
-        self, asked: Amounts, actual: ResourceRequirements, allocated: Quantities | None
+        self, requested: Amounts, actual: ResourceRequirements, allocated: Quantities | None
     ) -> Amounts:
-        """By resource, of all three, or of the latter two if the first will never be had."""
-        allocated_amounts = [_requests(actual), _units(allocated)]
-        return _largest(allocated_amounts if self._infeasible else [asked, *allocated_amounts])
+        """The largest of the three by resource; without `requested` if the resize is infeasible."""
+        amounts = [_requests(actual), _units(allocated)]
+        return _largest(amounts if self._infeasible else [requested, *amounts])
 
 
 def _pod_level_requests(spec: PodSpec, status: PodStatus, resizing: _Resizing) -> Amounts:
-    """Of the Pod as a whole, by resource."""
-    asked = _requests(spec.resources)
-    counted = asked
+    requested = _requests(spec.resources)
+    counted = requested
     if status.resources is not None:
-        counted = resizing.larger(asked, status.resources, status.allocated_resources)
-    return {name: counted.get(name, 0) for name in asked if name.startswith(_POD_LEVEL)}
+        counted = resizing.larger(requested, status.resources, status.allocated_resources)
+    return {name: counted.get(name, 0) for name in requested if name.startswith(_POD_LEVEL)}
 
 
 def _init_container_peaks(initial: Sequence[Container], resizing: _Resizing) -> Iterator[Amounts]:
-    """What runs while each init container does."""
+    """The sum of what runs while each init container does."""
     started: Amounts = {}
     for container in initial:
         sidecar = container.restart_policy == _ALWAYS
         own = resizing.of(container) if sidecar else _requests(container.resources)
-        moment = resources.add([started, own])
+        peak = resources.add([started, own])
         if sidecar:
-            started = moment
-        yield moment
+            started = peak
+        yield peak
 
 
 def _largest(several: Iterable[Mapping[str, int]]) -> Amounts:

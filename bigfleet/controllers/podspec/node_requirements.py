@@ -1,7 +1,7 @@
-"""Which machines a pod can run on: conditions on labels, and taints that it tolerates.
+"""Which machines a pod can run on: requirements on labels, and taints that it tolerates.
 
-Conditions are as in the spec of a CapacityRequest: a machine must meet all of the requirements and,
-where there are alternatives, at least one of them.
+As in the spec of a CapacityRequest: a machine must meet all of the requirements and, where there
+are alternatives, at least one of them.
 """
 
 from __future__ import annotations
@@ -16,58 +16,58 @@ from bigfleet.model.integers import is_integer
 from bigfleet.model.need import HOSTNAME_LABEL
 
 RequirementBody = dict[str, Any]
-# Conditions that must hold together.
+# Requirements, ANDed.
 TermBody = Sequence[RequirementBody]
 
-# As many as a CapacityRequest may hold.
+# As many as a CapacityRequest may have.
 MAX_ALTERNATIVES = 32
 
 _AFFINITY = "nodeAffinity.required"
 _COMPARISONS = ("Gt", "Lt")
-# Every Pod tolerates these for a while, by an admission plugin. A machine that is for sale never
-# has them: they mark a Node that has just failed.
+# An admission plugin lets every Pod tolerate these for a while. They mark a Node that just failed;
+# a machine to be acquired never has them.
 _DEFAULT_TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 class NodeRequirements(NamedTuple):
-    """Conditions on a machine's labels."""
+    """Requirements on a machine's labels."""
 
     requirements: TermBody
     alternatives: Sequence[TermBody] = ()
 
 
 def node_requirements(spec: PodSpec) -> NodeRequirements:
-    """What node selector and required node affinity ask for.
+    """The requirements of the node selector and of the required node affinity.
 
-    Unsupported when no new machine can meet it: it names a Node, by its name or its hostname. Once
-    the pod is bound that has been met, and only the other conditions count.
+    Unsupported when no new machine can meet them, as they name a Node by its name or hostname. For
+    a bound pod these are met, and only the other requirements count.
     """
-    asked = NodeRequirements(_selected(spec))
+    selected = NodeRequirements(_selected(spec))
     affinity = spec.affinity and spec.affinity.node_affinity
     if not affinity or affinity.required is None:
-        return asked
+        return selected
     terms = affinity.required.node_selector_terms or ()
-    usable = [conditions for term in terms if (conditions := term_body(term)) is not None]
-    if usable and (narrowed := narrow(asked, usable)) is not None:
+    usable = [body for term in terms if (body := term_body(term)) is not None]
+    if usable and (narrowed := narrow(selected, usable)) is not None:
         return narrowed
     if spec.node_name:
-        return asked
+        return selected
     why = "contradicts the nodeSelector" if usable else "names Nodes or is empty"
-    raise Unsupported(_AFFINITY, f"{why}: no machine that is still to come can meet it")
+    raise Unsupported(_AFFINITY, f"{why}: no new machine can meet it")
 
 
 def _selected(spec: PodSpec) -> TermBody:
     selector = dict(spec.node_selector or {})
     if selector.pop(HOSTNAME_LABEL, None) is not None and not spec.node_name:
-        why = "names a Node: no machine that is still to come can meet it"
+        why = "names a Node: no new machine can meet it"
         raise Unsupported(f"nodeSelector[{HOSTNAME_LABEL}]", why)
     return [_in(key, [value]) for key, value in sorted(selector.items())]
 
 
 def term_body(term: NodeSelectorTerm) -> TermBody | None:
-    """What a term of a node affinity asks of a new machine; None when none can ever meet it.
+    """A node affinity term's requirements on a new machine; None when none can meet them.
 
-    A new machine has no name yet that the term could mean, so "not this Node" is always met.
+    A new machine has no name yet, so "not this Node" is always met.
     """
     names = [*(term.match_fields or ())]
     labels: list[SelectorRequirement] = []
@@ -82,24 +82,24 @@ def term_body(term: NodeSelectorTerm) -> TermBody | None:
     return [_requirement_body(expression) for expression in labels]
 
 
-def narrow(asked: NodeRequirements, terms: Iterable[TermBody]) -> NodeRequirements | None:
-    """`asked`, and one of `terms` as well; None where the two contradict each other.
+def narrow(base: NodeRequirements, terms: Iterable[TermBody]) -> NodeRequirements | None:
+    """`base` and at least one of `terms`; None where they contradict each other.
 
-    Of more than MOST_ALTERNATIVES the first are kept: each by itself is enough.
+    Only the first MAX_ALTERNATIVES are kept; each is sufficient by itself.
     """
     distinct = _distinct(terms)
     if any(not term for term in distinct):
-        return asked  # one of them asks for nothing, so any machine will do
+        return base  # an empty term is met by any machine
     if len(distinct) == 1:
-        requirements = _merged(asked.requirements, distinct[0])
-        return None if requirements is None else NodeRequirements(requirements, asked.alternatives)
-    pairs = (_merged(a, b) for a, b in product(asked.alternatives or ((),), distinct))
+        requirements = _merged(base.requirements, distinct[0])
+        return None if requirements is None else NodeRequirements(requirements, base.alternatives)
+    pairs = (_merged(a, b) for a, b in product(base.alternatives or ((),), distinct))
     possible = _distinct(islice((p for p in pairs if p is not None), MAX_ALTERNATIVES))
-    return NodeRequirements(asked.requirements, possible) if possible else None
+    return NodeRequirements(base.requirements, possible) if possible else None
 
 
 def tolerations(spec: PodSpec) -> list[RequirementBody]:
-    """As in the spec of a CapacityRequest, without those that make no difference to a machine."""
+    """As in the spec of a CapacityRequest, without default and redundant ones."""
     found = [
         t
         for t in spec.tolerations or ()
@@ -125,10 +125,10 @@ def _toleration(raw: PodToleration) -> RequirementBody:
 
 
 def _requirement_body(expression: SelectorRequirement) -> RequirementBody:
-    condition: RequirementBody = {"key": expression.key, "operator": expression.operator}
+    body: RequirementBody = {"key": expression.key, "operator": expression.operator}
     if expression.values:
-        condition["values"] = expression.values
-    return condition
+        body["values"] = expression.values
+    return body
 
 
 def _is_valid_comparison(expression: SelectorRequirement) -> bool:
@@ -141,33 +141,33 @@ def _in(key: str, values: Sequence[str]) -> RequirementBody:
 
 
 def _merged(first: TermBody, second: TermBody) -> TermBody | None:
-    """All conditions of both; None when they name different values of one label."""
-    joined = [*first]
-    for condition in second:
-        place = next((i for i, c in enumerate(joined) if _same_label(c, condition)), None)
+    """The requirements of both; None when they have no value of a label in common."""
+    merged = [*first]
+    for requirement in second:
+        place = next((i for i, r in enumerate(merged) if _same_label(r, requirement)), None)
         if place is None:
-            joined.append(condition)
+            merged.append(requirement)
             continue
-        values = [v for v in joined[place]["values"] if v in condition["values"]]
+        values = [v for v in merged[place]["values"] if v in requirement["values"]]
         if not values:
             return None
-        joined[place] = _in(condition["key"], values)
-    return _unique(joined)
+        merged[place] = _in(requirement["key"], values)
+    return _unique(merged)
 
 
 def _same_label(first: RequirementBody, second: RequirementBody) -> bool:
-    return all(c["operator"] == "In" and c["key"] == first["key"] for c in (first, second))
+    return all(r["operator"] == "In" and r["key"] == first["key"] for r in (first, second))
 
 
-def _unique(conditions: Sequence[RequirementBody]) -> list[RequirementBody]:
-    return [c for place, c in enumerate(conditions) if c not in conditions[:place]]
+def _unique(bodies: Sequence[RequirementBody]) -> list[RequirementBody]:
+    return [body for place, body in enumerate(bodies) if body not in bodies[:place]]
 
 
 def _distinct(terms: Iterable[TermBody]) -> list[TermBody]:
-    """Without repetitions, in the given order."""
+    """Without duplicates, in the given order."""
     terms = list(terms)
     if len(terms) == 1:
-        return terms  # as most pods have it
+        return terms  # the most common case
     found: dict[str, TermBody] = {}
     for term in terms:
         found.setdefault(repr(sorted(map(repr, term))), term)

@@ -1,4 +1,4 @@
-"""The error for what no machine can be provided for."""
+"""The error for constraints that are not supported."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from bigfleet.model.errors import BigFleetError
 
 
 class Unsupported(BigFleetError):
-    """A constraint that no new machine can meet, or that cannot be carried over and without which
-    what is asked for would be wrong. `field` is where the pod says it, and `metric_label` the same
-    without names that people choose, of which there are too many for a metric's label.
+    """A constraint that no new machine can meet, or that a CapacityRequest cannot express and must
+    not drop. `field` is its field in the pod, and `metric_label` the same without user-chosen
+    names, to bound the metric's cardinality.
     """
 
     def __init__(self, field: str, reason: str, metric_label: str = "") -> None:

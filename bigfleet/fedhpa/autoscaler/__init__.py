@@ -1,1 +1,1 @@
-"""The federated HPA's controller: sees, lets the rules decide, writes, and says what it did."""
+"""The federated HPA controller: snapshots of members, writes, and status."""

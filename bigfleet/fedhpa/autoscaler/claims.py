@@ -1,6 +1,6 @@
-"""Which of several autoscalers with one target scales it. Pure.
+"""Which of several autoscalers with the same target scales it. Pure.
 
-Two HPAs on one target in a member would stop each other, so the others have none.
+Two HPAs with one target in a member would disable each other, so only one autoscaler has HPAs.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from bigfleet.fedhpa.objects import Autoscaler, Workload
 def conflicting_autoscaler(
     autoscaler: Autoscaler, workload: Workload | None, all_of: Iterable[Autoscaler]
 ) -> str:
-    """The name of the one that scales the target instead; "" when this one may.
+    """The name of the autoscaler that scales the target instead; "" when this one may.
 
-    Who has claimed the workload has it; before it exists, who has shares, then the oldest.
+    The one that claimed the workload; before it exists, one with shares, then the oldest.
     """
     claimed_by = workload.autoscaled_by if workload else ""
     if claimed_by == autoscaler.metadata.name:
@@ -34,6 +34,6 @@ def _precedence(autoscaler: Autoscaler) -> tuple[bool, str, str]:
 
 
 def is_not_accepted(autoscaler: Autoscaler) -> bool:
-    """Whether it waits for something that is not right, such as another's claim."""
+    """Whether its condition Accepted is False, such as for another's claim."""
     conditions = autoscaler.status.conditions
     return any(each.type == "Accepted" and each.status == "False" for each in conditions)

@@ -1,4 +1,4 @@
-"""One pass over one federated HPA: see, decide, write down what will be written, write, report."""
+"""Reconciles federated HPAs: snapshot, plan, record pending writes, write, report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bigfleet.fedhpa.autoscaler.hpa_status import ReconcileResult
 from bigfleet.fedhpa.autoscaler.member_snapshot import ReconcileMemory, snapshot
 from bigfleet.fedhpa.autoscaler.member_writer import MemberWriter, ReconcileContext
 from bigfleet.fedhpa.debounce import DebouncedQueue
-from bigfleet.fedhpa.host_cluster import HostCluster, rfc3339
+from bigfleet.fedhpa.host_cluster import HostCluster
 from bigfleet.fedhpa.members.objects import MEMBER_KINDS, NamespacedName, WorkloadName
 from bigfleet.fedhpa.members.registry import MemberRegistry
 from bigfleet.fedhpa.objects import (
@@ -25,6 +25,7 @@ from bigfleet.fedhpa.objects import (
 from bigfleet.fedhpa.selection import bounds, preferences_of, selected
 from bigfleet.fedhpa.shares import ClusterBounds, DecisionPoint, Plan, Write, rebalance
 from bigfleet.kube.client import CONFLICT, NOT_FOUND, ApiError
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.model.errors import InvalidInput, Unavailable
 from bigfleet.observe import metrics
 
@@ -34,7 +35,7 @@ _RETRY_INTERVAL_SECONDS = 5.0
 
 
 class AutoscalerController:
-    """Keeps the members' HPAs as the rules want them. `now` is in seconds since 1970."""
+    """Reconciles the HPAs in members with the shares that the rules decide. `now` is Unix time."""
 
     def __init__(
         self,
@@ -55,53 +56,53 @@ class AutoscalerController:
         self.add_debounced = self._debouncer.add_debounced
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         try:
             await self._queue.run()
         finally:
             self._debouncer.close()
 
     def hpa_changed(self, name: NamespacedName) -> None:
-        """An HPA in a member is not what it was."""
+        """An HPA in a member has changed."""
         self.add_debounced(ObjectKey(AUTOSCALERS, name.namespace, name.name))
 
     def workload_changed(self, key: ObjectKey) -> None:
-        """A federated workload, or a part of it in a member, is not what it was."""
+        """A federated workload, or its workload in a member, has changed."""
         for autoscaler in self._host.autoscalers_of(key):
             self.add_debounced(autoscaler)
 
     def autoscaler_changed(self, key: ObjectKey) -> None:
-        """It is not what it was; those that are refused may have waited for that."""
+        """An autoscaler has changed; others that are not accepted may depend on it."""
         self.add_debounced(key)
         for other, each in self._host.autoscalers.items():
             if other.namespace == key.namespace and claims.is_not_accepted(each):
                 self.add_debounced(other)
 
     def reachability_changed(self) -> None:
-        """A member came, went, was lost or returned."""
+        """A member joined, left, or became reachable or unreachable."""
         for key in self._host.autoscalers:
             self.add_debounced(key)
 
     async def reconcile(self, key: ObjectKey) -> None:
-        """One pass."""
+        """Reconcile one autoscaler."""
         autoscaler = self._host.autoscalers.get(key)
         if autoscaler is None:
             self._memories.pop(key, None)
             self._debouncer.add_after(key, None)
             return
         if not (self._host.listed and self._registry.reachability_known):
-            return  # whoever is still missing will be heard of
+            return  # requeued once the missing information arrives
         with metrics.federation_reconcile_seconds.time():
             if autoscaler.metadata.deletion_timestamp is not None:
-                await self._hand_back(autoscaler)
+                await self._finalize(autoscaler)
                 return
             if FINALIZER not in autoscaler.metadata.finalizers:
                 await self._host.add_finalizer(key, autoscaler.metadata)
-            # It may be gone after each answer that was waited for.
+            # It may have been deleted during each await.
             if (held := self._host.autoscalers.get(key)) is not None:
                 await self._reconcile(held)
 
-    async def _hand_back(self, autoscaler: Autoscaler) -> None:
+    async def _finalize(self, autoscaler: Autoscaler) -> None:
         try:
             await finalizer.finalize(self._host, self._registry, autoscaler)
         except Unavailable:
@@ -124,12 +125,12 @@ class AutoscalerController:
             result.plan = rebalance(autoscaler.spec.total, ctx.members, ctx.at)
             await self._claim(ctx, result.plan)
             await self._member_writer.carry_out(ctx, result)
-        result.rejections = [each.sentence for each in memory.rejections.values()]
-        # What was written is seen by now, and a status may tell it.
+        result.rejections = [each.message for each in memory.rejections.values()]
+        # The latest version includes our own writes.
         if (latest := self._host.autoscalers.get(autoscaler.key)) is not None:
             await self._report(self._context(latest, bounds_of), result)
         if set(memory.rejections) - rejected_before:
-            self.add_debounced(autoscaler.key)  # the others share without it
+            self.add_debounced(autoscaler.key)  # divide its share among the others
         self._wake(autoscaler.key, result, memory)
 
     def _wake(self, key: ObjectKey, result: ReconcileResult, memory: ReconcileMemory) -> None:
@@ -146,7 +147,7 @@ class AutoscalerController:
         if autoscaler.target in self._host.workloads:
             return ""
         ref = autoscaler.spec.scale_target_ref
-        return f"there is no {ref.kind} {ref.name}; its HPAs wait for it"
+        return f"{ref.kind} {ref.name} does not exist; the HPAs wait for it"
 
     def _check_claim(self, autoscaler: Autoscaler) -> None:
         workload = self._host.workloads.get(autoscaler.target)
@@ -154,7 +155,7 @@ class AutoscalerController:
             autoscaler, workload, self._host.autoscalers.values()
         ):
             what = f"{autoscaler.spec.scale_target_ref.kind}: scaleTargetRef.name"
-            hint = f"is scaled by FederatedHorizontalPodAutoscaler {by} already"
+            hint = f"is already scaled by FederatedHorizontalPodAutoscaler {by}"
             raise InvalidInput(what, autoscaler.target.name, hint)
 
     def _context(
@@ -183,7 +184,7 @@ class AutoscalerController:
         return ReconcileContext(autoscaler, target, snapshots, at, content, memory)
 
     async def _claim(self, ctx: ReconcileContext, plan: Plan) -> None:
-        """Write the clusters onto the workload, which from now on leaves replicas alone."""
+        """Annotate the workload with its clusters; its controller then leaves replicas alone."""
         memory = ctx.memory
         if memory.claimed != ctx.autoscaler.target:
             await finalizer.release_other_targets(self._host, self._registry, ctx.autoscaler)
@@ -207,20 +208,20 @@ class AutoscalerController:
         if status != ctx.autoscaler.status:
             await self._host.set_status(key, hpa_status.whole(status))
             if status.conditions != ctx.autoscaler.status.conditions:
-                self._host.on_workload(ctx.autoscaler.target)  # it may have waited for a claim
+                self._host.on_workload(ctx.autoscaler.target)  # it may wait for a claim
         for write in result.done:
-            sentence = f"cluster {write.cluster}: {hpa_status.change(write)}: {write.reason}"
-            _LOG.info("%s/%s: %s", key.namespace, key.name, sentence)
-            await self._host.record_event(key, ctx.autoscaler.metadata, _event(write), sentence)
+            message = f"cluster {write.cluster}: {hpa_status.change(write)}: {write.reason}"
+            _LOG.info("%s/%s: %s", key.namespace, key.name, message)
+            await self._host.record_event(key, ctx.autoscaler.metadata, _event(write), message)
 
     def _on_rejected(self, key: ObjectKey, error: ApiError) -> None:
-        # Who lost a race is told by its watch what to look at again.
+        # After a conflict the watch delivers the change, which requeues the key.
         level = logging.INFO if error.status in (CONFLICT, NOT_FOUND) else logging.WARNING
         _LOG.log(level, "%s/%s: %s", key.namespace, key.name, error)
 
 
 def _member_target(autoscaler: Autoscaler) -> WorkloadName:
-    """What it scales, as it is called in each member."""
+    """The workload that it scales, by its name in each member."""
     target = autoscaler.target
     return WorkloadName(MEMBER_KINDS[target.plural], target.namespace, target.name)
 

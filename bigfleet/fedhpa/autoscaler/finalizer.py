@@ -1,4 +1,4 @@
-"""When an autoscaler goes: its HPAs first, then the workload's own replicas count again."""
+"""Finalizes an autoscaler: deletes its HPAs, then returns replicas to the workload."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOG = logging.getLogger(__name__)
 
 
 async def finalize(host: HostCluster, registry: MemberRegistry, autoscaler: Autoscaler) -> None:
-    """Take one step; whoever is waited for will be heard of. Not before the last HPA is gone."""
+    """Take one step; the finalizer is removed once the last HPA is gone."""
     if FINALIZER not in autoscaler.metadata.finalizers:
         return
     name = NamespacedName(autoscaler.metadata.namespace, autoscaler.metadata.name)
@@ -26,8 +26,8 @@ async def finalize(host: HostCluster, registry: MemberRegistry, autoscaler: Auto
         elif name in link.state.hpas or (not link.state.ever_listed and cluster in lines):
             waiting.append(cluster)
     if waiting:
-        sentence = f"waits for {', '.join(waiting)} to answer, where its HPA still works"
-        await host.record_event(autoscaler.key, autoscaler.metadata, "WaitingForMembers", sentence)
+        message = f"waiting for {', '.join(waiting)}: unreachable, and may still have its HPA"
+        await host.record_event(autoscaler.key, autoscaler.metadata, "WaitingForMembers", message)
         return
     for key in _claimed(host, autoscaler):
         await _release(host, registry, key)
@@ -37,7 +37,7 @@ async def finalize(host: HostCluster, registry: MemberRegistry, autoscaler: Auto
 async def release_other_targets(
     host: HostCluster, registry: MemberRegistry, autoscaler: Autoscaler
 ) -> None:
-    """Give back what this autoscaler scaled before its target was changed."""
+    """Release the workloads that this autoscaler scaled before its target changed."""
     for key in _claimed(host, autoscaler):
         if key != autoscaler.target:
             await _release(host, registry, key)
@@ -53,10 +53,10 @@ def _claimed(host: HostCluster, autoscaler: Autoscaler) -> list[ObjectKey]:
 
 
 async def _release(host: HostCluster, registry: MemberRegistry, key: ObjectKey) -> None:
-    """What runs now becomes the workload's own wish, so that nothing jumps; then it counts."""
+    """Set the workload's replicas to what runs now, then release the claim."""
     name = WorkloadName(MEMBER_KINDS[key.plural], key.namespace, key.name)
     member_workloads = [m.workloads[name] for m in registry.members.values() if name in m.workloads]
     if total := sum(member_workload.replicas for member_workload in member_workloads):
         await host.scale(key, total)
     await host.annotate(key, {AUTOSCALED_BY: None, CLUSTERS: None})
-    _LOG.info("%s/%s: replicas are its own again: %d", key.namespace, key.name, total)
+    _LOG.info("%s/%s: released with %d replicas", key.namespace, key.name, total)

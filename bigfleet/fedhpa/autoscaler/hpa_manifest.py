@@ -1,9 +1,8 @@
-"""The HPA that a cluster shall have. Pure."""
+"""The desired HPA of a cluster. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from bigfleet.fedhpa.members.objects import (
     SPEC_HASH,
     Hpa,
     WorkloadName,
+    spec_hash,
 )
 from bigfleet.fedhpa.objects import Autoscaler
 from bigfleet.fedhpa.shares import Share, Write
@@ -34,19 +34,14 @@ def content_of(autoscaler: Autoscaler, target: WorkloadName) -> dict[str, Any]:
     return content
 
 
-def digest_of(content: Mapping[str, Any]) -> str:
-    """A short name of a content."""
-    return blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=8).hexdigest()
-
-
 def kept_annotations(hpa: Hpa | None) -> dict[str, str]:
-    """The marks that the rules need again."""
+    """The annotations that the rules depend on."""
     found = hpa.metadata.annotations if hpa else {}
     return {key: found[key] for key in _KEPT if key in found}
 
 
 def updated_annotations(write: Write, annotations: Mapping[str, str], now: str) -> dict[str, str]:
-    """`annotations` as `write` changes them; `now` is the moment as Kubernetes writes it."""
+    """`annotations` as `write` changes them; `now` is in RFC 3339."""
     after = dict(annotations)
     if write.increased:
         after[LAST_INCREASE] = now
@@ -58,7 +53,7 @@ def updated_annotations(write: Write, annotations: Mapping[str, str], now: str) 
 def hpa_body(
     autoscaler: Autoscaler, content: Mapping[str, Any], share: Share, annotations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The whole HPA as it is applied."""
+    """The HPA manifest to apply."""
     metadata = autoscaler.metadata
     return {
         "apiVersion": "autoscaling/v2",
@@ -67,7 +62,7 @@ def hpa_body(
             "name": metadata.name,
             "namespace": metadata.namespace,
             "labels": {AUTOSCALER_LABEL: "true"},
-            "annotations": {SPEC_HASH: digest_of(content), **annotations},
+            "annotations": {SPEC_HASH: spec_hash(content), **annotations},
         },
         "spec": {**content, "minReplicas": share.min, "maxReplicas": share.max},
     }

@@ -1,4 +1,4 @@
-"""What one cluster's HPA tells the rules. Pure."""
+"""Derives the rules' HpaReport from a cluster's HPA. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from bigfleet.fedhpa.shares.records import NEVER
 def hpa_report_of(
     hpa: Hpa, unscheduled: int, metrics_replicas: int | None = None
 ) -> HpaReport | None:
-    """None while the HPA does not scale: no target, no metrics, not looked at yet.
+    """The report; None while the HPA does not scale: no target, no metrics, not processed yet.
 
-    `unscheduled` is the number of the target's Pods without a node, `metrics_replicas` how many
-    replicas the HPA's metrics are of, None when that is as many as there are.
+    `unscheduled` is the number of the target's Pods without a node, `metrics_replicas` the number
+    of replicas that the HPA's metrics cover, None for all.
     """
     status = hpa.status
     if not (_holds(hpa, "AbleToScale") and _holds(hpa, "ScalingActive")):
@@ -37,7 +37,7 @@ def hpa_report_of(
 
 
 def active_since(hpa: Hpa) -> float:
-    """Since when this HPA exists and scales, in seconds since 1970."""
+    """Since when this HPA exists and scales, in Unix time."""
     moments = [moment(hpa.metadata.creation_timestamp)]
     moments += [
         moment(each.last_transition_time)
@@ -48,7 +48,7 @@ def active_since(hpa: Hpa) -> float:
 
 
 def moment(text: str) -> float:
-    """A moment as Kubernetes writes it, in seconds since 1970; long ago, when there is none."""
+    """An RFC 3339 timestamp in Unix time; NEVER for an invalid one."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
@@ -63,7 +63,7 @@ def _holds(hpa: Hpa, kind: str, reason: str = "") -> bool:
 
 
 def usage_of(hpa: Hpa) -> float | None:
-    """The observed metric over its target; of several metrics the one that asks for most."""
+    """The observed metric over its target; the largest ratio of several metrics."""
     wanted = _sources(hpa.spec.metrics)
     found = _sources(hpa.status.current_metrics)
     ratios = [
@@ -87,6 +87,6 @@ def _source(raw: msgspec.Raw) -> Iterator[dict[str, Any]]:
 def _ratio(target: dict[str, Any], current: dict[str, Any]) -> float | None:
     for field in ("averageUtilization", "averageValue", "value"):
         if field in target and field in current:
-            aim = Decimal(parse_quantity(target[field]))
-            return float(Decimal(parse_quantity(current[field])) / aim) if aim else None
+            goal = Decimal(parse_quantity(target[field]))
+            return float(Decimal(parse_quantity(current[field])) / goal) if goal else None
     return None

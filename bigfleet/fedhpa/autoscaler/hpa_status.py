@@ -1,4 +1,4 @@
-"""What the user is told: the status of a federated HPA. Pure."""
+"""The status of a federated HPA. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bigfleet.fedhpa.shares import DecisionPoint, Plan, Share, Write
 
 @dataclass
 class ReconcileResult:
-    """What one pass found and did; sentences for people, "" where all is well."""
+    """The result of one pass; messages for users, "" where there is no problem."""
 
     not_accepted: str = ""
     no_target: str = ""
@@ -35,17 +35,17 @@ class ReconcileResult:
 
 def change(write: Write) -> str:
     """E.g. `min 2, max 5 -> min 2, max 8`."""
-    return f"{_words(write.before)} -> {_words(write.after)}"
+    return f"{_text(write.before)} -> {_text(write.after)}"
 
 
-def _words(share: Share | None) -> str:
+def _text(share: Share | None) -> str:
     return f"min {share.min}, max {share.max}" if share else "none"
 
 
 def before_writing(
     autoscaler: Autoscaler, snapshots: Sequence[MemberSnapshot], writes: Sequence[Write]
 ) -> list[ClusterStatus]:
-    """The clusters' lines with what is about to be written, for whoever comes after a crash."""
+    """The clusters' lines with the pending writes, to recover from a crash."""
     goals: dict[str, Share] = {w.cluster: w.after or Share(0, 0) for w in writes}
     known = {line.name: line for line in autoscaler.status.clusters}
     for each in snapshots:
@@ -63,14 +63,14 @@ def before_writing(
 def cluster_lines(
     snapshots: Sequence[MemberSnapshot], done: Sequence[Write], at: DecisionPoint, now: str
 ) -> list[ClusterStatus]:
-    """One line for each cluster that has a share or had one not long ago."""
+    """One line for each cluster that has a share, a pending write, or left recently."""
     moved = _moves(done)
     lines = [_line(snapshot, moved.get(snapshot.member.name), at, now) for snapshot in snapshots]
     return [line for line in lines if line.share or line.pending or line.left_at]
 
 
 def _moves(done: Sequence[Write]) -> dict[str, Write]:
-    """All that a pass wrote into a cluster, as one move."""
+    """All writes of a pass to a cluster, merged into one."""
     moved: dict[str, Write] = {}
     for write in done:
         first = moved.get(write.cluster, write)
@@ -102,7 +102,7 @@ def _line(
 
 
 def state_of(snapshot: MemberSnapshot, at: DecisionPoint) -> str:
-    """One word or two for people."""
+    """The state of one cluster."""
     member = snapshot.member
     if not member.reachable:
         return "Unreachable" if not snapshot.state.reachable else "WritePending"
@@ -126,7 +126,7 @@ def status_of(
     at: DecisionPoint,
     now: str,
 ) -> AutoscalerStatus:
-    """The whole status; `now` is the moment as Kubernetes writes it."""
+    """The status; `now` is in RFC 3339."""
     lines = cluster_lines(snapshots, result.done, at, now)
     shares = [line.share for line in lines if line.share]
     known = [line for line in lines if line.current_replicas is not None]
@@ -144,14 +144,14 @@ def status_of(
 
 
 def whole(status: AutoscalerStatus) -> dict[str, Any]:
-    """With the last cluster's line gone, too: a merge patch leaves what it does not name."""
+    """With an explicit empty list of clusters: a merge patch does not change omitted fields."""
     return {"clusters": [], **msgspec.to_builtins(status)}
 
 
 def conditions(
     before: Sequence[Condition], wanted: Mapping[str, tuple[bool, str, str]], now: str
 ) -> list[Condition]:
-    """Conditions by type from (holds, reason, message); the time changes with the status only."""
+    """Conditions by type from (holds, reason, message); lastTransitionTime follows the status."""
     known = {each.type: each for each in before}
     made = []
     for kind, (holds, reason, message) in wanted.items():
@@ -168,15 +168,19 @@ def _conditions(
     result: ReconcileResult,
     shares: Sequence[Share],
 ) -> dict[str, tuple[bool, str, str]]:
-    refused, no_target = result.not_accepted, result.no_target
+    not_accepted, no_target = result.not_accepted, result.no_target
     away = [f"{s.member.name} {s.state.unreachable_reason}" for s in snapshots if _is_away(s)]
     members = {s.member.name for s in snapshots}
     unknown = [name for name in named(autoscaler) if name not in members]
     least, most = sum(s.min for s in shares), sum(s.max for s in shares)
-    troubles = [*result.failures, *result.rejections, *result.plan.problems]
-    troubles = [refused, *troubles] if refused else troubles
+    problems = [*result.failures, *result.rejections, *result.plan.problems]
+    problems = [not_accepted, *problems] if not_accepted else problems
     return {
-        "Accepted": (not refused, "NotAccepted" if refused else "Accepted", refused),
+        "Accepted": (
+            not not_accepted,
+            "NotAccepted" if not_accepted else "Accepted",
+            not_accepted,
+        ),
         "TargetFound": (not no_target, "NotFound" if no_target else "Found", no_target),
         "ClustersReachable": (
             not away and not unknown,
@@ -184,17 +188,17 @@ def _conditions(
             _absent(away, unknown),
         ),
         "BoundsApplied": (
-            not troubles and most == autoscaler.spec.max_replicas,
-            "BoundsMismatch" if troubles or most != autoscaler.spec.max_replicas else "BoundsMatch",
-            "; ".join(troubles) or f"the clusters' min sum up to {least}, their max to {most}",
+            not problems and most == autoscaler.spec.max_replicas,
+            "BoundsMismatch" if problems or most != autoscaler.spec.max_replicas else "BoundsMatch",
+            "; ".join(problems) or f"the clusters' min total {least}, their max {most}",
         ),
     }
 
 
 def _absent(away: Sequence[str], unknown: Sequence[str]) -> str:
-    told = [f"they keep their shares: {'; '.join(away)}"] if away else []
-    told += [f"no member of the federation is called {', '.join(unknown)}"] if unknown else []
-    return "; ".join(told)
+    messages = [f"keeping their shares: {'; '.join(away)}"] if away else []
+    messages += [f"not members of the federation: {', '.join(unknown)}"] if unknown else []
+    return "; ".join(messages)
 
 
 def _is_away(snapshot: MemberSnapshot) -> bool:

@@ -1,4 +1,4 @@
-"""From what is known of the members and of earlier passes to the rules' input. Pure."""
+"""Builds the rules' input from the members' state and the memory of earlier passes. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from bigfleet.fedhpa.shares import CapacityLimit, ClusterBounds, Member, Rebalan
 from bigfleet.fedhpa.shares.records import NEVER
 from bigfleet.fedhpa.shares.timestamps import Timestamps, update_timestamps
 
-# Beyond its deadline the API server does not carry out a request whose client has given up.
+# The API server's request timeout, after which an abandoned write can no longer take effect.
 PENDING_WRITE_SECONDS = 65.0
-# Members' clocks may be off by less than this; what is further ahead is not believed.
-_CLOCKS_DIFFER_SECONDS = 300.0
+# The tolerated clock skew of members; timestamps further ahead are ignored.
+_MAX_CLOCK_SKEW_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
 class PendingWrite:
-    """A write whose outcome is not known: the cautious share, and what it was to become."""
+    """A write whose outcome is unknown: the conservative share, and the intended one."""
 
     share: Share
     after: Share | None
@@ -38,9 +38,9 @@ class PendingWrite:
 
 @dataclass(frozen=True)
 class Rejection:
-    """A cluster does not take this HPA; it is asked again at `until`, or for another content."""
+    """A cluster rejects this HPA; retried at `until`, or when the content changes."""
 
-    sentence: str
+    message: str
     content: str
     until: float
 
@@ -49,7 +49,7 @@ class Rejection:
 class ReconcileMemory:
     """What the controller remembers of one autoscaler between passes, by cluster.
 
-    `last_applied` is what was last applied, as the member's API server puts it.
+    `last_applied` is the last applied content, as returned by the member's API server.
     """
 
     claimed: ObjectKey | None = None
@@ -61,7 +61,7 @@ class ReconcileMemory:
 
 @dataclass(frozen=True)
 class MemberSnapshot:
-    """One cluster as the rules and the status see it; `hpa` is the last that was seen."""
+    """One cluster as the rules and the status see it; `hpa` is the last known one."""
 
     state: MemberState
     hpa: Hpa | None
@@ -70,7 +70,7 @@ class MemberSnapshot:
 
 
 def conservative_share(one: Share | None, other: Share | None) -> Share:
-    """What to count for a cluster that has one of two shares, nobody knows which."""
+    """The share to count for a cluster that has one of two shares."""
     a, b = one or Share(0, 0), other or Share(0, 0)
     return Share(min(a.min, b.min), max(a.max, b.max))
 
@@ -84,7 +84,7 @@ def snapshot(
     memory: ReconcileMemory,
     now: float,
 ) -> MemberSnapshot:
-    """What is known of one cluster for one autoscaler; notes in `memory` what it sees."""
+    """The snapshot of one cluster for one autoscaler; updates `memory`."""
     name = NamespacedName(autoscaler.metadata.namespace, autoscaler.metadata.name)
     hpa = state.hpas.get(name)
     lines = {line.name: line for line in autoscaler.status.clusters}
@@ -141,7 +141,7 @@ def _last_known(
 
 
 def _deleted_share(hpa: Hpa | None, line: ClusterStatus) -> Share | None:
-    """The share of an HPA that should be there and is not."""
+    """The share of an HPA that should exist and does not."""
     if hpa is not None or (line.pending is not None and line.pending.max_replicas == 0):
         return None
     return line.share
@@ -155,34 +155,34 @@ def _dated(
     config: RebalanceConfig,
     now: float,
 ) -> Member:
-    """With the moments by which the rules hold still, wait and try again."""
-    left_at = _believed(moment(line.left_at or ""), now)
+    """`member` with the timestamps for stabilization, cooldown and retries."""
+    left_at = _without_skew(moment(line.left_at or ""), now)
     annotations: Mapping[str, str] = hpa.metadata.annotations if hpa else {}
     return replace(
         member,
         known_since=max(
-            _believed(active_since(hpa), now) if hpa else NEVER, timestamps.returned_at
+            _without_skew(active_since(hpa), now) if hpa else NEVER, timestamps.returned_at
         ),
         unscheduled_since=timestamps.unscheduled_since,
         idle_since=timestamps.idle_since,
-        increased_at=_believed(moment(annotations.get(LAST_INCREASE, "")), now),
+        increased_at=_without_skew(moment(annotations.get(LAST_INCREASE, "")), now),
         capacity_limit=_capacity_limit(annotations.get(CAPACITY_LIMIT, ""), now),
         avoid_until=left_at + config.retry_seconds,
     )
 
 
-def _believed(at: float, now: float) -> float:
-    """A moment far ahead is from a clock that was wrong; nobody waits for it."""
-    return NEVER if at > now + _CLOCKS_DIFFER_SECONDS else at
+def _without_skew(at: float, now: float) -> float:
+    """`at`, or NEVER for a timestamp far ahead, from a wrong clock."""
+    return NEVER if at > now + _MAX_CLOCK_SKEW_SECONDS else at
 
 
-def _capacity_limit(mark: str, now: float) -> CapacityLimit | None:
+def _capacity_limit(annotation: str, now: float) -> CapacityLimit | None:
     try:
-        capacity_limit = msgspec.json.decode(mark, type=CapacityLimit)
+        capacity_limit = msgspec.json.decode(annotation, type=CapacityLimit)
     except msgspec.MsgspecError:
         return None
     return (
         None
-        if capacity_limit.until > now + capacity_limit.wait + _CLOCKS_DIFFER_SECONDS
+        if capacity_limit.until > now + capacity_limit.wait + _MAX_CLOCK_SKEW_SECONDS
         else capacity_limit
     )

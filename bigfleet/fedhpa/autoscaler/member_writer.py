@@ -1,4 +1,4 @@
-"""Carries a plan out: put into the status first, then written one after the other."""
+"""Executes a plan: recorded in the status first, then written to members one by one."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from bigfleet.fedhpa.autoscaler.member_snapshot import (
     ReconcileMemory,
     conservative_share,
 )
-from bigfleet.fedhpa.host_cluster import HostCluster, rfc3339
+from bigfleet.fedhpa.host_cluster import HostCluster
 from bigfleet.fedhpa.members.link import MemberLink
-from bigfleet.fedhpa.members.objects import SPEC_HASH, NamespacedName, WorkloadName
+from bigfleet.fedhpa.members.objects import SPEC_HASH, NamespacedName, WorkloadName, spec_hash
 from bigfleet.fedhpa.members.registry import MemberRegistry
 from bigfleet.fedhpa.objects import Autoscaler
 from bigfleet.fedhpa.shares import DecisionPoint, Member, Write
 from bigfleet.kube.client import ApiError
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
 
 
 @dataclass(frozen=True)
 class ReconcileContext:
-    """All that one pass works with."""
+    """The inputs of one pass."""
 
     autoscaler: Autoscaler
     target: WorkloadName
@@ -45,7 +46,7 @@ class ReconcileContext:
 
 
 class MemberWriter:
-    """Writes into the members. `now` is in seconds since 1970."""
+    """Writes HPAs to members. `now` is Unix time."""
 
     def __init__(
         self, host: HostCluster, registry: MemberRegistry, now: Callable[[], float]
@@ -53,7 +54,7 @@ class MemberWriter:
         self._host, self._registry, self._now = host, registry, now
 
     async def carry_out(self, ctx: ReconcileContext, result: ReconcileResult) -> None:
-        """Write what the plan says, up to the first failure; `result` tells how far it went."""
+        """Execute the plan up to the first failure; `result` records what was done."""
         await self._repair_content(ctx, result)
         if not result.plan.writes:
             return
@@ -81,7 +82,7 @@ class MemberWriter:
         if write.before is None and rejections.is_rejection(error):
             rejections.record(ctx.memory, write.cluster, error, ctx.content, self._now())
         else:
-            result.failures.append(rejections.sentence_of(write.cluster, error))
+            result.failures.append(rejections.message_of(write.cluster, error))
 
     async def _write(
         self, ctx: ReconcileContext, write: Write, annotations: dict[str, dict[str, str]]
@@ -95,7 +96,7 @@ class MemberWriter:
         try:
             await self._send(ctx, write, link, annotations)
         except ApiError as error:
-            if error.status < 500:  # refused: nothing was changed
+            if error.status < 500:  # rejected: nothing was changed
                 memory.pending_writes.pop(write.cluster, None)
             raise
         memory.pending_writes.pop(write.cluster, None)
@@ -122,10 +123,10 @@ class MemberWriter:
         body = hpa_manifest.hpa_body(ctx.autoscaler, ctx.content, write.after, kept)
         await link.apply_hpa(name, body)
         annotations[write.cluster] = kept
-        self._note_applied(ctx, write.cluster)
+        self._record_applied(ctx, write.cluster)
 
     async def _repair_content(self, ctx: ReconcileContext, result: ReconcileResult) -> None:
-        """HPAs whose metrics or behavior are not the user's any more get them back."""
+        """Restore HPAs whose metrics or behavior differ from the user's."""
         for each in ctx.snapshots:
             name, hpa = each.member.name, each.hpa
             if hpa is None or not each.member.reachable or not self._is_stale(ctx, name, each):
@@ -137,12 +138,12 @@ class MemberWriter:
                 await self._link(name).check_managed(hpa.name, ctx.target)
                 await self._link(name).apply_hpa(hpa.name, body)
             except (ApiError, Unavailable) as error:
-                result.failures.append(rejections.sentence_of(name, error))
+                result.failures.append(rejections.message_of(name, error))
                 continue
-            self._note_applied(ctx, name)
+            self._record_applied(ctx, name)
 
-    def _note_applied(self, ctx: ReconcileContext, cluster: str) -> None:
-        """How the member's API server put what was applied, to notice when somebody changes it."""
+    def _record_applied(self, ctx: ReconcileContext, cluster: str) -> None:
+        """Remember the applied content with the API server's defaults, to detect later changes."""
         metadata = ctx.autoscaler.metadata
         hpa = self._link(cluster).state.hpas.get(NamespacedName(metadata.namespace, metadata.name))
         if hpa is not None:
@@ -151,13 +152,13 @@ class MemberWriter:
     def _link(self, cluster: str) -> MemberLink:
         link = self._registry.links.get(cluster)
         if link is None:
-            raise Unavailable(f"member {cluster} left while it was to be written to")
+            raise Unavailable(f"member {cluster} has left the federation")
         return link
 
     def _is_stale(self, ctx: ReconcileContext, name: str, each: MemberSnapshot) -> bool:
         assert each.hpa is not None
         digest = each.hpa.metadata.annotations.get(SPEC_HASH)
         last_applied = ctx.memory.last_applied
-        if digest != hpa_manifest.digest_of(ctx.content):
+        if digest != spec_hash(ctx.content):
             return True
         return last_applied.setdefault(name, each.hpa.last_applied) != each.hpa.last_applied

@@ -1,6 +1,6 @@
-"""Clusters that do not take an HPA: the others share without them, until they do.
+"""Clusters that reject an HPA, and are excluded until they accept it.
 
-A namespace may be missing there, a quota be used up, an object of that name be somebody else's.
+A namespace may be missing, a quota exceeded, or an object of that name not be managed by us.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from bigfleet.fedhpa.autoscaler import hpa_manifest
 from bigfleet.fedhpa.autoscaler.member_snapshot import ReconcileMemory, Rejection
 from bigfleet.fedhpa.members.link import MemberLink
-from bigfleet.fedhpa.members.objects import NamespacedName, WorkloadName
+from bigfleet.fedhpa.members.objects import NamespacedName, WorkloadName, spec_hash
 from bigfleet.fedhpa.objects import Autoscaler
 from bigfleet.fedhpa.shares import Share
 from bigfleet.kube.client import NOT_FOUND, ApiError, is_transient
@@ -21,12 +21,12 @@ _RETRY_INTERVAL_SECONDS = 60.0
 
 
 def is_rejection(error: Exception) -> bool:
-    """Whether the member's API server said no, and would say so again."""
+    """Whether the member's API server rejected the request, and would do so again."""
     return isinstance(error, ApiError) and not is_transient(error)
 
 
-def sentence_of(cluster: str, error: Exception) -> str:
-    """Which cluster, and what to do there."""
+def message_of(cluster: str, error: Exception) -> str:
+    """The error with its cluster, and a hint."""
     if isinstance(error, ApiError):
         missing = error.status == NOT_FOUND and error.message.startswith("namespaces ")
         hint = "; create it there" if missing else ""
@@ -37,9 +37,9 @@ def sentence_of(cluster: str, error: Exception) -> str:
 def record(
     memory: ReconcileMemory, cluster: str, error: Exception, content: Mapping[str, Any], now: float
 ) -> None:
-    """From now on it is done without this cluster."""
-    digest, until = hpa_manifest.digest_of(content), now + _RETRY_INTERVAL_SECONDS
-    memory.rejections[cluster] = Rejection(sentence_of(cluster, error), digest, until)
+    """Exclude the cluster from now on."""
+    digest, until = spec_hash(content), now + _RETRY_INTERVAL_SECONDS
+    memory.rejections[cluster] = Rejection(message_of(cluster, error), digest, until)
 
 
 async def retry_rejected(
@@ -49,16 +49,16 @@ async def retry_rejected(
     memory: ReconcileMemory,
     now: float,
 ) -> None:
-    """Try, without changing anything, whether those that are due, or have left, still refuse."""
+    """Retry due clusters by a dry run, and forget those that have left."""
     content = hpa_manifest.content_of(autoscaler, target)
     name = NamespacedName(autoscaler.metadata.namespace, autoscaler.metadata.name)
     body = hpa_manifest.hpa_body(autoscaler, content, Share(1, 1), {})
-    digest = hpa_manifest.digest_of(content)
-    for cluster, refusal in list(memory.rejections.items()):
+    digest = spec_hash(content)
+    for cluster, rejection in list(memory.rejections.items()):
         link = links.get(cluster)
         if link is None:
             del memory.rejections[cluster]
-        elif link.state.reachable and (now >= refusal.until or refusal.content != digest):
+        elif link.state.reachable and (now >= rejection.until or rejection.content != digest):
             try:
                 await link.dry_run_hpa(name, target, body)
             except (ApiError, Unavailable) as error:

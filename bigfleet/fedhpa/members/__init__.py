@@ -1,1 +1,1 @@
-"""The member clusters: which there are, what is known of each, and how it is written to."""
+"""The member clusters: registry, connections, and the state of each."""

@@ -1,7 +1,7 @@
-"""What a member's kubeconfig may say. It was written by somebody else, and is data only.
+"""Parses members' kubeconfigs, which are untrusted input.
 
-Commands, files, proxies and other ways to log in would make this process do or read something on
-its own machine, with its own rights; a kubeconfig that has any is rejected as a whole.
+Exec plugins, files, proxies and other auth providers would run commands or read files on this
+machine; a kubeconfig with any of these is rejected.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import yaml
 from bigfleet.kube.client import InlineAccess
 from bigfleet.model.errors import InvalidInput
 
-# Two certificates, a key and a token take some 8 KiB. YAML is slow enough to be held to that.
+# Two certificates, a key and a token take some 8 KiB; parsing YAML is slow.
 _MOST_CHARACTERS = 64 * 1024
 _CA, _CERTIFICATE, _KEY = "certificate-authority-data", "client-certificate-data", "client-key-data"
 _READ = {"cluster": {"server", _CA}, "user": {"token", _CERTIFICATE, _KEY}}
-# Has no effect here: notes for other programs, and a flag that is set to what it is anyway.
+# Accepted but ignored.
 _WITHOUT_EFFECT = {"extensions", "disable-compression"}
 _OFF = {"insecure-skip-tls-verify": "false"}
 _INSTEAD = (
@@ -53,25 +53,25 @@ class _Kubeconfig(msgspec.Struct, rename="kebab"):
 
 @dataclass(frozen=True)
 class CurrentContext:
-    """A kubeconfig's current context: the cluster and the user that it names, as they are there."""
+    """The cluster and user entries of a kubeconfig's current context."""
 
     cluster: Fields
     user: Fields
 
 
 def parse_current_context(text: str, what: str) -> CurrentContext:
-    """What the current context uses; nothing else in the text matters. InvalidInput names `what`.
+    """The current context's entries; InvalidInput names `what`.
 
-    Every scalar is taken as text, so that nothing in it turns into a date or a number.
+    Every scalar is read as text, so that none becomes a date or a number.
     """
     if len(text) > _MOST_CHARACTERS:
-        hint = f"is no kubeconfig: it has more than {_MOST_CHARACTERS} characters"
+        hint = f"is not a kubeconfig: it has more than {_MOST_CHARACTERS} characters"
         raise InvalidInput(what, "...", hint)
     try:
         content = yaml.load(text, yaml.BaseLoader)
         found = msgspec.convert(content, _Kubeconfig)
     except (yaml.YAMLError, msgspec.ValidationError, RecursionError, ValueError) as error:
-        raise InvalidInput(what, "...", f"is no kubeconfig: {error}") from None
+        raise InvalidInput(what, "...", f"is not a kubeconfig: {error}") from None
     context = _one(found.contexts, found.current_context, f"{what}: current-context").context
     cluster, user = context.get("cluster"), context.get("user")
     return CurrentContext(
@@ -83,15 +83,15 @@ def parse_current_context(text: str, what: str) -> CurrentContext:
 def _one(candidates: Sequence[_Named], name: object, what: str) -> _Named:
     matching = [each for each in candidates if each.name == name]
     if len(matching) != 1:
-        there = "is not there" if not matching else f"is there {len(matching)} times"
-        raise InvalidInput(what, str(name), f"{there}; name one that is there once")
+        found = "does not exist" if not matching else f"exists {len(matching)} times"
+        raise InvalidInput(what, str(name), f"{found}; it must exist once")
     return matching[0]
 
 
 def parse_access(text: str, what: str) -> InlineAccess:
-    """The access that the kubeconfig describes, if that is all it does.
+    """The access in the kubeconfig's current context.
 
-    InvalidInput names `what` and the field; it never quotes a credential.
+    InvalidInput for anything else in it; the error names `what` and the field, never a credential.
     """
     parts = parse_current_context(text, what)
     cluster = _read(parts.cluster, "cluster", what)
@@ -104,7 +104,7 @@ def parse_access(text: str, what: str) -> InlineAccess:
         key_pem=_pem(user, _KEY, what),
     )
     if bool(access.certificate_pem) != bool(access.key_pem):
-        _reject(what, f"user: {_CERTIFICATE}", f"and {_KEY} need each other")
+        _reject(what, f"user: {_CERTIFICATE}", f"and {_KEY} must be set together")
     if not (access.token or access.certificate_pem):
         _reject(what, "user", f"has no credential; it needs a token, or {_CERTIFICATE} and {_KEY}")
     return access
@@ -113,7 +113,7 @@ def parse_access(text: str, what: str) -> InlineAccess:
 def _read(fields: Fields, part: str, what: str) -> Mapping[str, str]:
     for name, value in fields.items():
         if name in _READ[part] and not isinstance(value, str):
-            _reject(what, f"{part}: {name}", "is no text")
+            _reject(what, f"{part}: {name}", "is not text")
         known = name in _READ[part] or name in _WITHOUT_EFFECT or _OFF.get(name) == value
         if not known:
             _reject(what, f"{part}: {name[:80]}", f"is not allowed; {_INSTEAD}")
@@ -123,18 +123,18 @@ def _read(fields: Fields, part: str, what: str) -> Mapping[str, str]:
 def _server(url: str, what: str) -> str:
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - looking at it is what checks it
+        parts.port  # noqa: B018 - the property validates
     except ValueError as error:
-        _reject(what, "cluster: server", f"is no URL: {error}")
+        _reject(what, "cluster: server", f"is not a URL: {error}")
     plain = not (parts.username or parts.password or parts.query or parts.fragment)
     if parts.scheme != "https" or not parts.hostname or not plain or not _TOKEN.fullmatch(url):
-        _reject(what, "cluster: server", "must be https://HOST:PORT, with a path or without")
+        _reject(what, "cluster: server", "must be https://HOST:PORT, optionally with a path")
     return url.rstrip("/")
 
 
 def _token(text: str, what: str) -> str:
     if text and not _TOKEN.fullmatch(text):
-        _reject(what, "user: token", "has characters that no token has")
+        _reject(what, "user: token", "has invalid characters")
     return text
 
 

@@ -1,4 +1,4 @@
-"""The connection to one member: its watches, whether it answers, and writes into it."""
+"""The connection to one member: watches, health probes, and writes."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ T = TypeVar("T")
 
 
 class NotManaged(ApiError):
-    """Something of that name is in the member that the federation did not make."""
+    """An object of that name exists in the member, and is not managed by the federation."""
 
     def __init__(self, what: str, label: str) -> None:
-        hint = "was not made by the federation, which leaves it alone; remove it, or hand it over"
-        super().__init__(what, CONFLICT, "NotManaged", f"{hint} by the label {label}")
+        hint = "exists and is not managed by the federation; delete it, or adopt it"
+        super().__init__(what, CONFLICT, "NotManaged", f"{hint} with the label {label}")
 
 
 class _LabelledObject(msgspec.Struct):
@@ -61,16 +61,16 @@ class _LabelledObject(msgspec.Struct):
 
 
 class MemberLink:
-    """One member of the federation; `state` follows it while `run` runs."""
+    """One member of the federation; `run` keeps `state` up to date."""
 
     def __init__(self, state: MemberState, access: InlineAccess | None, rejected: str = "") -> None:
-        """Without an `access` the member is never reached, because its kubeconfig is `rejected`."""
+        """Without `access` the member is unreachable; `rejected` says why its kubeconfig is."""
         self.state, self.access, self.rejected = state, access, rejected
         self._client: KubeClient | None = None
         self._resync = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow the member until cancelled, through any outage of it and any content."""
+        """Watch the member until cancelled, reconnecting after any error."""
         try:
             client = None if self.access is None else KubeClient.with_access(self.access)
         except (OSError, ValueError) as error:  # an SSLError is an OSError
@@ -84,7 +84,7 @@ class MemberLink:
                 await asyncio.sleep(_PROBE_SECONDS)
 
     async def _followed(self, client: KubeClient) -> str:
-        """Follow the member for as long as that goes well; returns why it ended."""
+        """Watch the member until an error; return it."""
         try:
             await self._wait_for_answer(client)
             self._client = client
@@ -93,10 +93,10 @@ class MemberLink:
             return f"does not answer: {str(error) or repr(error)}"
         except InvalidInput as error:
             return f"its objects are unusable: {error}"
-        except Exception as error:  # noqa: BLE001 - what nobody foresaw is told, too
+        except Exception as error:  # noqa: BLE001 - unexpected errors are reported
             metrics.internal_errors.inc()
             name = self.state.name
-            _LOG.exception("a bug, met at member %s: please report it with what follows", name)
+            _LOG.exception("unexpected error for member %s; this is a bug", name)
             return f"its objects are unusable: {error!r}"
         finally:
             self._client = None
@@ -106,7 +106,7 @@ class MemberLink:
         _LOG.warning("member %s: %s", self.state.name, why)
 
     def resync(self) -> None:
-        """A write got no answer: connect and list again before anything else is decided."""
+        """Reconnect and relist, after a write without an answer."""
         self._resync.set()
 
     async def _wait_for_answer(self, client: KubeClient) -> None:
@@ -115,7 +115,7 @@ class MemberLink:
             await asyncio.sleep(_PROBE_SECONDS)
 
     async def _follow(self, client: KubeClient) -> str:
-        """Follow everything; returns why it ended."""
+        """Run all watches; return why they ended."""
         self._resync.clear()
         ended: list[str] = []
         listed = [asyncio.Event() for _ in range(4)]
@@ -183,7 +183,7 @@ class MemberLink:
                 self.state.observe_pod(change.item, scheduled=change.deleted)
 
     async def check_managed(self, name: NamespacedName, target: WorkloadName) -> None:
-        """NotOurs when an HPA of that name, or what it would scale, is somebody else's."""
+        """NotManaged when an HPA of that name, or its target, is not managed by the federation."""
         if name not in self.state.hpas:
             what = f"HorizontalPodAutoscaler {name.namespace}/{name.name}"
             await self._check_label(what, hpa_path(name), AUTOSCALER_LABEL, "true")
@@ -208,25 +208,25 @@ class MemberLink:
     async def dry_run_hpa(
         self, name: NamespacedName, target: WorkloadName, body: Mapping[str, Any]
     ) -> None:
-        """Change nothing, and raise what making this HPA would."""
+        """Apply the HPA as a dry run, for its errors."""
         await self.check_managed(name, target)
         query = {**_APPLY, "dryRun": "All"}
         await self._write(lambda c: c.patch(hpa_path(name), body, APPLY_PATCH, query))
 
     async def apply_hpa(self, name: NamespacedName, body: Mapping[str, Any]) -> None:
-        """Make the HPA what `body` says. Unavailable when nobody knows whether it was done."""
+        """Apply the HPA; Unavailable when the outcome is unknown."""
         content = await self._write(lambda c: c.patch(hpa_path(name), body, APPLY_PATCH, _APPLY))
         self.state.put_hpa(msgspec.json.decode(content, type=Hpa))
 
     async def delete_hpa(self, name: NamespacedName) -> None:
-        """Remove the HPA; harmless if it is gone."""
+        """Delete the HPA, if it exists."""
         await self._delete(hpa_path(name))
         self.state.drop_hpa(name)
 
     async def apply_workload(self, name: WorkloadName, body: Mapping[str, Any]) -> None:
-        """Make the workload what `body` says, which leaves replicas as they are.
+        """Apply the workload without its replicas.
 
-        NotOurs when one of that name is somebody else's.
+        NotManaged when one of that name is not managed by the federation.
         """
         if name not in self.state.workloads:
             await self._check_workload_managed(name)
@@ -239,7 +239,7 @@ class MemberLink:
         await self._write(lambda c: c.patch(f"{name.path}/scale", body))
 
     async def delete_workload(self, name: WorkloadName) -> None:
-        """Remove the workload and its Pods; harmless if it is gone."""
+        """Delete the workload and its Pods, if it exists."""
         await self._delete(name.path, {"propagationPolicy": "Background"})
         self.state.drop_workload(name)
 
@@ -272,7 +272,7 @@ async def _changes(watch: Watch[T]) -> AsyncGenerator[Listed[T] | Changed[T], No
 
 
 async def _probe(client: KubeClient) -> str:
-    """Why the member's API server is of no use now; "" when it is."""
+    """Why the member's API server is not ready; "" when it is."""
     try:
         async with asyncio.timeout(_PROBE_DEADLINE_SECONDS):
             await client.get("/readyz")

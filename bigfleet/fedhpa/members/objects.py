@@ -1,7 +1,8 @@
-"""What the controllers read in members: HPAs, workloads, Pods without a node."""
+"""The parts of HPAs, workloads and Pods in members that the controllers read."""
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,20 +10,25 @@ import msgspec
 from bigfleet.fedhpa.objects import Metadata
 from bigfleet.fedhpa.shares import Share
 
-# On each HPA, each workload and each Pod that is ours. Pods have a label of their own, because a
-# Deployment's ReplicaSets get those of its Pods and shall not be taken for federated ones.
+# On each managed HPA, workload and Pod. Pods have their own label, because a Deployment's
+# ReplicaSets get the labels of its Pods, and must not count as federated ones.
 AUTOSCALER_LABEL = "bigfleet.lucy.sh/federated-autoscaler"
 WORKLOAD_LABEL = "bigfleet.lucy.sh/federated-workload"
 POD_LABEL = "bigfleet.lucy.sh/federated-pod"
-# On each of our objects: what we last made of it, to be told from what it should be.
+# On each managed object: the hash of what was last applied.
 SPEC_HASH = "bigfleet.lucy.sh/spec-hash"
-# On an HPA: when it was last given something for its need; what its cluster has shown to place.
+# On an HPA: when its share was last increased for its need; the capacity limit of its cluster.
 LAST_INCREASE = "bigfleet.lucy.sh/last-share-increase"
 CAPACITY_LIMIT = "bigfleet.lucy.sh/capacity-limit"
 
 HPAS = "/apis/autoscaling/v2/horizontalpodautoscalers"
 MEMBER_KINDS = {"federateddeployments": "Deployment", "federatedreplicasets": "ReplicaSet"}
 MEMBER_PLURALS = {"Deployment": "deployments", "ReplicaSet": "replicasets"}
+
+
+def spec_hash(content: Any) -> str:
+    """The value of SPEC_HASH: a short hash of `content`."""
+    return blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=8).hexdigest()
 
 
 class NamespacedName(NamedTuple):
@@ -51,12 +57,12 @@ class WorkloadName(NamedTuple):
 
 
 def hpa_path(name: NamespacedName) -> str:
-    """Where the HPA lives."""
+    """The API path of the HPA."""
     return f"/apis/autoscaling/v2/namespaces/{name.namespace}/horizontalpodautoscalers/{name.name}"
 
 
 class HpaSpec(msgspec.Struct, rename="camel"):
-    """An HPA's spec; metrics are parsed by whoever needs them."""
+    """An HPA's spec; metrics are parsed on demand."""
 
     max_replicas: int
     min_replicas: int = 1
@@ -75,7 +81,7 @@ class HpaCondition(msgspec.Struct, rename="camel"):
 
 
 class HpaStatus(msgspec.Struct, rename="camel"):
-    """What an HPA's controller says."""
+    """An HPA's status."""
 
     current_replicas: int = 0
     desired_replicas: int = 0
@@ -84,7 +90,7 @@ class HpaStatus(msgspec.Struct, rename="camel"):
 
 
 class Hpa(msgspec.Struct):
-    """A HorizontalPodAutoscaler of ours."""
+    """A managed HorizontalPodAutoscaler."""
 
     metadata: Metadata
     spec: HpaSpec
@@ -100,7 +106,7 @@ class Hpa(msgspec.Struct):
 
     @property
     def last_applied(self) -> tuple[bytes, bytes, bytes]:
-        """All of its spec that is the same in each cluster."""
+        """The parts of its spec that are the same in all clusters."""
         spec = self.spec
         return bytes(spec.scale_target_ref), bytes(spec.metrics), bytes(spec.behavior)
 
@@ -113,7 +119,7 @@ class MemberWorkloadStatus(msgspec.Struct, rename="camel"):
 
 
 class MemberWorkload(msgspec.Struct):
-    """A Deployment or ReplicaSet of ours."""
+    """A managed Deployment or ReplicaSet."""
 
     metadata: Metadata
     spec: dict[str, Any]
@@ -121,11 +127,11 @@ class MemberWorkload(msgspec.Struct):
 
     @property
     def replicas(self) -> int:
-        """As its spec says."""
+        """The replicas in its spec."""
         return int(self.spec.get("replicas", 1))
 
 
 class Pod(msgspec.Struct):
-    """A Pod of ours that has no node yet."""
+    """A managed Pod that has no node yet."""
 
     metadata: Metadata

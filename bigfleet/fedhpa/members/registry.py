@@ -1,8 +1,8 @@
-"""The members: one Secret each in the federation's namespace, followed as they come and go.
+"""The registry of members, from one Secret each in the federation's namespace.
 
-A Secret's name is the cluster's, its labels are what selectors see, its key `kubeconfig` is how to
-reach it. A Secret that is deleted is a cluster that left. One whose kubeconfig is rejected is a
-member all the same: it counts as unreachable, keeps its share, and says why.
+A Secret's name is the cluster's name, selectors match its labels, and its key `kubeconfig` has the
+access. Deleting the Secret removes the member. A member whose kubeconfig is rejected counts as
+unreachable: it keeps its share, and its status says why.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Secret(msgspec.Struct):
 def member_secret(
     name: str, kubeconfig: str, labels: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The Secret that makes a cluster a member; `kubeconfig` must be complete in itself."""
+    """The Secret that registers a member; `kubeconfig` must be self-contained."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -53,7 +53,7 @@ def member_secret(
 
 
 class MemberRegistry:
-    """All members. `links` has one for each; `listed` is set once they are known."""
+    """All members, with a link for each; `listed` is set once the Secrets are listed."""
 
     def __init__(self, listeners: Listeners) -> None:
         self._listeners = listeners
@@ -64,12 +64,12 @@ class MemberRegistry:
 
     @property
     def members(self) -> dict[str, MemberState]:
-        """What is known of each member."""
+        """The state of each member."""
         return {name: link.state for name, link in self.links.items()}
 
     @property
     def reachability_known(self) -> bool:
-        """Whether all members are known, and of each whether it answers."""
+        """Whether all members are listed and have been probed."""
         return self.listed.is_set() and all(m.state.reachability_known for m in self.links.values())
 
     @property
@@ -78,7 +78,7 @@ class MemberRegistry:
         return {name: link.state.labels for name, link in self.links.items()}
 
     async def follow(self, host: KubeClient) -> None:
-        """Keep up with the Secrets, and with the members, until cancelled."""
+        """Watch the Secrets, and all members, until cancelled."""
         watch = Watch(host, SECRETS, Secret, {"fieldSelector": f"type={SECRET_TYPE}"})
         try:
             async with aclosing(watch.follow()) as changes:
@@ -131,7 +131,7 @@ class MemberRegistry:
 
 
 def _access(secret: Secret) -> tuple[InlineAccess | None, str]:
-    """How to reach the member, or why it is rejected: one Secret must not stop the others."""
+    """The member's access, or why it is rejected: one Secret must not block the others."""
     what = f"Secret {FEDHPA_NAMESPACE}/{secret.metadata.name}: {_KEY}"
     try:
         if _KEY not in secret.data:
@@ -141,8 +141,8 @@ def _access(secret: Secret) -> tuple[InlineAccess | None, str]:
     except InvalidInput as error:
         return None, str(error)
     except UnicodeDecodeError:
-        return None, f"{what}: is no text"
-    except Exception as error:  # noqa: BLE001 - what nobody foresaw is told, too
+        return None, f"{what}: is not text"
+    except Exception as error:  # noqa: BLE001 - unexpected errors are reported
         metrics.internal_errors.inc()
-        _LOG.exception("a bug, met at %s: please report it with what follows", what)
+        _LOG.exception("unexpected error for %s; this is a bug", what)
         return None, f"{what}: {error!r}"

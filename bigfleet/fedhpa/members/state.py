@@ -1,4 +1,4 @@
-"""What is known of one member, kept up to date by its watches and by the answers to writes."""
+"""The state of one member, updated by watches and by the responses to writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS = {kind.lower(): kind for kind in MEMBER_PLURALS}
 
 @dataclass
 class Listeners:
-    """Whom a change in a member concerns."""
+    """Callbacks for changes in a member."""
 
     autoscaler: Callable[[NamespacedName], None]
     workload: Callable[[WorkloadName], None]
@@ -31,11 +31,10 @@ class Listeners:
 
 @dataclass
 class MemberState:
-    """One member's objects of ours. While it is not `reachable` they are the last that were seen.
+    """One member's managed objects; the last known ones while it is not `reachable`.
 
-    `ever_listed` tells that they were listed at least once since this process began,
-    `reachability_known` that it is known whether it answers. `metrics_replicas` is how many
-    replicas the metrics of an HPA are of.
+    `ever_listed`: they were listed at least once by this process. `reachability_known`: it was
+    probed. `metrics_replicas` is the number of replicas that the metrics of an HPA cover.
     """
 
     name: str
@@ -51,18 +50,18 @@ class MemberState:
     _unscheduled: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
     def mark_reachable(self) -> None:
-        """It answers and everything has been listed."""
+        """The member answers, and all objects are listed."""
         self.reachable = self.ever_listed = self.reachability_known = True
         self.unreachable_reason = ""
         metrics.fedhpa_reachable.labels(self.name).set(1)
         self.listeners.reachability()
 
     def mark_unreachable(self, why: str) -> None:
-        """It does not answer."""
-        news = self.reachable or not self.reachability_known
+        """The member does not answer."""
+        changed = self.reachable or not self.reachability_known
         self.reachable, self.reachability_known, self.unreachable_reason = False, True, why
         metrics.fedhpa_reachable.labels(self.name).set(0)
-        if news:
+        if changed:
             self.listeners.reachability()
 
     def unscheduled(self, workload: WorkloadName) -> int:
@@ -70,17 +69,17 @@ class MemberState:
         return len(self._unscheduled.get((workload.namespace, workload.label), ()))
 
     def put_hpa(self, hpa: Hpa) -> None:
-        """An HPA as it is, unless something newer is known."""
+        """Add or update an HPA, unless a newer version is known."""
         known = self.hpas.get(hpa.name)
-        if _is_news(hpa.metadata, known):
-            # One that has just scaled still says what was used before.
+        if _is_newer(hpa.metadata, known):
+            # Just after scaling, an HPA still has the metrics from before.
             if known is None or _metrics(known) != _metrics(hpa):
                 self.metrics_replicas[hpa.name] = hpa.status.current_replicas
             self.hpas[hpa.name] = hpa
             self.listeners.autoscaler(hpa.name)
 
     def drop_hpa(self, name: NamespacedName, uid: str | None = None) -> None:
-        """An HPA is gone; with a `uid`, that one, and not one made since."""
+        """Remove an HPA; with a `uid` only if it still has that."""
         known = self.hpas.get(name)
         if known is not None and uid in (None, known.metadata.uid):
             del self.hpas[name]
@@ -88,37 +87,37 @@ class MemberState:
             self.listeners.autoscaler(name)
 
     def replace_hpas(self, hpas: list[Hpa]) -> None:
-        """These are all."""
+        """Replace all HPAs."""
         for gone in set(self.hpas) - {h.name for h in hpas}:
             self.drop_hpa(gone)
         for hpa in hpas:
             self.put_hpa(hpa)
 
     def put_workload(self, kind: str, workload: MemberWorkload) -> None:
-        """A workload as it is, unless something newer is known."""
+        """Add or update a workload, unless a newer version is known."""
         metadata = workload.metadata
         name = WorkloadName(kind, metadata.namespace, metadata.name)
-        if _is_news(metadata, self.workloads.get(name)):
+        if _is_newer(metadata, self.workloads.get(name)):
             self.workloads[name] = workload
             self.listeners.workload(name)
 
     def drop_workload(self, name: WorkloadName, uid: str | None = None) -> None:
-        """A workload is gone; with a `uid`, that one, and not one made since."""
+        """Remove a workload; with a `uid` only if it still has that."""
         known = self.workloads.get(name)
         if known is not None and uid in (None, known.metadata.uid):
             del self.workloads[name]
             self.listeners.workload(name)
 
     def replace_workloads(self, kind: str, workloads: list[MemberWorkload]) -> None:
-        """These are all of that kind."""
-        there = {WorkloadName(kind, w.metadata.namespace, w.metadata.name) for w in workloads}
-        for gone in {name for name in self.workloads if name.kind == kind} - there:
+        """Replace all workloads of that kind."""
+        listed = {WorkloadName(kind, w.metadata.namespace, w.metadata.name) for w in workloads}
+        for gone in {name for name in self.workloads if name.kind == kind} - listed:
             self.drop_workload(gone)
         for workload in workloads:
             self.put_workload(kind, workload)
 
     def replace_pods(self, pods: list[Pod]) -> None:
-        """These are all that have no node."""
+        """Replace all Pods without a node."""
         before, self._unscheduled = self._unscheduled, {}
         for pod in pods:
             self._unscheduled.setdefault(_owner(pod), set()).add(pod.metadata.name)
@@ -126,7 +125,7 @@ class MemberState:
             self._notify(owner)
 
     def observe_pod(self, pod: Pod, scheduled: bool) -> None:
-        """A Pod has no node, or has one by now, or is gone."""
+        """Add a Pod without a node, or remove one that was scheduled or deleted."""
         owner = _owner(pod)
         names = self._unscheduled.setdefault(owner, set())
         if scheduled:
@@ -150,8 +149,8 @@ def _owner(pod: Pod) -> tuple[str, str]:
     return pod.metadata.namespace, pod.metadata.labels.get(POD_LABEL, "")
 
 
-def _is_news(metadata: Metadata, known: Hpa | MemberWorkload | None) -> bool:
-    """Whether a version is newer than the known one; since 1.35 versions may be compared."""
+def _is_newer(metadata: Metadata, known: Hpa | MemberWorkload | None) -> bool:
+    """Whether it is newer than the known one; resourceVersions are comparable since 1.35."""
     if known is None:
         return True
     return int(metadata.resource_version or 0) > int(known.metadata.resource_version or 0)

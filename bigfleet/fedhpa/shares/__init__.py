@@ -1,4 +1,4 @@
-"""How one autoscaler's min and max are shared among clusters: pure functions of what was seen."""
+"""How one autoscaler's min and max are divided among clusters: pure functions of observations."""
 
 from bigfleet.fedhpa.shares.rebalance import rebalance
 from bigfleet.fedhpa.shares.records import (

@@ -1,10 +1,10 @@
-"""Which clusters hold a share.
+"""Which clusters have a share.
 
-The base: every cluster with a preferred min of 1 or more, then, as long as the user's min gives
-each its smallest part, those in use and those where the target already runs, in the user's order.
+The base: every cluster with a preferred min of 1 or more, then, as far as the user's min covers
+their smallest shares, those in use and those where the target already runs, in the user's order.
 
-One more is opened when a cluster in use cannot grow or cannot place what it should, and no other
-in use has room. It is closed again when it has been idle for long and the others have room.
+One more is opened when a cluster in use cannot grow or cannot schedule its replicas, and no other
+in use has capacity. It is closed again once it was idle for long and the others have capacity.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bigfleet.fedhpa.shares.records import DecisionPoint, Member, Reason, Replic
 
 @dataclass(frozen=True)
 class Chosen:
-    """The clusters that shall hold a share, by rank; why some are new, and why others go."""
+    """The clusters with a share, by rank; why some are new, and why others leave."""
 
     members: tuple[Member, ...]
     new: Mapping[str, Reason]
@@ -26,12 +26,12 @@ class Chosen:
 
 
 def choose(total: ReplicaBounds, members: Sequence[Member], at: DecisionPoint, free: int) -> Chosen:
-    """`total` is what the reachable clusters have to keep, `free` the max that nobody needs."""
+    """`total` is for the reachable clusters, `free` the max that none of them needs."""
     able = [
         m for m in members if m.reachable and m.selected and m.bounds.max_replicas >= m.bounds.floor
     ]
     joining_late = any(m.held for m in members)
-    # While a cluster is away, what it is counted for may be too much: nobody has to go for that.
+    # An unreachable cluster may be counted with too much; no other has to leave for that.
     whole = all(m.reachable or m.held is None for m in members)
     base, problems = _base(total, able, free, joining_late, whole)
     kept = [m for m in able if m.held or m.name in base]
@@ -63,9 +63,8 @@ def _base(
         if spent + member.bounds.min_replicas > total.max and (whole or member.held is None):
             min_replicas = member.bounds.min_replicas
             problems.append(
-                f"cluster {member.name}: preferred minReplicas {min_replicas} exceeds "
-                "what is left of "
-                f"maxReplicas, {total.max - spent}"
+                f"cluster {member.name}: preferred minReplicas {min_replicas} exceeds the "
+                f"remaining maxReplicas, {total.max - spent}"
             )
             continue
         spent += member.bounds.min_replicas
@@ -77,20 +76,20 @@ def _base(
 def _joining(
     total: ReplicaBounds, others: list[Member], spent: int, free: int, joining_late: bool
 ) -> set[str]:
-    """Those to which the user's min gives a replica. Who joins late needs max that is free."""
+    """The clusters to which the user's min gives a replica. Late ones also need free max."""
     joining: set[str] = set()
     for member in sorted(others, key=lambda m: (m.held is None, m.ready == 0)):
-        needs_room = member.held is None and joining_late
-        last_hope = spent == 0 and not needs_room
-        if last_hope or (spent + 1 <= total.min and (not needs_room or free >= 1)):
+        needs_free_max = member.held is None and joining_late
+        first = spent == 0 and not needs_free_max
+        if first or (spent + 1 <= total.min and (not needs_free_max or free >= 1)):
             joining.add(member.name)
             spent += 1
-            free -= needs_room
+            free -= needs_free_max
     return joining
 
 
 def _within_max(total: ReplicaBounds, in_use: list[Member], base: set[str]) -> list[Member]:
-    """Without those for which a lowered max has no room, the last first."""
+    """Without those that a lowered max no longer covers, the last first."""
     kept = list(in_use)
     for member in reversed(in_use):
         if sum(m.bounds.floor for m in kept) <= total.max:
@@ -101,7 +100,7 @@ def _within_max(total: ReplicaBounds, in_use: list[Member], base: set[str]) -> l
 
 
 def _pressed(member: Member, at: DecisionPoint) -> bool:
-    """Whether the cluster would run more, but cannot place it or is not allowed to."""
+    """Whether the cluster would run more, but cannot schedule it or is limited by max."""
     if not member.is_stable(at) or member.report is None:
         return False
     more = member.report.wanted > member.report.desired
@@ -109,7 +108,7 @@ def _pressed(member: Member, at: DecisionPoint) -> bool:
 
 
 def _growing(member: Member, at: DecisionPoint) -> bool:
-    """Whether it wants more, is about to get it, or waits for nodes."""
+    """Whether it needs more, just got more, or waits for nodes."""
     given = at.now - member.increased_at < at.config.cooldown_seconds
     return given or member.unscheduled_since is not None or _pressed(member, at)
 
@@ -121,14 +120,16 @@ def _opening(
     at: DecisionPoint,
     free: int,
 ) -> Member | None:
-    if not any(_pressed(m, at) for m in kept) or any(_has_room(m, at, total, free) for m in kept):
+    if not any(_pressed(m, at) for m in kept) or any(
+        _has_capacity(m, at, total, free) for m in kept
+    ):
         return None
     closed = (m for m in able if m not in kept and m.avoid_until <= at.now)
     return next((m for m in closed if m.bounds.floor <= free), None)
 
 
-def _has_room(member: Member, at: DecisionPoint, total: ReplicaBounds, free: int) -> bool:
-    """Whether it can run more than it does: within its max, or with what is free."""
+def _has_capacity(member: Member, at: DecisionPoint, total: ReplicaBounds, free: int) -> bool:
+    """Whether it can run more than it does: within its max, or with free max."""
     share, report = member.share, member.report
     if share is None or report is None or not member.is_stable(at):
         return True
@@ -145,8 +146,8 @@ def _closing(
         others = [m for m in kept if m is not member]
         if member.name in base or not member.is_stable(at) or not others:
             continue
-        places_nothing = member.cannot_schedule(at) and member.usable(at) == 0
-        if places_nothing or (_idle(member, at) and _dispensable(member, others, at, total)):
+        schedules_nothing = member.cannot_schedule(at) and member.usable(at) == 0
+        if schedules_nothing or (_idle(member, at) and _dispensable(member, others, at, total)):
             return member
     return None
 
@@ -162,6 +163,6 @@ def _dispensable(
     """Whether the others could run all that this one runs, and one more."""
     if any(_growing(m, at) or not m.is_stable(at) for m in others):
         return False
-    ability = sum(m.cap(at) for m in others)
+    capacity = sum(m.cap(at) for m in others)
     needed = sum(m.report.desired for m in (*others, member) if m.report)
-    return min(ability, total.max) > needed
+    return min(capacity, total.max) > needed

@@ -1,6 +1,6 @@
-"""Dividing whole replicas: evenly or in proportion, exactly, and the same way every time.
+"""Divides whole replicas evenly or in proportion, exactly and deterministically.
 
-The order of a mapping is the clusters' rank: it decides who gets the odd ones.
+The order of a mapping is the clusters' rank, which decides where odd replicas go.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def lower_evenly(
 
 
 def in_proportion(amount: int, wants: Mapping[str, int]) -> dict[str, int]:
-    """`amount` divided by what each wants (>= 0): nobody gets more than that."""
+    """`amount` divided in proportion to `wants` (>= 0), none getting more than it wants."""
     total = sum(wants.values())
     if amount >= total:
         return dict(wants)

@@ -1,7 +1,7 @@
-"""From the present shares to the wanted ones by writes each of which keeps the sums right.
+"""Orders the writes from the current to the wanted shares, so that each keeps the totals valid.
 
-Max is lowered before it is raised elsewhere, min raised before it is lowered elsewhere; each as far
-as the other allows, in turns. So a controller may die after any of them.
+Max is lowered before it is raised elsewhere, min is raised before it is lowered elsewhere; each as
+far as the other allows, in turns. So the controller may crash after any write.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ State = dict[str, Share]
 
 @dataclass(frozen=True)
 class Exchange:
-    """What is to become of the shares of some clusters, which together have to keep `total`.
+    """The wanted shares of some clusters, which together keep `total`.
 
-    `leaving` are the shares that clusters keep that are present and not wanted, until they are
-    `removable`.
+    `leaving` are the shares that leaving clusters keep until they are `removable`.
     """
 
     wanted: Mapping[str, Share]
@@ -30,7 +29,7 @@ class Exchange:
 
 
 def ordered(present: Mapping[str, Share], exchange: Exchange) -> list[Step]:
-    """Steps (cluster, before, after). Where min and max leave no room to exchange, they end."""
+    """Steps (cluster, before, after); incomplete where min and max are too close to each other."""
     state = dict(present)
     steps: list[Step] = []
     while found := [*_lowered(state, exchange), *_raised(state, exchange)]:

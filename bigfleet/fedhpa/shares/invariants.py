@@ -1,4 +1,4 @@
-"""What must be true after every single write."""
+"""The invariants that hold after every single write."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def violations(
     before: Mapping[str, Share],
     after: Mapping[str, Share],
 ) -> list[str]:
-    """What the step from `before` to `after` breaks.
+    """What the step from `before` to `after` violates.
 
-    The sum of max never passes the user's max, the sum of min never falls below the user's min;
-    where the user's own change or a loss already broke that, no write makes it worse. A cluster
-    that is new may grow up to its preferred min; no write takes one below.
+    The sum of max never exceeds the user's max, the sum of min never falls below the user's min;
+    where the user's change or a loss already violated that, no write makes it worse. A new cluster
+    may grow up to its preferred min; no write lowers one below.
     """
     return [*_sums(total, before, after), *_each(bounds, before, after)]
 

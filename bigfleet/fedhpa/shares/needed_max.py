@@ -1,4 +1,4 @@
-"""How much of its max a cluster needs, lacks, or can spare."""
+"""How much max a cluster needs, lacks, or can give up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bigfleet.fedhpa.shares.records import DecisionPoint, Member
 
 
 def needed_max(member: Member, min_replicas: int, at: DecisionPoint) -> int:
-    """The max below which a cluster would miss something; what it has, while nothing is known."""
+    """The max that a cluster needs; what it has while that is unknown."""
     report = member.report
     if report is None or not member.is_stable(at):
         return max(min_replicas, member.held.max if member.held else 0)
@@ -18,7 +18,7 @@ def needed_max(member: Member, min_replicas: int, at: DecisionPoint) -> int:
 
 
 def transferable_max(member: Member, at: DecisionPoint) -> int:
-    """The part of its max that a cluster can give away now."""
+    """The part of its max that a cluster can give up now."""
     if member.share is None or not at.config.enabled or not member.is_stable(at):
         return 0
     cooling = at.now - member.increased_at < at.config.cooldown_seconds
@@ -28,7 +28,7 @@ def transferable_max(member: Member, at: DecisionPoint) -> int:
 
 
 def missing_max(member: Member, level: int, at: DecisionPoint) -> int:
-    """What a cluster at its limit lacks, as far as it could make use of it."""
+    """The max that a cluster at its limit lacks and could use."""
     if not at.config.enabled or not member.at_limit or not member.is_stable(at):
         return 0
     return max(0, min(needed_max(member, level, at), member.cap(at)) - level)

@@ -1,4 +1,4 @@
-"""One pass: what was seen -> the writes that it calls for, in order."""
+"""Plans the writes of one pass from the observed clusters."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _LONGEST_WAIT_SECONDS = 86400.0
 
 
 def rebalance(total: ReplicaBounds, members: Sequence[Member], at: DecisionPoint) -> Plan:
-    """What to write now. `members` are all clusters that could hold a share or do, by rank.
+    """The plan for now. `members` are all clusters that have or could have a share, by rank.
 
-    Unreachable clusters keep their shares, and these count. Without any selected cluster nothing
-    is changed. Equal input gives an equal plan.
+    Unreachable clusters keep their shares, which count. Without a selected cluster nothing is
+    changed. Deterministic.
     """
     apart = [m for m in members if not m.reachable and m.share]
     rest = _rest_of(total, apart)
     shares = {m.name: m.share for m in members if m.reachable and m.share}
     if not any(m.selected for m in members):
-        return Plan((), shares, ("no cluster is selected: everything is left as it is",))
+        return Plan((), shares, ("no cluster is selected: nothing is changed",))
     chosen = choose(rest, members, at, _free(rest, members, at))
     if not chosen.members:
-        sentence = "no selected cluster can be reached and used: everything is left as it is"
-        return Plan((), shares, (sentence,), _wake_at(members, at))
+        message = "no selected cluster is reachable and usable: nothing is changed"
+        return Plan((), shares, (message,), _wake_at(members, at))
     found = targets(rest, chosen, at, len(chosen.members) + len(apart))
     exchange = Exchange(
         wanted=found.shares,
@@ -58,21 +58,21 @@ def _rest_of(total: ReplicaBounds, apart: Sequence[Member]) -> ReplicaBounds:
 
 
 def _free(rest: ReplicaBounds, members: Sequence[Member], at: DecisionPoint) -> int:
-    """The part of max that no cluster has, or that one can give away."""
+    """The part of max that no cluster has, or that one can give up."""
     held = [m for m in members if m.reachable and m.held]
     unused = max(0, rest.max - sum(m.held.max for m in held if m.held))
     return unused + sum(transferable_max(m, at) for m in held if m.selected)
 
 
 def _share_while_leaving(member: Member) -> Share:
-    """What a cluster keeps until others can do without it: all that runs there."""
+    """What a leaving cluster keeps until others have replaced it: all that runs there."""
     held = member.held or Share(1, 1)
     low = min(held.min, member.bounds.floor)
     return Share(low, held.max if member.report is None else max(low, member.report.desired))
 
 
 def _removable(total: ReplicaBounds, chosen: Chosen, members: Sequence[Member]) -> set[str]:
-    """Those that go may do so once enough replicas are ready without them."""
+    """Leaving clusters can be removed once enough replicas are ready elsewhere."""
     staying = {m.name for m in chosen.members}
     others = sum(m.ready for m in members if m.name in staying or not m.reachable)
     min_replicas = min(total.min, sum(m.ready for m in members))
@@ -98,7 +98,7 @@ def _writes(
 
 
 def _capacity_limit_shown(member: Member, at: DecisionPoint) -> CapacityLimit | None:
-    """Trying again in vain doubles the wait; else a fleet that is full everywhere never rests."""
+    """Each failed retry doubles the wait; otherwise a fleet that is full would never settle."""
     if member.report is None:
         return None
     scheduled, before, wait = (
@@ -130,11 +130,11 @@ def _problems(
     max_replicas = sum(s.max for s in (*found.shares.values(), *apart))
     min_replicas = sum(s.min for s in (*found.shares.values(), *apart))
     if max_replicas < total.max:
-        yield f"{total.max - max_replicas} of maxReplicas can be used by no cluster in use"
+        yield f"{total.max - max_replicas} of maxReplicas cannot be used by the clusters in use"
     if min_replicas < total.min:
-        yield f"{total.min - min_replicas} of minReplicas fit into no cluster"
+        yield f"{total.min - min_replicas} of minReplicas do not fit into any cluster"
     if max_replicas > total.max:
-        yield "maxReplicas is less than what clusters that cannot be reached or left must keep"
+        yield "maxReplicas is less than what unreachable and leaving clusters must keep"
     reached = dict(present)
     for name, _, after in steps:
         if after is None:
@@ -143,17 +143,17 @@ def _problems(
             reached[name] = after
     if set(reached) - set(found.shares):
         waiting = ", ".join(sorted(set(reached) - set(found.shares)))
-        yield f"{waiting}: is left once enough replicas are ready elsewhere"
+        yield f"{waiting}: removed once enough replicas are ready elsewhere"
     elif reached != found.shares:
-        yield "minReplicas and maxReplicas leave too little room between them to move shares"
+        yield "minReplicas and maxReplicas are too close to each other to move shares"
 
 
 def _wake_at(members: Sequence[Member], at: DecisionPoint) -> float | None:
-    moments = [moment for m in members for moment in _moments(m, at.config) if moment > at.now]
-    return min(moments, default=None)
+    deadlines = [when for m in members for when in _deadlines(m, at.config) if when > at.now]
+    return min(deadlines, default=None)
 
 
-def _moments(member: Member, config: RebalanceConfig) -> Iterator[float]:
+def _deadlines(member: Member, config: RebalanceConfig) -> Iterator[float]:
     if member.capacity_limit is not None:
         yield member.capacity_limit.until
     yield member.avoid_until

@@ -1,4 +1,4 @@
-"""What is known of each cluster, what the user wants, and what is to be written."""
+"""The rules' inputs and outputs: clusters, the user's bounds, and writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEVER = -math.inf
 
 
 class Share(NamedTuple):
-    """One cluster's part: the minReplicas and maxReplicas of its own HPA."""
+    """One cluster's share: the minReplicas and maxReplicas of its HPA."""
 
     min: int
     max: int
@@ -31,7 +31,7 @@ class ReplicaBounds:
 class ClusterBounds:
     """The user's preference for one cluster.
 
-    `min_replicas` >= 1 demands that the cluster is used; `max_replicas` 0 forbids it.
+    `min_replicas` >= 1 requires that the cluster is used; `max_replicas` 0 forbids it.
     """
 
     min_replicas: int = 0
@@ -39,7 +39,7 @@ class ClusterBounds:
 
     @property
     def floor(self) -> int:
-        """The smallest min that the cluster can have once it is used."""
+        """The smallest min that the cluster can have when used."""
         return max(1, self.min_replicas)
 
 
@@ -47,13 +47,12 @@ class ClusterBounds:
 class RebalanceConfig:
     """When and how far shares move.
 
-    A cluster keeps `headroom_percent` above what it needs, at least one replica. A new or returned
-    cluster is left alone for `stabilization_seconds`; one that was given something keeps it for
-    `cooldown_seconds`. Replicas that found no node for `scheduling_timeout_seconds` count as not
-    placeable, and no more is tried there for `retry_seconds`, twice as long each time it is in
-    vain. A cluster that was opened for a spike is closed after `idle_timeout_seconds` of idleness.
-    One at its min and below `min_usage_percent` of the target usage gives min away; 0 leaves min as
-    it was split.
+    A cluster keeps `headroom_percent` above what it needs, at least one replica. The share of a new
+    or returned cluster is not changed for `stabilization_seconds`; an increased one is kept for
+    `cooldown_seconds`. Replicas without a node for `scheduling_timeout_seconds` count as
+    unschedulable, and no more are tried there for `retry_seconds`, doubled after each failure. A
+    cluster that was opened for a spike is closed after it was idle for `idle_timeout_seconds`. One
+    at its min and below `min_usage_percent` of the target usage gives up min; 0 disables that.
     """
 
     enabled: bool = True
@@ -68,16 +67,16 @@ class RebalanceConfig:
 
 @dataclass(frozen=True, slots=True)
 class DecisionPoint:
-    """By which settings, and when, a decision is made; `now` in seconds on the caller's clock."""
+    """The settings and time of a decision; `now` in seconds on the caller's clock."""
 
     config: RebalanceConfig
     now: float
 
 
 class CapacityLimit(NamedTuple):
-    """A cluster has shown that it can place no more than `scheduled`.
+    """A cluster could schedule no more than `scheduled` replicas.
 
-    No more is tried until `until`, which is `wait` seconds after it last showed so.
+    No more are tried until `until`, `wait` seconds after that was last observed.
     """
 
     scheduled: int
@@ -87,10 +86,10 @@ class CapacityLimit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HpaReport:
-    """What a cluster's HPA says: its current and desired replicas.
+    """The status of a cluster's HPA: its current and desired replicas.
 
-    `wanted` is desired, or more where only max holds it down; `scheduled` are the replicas that
-    have a node; `usage` is the observed metric over its target, None when unknown.
+    `wanted` is desired, or more where it is limited by max; `scheduled` are the replicas that have
+    a node; `usage` is the observed metric over its target, None if unknown.
     """
 
     current: int
@@ -102,12 +101,12 @@ class HpaReport:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One cluster as it was last seen; moments are in seconds on the caller's clock.
+    """One cluster as last observed; timestamps are in seconds on the caller's clock.
 
-    `share` is what its HPA has. Of an unreachable cluster it is the last that is known, and where a
-    write's outcome is unknown, the smaller min and the larger max. `deleted_share` is the share of
-    an HPA that somebody deleted. `report` is None while the HPA says nothing of use. `ready` are
-    the target's ready replicas there.
+    `share` is that of its HPA. For an unreachable cluster it is the last known one, and where a
+    write's outcome is unknown, the smaller min and the larger max. `deleted_share` is that of an
+    HPA that a user deleted. `report` is None while the HPA does not scale. `ready` are the target's
+    ready replicas.
     """
 
     name: str
@@ -127,11 +126,11 @@ class Member:
 
     @property
     def held(self) -> Share | None:
-        """Its part of the sums, also when its HPA has to be made again."""
+        """Its share in the totals, even if its HPA has to be recreated."""
         return self.share or self.deleted_share
 
     def is_stable(self, at: DecisionPoint) -> bool:
-        """Whether its report can be trusted: the HPA works, and has done so for a while."""
+        """Whether its HPA has been scaling for the stabilization period."""
         return (
             self.reachable
             and self.share is not None
@@ -140,7 +139,7 @@ class Member:
         )
 
     def cannot_schedule(self, at: DecisionPoint) -> bool:
-        """Whether it has shown that it cannot place what its HPA wants."""
+        """Whether it failed to schedule what its HPA wants."""
         since = self.unscheduled_since
         return (
             self.report is not None
@@ -149,7 +148,7 @@ class Member:
         )
 
     def usable(self, at: DecisionPoint) -> int | None:
-        """The replicas beyond which it can place nothing; None when no such limit is known."""
+        """The most replicas that it can schedule; None if no limit is known."""
         if self.report is not None and self.cannot_schedule(at):
             return self.report.scheduled
         return (
@@ -159,13 +158,13 @@ class Member:
         )
 
     def cap(self, at: DecisionPoint) -> int:
-        """The largest max of which it can make use."""
+        """The largest max that it can use."""
         usable = self.usable(at)
         return self.bounds.max_replicas if usable is None else min(usable, self.bounds.max_replicas)
 
     @property
     def at_limit(self) -> bool:
-        """Whether only max keeps it from growing: current = desired = max, all placed."""
+        """Whether only max limits it: current = desired = max, all scheduled."""
         report, share = self.report, self.share
         return (
             report is not None
@@ -178,25 +177,25 @@ class Reason(StrEnum):
     """Why a share changes."""
 
     SPLIT = "first split"
-    RESTORED = "its HPA was gone"
-    OPENED = "opened: the clusters in use are at their limit or cannot place more"
+    RESTORED = "its HPA was deleted"
+    OPENED = "opened: the clusters in use are at their limit or cannot schedule more"
     JOINED = "min suffices for one more cluster"
-    CLOSED = "closed: idle, and the others have room"
+    CLOSED = "closed: idle, and the others have capacity"
     LEFT = "not selected, or its preferences cannot be met"
     AT_LIMIT = "at its limit"
     NOT_NEEDED = "not needed there"
     IDLE = "its min is not used there"
     BUSY = "it runs more than its min"
-    NOT_PLACEABLE = "cannot be placed there"
-    EXACT = "so that the sums are what the user wants"
+    NOT_PLACEABLE = "cannot be scheduled there"
+    EXACT = "to keep the totals exact"
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One HPA is made (`before` None), changed, or removed (`after` None).
+    """One HPA is created (`before` None), changed, or deleted (`after` None).
 
-    `increased` says that it was given something for its need, from which moment the cool-down
-    counts; `capacity_limit`, if not None, what the cluster has shown.
+    `increased`: its share grows for its need, which starts the cooldown. `capacity_limit` is the
+    newly observed one, if any.
     """
 
     cluster: str
@@ -209,10 +208,10 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to write, in this order; stop at the first that fails and plan anew.
+    """Writes in order; after a failure, plan again.
 
-    `targets` is what it leads to. `problems` are sentences for the user. `wake_at` is when to look
-    again although nothing was reported; None when only a report can change anything.
+    `targets` is the goal. `problems` are messages for the user. `wake_at` is when to reconcile
+    again without any change; None if only a change can matter.
     """
 
     writes: tuple[Write, ...] = ()

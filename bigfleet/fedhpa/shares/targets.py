@@ -1,4 +1,4 @@
-"""The shares that the chosen clusters shall have, from those they have now."""
+"""The target shares of the chosen clusters, from their current ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Levels = dict[str, int]
 
 @dataclass
 class Targets:
-    """Each chosen cluster's share, and why it changes; `increased` those given for their need."""
+    """Each chosen cluster's share, and why it changes; `increased`: those that grow for need."""
 
     shares: dict[str, Share]
     reasons: dict[str, Reason] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class Targets:
 
 
 def targets(total: ReplicaBounds, chosen: Chosen, at: DecisionPoint, sharing: int) -> Targets:
-    """`total` is what the chosen clusters have together; `sharing` how many clusters there are."""
+    """`total` is for all chosen clusters together; `sharing` is the number of clusters in all."""
     found = Targets({})
     min_replicas = _mins(total, chosen, at, found)
     max_replicas = _maxes(total, chosen, at, min_replicas, found, sharing)
@@ -51,7 +51,7 @@ def _mins(total: ReplicaBounds, chosen: Chosen, at: DecisionPoint, found: Target
 
 
 def _move_min(levels: Levels, chosen: Chosen, at: DecisionPoint, found: Targets) -> None:
-    """From idle clusters at their min to those that run more than theirs anyway."""
+    """Move min from idle clusters at their min to those that run more than theirs."""
     surplus = {m.name: _min_to_spare(m, levels[m.name], at) for m in chosen.members}
     wants = {m.name: _min_in_use(m, levels[m.name], at) for m in chosen.members}
     amount = min(sum(surplus.values()), sum(wants.values()))
@@ -101,7 +101,7 @@ def _maxes(
     }
     levels = _shrunk(levels, chosen, at, min_replicas, sum(levels.values()) - total.max)
     _move_max(levels, chosen, at, total, found, sharing)
-    # What is left goes evenly to all; to those that can place no more only as the last resort.
+    # The rest goes evenly to all; to clusters that cannot schedule more only as a last resort.
     able = {m.name: max(levels[m.name], min(max_replicas[m.name], m.cap(at))) for m in members}
     levels = raise_evenly(levels, able, total.max - sum(levels.values()))
     return raise_evenly(levels, max_replicas, total.max - sum(levels.values()))
@@ -110,7 +110,7 @@ def _maxes(
 def _shrunk(
     levels: Levels, chosen: Chosen, at: DecisionPoint, min_replicas: Levels, amount: int
 ) -> Levels:
-    """Lower by `amount`: first what nobody needs, then from the highest."""
+    """Lower by `amount`: first what is not needed, then from the highest."""
     if amount <= 0:
         return levels
     slack = {
@@ -130,7 +130,7 @@ def _move_max(
     found: Targets,
     sharing: int,
 ) -> None:
-    """To clusters at their limit and new ones: what is unused first, then what others can spare."""
+    """Move max to clusters at their limit and new ones: first what is unused, then from others."""
     spare = max(0, total.max - sum(levels.values()))
     wants = {
         m.name: _wanted_max(m, levels[m.name], chosen, at, total, sharing) for m in chosen.members
@@ -146,7 +146,7 @@ def _move_max(
             found.reasons[name] = Reason.NOT_PLACEABLE if cannot_schedule else Reason.NOT_NEEDED
         if taken[name]:
             found.reasons[name] = chosen.new.get(name, Reason.AT_LIMIT)
-            if found.reasons[name] is not Reason.SPLIT:  # by which nobody was served
+            if found.reasons[name] is not Reason.SPLIT:  # which is not for its need
                 found.increased.add(name)
 
 
@@ -164,7 +164,7 @@ def _wanted_max(
     total: ReplicaBounds,
     sharing: int,
 ) -> int:
-    """One that was just opened takes all that is to be had; one that joins, an equal part."""
+    """A cluster that was just opened takes all there is; one that joins takes an equal part."""
     why = chosen.new.get(member.name)
     if why is None:
         return missing_max(member, level, at)

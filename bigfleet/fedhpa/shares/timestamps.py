@@ -1,4 +1,4 @@
-"""Since when a cluster is as it is: what a single look cannot tell."""
+"""Since when a cluster is in its state, over several observations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bigfleet.fedhpa.shares.records import NEVER, HpaReport, Share
 
 @dataclass(frozen=True, slots=True)
 class Timestamps:
-    """What was noted of one cluster; moments in seconds on the caller's clock."""
+    """Timestamps of one cluster, in seconds on the caller's clock."""
 
     reachable: bool = True
     returned_at: float = NEVER
@@ -19,7 +19,7 @@ class Timestamps:
 
 
 def _not_ahead(timestamps: Timestamps, now: float) -> Timestamps:
-    """After the clock was set back nothing began later than now."""
+    """Limit timestamps to `now`, after the clock was set back."""
     unscheduled, idle = timestamps.unscheduled_since, timestamps.idle_since
     return replace(
         timestamps,
@@ -32,7 +32,7 @@ def _not_ahead(timestamps: Timestamps, now: float) -> Timestamps:
 def update_timestamps(
     before: Timestamps, reachable: bool, share: Share | None, report: HpaReport | None, now: float
 ) -> Timestamps:
-    """`before`, and what this look adds. While replicas still find nodes, patience begins anew."""
+    """`before` with an observation. While replicas are being scheduled, the timeout restarts."""
     if not reachable:
         return replace(before, reachable=False)
     before = _not_ahead(before, now)

@@ -1,1 +1,1 @@
-"""The federated workload's controller: one Deployment or ReplicaSet in each cluster that has it."""
+"""The federated workload controller: a Deployment or ReplicaSet in each chosen cluster."""

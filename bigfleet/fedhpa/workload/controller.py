@@ -1,4 +1,4 @@
-"""Keeps a federated workload's parts in the clusters; leaves replicas to an active autoscaler."""
+"""Reconciles federated workloads in the members; an active autoscaler controls the replicas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.fedhpa.autoscaler.claims import is_not_accepted
 from bigfleet.fedhpa.autoscaler.hpa_status import conditions
 from bigfleet.fedhpa.debounce import DebouncedQueue
-from bigfleet.fedhpa.host_cluster import HostCluster, rfc3339
+from bigfleet.fedhpa.host_cluster import HostCluster
 from bigfleet.fedhpa.members.link import MemberLink
 from bigfleet.fedhpa.members.objects import MEMBER_KINDS, SPEC_HASH, WorkloadName
 from bigfleet.fedhpa.members.registry import MemberRegistry
@@ -34,6 +34,7 @@ from bigfleet.fedhpa.workload.placement import (
     placement_by_list,
 )
 from bigfleet.kube.client import CONFLICT, NOT_FOUND, ApiError
+from bigfleet.kube.timestamps import rfc3339
 from bigfleet.model.errors import Unavailable
 
 _LOG = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ _PLURALS = {kind: plural for plural, kind in MEMBER_KINDS.items()}
 
 
 class WorkloadController:
-    """Makes, corrects, scales and removes the parts. `now` is in seconds since 1970."""
+    """Creates, updates, scales and deletes the workloads in members. `now` is Unix time."""
 
     def __init__(
         self,
@@ -63,23 +64,23 @@ class WorkloadController:
         self.add_debounced = self._debouncer.add_debounced
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         try:
             await self._queue.run()
         finally:
             self._debouncer.close()
 
     def member_workload_changed(self, name: WorkloadName) -> None:
-        """A part in a member is not what it was."""
+        """A workload in a member has changed."""
         self.add_debounced(ObjectKey(_PLURALS[name.kind], name.namespace, name.name))
 
     def reachability_changed(self) -> None:
-        """A member came, went, was lost or returned."""
+        """A member joined, left, or became reachable or unreachable."""
         for key in self._host.workloads:
             self.add_debounced(key)
 
     async def reconcile(self, key: ObjectKey) -> None:
-        """One pass."""
+        """Reconcile one workload."""
         workload = self._host.workloads.get(key)
         if workload is None or not (self._host.listed and self._registry.reachability_known):
             return
@@ -92,14 +93,14 @@ class WorkloadController:
             return
         if FINALIZER not in workload.metadata.finalizers:
             await self._host.add_finalizer(key, workload.metadata)
-        # It may have been claimed, or be gone, since.
+        # It may have been claimed or deleted meanwhile.
         if (held := self._host.workloads.get(key)) is not None:
             await self._place(key, held, name)
 
     async def _place(self, key: ObjectKey, workload: Workload, name: WorkloadName) -> None:
         autoscaler = self._autoscaler(workload)
         if autoscaler is None and self._will_be_claimed(key):
-            return  # else its own replicas would be placed first; the claim will be heard of
+            return  # else its own replicas would be placed first; the claim requeues it
         places = self._places(workload, name, autoscaler)
         if autoscaler is not None:
             least = autoscaler.spec.min_replicas
@@ -111,13 +112,13 @@ class WorkloadController:
         self._debouncer.add_after(key, _RETRY_INTERVAL_SECONDS if failures else None)
 
     def _autoscaler(self, workload: Workload) -> Autoscaler | None:
-        """Who scales it now: an autoscaler that vanished has no say any more."""
+        """The autoscaler that scales it; None if that was deleted."""
         by = workload.autoscaled_by
         key = ObjectKey(AUTOSCALERS, workload.metadata.namespace, by)
         return self._host.autoscalers.get(key) if by else None
 
     def _will_be_claimed(self, key: ObjectKey) -> bool:
-        """Whether an autoscaler waits for this workload, or has not been looked at yet."""
+        """Whether an autoscaler will claim this workload, or has not been reconciled yet."""
         for name in self._host.autoscalers_of(key):
             each = self._host.autoscalers.get(name)
             if each is None or each.metadata.deletion_timestamp is not None:
@@ -196,11 +197,11 @@ class WorkloadController:
     def _link(self, cluster: str) -> MemberLink:
         link = self._registry.links.get(cluster)
         if link is None:
-            raise Unavailable("left while it was to be written to")
+            raise Unavailable("has left the federation")
         return link
 
     async def _remove(self, key: ObjectKey, workload: Workload, name: WorkloadName) -> None:
-        """Once the last part is gone, the federated object may go."""
+        """Delete it in all members, then remove the finalizer."""
         if FINALIZER not in workload.metadata.finalizers:
             return
         waiting = []
@@ -210,8 +211,8 @@ class WorkloadController:
             elif not link.state.reachable and self._may_be_in(workload, link, name):
                 waiting.append(cluster)
         if waiting:
-            sentence = f"waits for {', '.join(waiting)} to answer, where it still runs"
-            await self._host.record_event(key, workload.metadata, "WaitingForMembers", sentence)
+            message = f"waiting for {', '.join(waiting)}: unreachable, and may still run it"
+            await self._host.record_event(key, workload.metadata, "WaitingForMembers", message)
             return
         await self._host.remove_finalizer(key, workload.metadata)
 
@@ -268,13 +269,13 @@ class WorkloadController:
         return line
 
     def _on_rejected(self, key: ObjectKey, error: ApiError) -> None:
-        # Who lost a race is told by its watch what to look at again.
+        # After a conflict the watch delivers the change, which requeues the key.
         level = logging.INFO if error.status in (CONFLICT, NOT_FOUND) else logging.WARNING
         _LOG.log(level, "%s/%s: %s", key.namespace, key.name, error)
 
 
 def _whole(status: WorkloadStatus) -> dict[str, Any]:
-    """With the zeros: a merge patch leaves what it does not name as it is."""
+    """With explicit zeros and empty lists: a merge patch does not change omitted fields."""
     found: dict[str, Any] = msgspec.to_builtins(status)
     return {"replicas": 0, "readyReplicas": 0, "conditions": [], "clusters": [], **found}
 
@@ -283,8 +284,8 @@ def _conditions(
     workload: Workload, autoscaler: Autoscaler | None, failures: Sequence[str]
 ) -> dict[str, tuple[bool, str, str]]:
     overridden = (
-        f"FederatedHorizontalPodAutoscaler {workload.autoscaled_by} decides; this object's own "
-        f"replicas, clusters and preferences do not count. Clusters: "
+        f"scaled by FederatedHorizontalPodAutoscaler {workload.autoscaled_by}; replicas, clusters "
+        f"and preferences of this object are ignored. Clusters: "
         f"{', '.join(workload.listed_clusters)}"
     )
     return {

@@ -1,13 +1,10 @@
-"""The Deployment or ReplicaSet that a cluster shall have. Pure."""
+"""The desired Deployment or ReplicaSet of a cluster. Pure."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import Any
-
-import msgspec
 
 from bigfleet.fedhpa.members.objects import (
     POD_LABEL,
@@ -15,6 +12,7 @@ from bigfleet.fedhpa.members.objects import (
     WORKLOAD_LABEL,
     MemberWorkload,
     WorkloadName,
+    spec_hash,
 )
 from bigfleet.fedhpa.objects import Workload
 
@@ -22,9 +20,9 @@ _ROLLING_UPDATE = {"maxSurge": "25%", "maxUnavailable": "25%"}
 
 
 def body_of(workload: Workload, name: WorkloadName) -> dict[str, Any]:
-    """The whole object as it is applied: never with replicas, so that these are nobody's to lose.
+    """The manifest to apply, without replicas.
 
-    Whoever applies a field owns it, and leaving it out later would reset it.
+    With server-side apply we would own the field, and omitting it later would reset it.
     """
     template = copy.deepcopy(workload.spec.template)
     metadata = template.get("metadata") or {}
@@ -33,9 +31,9 @@ def body_of(workload: Workload, name: WorkloadName) -> dict[str, Any]:
     pod_labels = {**(pods.get("labels") or {}), POD_LABEL: name.label}
     spec["template"]["metadata"] = {**pods, "labels": pod_labels}
     if name.kind == "Deployment":
-        spec["strategy"] = _whole_strategy(spec.get("strategy") or {})
+        spec["strategy"] = _explicit_strategy(spec.get("strategy") or {})
     labels = {**(metadata.get("labels") or {}), WORKLOAD_LABEL: name.label}
-    annotations = {**(metadata.get("annotations") or {}), SPEC_HASH: digest_of([labels, spec])}
+    annotations = {**(metadata.get("annotations") or {}), SPEC_HASH: spec_hash([labels, spec])}
     return {
         "apiVersion": "apps/v1",
         "kind": name.kind,
@@ -49,21 +47,16 @@ def body_of(workload: Workload, name: WorkloadName) -> dict[str, Any]:
     }
 
 
-def _whole_strategy(strategy: Mapping[str, Any]) -> dict[str, Any]:
-    """With the API server's defaults: what it fills in is nobody's, and forbids Recreate later."""
+def _explicit_strategy(strategy: Mapping[str, Any]) -> dict[str, Any]:
+    """With the API server's defaults, which we would otherwise not own: they forbid Recreate."""
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return dict(strategy)
     rolling = {**_ROLLING_UPDATE, **(strategy.get("rollingUpdate") or {})}
     return {"type": "RollingUpdate", "rollingUpdate": rolling}
 
 
-def digest_of(content: Any) -> str:
-    """A short name of a content."""
-    return blake2b(msgspec.json.encode(content, order="deterministic"), digest_size=8).hexdigest()
-
-
 def last_applied(member_workload: MemberWorkload) -> str:
-    """What a cluster has, but for the replicas: to notice when somebody else changes it."""
-    return digest_of(
+    """The hash of what a cluster has, without replicas, to detect others' changes."""
+    return spec_hash(
         {key: value for key, value in member_workload.spec.items() if key != "replicas"}
     )

@@ -1,7 +1,6 @@
-"""Where a workload shall run, and with how many replicas. Pure.
+"""Where a workload runs, and with how many replicas. Pure.
 
-Replicas that run stay where they are: only what is missing is placed, and only what is too much
-is taken away.
+Running replicas stay where they are: only missing ones are placed, and surplus ones removed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from bigfleet.fedhpa.shares.division import lower_evenly, raise_evenly
 
 @dataclass(frozen=True)
 class ClusterPlacement:
-    """One cluster as far as placing needs it; `has` is None where the workload is not."""
+    """One cluster; `has` is its number of replicas, None without the workload."""
 
     name: str
     bounds: ClusterBounds
@@ -27,14 +26,14 @@ class ClusterPlacement:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where it has to be: with so many replicas, or None for as many as there are."""
+    """Replicas by cluster, None to leave them as they are, and the clusters to remove it from."""
 
     replicas: Mapping[str, int | None]
     removed: Sequence[str]
 
 
 def divide_replicas(replicas: int, places: Sequence[ClusterPlacement]) -> Placement:
-    """By the workload's own wish: evenly, within the preferences, the order deciding odd ones."""
+    """Divide the workload's own replicas evenly, within the preferences; odd ones by order."""
     apart = sum(p.has or 0 for p in places if not p.reachable)
     able = [p for p in places if p.reachable and p.selected]
     wanted = max(0, replicas - apart)
@@ -55,10 +54,10 @@ def divide_replicas(replicas: int, places: Sequence[ClusterPlacement]) -> Placem
 def placement_by_list(
     names: Sequence[str], min_ready: int, places: Sequence[ClusterPlacement]
 ) -> Placement:
-    """By an autoscaler's list: there with the replicas it has, or one; elsewhere not.
+    """Place it in an autoscaler's clusters, with the replicas it has there.
 
-    Zero becomes one: an HPA lets a target with zero replicas alone, and it would stay there.
-    Elsewhere it goes only once `min_ready` replicas are ready in the listed clusters.
+    Zero becomes one, as an HPA ignores a target with zero replicas. It is removed from other
+    clusters only once `min_ready` replicas are ready in the listed ones.
     """
     staying = [p for p in places if p.name in names]
     leaving = [p for p in places if p.name not in names and p.reachable and p.has is not None]
@@ -67,7 +66,7 @@ def placement_by_list(
 
 
 def _removable(leaving: Sequence[ClusterPlacement], ready: int, needed: int) -> list[str]:
-    """Those whose loss leaves enough replicas ready, or that have none ready themselves."""
+    """The clusters without which enough replicas are ready, or that have none ready."""
     if ready >= max(1, min(needed, ready + sum(p.ready for p in leaving))):
         return [p.name for p in leaving]
     return [p.name for p in leaving if p.ready == 0]

@@ -15,7 +15,7 @@ from bigfleet.controllers.pod_controller.existing_requests import (
 )
 from bigfleet.controllers.pod_controller.occupancy import Occupancy, PodLocation
 from bigfleet.controllers.pod_controller.requests import additional_name, additional_request
-from bigfleet.controllers.pod_controller.shapes import Shape, Shapes
+from bigfleet.controllers.pod_controller.shapes import Shapes
 from bigfleet.controllers.pod_controller.unschedulable import (
     AdditionalRequest,
     Outlook,
@@ -105,14 +105,11 @@ class SimulatedPodController:
         self.occupancy.nodes = {name: _seen(node) for name, node in self._cluster_nodes.items()}
 
     def _outlook(self) -> Callable[[RequestKey], Outlook]:
-        left = self.occupancy.unplaced_pods() if len(self._rules) else {}
-        unplaced: dict[Shape, bool] = {}
+        by_shape = self.occupancy.outlooks()
 
         def outlook(key: RequestKey) -> Outlook:
-            shape = self._places[key.name].shape
-            if shape not in unplaced:
-                unplaced[shape] = self.occupancy.is_unplaced_gang(shape)
-            return Outlook(not left.get(shape) or self._is_short(key), unplaced[shape])
+            found = by_shape(self._places[key.name].shape)
+            return found._replace(should_wait=found.should_wait or self._is_short(key))
 
         return outlook
 

@@ -236,8 +236,8 @@ def _bad_need(**fields: Any) -> capacity_pb2.CapacityNeed:
 @pytest.mark.parametrize(
     ("faulty", "words"),
     [
-        (_bad_need(sizes=None, aggregate_resources={}), "ask for nothing"),
-        (_bad_need(sizes=None, aggregate_resources={"cpu": "0"}), "ask for nothing"),
+        (_bad_need(sizes=None, aggregate_resources={}), "request nothing"),
+        (_bad_need(sizes=None, aggregate_resources={"cpu": "0"}), "request nothing"),
         (_bad_need(sizes={"resources": ["cpu"], "amounts": [0], "counts": [1]}), "nothing"),
         (_bad_need(sizes={"resources": ["cpu"], "amounts": [1, 2], "counts": [1]}), "amounts"),
         (_bad_need(sizes={"resources": ["cpu"], "amounts": [1], "counts": [2**31]}), "counts"),

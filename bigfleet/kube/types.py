@@ -1,0 +1,58 @@
+"""Partial types of the Kubernetes API. Each has the fields that its users read, no others.
+
+Where many objects are decoded or kept, as in the pod controller's watches, users define their own
+with fewer fields.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class OwnerReference(msgspec.Struct):
+    """An owner of an object; at most one is its `controller`."""
+
+    kind: str
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(msgspec.Struct, rename="camel"):
+    """An object's metadata."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: str | None = None
+
+    @property
+    def created(self) -> float:
+        """The creation timestamp in Unix time; 0 if unknown."""
+        return self.creation_timestamp.timestamp() if self.creation_timestamp else 0.0
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that controls it."""
+        return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+
+class ObjectList(msgspec.Struct, Generic[T]):
+    """The objects of a list."""
+
+    items: list[T]
+
+
+class Named(msgspec.Struct):
+    """An object of which only the metadata is read."""
+
+    metadata: ObjectMeta

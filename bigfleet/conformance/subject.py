@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import grpc
 import grpc.aio
@@ -15,6 +15,7 @@ from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance.cluster import Cluster
 from bigfleet.conformance.expectations import RuleViolation, expect
 from bigfleet.conformance.fenced_client import CALL_TIMEOUT_SECONDS, FencedClient, with_note
+from bigfleet.flags import Flag
 from bigfleet.model.errors import InvalidInput
 
 if TYPE_CHECKING:  # only the type stubs know it
@@ -31,13 +32,17 @@ _UNAUTHORIZED_CODES = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTH
 
 @dataclass(frozen=True)
 class Bounds:
-    """How long a provider may take, in seconds: to answer an order, to reach the state it leads to,
-    to reach IDLE once a drain's grace is over, and to be back after a restart.
-    """
+    """Time limits for a provider, in seconds. `restart`: until it serves again after a restart."""
 
-    answer: float = 1.0
-    state: float = 10.0
-    drain: float = 30.0
+    answer: Annotated[
+        float, Flag("--answer-seconds", "time limit of a call that starts an operation", "SECONDS")
+    ] = 1.0
+    state: Annotated[
+        float, Flag("--state-seconds", "until an operation reaches its final state", "SECONDS")
+    ] = 10.0
+    drain: Annotated[
+        float, Flag("--drain-seconds", "until a drain ends after its grace period", "SECONDS")
+    ] = 30.0
     restart: float = 60.0
 
 

@@ -108,7 +108,7 @@ def test_a_report_that_cannot_be_written_is_said_before_anything_is_bought(tmp_p
         "--builtin", "--insecure", "--junit", str(tmp_path / "nowhere" / "junit.xml")
     )
     assert done.returncode == 2
-    assert "is in no directory that exists" in done.stderr
+    assert "is not in an existing directory" in done.stderr
     assert not done.stdout
 
 
@@ -116,9 +116,9 @@ def test_the_help_says_how_long_orders_may_take() -> None:
     """Its defaults are those that are used."""
     said = " ".join(conformance("--help").stdout.split())
     for meaning, seconds in (
-        ("have answered", Bounds.answer),
-        ("to its state", Bounds.state),
-        ("after its grace", Bounds.drain),
+        ("starts an operation", Bounds.answer),
+        ("its final state", Bounds.state),
+        ("after its grace period", Bounds.drain),
     ):
         assert f"{meaning} (default: {seconds:g})" in said
 

@@ -52,7 +52,7 @@ async def test_reports_carry_whatever_a_provider_says(tmp_path: Path) -> None:
     async with subject(tmp_path, ProviderParts("", provider=SaysAnything)) as given:
         result = await found(given, fencing.new_epoch)
     assert result.observed == (
-        r"Create of m-2, which should succeed, ended with INTERNAL (\x00 \x1b[31m ]]> <é>\n\ufffe)"
+        r"Create of m-2 should succeed but returned INTERNAL (\x00 \x1b[31m ]]> <é>\n\ufffe)"
     )
     failure = Xml.fromstring(report.as_junit([result], "x")).find(".//failure")
     assert failure is not None
@@ -75,7 +75,7 @@ async def test_reports_carry_whatever_a_provider_says(tmp_path: Path) -> None:
 async def test_a_machine_that_no_shard_would_take_is_found(
     tmp_path: Path, wrong: dict[str, object], seen: str
 ) -> None:
-    """A provider that keeps the contract has machines that can be used."""
+    """A conforming provider has usable machines."""
 
     class Sells(example.Store):  # type: ignore[misc]
         def save(self, machine: wire.Machine, *more: object) -> None:

@@ -39,7 +39,7 @@ async def restart_while_buying(world: World) -> None:
 
 
 def test_a_shard_that_restarts_while_it_buys_buys_nothing_twice() -> None:
-    """What was bought for whom is kept by the provider."""
+    """The provider stores the need of each purchase."""
 
     async def scenario(world: World) -> None:
         await restart_while_buying(world)
@@ -78,4 +78,4 @@ def test_a_machine_that_is_kept_for_nobody_is_found_out(monkeypatch: pytest.Monk
             return [*convergence_problems(world, True)]
 
     monkeypatch.setattr(decide, "releases", lambda *_: np.empty(0, np.intp))
-    assert any("nobody needs it" in sentence for sentence in run(scenario))
+    assert any("no need counts it" in sentence for sentence in run(scenario))

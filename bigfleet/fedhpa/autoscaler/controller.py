@@ -91,7 +91,7 @@ class AutoscalerController:
             return
         if not (self._host.listed and self._registry.reachability_known):
             return  # whoever is still missing will be heard of
-        with metrics.federation_reconcile_seconds.time():
+        with metrics.fedhpa_reconcile_seconds.time():
             if autoscaler.metadata.deletion_timestamp is not None:
                 await self._hand_back(autoscaler)
                 return

@@ -34,7 +34,7 @@ USUAL = ControlPlaneConfig()
 
 
 @dataclass
-class Testbed:
+class HostRig:
     """A cluster, its administrator, and the directory that a KwokHost is given."""
 
     cluster: Cluster
@@ -108,7 +108,7 @@ def binaries() -> Binaries:
 @asynccontextmanager
 async def started_testbed(
     folder: Path, settings: ControlPlaneConfig = USUAL
-) -> AsyncIterator[Testbed]:
+) -> AsyncIterator[HostRig]:
     """A control plane with BigFleet's policy installed."""
     run_id = f"host-{uuid.uuid4().hex[:8]}"
     real = binaries()
@@ -122,7 +122,7 @@ async def started_testbed(
             await install(admin)
             kubeconfig = cluster.kubeconfigs["fake-host"].read_text()
             (folder / "c.kubeconfig").write_text(kubeconfig)
-            yield Testbed(cluster, admin, folder)
+            yield HostRig(cluster, admin, folder)
     finally:
         await substrate.stop()
         await scope.close()

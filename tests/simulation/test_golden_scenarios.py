@@ -58,7 +58,7 @@ def test_a_machine_that_does_not_boot_is_replaced() -> None:
         await asyncio.sleep(60)
         assert state_counts(world) == {"CONFIGURED": 3, "FAILED": 1}
         (failed,) = world.in_state(_S.FAILED)
-        assert failed.last_error == "boot failure of m-001, as the seed has it"
+        assert failed.last_error == "boot failure of m-001 (injected fault)"
         golden(world, "provider_configure_failure")
 
     run_scenario(world_spec(machines(4)), scenario)

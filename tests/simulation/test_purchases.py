@@ -77,5 +77,5 @@ def test_a_machine_that_is_kept_for_nobody_is_found_out(monkeypatch: pytest.Monk
             assert is_wasteful(world)
             return [*convergence_problems(world, True)]
 
-    monkeypatch.setattr(decide, "releases", lambda *_: np.empty(0, np.intp))
+    monkeypatch.setattr(decide, "machines_to_delete", lambda *_: np.empty(0, np.intp))
     assert any("no need counts it" in sentence for sentence in run(scenario))

@@ -48,7 +48,7 @@ class _Store(MemoryStore):
         if not lost or self._injector.uniform(0.0, 1.0) < 0.5:
             await super().commit(claim_revision, changes)
         if lost:
-            raise OutcomeUnknown("no answer to a commit, as the seed has it")
+            raise OutcomeUnknown("no answer to a commit (injected fault)")
 
     async def keep_stale_status(self) -> None:
         """Return the current leadership status for a while longer."""

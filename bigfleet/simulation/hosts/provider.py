@@ -173,7 +173,7 @@ class SimulatedProvider:
     async def _submit(self, machine_id: str, fence: Fence, order: Order) -> Operation:
         if self._injector.occurs("request_late"):
             self._arrive_late(machine_id, fence, order)
-            raise Unavailable("no answer in time, as the seed has it")
+            raise Unavailable("no answer in time (injected fault)")
         await self._travel()
         record = self._accept(self._serving(), machine_id, fence, order)
         await self._return()
@@ -202,12 +202,12 @@ class SimulatedProvider:
     async def _travel(self) -> None:
         await self._injector.delay("call")
         if self._injector.occurs("request_lost"):
-            raise Unavailable("the request was lost, as the seed has it")
+            raise Unavailable("the request was lost (injected fault)")
 
     async def _return(self) -> None:
         await self._injector.delay("call")
         if self._injector.occurs("answer_lost") or self._executor is None:
-            raise Unavailable("the answer was lost, as the seed has it")
+            raise Unavailable("the answer was lost (injected fault)")
 
     def _serving(self) -> OperationExecutor:
         if self._executor is None:

@@ -86,7 +86,7 @@ class FaultInjector:
         certain = self.broken.fails(fault, machine) or forced
         if certain or self.occurs(fault):
             self.injected[fault] += certain
-            raise HostFailure(f"{fault.replace('_', ' ')} of {machine.id}, as the seed has it")
+            raise HostFailure(f"{fault.replace('_', ' ')} of {machine.id} (injected fault)")
 
     async def delay(self, what: str) -> None:
         """Wait for `what`, a field of Delays."""
